@@ -21,6 +21,8 @@ use crate::{
     store::{AccountSummary, ManagementKey, StoreError},
 };
 
+use domain::event::Actor;
+
 mod against;
 mod books;
 mod catalogue;
@@ -191,7 +193,7 @@ async fn accounts(
 ) -> anyhow::Result<()> {
     match command {
         Accounts::Create { name, credit } => {
-            let id = management.create_account(&name, credit).await.map_err(operator_error)?;
+            let id = management.create_account(&name, credit, operator()).await.map_err(operator_error)?;
             writeln!(out, "{id}")?;
         }
         Accounts::List { json: true } => {
@@ -224,7 +226,7 @@ async fn credits(
 ) -> anyhow::Result<()> {
     let Credits::Add { account, amount, note } = command;
     let id = management.account(&account).await.map_err(operator_error)?;
-    let credit = management.deposit(id, amount).await.map_err(operator_error)?;
+    let credit = management.deposit(id, amount, operator()).await.map_err(operator_error)?;
     tracing::info!(account = %id, usd = %amount, note, "credit added");
     writeln!(out, "added {amount} USD to {account}; its credit is {credit} USD now")?;
     Ok(())
@@ -238,7 +240,8 @@ async fn management_keys(
     match command {
         ManagementKeys::Create { account, name } => {
             let id = management.account(&account).await.map_err(operator_error)?;
-            let plaintext = management.create_management_key(id, &name).await.map_err(operator_error)?;
+            let plaintext =
+                management.create_management_key(id, &name, operator()).await.map_err(operator_error)?;
             writeln!(out, "{}", plaintext.expose_secret())?;
         }
         ManagementKeys::List { account, json: true } => {
@@ -257,12 +260,19 @@ async fn management_keys(
             table::write(out, &["ID", "NAME", "KEY", "CREATED", "REVOKED"], rows)?;
         }
         ManagementKeys::Revoke { id } => {
-            let revoked = management.revoke_management_key(id).await.map_err(operator_error)?;
+            let revoked = management.revoke_management_key(id, operator()).await.map_err(operator_error)?;
             let at = revoked.revoked_at.map_or_else(String::new, |at| format!(" since {at}"));
             writeln!(out, "{id} ({}) is revoked{at}", revoked.name)?;
         }
     }
     Ok(())
+}
+
+/// The operator, by the name of the user who runs the command, as far as the environment tells.
+fn operator() -> Actor {
+    let user = ["SUDO_USER", "USER"].into_iter().find_map(|variable| std::env::var(variable).ok());
+    let user = user.and_then(|user| name(&user).ok());
+    Actor::Operator { name: user.unwrap_or_else(|| "operator".to_owned()) }
 }
 
 /// Turns an error into its message for the operator. A refusal names the flag that caused it.

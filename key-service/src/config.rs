@@ -61,6 +61,11 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub redis_usage_days: u32,
 
+    /// Days for which events of an account are kept
+    #[arg(long, env = "FAREGATE_EVENT_DAYS", value_name = "DAYS", default_value_t = 400,
+          value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
+    pub event_days: u32,
+
     /// Accept a Redis without an append-only file, which forgets all keys and money when it stops
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
@@ -154,10 +159,14 @@ impl Options {
         )?;
         let url = url.unwrap_or_else(default);
         let url = url.expose_secret();
+        let events_kept = Duration::from_hours(u64::from(self.event_days) * 24);
         match url.split_once(':') {
-            Some(("memory", "")) => Ok(Arc::new(Sqlite::in_memory().map_err(unusable_store)?)),
+            Some(("memory", "")) => {
+                Ok(Arc::new(Sqlite::in_memory().map_err(unusable_store)?.keeping_events(events_kept)))
+            }
             Some(("sqlite", path)) if !path.is_empty() => {
-                Ok(Arc::new(Sqlite::open(Path::new(path)).map_err(unusable_store)?))
+                let store = Sqlite::open(Path::new(path)).map_err(unusable_store)?;
+                Ok(Arc::new(store.keeping_events(events_kept)))
             }
             _ => {
                 let settings = Settings {

@@ -16,7 +16,10 @@ use crate::{
         members::{OWNER, Token},
     },
 };
-use domain::member::{LinkMaker, Role};
+use domain::{
+    event::Actor,
+    member::{LinkMaker, Role},
+};
 
 /// Name of the account that a first run makes.
 pub const ACCOUNT: &str = "default";
@@ -38,14 +41,14 @@ impl FirstRun {
         if !management.accounts().await?.is_empty() {
             return Ok(None);
         }
-        let account = match management.create_account(ACCOUNT, CREDIT).await {
+        let account = match management.create_account(ACCOUNT, CREDIT, Actor::System).await {
             Ok(account) => account,
             // Another process makes the first run on the same store at this moment, and prints its results.
             Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let management_key = management.create_management_key(account, "first run").await?;
-        let owner = management.add_member(account, OWNER, Role::Owner).await?;
+        let management_key = management.create_management_key(account, "first run", Actor::System).await?;
+        let owner = management.add_member(account, OWNER, Role::Owner, Actor::System).await?;
         let sign_in = management.sign_in_link(account, &owner, LinkMaker::Operator).await?;
         Ok(Some(Self { management_key, sign_in }))
     }

@@ -116,7 +116,7 @@ pub(crate) fn router(
 
 async fn list(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let query = query::read::<ApiKey>(request.uri().query())?;
@@ -125,13 +125,13 @@ async fn list(
 
 async fn create(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let idempotency_key = body::idempotency_key(request.headers())?;
     let mut draft: KeyPatch = body::read_draft(request).await?;
     api.name_models_by_id(&mut draft.bounds);
-    let created = api.management.create(account, draft, idempotency_key).await?;
+    let created = api.management.create(account, draft, idempotency_key, actor).await?;
     let now = api.clock.now();
     let (key, response) = match &created {
         Created::New { key, plaintext } => (key, ok(&with_plaintext(key, plaintext, now))),
@@ -145,7 +145,7 @@ async fn create(
 
 async fn fetch(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     path: PathId<KeyId>,
 ) -> Result<Response, ApiError> {
     let key = api.management.get(account, path.or(KeyRefused::NotFound)?).await?;
@@ -154,22 +154,22 @@ async fn fetch(
 
 async fn update(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     path: PathId<KeyId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut change: KeyPatch = body::read_patch(request).await?;
     api.name_models_by_id(&mut change.bounds);
-    let key = api.management.update(account, path.or(KeyRefused::NotFound)?, change).await?;
+    let key = api.management.update(account, path.or(KeyRefused::NotFound)?, change, actor).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 
 async fn revoke(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     path: PathId<KeyId>,
 ) -> Result<Response, ApiError> {
-    let key = api.management.revoke(account, path.or(KeyRefused::NotFound)?).await?;
+    let key = api.management.revoke(account, path.or(KeyRefused::NotFound)?, actor).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 

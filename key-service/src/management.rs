@@ -11,7 +11,7 @@ use std::{
 use shared::{
     admission::{Owner, Permit, Quota},
     clock::{Clock, random_bytes},
-    ids::{AccountId, GroupId, KeyId, ManagementKeyId},
+    ids::{AccountId, GroupId, KeyId},
     key::{self, Class},
     network::Network,
     refusal::Refusal,
@@ -24,10 +24,11 @@ use tokio::time::Instant;
 
 use crate::{
     credentials::Credentials,
-    store::{self, Idempotency, Store, StoreError, Updated},
+    store::{self, Idempotency, ManagementKey, Store, StoreError, Updated},
 };
 use domain::{
     digest::Digest,
+    event::{Act, Actor},
     group::{BadGroup, Group},
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
 };
@@ -159,16 +160,22 @@ impl Management {
     }
 
     /// The account that a presented management key governs, and the key.
-    pub async fn authenticate(
-        &self,
-        presented: &str,
-    ) -> Result<(AccountId, ManagementKeyId), Error<Refusal>> {
+    pub async fn authenticate(&self, presented: &str) -> Result<(AccountId, ManagementKey), Error<Refusal>> {
         let owner = self.credentials.find(presented).await?;
+        if let Some(Principal::ManagementKey(account, id)) = owner {
+            let key = self.store.management_key(account, id).await?;
+            let live = key.filter(|key| key.revoked_at.is_none());
+            return live.map(|key| (account, key)).ok_or(Error::Refused(Refusal::InvalidManagementKey));
+        }
         match self.credentials.identify(owner, Class::Management).await? {
-            Ok(Principal::ManagementKey(account, key)) => Ok((account, key)),
-            Ok(Principal::ApiKey(..)) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
+            Ok(_) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
             Err(refusal) => Err(Error::Refused(refusal)),
         }
+    }
+
+    /// An act of this actor, now.
+    fn act(&self, actor: Actor) -> Act {
+        Act { actor, at: self.clock.now(), chance: random_bytes(&*self.clock) }
     }
 
     /// The presented API key, which may have no money left.
@@ -204,11 +211,13 @@ impl Management {
         account: AccountId,
         settings: KeyPatch,
         idempotency_key: Option<String>,
+        actor: Actor,
     ) -> Result<Created, Error<KeyRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        let now = self.clock.now();
+        let act = self.act(actor);
+        let now = act.at;
         let defaults = match settings.group.flatten() {
             Some(id) => self.key_defaults(account, id, now).await?,
             None => KeyPatch::default(),
@@ -223,8 +232,8 @@ impl Management {
             expires_at: now.plus(IDEMPOTENCY_TTL),
         });
         let key = blank.with(&defaults, now).with(&settings, now);
-        match self.store.create_key(NewKey { account, key, digest, most: self.max_keys }, idempotency).await?
-        {
+        let new = NewKey { account, key, digest, most: self.max_keys };
+        match self.store.create_key(new, idempotency, &act).await? {
             store::Created::New(key) => Ok(Created::New { key, plaintext }),
             store::Created::Replayed(key) => Ok(Created::Replayed(key)),
             store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
@@ -264,6 +273,7 @@ impl Management {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
+        actor: Actor,
     ) -> Result<ApiKey, Error<KeyRefused>> {
         // A longer label takes memory. Bounds and expiries protect money, and change in a full store too.
         let has_texts =
@@ -271,7 +281,7 @@ impl Management {
         if has_texts && self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        match self.store.update_key(account, id, patch, self.clock.now()).await? {
+        match self.store.update_key(account, id, patch, &self.act(actor)).await? {
             Updated::Key(key) => Ok(key),
             Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
             Updated::NotChanged(KeyNotChanged::TooMuchMetadata) => {
@@ -283,9 +293,14 @@ impl Management {
     }
 
     /// Revokes a key permanently; repeating it changes nothing.
-    pub async fn revoke(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
-        let now = self.clock.now().to_whole_seconds();
-        self.store.revoke_key(account, id, now).await?.ok_or(Error::Refused(KeyRefused::NotFound))
+    pub async fn revoke(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        actor: Actor,
+    ) -> Result<ApiKey, Error<KeyRefused>> {
+        let revoked = self.store.revoke_key(account, id, &self.act(actor)).await?;
+        revoked.ok_or(Error::Refused(KeyRefused::NotFound))
     }
 }
 

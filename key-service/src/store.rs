@@ -10,23 +10,25 @@ pub(crate) mod sqlite;
 pub(crate) mod suite;
 mod webhook_records;
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, time::Duration};
 
 use async_trait::async_trait;
 use shared::{
-    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    ids::{AccountId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     rpc::Principal,
     time::Timestamp,
 };
 
 pub(crate) use self::data::{
-    AccountSummary, Created, Cursor, Deposit, DueHold, DueHolds, ExpiringRecord, Found, Funds, GroupCreated,
-    GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage, ManagementKey, MemberCreated,
-    NewAccount, NewManagementKey, Order, Page, RecordKind, Skew, SpendLine, StoreError, Updated, UsageLine,
+    AccountSummary, Created, Cursor, Deposit, DueHold, DueHolds, EventsPage, ExpiringRecord, Found, Funds,
+    GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage, ManagementKey,
+    MemberCreated, NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind, Skew, SpendLine,
+    StoreError, Updated, UsageLine,
 };
 use domain::{
     audit::Audit,
     digest::Digest,
+    event::{Act, EventSearch},
     group::{Group, GroupPatch, NewGroup},
     key::{ApiKey, KeyPatch, NewKey},
     ledger::{Command, Outcome, Refused},
@@ -36,17 +38,43 @@ use domain::{
     webhook::{Attempt, Delivery, StoredWebhook, Webhook, WebhookPatch},
 };
 
+/// Life of events unless configured otherwise: a year, and time to read what it began with.
+pub(crate) const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
+
 /// The complete store. Every method of these traits is atomic: a call takes effect completely or not at all, and
 /// concurrent calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine
 /// (a store in memory excepted). After [`StoreError::Unavailable`] the outcome is unknown, and the same call may be made
 /// again; after every other error nothing changed.
+///
+/// A call with an [`Act`] governs an account. If the call changes something, the event of the change is written with the
+/// change: both take effect, or none does. A repetition that changes nothing leaves no event.
 pub trait Store:
-    Ledger + Credentials + Keys + Groups + Webhooks + Accounts + Members + Expiring + Books + Capacity
+    Ledger
+    + Credentials
+    + Keys
+    + Groups
+    + Webhooks
+    + Accounts
+    + Members
+    + Expiring
+    + Books
+    + Events
+    + Capacity
 {
 }
 
-impl<S: Ledger + Credentials + Keys + Groups + Webhooks + Accounts + Members + Expiring + Books + Capacity>
-    Store for S
+impl<S> Store for S where
+    S: Ledger
+        + Credentials
+        + Keys
+        + Groups
+        + Webhooks
+        + Accounts
+        + Members
+        + Expiring
+        + Books
+        + Events
+        + Capacity
 {
 }
 
@@ -96,7 +124,12 @@ pub trait Keys: Send + Sync + 'static {
     /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its group
     /// takes no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
     /// created since the last count may exceed it.
-    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError>;
+    async fn create_key(
+        &self,
+        key: NewKey,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Created, StoreError>;
 
     /// Finds an API key of the account.
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError>;
@@ -123,7 +156,7 @@ pub trait Keys: Send + Sync + 'static {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Updated, StoreError>;
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
@@ -132,7 +165,7 @@ pub trait Keys: Send + Sync + 'static {
         &self,
         account: AccountId,
         id: KeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ApiKey>, StoreError>;
 }
 
@@ -141,7 +174,7 @@ pub trait Keys: Send + Sync + 'static {
 pub trait Groups: Send + Sync + 'static {
     /// Creates a group of an existing account, unless a group of the account has the external id, the parent cannot be one
     /// ([`domain::group::may_be_parent`]), or the account is at its bound of groups.
-    async fn create_group(&self, group: NewGroup) -> Result<GroupCreated, StoreError>;
+    async fn create_group(&self, group: NewGroup, act: &Act) -> Result<GroupCreated, StoreError>;
 
     /// Finds a group of the account.
     async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError>;
@@ -171,7 +204,7 @@ pub trait Groups: Send + Sync + 'static {
         account: AccountId,
         id: GroupId,
         patch: GroupPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<GroupUpdated, StoreError>;
 
     /// Archives a group and returns the result; repeating it changes nothing. `None` where the account does not have the
@@ -180,7 +213,7 @@ pub trait Groups: Send + Sync + 'static {
         &self,
         account: AccountId,
         id: GroupId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<Group>, StoreError>;
 }
 
@@ -206,7 +239,7 @@ pub trait Webhooks: Send + Sync + 'static {
         account: AccountId,
         id: WebhookId,
         patch: WebhookPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<Webhook>, StoreError>;
 
     /// Removes a webhook with its deliveries and attempts, and returns the webhook. `None` where there is none.
@@ -266,7 +299,7 @@ pub trait Accounts: Send + Sync + 'static {
 
     /// Creates a management key of an existing account; repeating it changes nothing. `false` where the account is at
     /// its bound of such keys.
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, StoreError>;
+    async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError>;
 
     /// The account's management keys, oldest first.
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError>;
@@ -282,7 +315,7 @@ pub trait Accounts: Send + Sync + 'static {
     async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ManagementKey>, StoreError>;
 }
 
@@ -295,6 +328,7 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         member: Member,
         most: u64,
+        act: &Act,
     ) -> Result<MemberCreated, StoreError>;
 
     /// The account's members, oldest first.
@@ -312,19 +346,19 @@ pub trait Members: Send + Sync + 'static {
     ) -> Result<bool, StoreError>;
 
     /// Removes a member, and voids the member's [`Expiring`] records. `false` where there is none.
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError>;
+    async fn remove_member(&self, account: AccountId, id: MemberId, act: &Act) -> Result<bool, StoreError>;
 }
 
 /// Records of members that expire by themselves, and counts of attempts that do.
 #[async_trait]
 pub trait Expiring: Send + Sync + 'static {
     /// Stores a record until it expires; repeating it changes nothing. A link takes the place of the member's previous
-    /// link.
+    /// link. A new session is an event: the member signed in.
     async fn put_record(
         &self,
         account: AccountId,
         record: ExpiringRecord,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<(), StoreError>;
 
     /// Finds a record that has not expired, with its member.
@@ -440,6 +474,32 @@ pub trait Books: Send + Sync + 'static {
     /// Audits the account's books as of one moment, while spending continues. `None` where the account does not exist.
     /// Reads the whole journal in bounded memory.
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError>;
+}
+
+/// Events of accounts, kept for some time.
+#[async_trait]
+pub trait Events: Send + Sync + 'static {
+    /// Finds the latest matching events, or those before number `before`; newest first, at most `limit`. Without an index,
+    /// a bounded number of events is read, and the page may end before it is full.
+    async fn events(
+        &self,
+        account: AccountId,
+        search: EventSearch,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Found<NumberedEvent, u64>, StoreError>;
+
+    /// Reads events of the account after number `after`, in the order of their numbers, at most `limit`. Numbers count
+    /// from one without gaps, in the order in which the events were written.
+    async fn events_after(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<EventsPage, StoreError>;
+
+    /// Number of an event that is kept.
+    async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError>;
 }
 
 /// Free space of the store.

@@ -143,7 +143,7 @@ id!(
     "dep_"
 );
 id!(
-    /// An event: an act of governing, or a threshold that was passed.
+    /// An event: an act that governed an account, or a threshold that was passed.
     EventId,
     "evt_"
 );

@@ -2,12 +2,14 @@
 
 use crate::money::NanoUsd;
 
+mod event;
 mod field;
 mod kind;
 mod reading;
 mod schema;
 mod value;
 
+pub use event::{ActorObject, EventObject};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
 pub use reading::{
     AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject,

@@ -9,6 +9,7 @@ use shared::{
 };
 
 use crate::{
+    event::EventKind,
     key::KeyPatch,
     ledger::{self, BoundsPatch, Budget},
     settings::{Merge, Metadata, MetadataPatch, fields, keep},
@@ -156,6 +157,17 @@ impl Group {
         }
     }
 
+    /// Event of the group's creation.
+    pub fn creation(&self, now: Timestamp) -> EventKind {
+        EventKind::GroupCreated { changes: self.changes_since(&Self::new(self.id, self.created_at), now) }
+    }
+
+    /// Event of a change from an earlier state; `None` where no setting differs.
+    pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
+        let changes = self.changes_since(before, now);
+        (!changes.is_empty()).then_some(EventKind::GroupUpdated { changes })
+    }
+
     /// The group with the patch applied. `parent` is the judgement of [`may_be_parent`] on the patch's parent, if there is
     /// one.
     pub fn updated(
@@ -178,7 +190,7 @@ impl Group {
     /// The group, archived at this time unless archived before.
     #[must_use]
     pub fn archived(mut self, now: Timestamp) -> Self {
-        self.spend.archived_at.get_or_insert(now);
+        self.spend.archived_at.get_or_insert(now.to_whole_seconds());
         self
     }
 }

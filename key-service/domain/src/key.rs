@@ -8,6 +8,7 @@ use shared::{
 
 use crate::{
     digest::Digest,
+    event::EventKind,
     ledger,
     settings::{Metadata, MetadataPatch, fields},
 };
@@ -117,6 +118,18 @@ impl ApiKey {
         }
     }
 
+    /// Event of the key's creation.
+    pub fn creation(&self, now: Timestamp) -> EventKind {
+        let blank = Self::new(self.id, String::new(), self.created_at);
+        EventKind::KeyCreated { changes: self.changes_since(&blank, now) }
+    }
+
+    /// Event of a change from an earlier state; `None` where no setting differs.
+    pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
+        let changes = self.changes_since(before, now);
+        (!changes.is_empty()).then_some(EventKind::KeyUpdated { changes })
+    }
+
     /// The key with the patch applied.
     pub fn updated(self, patch: &KeyPatch, now: Timestamp) -> Result<Self, KeyNotChanged> {
         if self.spend.revoked_at.is_some() {
@@ -131,7 +144,7 @@ impl ApiKey {
     /// The key, revoked at this time unless revoked before.
     #[must_use]
     pub fn revoked(mut self, now: Timestamp) -> Self {
-        self.spend.revoked_at.get_or_insert(now);
+        self.spend.revoked_at.get_or_insert(now.to_whole_seconds());
         self
     }
 }

@@ -22,6 +22,7 @@
 
 mod bounds;
 mod command;
+mod events;
 mod funds;
 mod record;
 
@@ -41,6 +42,7 @@ pub use self::{
         tightest,
     },
     command::{Command, Level, Outcome, RecordId, Refused},
+    events::events,
     funds::RETRY_IN_FLIGHT,
     record::{Counted, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };

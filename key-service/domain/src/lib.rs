@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod comparison;
 pub mod digest;
+pub mod event;
 pub mod group;
 pub mod key;
 pub mod lease_clock;

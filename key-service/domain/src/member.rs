@@ -7,7 +7,10 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::digest::Digest;
+use crate::{
+    digest::Digest,
+    event::{Actor, EventKind},
+};
 
 /// Time after a sign-in with a link within which that sign-in stands for the member's password.
 pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
@@ -56,6 +59,16 @@ pub enum Role {
     Owner,
     /// Reads everything, changes nothing.
     Viewer,
+}
+
+impl LinkMaker {
+    /// The maker of a link that an act makes for another member.
+    pub fn of(actor: &Actor) -> Self {
+        match actor {
+            Actor::Member { name, .. } => Self::Owner(name.clone()),
+            Actor::ManagementKey { .. } | Actor::Operator { .. } | Actor::System => Self::Operator,
+        }
+    }
 }
 
 impl Role {
@@ -223,6 +236,12 @@ impl SignInWay {
 }
 
 impl Member {
+    /// Event of the member's creation.
+    pub fn invitation(&self) -> EventKind {
+        let (name, role) = (self.name.clone(), self.role.as_str().to_owned());
+        EventKind::MemberInvited { member_id: self.id, name, role }
+    }
+
     /// Returns the member with the change applied.
     #[must_use]
     pub fn changed(mut self, change: MemberChange) -> Self {

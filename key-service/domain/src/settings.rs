@@ -211,6 +211,18 @@ macro_rules! fields {
                 self
             }
 
+            /// Settings that differ from those of an earlier state of the object.
+            pub fn changes_since(&self, before: &Self, now: Timestamp) -> Vec<$crate::event::Change> {
+                let settings = <$field as shared::wire::Fields>::settings();
+                let values = |field| (before.value(field, now).setting(), self.value(field, now).setting());
+                let changes = settings.filter_map(|field| {
+                    let (before, after) = values(field);
+                    let name = shared::wire::Fields::row(field).name;
+                    (before != after).then(|| $crate::event::Change::new(name, &before, &after))
+                });
+                changes.collect()
+            }
+
             /// Value of a field at this time.
             pub fn value(&self, field: $field, now: Timestamp) -> Value {
                 let ($this, $now) = (self, now);

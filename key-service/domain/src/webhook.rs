@@ -17,6 +17,7 @@ pub use signature::WebhookSecret;
 
 use crate::{
     digest::Digest,
+    event::EventKind,
     settings::{Patch, keep},
 };
 
@@ -229,6 +230,15 @@ impl Delivery {
                 if is_late { Outcome::Disable(DisabledReason::Failing) } else { Outcome::Again(at) }
             }
         }
+    }
+}
+
+impl Webhook {
+    /// Event of the end of deliveries, if they ended since the webhook was as `before`.
+    pub fn end_since(&self, before: &Self) -> Option<EventKind> {
+        let (_, reason) = self.disabled.filter(|_| before.disabled.is_none())?;
+        let (url, reason) = (self.url.as_str().to_owned(), reason.as_str().to_owned());
+        Some(EventKind::WebhookDisabled { webhook_id: self.id, url, reason })
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use shared::{error::ApiError, ids::GroupId};
 
-use super::{name, operator_error, store_error, table, write_json, write_json_object};
+use super::{name, operator, operator_error, store_error, table, write_json, write_json_object};
 use crate::{
     http::{Shown as _, settings},
     management::{
@@ -88,7 +88,7 @@ pub(super) async fn run(
             let parent = parent.map(Some).or(patch.parent);
             let patch = GroupPatch { name: flags.name, external_id, parent, ..patch };
             let (MadeGroup::New(group) | MadeGroup::Existing(group)) =
-                management.create_group(account, patch).await.map_err(refused)?;
+                management.create_group(account, patch, operator()).await.map_err(refused)?;
             writeln!(out, "{}", group.id)?;
         }
         GroupCommand::List { account, json } => {
@@ -108,7 +108,7 @@ pub(super) async fn run(
         }
         GroupCommand::Archive { account, id } => {
             let account = management.account(&account).await.map_err(operator_error)?;
-            let group = management.archive_group(account, id).await.map_err(refused)?;
+            let group = management.archive_group(account, id, operator()).await.map_err(refused)?;
             let at = group.spend.archived_at.map_or_else(String::new, |at| format!(" since {at}"));
             writeln!(out, "{id} ({}) is archived{at}", group.name)?;
         }

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use shared::secret::ExposeSecret;
 
-use super::{name, operator_error, store_error, table};
+use super::{name, operator, operator_error, store_error, table};
 use crate::management::{
     Error, Management,
     members::{MemberRefused, OWNER, Token},
@@ -65,8 +65,7 @@ pub(super) async fn run(
     match command {
         MemberCommand::Invite { account, name, role } => {
             let account = management.account(&account).await.map_err(operator_error)?;
-            let (_, token) =
-                management.invite(account, &name, role, LinkMaker::Operator).await.map_err(refused)?;
+            let (_, token) = management.invite(account, &name, role, operator()).await.map_err(refused)?;
             writeln!(out, "{}", link(public, &token))?;
         }
         MemberCommand::List { account } => {
@@ -87,7 +86,7 @@ pub(super) async fn run(
         MemberCommand::Remove { account, name } => {
             let account = management.account(&account).await.map_err(operator_error)?;
             let member = management.member_named(account, &name).await.map_err(refused)?;
-            management.remove_member(account, member.id).await.map_err(refused)?;
+            management.remove_member(account, member.id, operator()).await.map_err(refused)?;
             writeln!(out, "{name} is removed; its sessions have ended")?;
         }
     }
@@ -105,7 +104,7 @@ pub(super) async fn sign_in_link(
     let member = match (named, name) {
         (Ok(member), _) => member,
         (Err(Error::Refused(MemberRefused::NotFound)), None) => {
-            management.add_member(account, OWNER, Role::Owner).await.map_err(refused)?
+            management.add_member(account, OWNER, Role::Owner, operator()).await.map_err(refused)?
         }
         (Err(error), _) => return Err(refused(error)),
     };

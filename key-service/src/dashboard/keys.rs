@@ -178,7 +178,7 @@ pub(super) async fn create(
     };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let account = viewer.signed_in.account;
-    match desk.management.create(account, settings, attempt).await? {
+    match desk.management.create(account, settings, attempt, viewer.signed_in.actor()).await? {
         Created::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
         Created::New { key, plaintext } => {
             let model = desk.catalog.models.first().map_or("", |model| model.id.as_str());
@@ -239,7 +239,7 @@ pub(super) async fn revoke(
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
     let key = named(&desk, &viewer, &id).await?;
-    desk.management.revoke(viewer.signed_in.account, key.id).await?;
+    desk.management.revoke(viewer.signed_in.account, key.id, viewer.signed_in.actor()).await?;
     Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response())
 }
 
@@ -257,6 +257,6 @@ pub(super) async fn update(
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
         }
     };
-    desk.management.update(viewer.signed_in.account, key.id, patch).await?;
+    desk.management.update(viewer.signed_in.account, key.id, patch, viewer.signed_in.actor()).await?;
     Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response())
 }

@@ -115,9 +115,10 @@ pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Re
         let again = page(&act.viewer, Section::ManagementKeys, "Management keys", &content);
         return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
     }
+    let actor = act.viewer.signed_in.actor();
     let made = match act.form.filled("attempt") {
-        Some(attempt) => desk.management.create_management_key_once(account, name, attempt).await?,
-        None => CreatedManagementKey::New(desk.management.create_management_key(account, name).await?),
+        Some(attempt) => desk.management.create_management_key_once(account, name, attempt, actor).await?,
+        None => CreatedManagementKey::New(desk.management.create_management_key(account, name, actor).await?),
     };
     let plaintext = match made {
         CreatedManagementKey::New(plaintext) => plaintext,
@@ -181,6 +182,6 @@ pub(super) async fn revoke(
     OwnerAct(act): OwnerAct,
 ) -> Result<Response, Failure> {
     let key = named(&desk, &act.viewer, &id).await?;
-    desk.management.revoke_management_key(key.id).await?;
+    desk.management.revoke_management_key(key.id, act.viewer.signed_in.actor()).await?;
     Ok(Redirect::to(PATH).into_response())
 }

@@ -2,6 +2,8 @@
 //!
 //! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_a_large_account` prints a table.
 
+use crate::store::suite::act;
+use domain::event::Actor;
 use std::{
     io::Write,
     process::{Command as Program, Stdio},
@@ -41,7 +43,7 @@ use domain::{
     digest::{Digest, Pepper, Peppers},
     key::{ApiKey, NewKey},
     ledger::{Command, Progress},
-    member::{LinkMaker, Role},
+    member::Role,
 };
 
 /// Size of the account; `MEASURE_SMALLER=10` divides the size by ten.
@@ -103,16 +105,20 @@ async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
         key.label = format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]);
         key.spend.expires_at = expires_at;
         let digest = Digest::of(&n.to_be_bytes());
-        store.create_key(NewKey { account, key, digest, most: *KEYS }, None).await.unwrap();
+        store.create_key(NewKey { account, key, digest, most: *KEYS }, None, &act(end)).await.unwrap();
         if n % 1_000 == 1 {
-            store.revoke_key(account, id, end).await.unwrap();
+            store.revoke_key(account, id, &act(end)).await.unwrap();
         }
     };
     stream::iter(0..*KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
 }
 
 async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
-    let deposit = Command::Deposit { id: DepositId::new(end, [1; 10]), amount: NanoUsd::from_usd(100_000) };
+    let deposit = Command::Deposit {
+        id: DepositId::new(end, [1; 10]),
+        amount: NanoUsd::from_usd(100_000),
+        actor: Actor::System,
+    };
     store.execute(account, vec![deposit], end).await.unwrap();
     let together = async |first: u64| {
         let at = time_of(first, end);
@@ -158,14 +164,14 @@ impl Pages {
         let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap()));
         let management = Arc::new(Management::new(store.clone(), clock.clone(), credentials));
-        let account = management.create_account("large", NanoUsd::from_usd(10)).await.unwrap();
+        let account = management.create_account("large", NanoUsd::from_usd(10), Actor::System).await.unwrap();
         let end = clock.now();
         let began = Instant::now();
         make_keys(&*store, account, end).await;
         let keys = began.elapsed();
         bill(&*store, account, end).await;
         eprintln!("{name}: {} keys in {keys:?}, all of it in {:?}", *KEYS, began.elapsed());
-        let (_, link) = management.invite(account, "owner", Role::Owner, LinkMaker::Operator).await.unwrap();
+        let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
         let session = management.sign_in_with_link(&link, "measure", &[]).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
         let catalog = Arc::new(Catalog::parse(CATALOG, "measure").unwrap());

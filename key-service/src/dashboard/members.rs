@@ -19,7 +19,7 @@ use crate::{
     cli::link,
     management::{
         Error,
-        members::{MAX_MEMBER_NAME_CHARS, MemberRefused, Token},
+        members::{MAX_MEMBER_NAME_CHARS, MemberRefused, SignedIn, Token},
     },
 };
 use domain::member::{LinkMaker, Member, Role};
@@ -107,8 +107,7 @@ pub(super) async fn invite(
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let (name, role) = (form.get("name").trim(), Role::parse(form.get("role")).unwrap_or(Role::Viewer));
-    let by = LinkMaker::Owner(viewer.signed_in.member.name.clone());
-    match desk.management.invite(viewer.signed_in.account, name, role, by).await {
+    match desk.management.invite(viewer.signed_in.account, name, role, viewer.signed_in.actor()).await {
         Ok((member, token)) => Ok(link_page(&viewer, &member, &token, "72 hours")),
         Err(Error::Refused(
             refused @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
@@ -194,7 +193,9 @@ pub(super) async fn remove(
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
     let member = named(&desk, &viewer, &id).await?;
-    done(&desk, &viewer, desk.management.remove_member(viewer.signed_in.account, member.id).await).await
+    let SignedIn { account, .. } = viewer.signed_in;
+    let removed = desk.management.remove_member(account, member.id, viewer.signed_in.actor()).await;
+    done(&desk, &viewer, removed).await
 }
 
 /// Back to the list, or the list with the reason why nothing was changed.

@@ -35,7 +35,7 @@ impl Api {
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let query = query::read::<Group>(request.uri().query())?;
@@ -44,11 +44,11 @@ pub(super) async fn list(
 
 pub(super) async fn create(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let settings = api.named_by_id(body::read_draft(request).await?);
-    let made = api.management.create_group(account, settings).await?;
+    let made = api.management.create_group(account, settings, actor).await?;
     let (status, group) = match &made {
         MadeGroup::New(group) => (StatusCode::CREATED, group),
         MadeGroup::Existing(group) => (StatusCode::OK, group),
@@ -59,7 +59,7 @@ pub(super) async fn create(
 
 pub(super) async fn fetch(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
     let group = api.management.group(account, path.or(GroupRefused::NotFound)?).await?;
@@ -68,28 +68,28 @@ pub(super) async fn fetch(
 
 pub(super) async fn update(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     path: PathId<GroupId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let change = api.named_by_id(body::read_patch(request).await?);
-    let group = api.management.update_group(account, path.or(GroupRefused::NotFound)?, change).await?;
+    let group = api.management.update_group(account, path.or(GroupRefused::NotFound)?, change, actor).await?;
     Ok(ok(&group.shown(api.clock.now())))
 }
 
 pub(super) async fn archive(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
-    let group = api.management.archive_group(account, path.or(GroupRefused::NotFound)?).await?;
+    let group = api.management.archive_group(account, path.or(GroupRefused::NotFound)?, actor).await?;
     Ok(ok(&group.shown(api.clock.now())))
 }
 
 /// Lists the keys of a group; those of child groups are listed with the child groups.
 pub(super) async fn keys(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     path: PathId<GroupId>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -101,10 +101,10 @@ pub(super) async fn keys(
 
 pub(super) async fn revoke_keys(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
     let id = path.or(GroupRefused::NotFound)?;
-    let revoked = api.management.revoke_keys(account, id).await?;
+    let revoked = api.management.revoke_keys(account, id, actor).await?;
     Ok(ok(&RevokedKeys { id, object: "group.revoked_keys", revoked }))
 }

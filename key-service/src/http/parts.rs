@@ -14,10 +14,16 @@ use tracing::{Span, field::display};
 
 use super::Api;
 use crate::management::OwnKey;
+use domain::event::Actor;
 
-/// Account of the management key in the request. The first argument of every handler, so that a missing credential is
+/// Management key in the request. The first argument of every handler, so that a missing credential is
 /// the first error reported.
-pub(super) struct Caller(pub(super) AccountId);
+pub(super) struct Caller {
+    /// The account that the key governs.
+    pub(super) account: AccountId,
+    /// The key, as the actor of events.
+    pub(super) actor: Actor,
+}
 
 impl FromRequestParts<Api> for Caller {
     type Rejection = ApiError;
@@ -26,9 +32,9 @@ impl FromRequestParts<Api> for Caller {
         let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
         // The span of the request, which is also that of the log line.
         let span = Span::current();
-        span.record("account", display(account)).record("management_key", display(key));
+        span.record("account", display(account)).record("management_key", display(key.id));
         ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
-        Ok(Self(account))
+        Ok(Self { account, actor: Actor::ManagementKey { id: key.id, name: key.name } })
     }
 }
 

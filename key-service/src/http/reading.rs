@@ -30,7 +30,10 @@ use domain::usage::Day;
 /// Days of usage without a `start`.
 const DEFAULT_DAYS: i64 = 30;
 
-pub(super) async fn credits(State(api): State<Api>, Caller(account): Caller) -> Result<Response, ApiError> {
+pub(super) async fn credits(
+    State(api): State<Api>,
+    Caller { account, .. }: Caller,
+) -> Result<Response, ApiError> {
     let money = api.management.money(account).await.map_err(read_error)?;
     Ok(ok(&Credits {
         object: "credits",
@@ -43,7 +46,7 @@ pub(super) async fn credits(State(api): State<Api>, Caller(account): Caller) -> 
 
 pub(super) async fn usage(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
@@ -84,7 +87,7 @@ fn line((of, counts): &UsageSum) -> UsageObject<'_> {
 
 pub(super) async fn generations(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let query = query::read::<Bill>(request.uri().query())?;
@@ -93,7 +96,7 @@ pub(super) async fn generations(
 
 pub(super) async fn generation(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     path: PathId<GenerationId>,
 ) -> Result<Response, ApiError> {
     let unknown = || ApiError::new(Code::GenerationNotFound, "The account has no bill of such a generation.");

@@ -13,7 +13,10 @@ use shared::{
 
 use super::{Error, IDEMPOTENCY_TTL, Management};
 use crate::store::{AccountSummary, Deposit, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError};
-use domain::ledger::{Command, Outcome, Refused};
+use domain::{
+    event::Actor,
+    ledger::{Command, Outcome, Refused},
+};
 
 /// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts
 /// for eight years.
@@ -64,6 +67,7 @@ impl Management {
         &self,
         name: &str,
         credit: NanoUsd,
+        actor: Actor,
     ) -> Result<AccountId, Error<AccountRefused>> {
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
             return Err(Error::Refused(AccountRefused::BadAmount));
@@ -75,7 +79,7 @@ impl Management {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
         if credit > NanoUsd::ZERO {
-            self.deposit(id, credit).await?;
+            self.deposit(id, credit, actor).await?;
         }
         Ok(id)
     }
@@ -105,10 +109,11 @@ impl Management {
         &self,
         account: AccountId,
         amount: NanoUsd,
+        actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
         let now = self.clock.now();
         let id = DepositId::new(now, random_bytes(&*self.clock));
-        let outcomes = self.store.execute(account, vec![Command::Deposit { id, amount }], now).await?;
+        let outcomes = self.store.execute(account, vec![Command::Deposit { id, amount, actor }], now).await?;
         match outcomes.into_iter().next() {
             Some(Ok(Outcome::Deposited(credit))) => Ok(credit),
             Some(Err(Refused::BadDeposit)) => Err(Error::Refused(AccountRefused::BadAmount)),
@@ -122,10 +127,11 @@ impl Management {
         &self,
         account: AccountId,
         name: &str,
+        actor: Actor,
     ) -> Result<SecretString, Error<AccountRefused>> {
         let now = self.later_than_the_last(self.clock.now());
         let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
-        self.make_management_key(account, id, name).await
+        self.make_management_key(account, id, name, actor).await
     }
 
     /// Makes the mark of a form for a new management key, so that sending the form twice makes a single key: 64
@@ -141,6 +147,7 @@ impl Management {
         account: AccountId,
         name: &str,
         attempt: &str,
+        actor: Actor,
     ) -> Result<CreatedManagementKey, Error<AccountRefused>> {
         let Some(shown) = self.shown_at(attempt) else { return Ok(CreatedManagementKey::Stale) };
         // The id follows from the attempt, so no one can choose an id.
@@ -151,7 +158,7 @@ impl Management {
         if keys.iter().any(|key| key.id == id(key.id.created_at())) {
             return Ok(CreatedManagementKey::Replayed);
         }
-        self.make_management_key(account, id(shown), name).await.map(CreatedManagementKey::New)
+        self.make_management_key(account, id(shown), name, actor).await.map(CreatedManagementKey::New)
     }
 
     /// When the form of an attempt was shown: now, where the attempt does not say so. `None` for what is no attempt.
@@ -169,21 +176,22 @@ impl Management {
         account: AccountId,
         id: ManagementKeyId,
         name: &str,
+        actor: Actor,
     ) -> Result<SecretString, Error<AccountRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(AccountRefused::StoreFull));
         }
-        let now = self.clock.now();
+        let act = self.act(actor);
         let (plaintext, digest) = self.credentials.mint(Class::Management, random_bytes(&*self.clock));
         let key = ManagementKey {
             id,
             name: name.to_owned(),
             hint: key::hint(plaintext.expose_secret()),
-            created_at: now.to_whole_seconds(),
+            created_at: act.at.to_whole_seconds(),
             revoked_at: None,
         };
         let new = NewManagementKey { account, key, digest, most: MAX_MANAGEMENT_KEYS };
-        if !self.store.create_management_key(new).await? {
+        if !self.store.create_management_key(new, &act).await? {
             return Err(Error::Refused(AccountRefused::TooManyManagementKeys));
         }
         Ok(plaintext)
@@ -209,9 +217,9 @@ impl Management {
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
+        actor: Actor,
     ) -> Result<ManagementKey, Error<AccountRefused>> {
-        let now = self.clock.now().to_whole_seconds();
-        let revoked = self.store.revoke_management_key(id, now).await?;
+        let revoked = self.store.revoke_management_key(id, &self.act(actor)).await?;
         revoked.ok_or(Error::Refused(AccountRefused::ManagementKeyNotFound))
     }
 }
@@ -231,7 +239,7 @@ mod tests {
         let desk = &office.management;
         let attempt = desk.management_key_attempt();
         let again = async |account, name: &str, attempt: &str| {
-            desk.create_management_key_once(account, name, attempt).await.unwrap()
+            desk.create_management_key_once(account, name, attempt, Actor::System).await.unwrap()
         };
         assert!(matches!(again(account, "Deployment", &attempt).await, New(_)));
         assert!(matches!(again(account, "Deployment", &attempt).await, Replayed));

@@ -3,12 +3,15 @@
 use futures_util::future::try_join_all;
 use shared::{
     clock::random_bytes,
-    ids::{AccountId, GroupId},
+    ids::{AccountId, GroupId, KeyId},
 };
 
 use super::{Error, Management};
 use crate::store::{GroupCreated, GroupUpdated, Order, Page, StoreError};
-use domain::group::{Group, GroupNotChanged, GroupPatch, NewGroup};
+use domain::{
+    event::Actor,
+    group::{Group, GroupNotChanged, GroupPatch, NewGroup},
+};
 
 /// Keys of a group read at a time, to be revoked.
 const REVOKED_AT_ONCE: usize = 500;
@@ -46,6 +49,7 @@ impl Management {
         &self,
         account: AccountId,
         settings: GroupPatch,
+        actor: Actor,
     ) -> Result<MadeGroup, Error<GroupRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
         if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
@@ -56,11 +60,12 @@ impl Management {
         if self.store.is_nearly_full().await? {
             return refused(GroupRefused::StoreFull);
         }
-        let now = self.clock.now();
+        let act = self.act(actor);
+        let now = act.at;
         let id = GroupId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let (group, most) = (Group::new(id, now.to_whole_seconds()).with(&settings, now), self.max_keys);
         let new = NewGroup { account, group, most };
-        match self.store.create_group(new).await? {
+        match self.store.create_group(new, &act).await? {
             GroupCreated::New(group) => Ok(MadeGroup::New(group)),
             GroupCreated::Existing(group) => Ok(MadeGroup::Existing(group)),
             GroupCreated::BadParent(bad) => refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))),
@@ -79,6 +84,7 @@ impl Management {
         account: AccountId,
         id: GroupId,
         patch: GroupPatch,
+        actor: Actor,
     ) -> Result<Group, Error<GroupRefused>> {
         let has_texts = patch.name.as_ref().is_some_and(|name| !name.is_empty())
             || !patch.metadata.changes.is_empty()
@@ -86,7 +92,7 @@ impl Management {
         if has_texts && self.store.is_nearly_full().await? {
             return Err(Error::Refused(GroupRefused::StoreFull));
         }
-        match self.store.update_group(account, id, patch, self.clock.now()).await? {
+        match self.store.update_group(account, id, patch, &self.act(actor)).await? {
             GroupUpdated::Group(group) => Ok(group),
             GroupUpdated::NotChanged(reason) => Err(Error::Refused(GroupRefused::NotChanged(reason))),
             GroupUpdated::NotFound => Err(Error::Refused(GroupRefused::NotFound)),
@@ -94,15 +100,24 @@ impl Management {
     }
 
     /// Archives a group for good; repeating it changes nothing.
-    pub async fn archive_group(&self, account: AccountId, id: GroupId) -> Result<Group, Error<GroupRefused>> {
-        let now = self.clock.now().to_whole_seconds();
-        self.store.archive_group(account, id, now).await?.ok_or(Error::Refused(GroupRefused::NotFound))
+    pub async fn archive_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        actor: Actor,
+    ) -> Result<Group, Error<GroupRefused>> {
+        let archived = self.store.archive_group(account, id, &self.act(actor)).await?;
+        archived.ok_or(Error::Refused(GroupRefused::NotFound))
     }
 
     /// Revokes all keys of a group, those of its child groups excepted, and returns the number of keys that were live.
-    pub async fn revoke_keys(&self, account: AccountId, id: GroupId) -> Result<u64, Error<GroupRefused>> {
+    pub async fn revoke_keys(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        actor: Actor,
+    ) -> Result<u64, Error<GroupRefused>> {
         self.group(account, id).await?;
-        let now = self.clock.now().to_whole_seconds();
         let (mut after, mut revoked) = (None, 0);
         loop {
             let page = Page { after, order: Order::Ascending, status: None, limit: REVOKED_AT_ONCE };
@@ -112,12 +127,17 @@ impl Management {
                 keys.iter().filter(|key| key.spend.revoked_at.is_none()).map(|key| key.id).collect();
             revoked += live.len() as u64;
             for together in live.chunks(REVOKED_TOGETHER) {
-                try_join_all(together.iter().map(|key| self.store.revoke_key(account, *key, now))).await?;
+                let revoke = |key: &KeyId| self.revoke_one(account, *key, actor.clone());
+                try_join_all(together.iter().map(revoke)).await?;
             }
             if keys.len() < REVOKED_AT_ONCE {
                 return Ok(revoked);
             }
         }
+    }
+
+    async fn revoke_one(&self, account: AccountId, key: KeyId, actor: Actor) -> Result<(), StoreError> {
+        self.store.revoke_key(account, key, &self.act(actor)).await.map(drop)
     }
 
     /// A group and its parent, if the account has them.

@@ -15,6 +15,7 @@ use super::{Error, Management};
 use crate::store::{MemberCreated, RecordKind, StoreError};
 use domain::{
     digest::Digest,
+    event::Actor,
     member::{Member, MemberChange, PasswordCondition, Role, Session, SignInWay},
 };
 
@@ -117,6 +118,13 @@ pub struct SignedIn {
     pub session: Session,
 }
 
+impl SignedIn {
+    /// The member as the actor of events.
+    pub fn actor(&self) -> Actor {
+        Actor::Member { id: self.member.id, name: self.member.name.clone() }
+    }
+}
+
 impl Token {
     /// Bytes of a token: an account's id and 256 random bits.
     const BYTES: usize = 48;
@@ -166,6 +174,7 @@ impl Management {
         account: AccountId,
         name: &str,
         role: Role,
+        actor: Actor,
     ) -> Result<Member, Error<MemberRefused>> {
         if !is_name(name) {
             return Err(Error::Refused(MemberRefused::BadName));
@@ -173,11 +182,12 @@ impl Management {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(MemberRefused::StoreFull));
         }
-        let now = self.clock.now();
+        let act = self.act(actor);
+        let now = act.at;
         let id = MemberId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let created_at = now.to_whole_seconds();
         let member = Member { id, name: name.to_owned(), role, password: None, created_at, last_link: None };
-        match self.store.create_member(account, member.clone(), MAX_MEMBERS).await? {
+        match self.store.create_member(account, member.clone(), MAX_MEMBERS, &act).await? {
             MemberCreated::Made => {}
             MemberCreated::NameTaken => return Err(Error::Refused(MemberRefused::NameTaken)),
             MemberCreated::TooMany => return Err(Error::Refused(MemberRefused::TooMany)),
@@ -202,10 +212,15 @@ impl Management {
     }
 
     /// Removes a member, and ends the member's sessions at once.
-    pub async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
+    pub async fn remove_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        actor: Actor,
+    ) -> Result<(), Error<MemberRefused>> {
         let _owners = self.owners.lock().await;
         self.keep_an_owner(account, id).await?;
-        let found = self.store.remove_member(account, id).await?;
+        let found = self.store.remove_member(account, id, &self.act(actor)).await?;
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
     }
 
@@ -223,11 +238,14 @@ impl Management {
     async fn begin_session(
         &self,
         account: AccountId,
-        member: MemberId,
+        member: Member,
         agent: &str,
         way: SignInWay,
     ) -> Result<Token, StoreError> {
-        let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
+        let token = Token::new(account, random_bytes(&*self.clock));
+        let Member { id: member, name, .. } = member;
+        let act = self.act(Actor::Member { id: member, name });
+        let now = act.at;
         let sessions = self.sessions(account, member).await?;
         for oldest in sessions.iter().take((sessions.len() + 1).saturating_sub(MAX_SESSIONS)) {
             self.store.remove_record(account, RecordKind::Session, oldest.digest).await?;
@@ -242,7 +260,7 @@ impl Management {
             expires_at: now.plus(SESSION_IDLE),
             way,
         };
-        self.store.put_record(account, session.into(), now).await?;
+        self.store.put_record(account, session.into(), &act).await?;
         Ok(token)
     }
 

@@ -12,7 +12,10 @@ use shared::{
 
 use super::Management;
 use crate::{credentials::Credentials, store::suite::reference::Reference};
-use domain::digest::{Pepper, Peppers};
+use domain::{
+    digest::{Pepper, Peppers},
+    event::Actor,
+};
 
 /// Start of every test; not a whole second.
 pub(crate) const BEGIN: &str = "2026-11-20T02:11:05.678Z";
@@ -38,8 +41,9 @@ impl Office {
 
     /// A new account, and the plaintext of a management key of the account.
     pub(crate) async fn account(&self, name: &str) -> (AccountId, String) {
-        let account = self.management.create_account(name, NanoUsd::from_usd(10)).await.unwrap();
-        let key = self.management.create_management_key(account, "test").await.unwrap();
+        let account =
+            self.management.create_account(name, NanoUsd::from_usd(10), Actor::System).await.unwrap();
+        let key = self.management.create_management_key(account, "test", Actor::System).await.unwrap();
         (account, key.expose_secret().to_owned())
     }
 }

@@ -1,6 +1,7 @@
 //! Calls of gateways, over the store in memory.
 
 use async_trait::async_trait;
+use domain::event::Actor;
 use shared::{
     ids::{GenerationId, KeyId},
     money::NanoUsd,
@@ -51,7 +52,7 @@ impl Trial {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
         let settings = KeyPatch { bounds: BoundsPatch::of_limit(limit), ..KeyPatch::default() };
-        let made = office.management.create(account, settings, None).await.unwrap();
+        let made = office.management.create(account, settings, None, Actor::System).await.unwrap();
         let Created::New { key, plaintext } = made else { panic!("{made:?}") };
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
     }

@@ -8,6 +8,7 @@ use shared::{
 
 use domain::{
     digest::Digest,
+    event::Event,
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, Status},
     ledger::{Entry, Payer},
@@ -317,6 +318,24 @@ pub struct JournalEntry {
     pub generation: GenerationId,
     /// Bill of the generation, and its effect on the key's balance.
     pub entry: Entry,
+}
+
+/// Some of an account's events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventsPage {
+    /// The events, in the order of their numbers.
+    pub events: Vec<NumberedEvent>,
+    /// Number up to which the store has dropped events; zero if none.
+    pub gone_until: u64,
+}
+
+/// An event with its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberedEvent {
+    /// Number of the event: one more than that of the account's previous event.
+    pub number: u64,
+    /// The event.
+    pub event: Event,
 }
 
 /// A page of a search.

@@ -18,6 +18,7 @@ mod capacity;
 mod client;
 mod connection;
 mod durability;
+mod events;
 mod expiring;
 mod failover;
 mod groups;

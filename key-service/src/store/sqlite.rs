@@ -17,14 +17,15 @@ mod tables;
 mod tests;
 mod writer;
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, ffi::SQLITE_CONSTRAINT_FOREIGNKEY};
 
 pub(crate) use self::file::OpenError;
-use self::{key_counts::KeyCounts, reader::Readers, writer::Writer};
+use self::{key_counts::KeyCounts, reader::Readers, tables::events::ActLog, writer::Writer};
 use super::{Capacity, StoreError};
+use domain::event::Act;
 
 /// A store in a file or in memory. Dropping the store finishes queued calls and closes the file.
 pub(crate) struct Sqlite {
@@ -49,6 +50,22 @@ impl Sqlite {
 
     fn with(readers: Option<Readers>, writer: Writer) -> Self {
         Self { readers, writer, counted: Arc::new(KeyCounts::new()) }
+    }
+
+    /// Sets the life of events.
+    pub(crate) fn keeping_events(mut self, life: Duration) -> Self {
+        self.writer.events_kept = life;
+        self
+    }
+
+    /// Makes a change that an act asks for, and writes the event of the act with the change.
+    async fn govern<T: Send + 'static>(
+        &self,
+        act: &Act,
+        work: impl FnOnce(&Connection, &ActLog) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let log = ActLog { act: act.clone(), kept: self.writer.events_kept };
+        self.writer.write(move |connection| work(connection, &log)).await
     }
 
     /// Makes a change of a test, which panics where it fails.

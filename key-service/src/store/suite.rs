@@ -18,7 +18,14 @@ mod webhooks;
 
 pub(crate) use outage::Outage;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use rusqlite::{Connection, params_from_iter};
 use shared::{
@@ -33,6 +40,7 @@ use self::reference::Reference;
 use super::{DueHold, NewAccount, Outcomes, Store, sqlite::Sqlite};
 use domain::{
     digest::Digest,
+    event::{Act, Actor},
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{
@@ -314,6 +322,13 @@ pub(super) fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
+/// An act at this time. Each act has an id of its own.
+pub(crate) fn act(at: Timestamp) -> Act {
+    static ACTS: AtomicU64 = AtomicU64::new(0);
+    let [a, b, c, d, e, f, g, h] = ACTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    Act { actor: Actor::System, at, chance: [a, b, c, d, e, f, g, h, 0, 0] }
+}
+
 pub(crate) fn nanos(n: i64) -> NanoUsd {
     NanoUsd::from_nanos(n)
 }
@@ -333,7 +348,7 @@ async fn open_account(store: &dyn Store, n: u8) -> AccountId {
 /// Makes the account of this number, with credit.
 pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
-    let command = Command::Deposit { id: deposit(0), amount: nanos(credit) };
+    let command = Command::Deposit { id: deposit(0), amount: nanos(credit), actor: Actor::System };
     let outcome = Ok(Outcome::Deposited(nanos(credit)));
     assert_eq!(store.execute(account, vec![command], START).await.unwrap(), [outcome]);
     account
@@ -357,7 +372,7 @@ pub(super) fn new_group(account: AccountId, n: u8) -> NewGroup {
 pub(crate) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
     let mut new = new_key(account, n);
     new.key.spend.budget.limit = limit.map(nanos);
-    store.create_key(new, None).await.unwrap();
+    store.create_key(new, None, &act(START)).await.unwrap();
     ledger::histories::key(n)
 }
 

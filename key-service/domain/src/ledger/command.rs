@@ -11,6 +11,7 @@ use shared::{
 };
 
 use super::{Progress, Settlement};
+use crate::event::Actor;
 
 /// The idempotency id of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +31,8 @@ pub enum Command {
         id: DepositId,
         /// The amount; above zero.
         amount: NanoUsd,
+        /// Who adds the credit.
+        actor: Actor,
     },
     /// Advances lease time by a tick if the tick is still `seen`. The outcome is the current tick in any case.
     Tick {

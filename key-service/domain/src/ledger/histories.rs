@@ -3,6 +3,7 @@
 
 mod world;
 
+use crate::event::Actor;
 use std::time::Duration;
 
 use proptest::{
@@ -212,7 +213,7 @@ fn command() -> impl Strategy<Value = Command> {
     let bounds = (nanos(0..300), nanos(0..200), nanos(0..500));
     prop_oneof![
         3 => ((0..20_u8).prop_map(deposit), deposited())
-            .prop_map(|(id, amount)| Command::Deposit { id, amount }),
+            .prop_map(|(id, amount)| Command::Deposit { id, amount, actor: Actor::System }),
         4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
         1 => key().prop_map(|key| Command::Check { key }),
         8 => (ids(), model(), bounds, 0..60_u64, 0..4_u64).prop_map(

@@ -151,3 +151,18 @@ fn an_archived_group_does_not_change() {
     let later = Timestamp::from_millis(NOW.millis() + 1);
     assert_eq!(archived.clone().archived(later), archived);
 }
+
+#[test]
+fn a_change_names_the_settings_that_differ_and_no_others() {
+    let key = key();
+    let patch = KeyPatch {
+        label: Some("x".into()),
+        bounds: BoundsPatch::of_limit(Some(NanoUsd::from_usd(25))),
+        ..KeyPatch::default()
+    };
+    let changed = key.clone().with(&patch, NOW);
+    let limit = crate::event::Change { field: "limit".into(), before: "null".into(), after: "25".into() };
+    let label = crate::event::Change { field: "label".into(), before: "\"\"".into(), after: "\"x\"".into() };
+    assert_eq!(changed.changes_since(&key, NOW), [label, limit]);
+    assert_eq!(changed.clone().with(&patch, NOW).changes_since(&changed, NOW), []);
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::management::testing::BEGIN;
+use domain::event::Actor;
 
 impl Desk {
     async fn with_authorization(&self, values: &[&str]) -> Answer {
@@ -54,7 +55,7 @@ async fn an_unknown_malformed_or_revoked_management_key_is_invalid() {
     }
     let keys = desk.office.management.management_keys(desk.account).await.unwrap();
     assert_eq!(desk.presenting(&desk.credential).await.status, 200);
-    desk.office.management.revoke_management_key(keys[0].id).await.unwrap();
+    desk.office.management.revoke_management_key(keys[0].id, Actor::System).await.unwrap();
     let answer = desk.presenting(&desk.credential).await;
     answer.is_error(401, "invalid_management_key", None);
     assert_eq!(answer.headers["www-authenticate"], r#"Bearer realm="api", error="invalid_token""#);

@@ -6,6 +6,7 @@ use crate::management::{
     accounts::{AccountRefused, MAX_MANAGEMENT_KEYS},
     testing::Office,
 };
+use domain::event::Actor;
 use domain::member::{LinkMaker, Role};
 
 #[tokio::test]
@@ -14,15 +15,14 @@ async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
     let management = &office.management;
     let account = office.account("acme").await.0;
     for n in 0..MAX_MEMBERS {
-        management.invite(account, &format!("member {n}"), Role::Viewer, LinkMaker::Operator).await.unwrap();
+        management.invite(account, &format!("member {n}"), Role::Viewer, Actor::System).await.unwrap();
     }
-    let refused =
-        management.invite(account, "one more", Role::Viewer, LinkMaker::Operator).await.unwrap_err();
+    let refused = management.invite(account, "one more", Role::Viewer, Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::TooMany)), "{refused}");
     for n in 1..MAX_MANAGEMENT_KEYS {
-        management.create_management_key(account, &format!("key {n}")).await.unwrap();
+        management.create_management_key(account, &format!("key {n}"), Actor::System).await.unwrap();
     }
-    let refused = management.create_management_key(account, "one more").await.unwrap_err();
+    let refused = management.create_management_key(account, "one more", Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(AccountRefused::TooManyManagementKeys)), "{refused}");
 }
 
@@ -31,8 +31,7 @@ async fn a_member_that_signs_in_again_and_again_keeps_its_latest_sessions() {
     let office = Office::open();
     let management = &office.management;
     let account = office.account("acme").await.0;
-    let (member, mut link) =
-        management.invite(account, "ann", Role::Owner, LinkMaker::Operator).await.unwrap();
+    let (member, mut link) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
     let mut tokens = Vec::new();
     for _ in 0..MAX_SESSIONS + 3 {
         tokens.push(management.sign_in_with_link(&link, "Firefox", &[]).await.unwrap().token);
@@ -49,13 +48,13 @@ async fn a_store_that_is_nearly_full_takes_no_members_links_or_management_keys()
     let office = Office::open();
     let management = &office.management;
     let account = office.account("acme").await.0;
-    let (ann, link) = management.invite(account, "ann", Role::Owner, LinkMaker::Operator).await.unwrap();
+    let (ann, link) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
     office.store.set_nearly_full(true);
-    let refused = management.invite(account, "bob", Role::Viewer, LinkMaker::Operator).await.unwrap_err();
+    let refused = management.invite(account, "bob", Role::Viewer, Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
     let refused = management.sign_in_link(account, &ann, LinkMaker::Operator).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
-    let refused = management.create_management_key(account, "more").await.unwrap_err();
+    let refused = management.create_management_key(account, "more", Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
     // Members with a link can still sign in.
     management.sign_in_with_link(&link, "Firefox", &[]).await.unwrap();

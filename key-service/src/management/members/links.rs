@@ -9,7 +9,10 @@ use crate::{
     management::{Error, Management},
     store::{ExpiringRecord, RecordKind},
 };
-use domain::member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay};
+use domain::{
+    event::Actor,
+    member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay},
+};
 
 /// Time within which a sign-in link works.
 const LINK_TTL: Duration = Duration::from_mins(15);
@@ -26,9 +29,10 @@ impl Management {
         account: AccountId,
         name: &str,
         role: Role,
-        by: LinkMaker,
+        actor: Actor,
     ) -> Result<(Member, Token), Error<MemberRefused>> {
-        let member = self.add_member(account, name, role).await?;
+        let by = LinkMaker::of(&actor);
+        let member = self.add_member(account, name, role, actor).await?;
         let token = self.make_link(account, &member, by, INVITATION_TTL).await?;
         Ok((member, token))
     }
@@ -59,11 +63,11 @@ impl Management {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(MemberRefused::StoreFull));
         }
-        let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
+        let (act, token) = (self.act(Actor::System), Token::new(account, random_bytes(&*self.clock)));
         let password = member.password.as_ref().map(PasswordHash::digest);
-        let (digest, expires_at) = (token.digest(LINK), now.plus(lives));
+        let (digest, expires_at) = (token.digest(LINK), act.at.plus(lives));
         let link = Link { digest, member: member.id, expires_at, password, maker };
-        self.store.put_record(account, link.into(), now).await?;
+        self.store.put_record(account, link.into(), &act).await?;
         Ok(token)
     }
 
@@ -87,8 +91,9 @@ impl Management {
         let found = self.store.take_record(account, RecordKind::Link, digest, now).await?;
         let (link, member) = usable(found)?;
         let name = self.account_name(account).await?;
-        let token = self.begin_session(account, member.id, agent, SignInWay::Link(link.maker)).await?;
-        Ok(NewSession { token, browser: self.know_browser(&name, &member.name, known) })
+        let browser = self.know_browser(&name, &member.name, known);
+        let token = self.begin_session(account, member, agent, SignInWay::Link(link.maker)).await?;
+        Ok(NewSession { token, browser })
     }
 
     async fn account_name(&self, account: AccountId) -> Result<String, Error<MemberRefused>> {
@@ -130,7 +135,7 @@ mod tests {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
-        let (_, link) = desk.invite(account, "ann", Role::Owner, LinkMaker::Operator).await.unwrap();
+        let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
         let session = desk.sign_in_with_link(&link, "", &[]).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         let link = desk.sign_in_link(account, &ann.member, LinkMaker::Operator).await.unwrap();
@@ -166,7 +171,7 @@ mod tests {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
-        let (_, link) = desk.invite(account, "ann", Role::Owner, LinkMaker::Operator).await.unwrap();
+        let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
         let session = desk.sign_in_with_link(&link, "", &[]).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         let right: SecretString = "a few words that do".into();
@@ -186,8 +191,8 @@ mod tests {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
-        let (_, invitation) = desk.invite(account, "ann", Role::Viewer, LinkMaker::Operator).await.unwrap();
-        let bob = desk.add_member(account, "bob", Role::Viewer).await.unwrap();
+        let (_, invitation) = desk.invite(account, "ann", Role::Viewer, Actor::System).await.unwrap();
+        let bob = desk.add_member(account, "bob", Role::Viewer, Actor::System).await.unwrap();
         let link = desk.sign_in_link(account, &bob, LinkMaker::Operator).await.unwrap();
         let (name, member) = desk.opened_link(&link).await.unwrap();
         assert_eq!((name.as_str(), member.name.as_str()), ("acme", "bob"));

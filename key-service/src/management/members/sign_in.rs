@@ -52,7 +52,7 @@ impl Management {
         let Some((account, member)) = self.unless_failed(counted, judged).await? else {
             return Err(Error::Refused(MemberRefused::WrongPassword));
         };
-        let token = self.begin_session(account, member.id, agent, SignInWay::Password).await?;
+        let token = self.begin_session(account, member, agent, SignInWay::Password).await?;
         Ok(NewSession { token, browser: self.know_browser(account_name, name, known) })
     }
 

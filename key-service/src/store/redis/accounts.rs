@@ -17,7 +17,7 @@ use super::{
 use crate::store::{
     AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
 };
-use domain::digest::Digest;
+use domain::{digest::Digest, event::Act};
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;
@@ -88,6 +88,7 @@ impl Accounts for Redis {
     async fn create_management_key(
         &self,
         NewManagementKey { account, key, digest, most }: NewManagementKey,
+        act: &Act,
     ) -> Result<bool, StoreError> {
         let arguments = Arguments::keys([
             self.key_space.account(account),
@@ -130,14 +131,19 @@ impl Accounts for Redis {
     async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ManagementKey>, StoreError> {
         let owner: Option<String> = self.client.ask(cmd("GET").arg(self.key_space.owner(id))).await?;
         let Some(owner) = owner else { return Ok(None) };
         let account = owner.parse().map_err(|_| damaged("the owner of a management key"))?;
         let key = Arguments::keys([self.key_space.management_key(account, id)]);
-        let key: Fields =
-            self.client.run(&self.scripts.revoke_management_key, &key.with(now.millis().to_string())).await?;
+        let key: Fields = self
+            .client
+            .run(
+                &self.scripts.revoke_management_key,
+                &key.with(act.at.to_whole_seconds().millis().to_string()),
+            )
+            .await?;
         self.confirm_account(account).await?;
         records::read_management_key(id, &key)
     }

@@ -18,7 +18,7 @@ use super::{
     script::{Arguments, Transaction},
 };
 use crate::store::{Expiring, ExpiringRecord, RecordKind, StoreError};
-use domain::{digest::Digest, member::Member};
+use domain::{digest::Digest, event::Act, member::Member};
 
 /// Lifetime of a member's list of records since the last addition: longer than any record may live.
 const LIST_LIFE: Duration = Duration::from_hours(31 * 24);
@@ -31,7 +31,7 @@ impl Expiring for Redis {
         &self,
         account: AccountId,
         record: ExpiringRecord,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<(), StoreError> {
         let list = self.key_space.records_of(account, record.kind, record.member);
         let field = match record.kind {
@@ -39,7 +39,7 @@ impl Expiring for Redis {
             RecordKind::Session => record.name.as_bytes(),
         };
         let mut put = Transaction::new();
-        put.command(&self.write(account, &record, now));
+        put.command(&self.write(account, &record, act.at));
         put.command(&[b"HSET", list.as_bytes(), field, record.name.as_bytes()]);
         put.command(&["PEXPIRE", &list, &LIST_LIFE.as_millis().to_string()]);
         Ok(self.client.run(&self.scripts.transaction, &put.arguments()).await?)

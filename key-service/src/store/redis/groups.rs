@@ -6,10 +6,7 @@
 
 use async_trait::async_trait;
 use redis::{cmd, pipe};
-use shared::{
-    ids::{AccountId, GroupId},
-    time::Timestamp,
-};
+use shared::ids::{AccountId, GroupId};
 
 use super::{
     Redis,
@@ -18,6 +15,7 @@ use super::{
 };
 use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Page, StoreError};
 use domain::{
+    event::Act,
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     key::ApiKey,
     ledger,
@@ -66,6 +64,7 @@ impl Groups for Redis {
     async fn create_group(
         &self,
         NewGroup { account, group, most }: NewGroup,
+        act: &Act,
     ) -> Result<GroupCreated, StoreError> {
         for _ in 0..ATTEMPTS {
             let judged = self.may_have_parent(account, group.id, group.spend.parent).await?;
@@ -153,14 +152,14 @@ impl Groups for Redis {
         account: AccountId,
         id: GroupId,
         patch: GroupPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<GroupUpdated, StoreError> {
         for _ in 0..ATTEMPTS {
             let revision = self.revision(&self.key_space.group(account, id), "past_parents").await?;
             let Some(group) = self.group(account, id).await? else { return Ok(GroupUpdated::NotFound) };
             let judged = self.may_have_parent(account, id, patch.parent.flatten()).await?;
             let before = group.spend.parent;
-            let group = match group.updated(&patch, judged.of, now) {
+            let group = match group.updated(&patch, judged.of, act.at) {
                 Ok(group) => group,
                 Err(reason) => return Ok(GroupUpdated::NotChanged(reason)),
             };
@@ -174,7 +173,7 @@ impl Groups for Redis {
             let rest = records::write_rest(*parent, budget.bounds.as_deref());
             let arguments = self
                 .group_arguments(account, id, moved)
-                .with(now.millis().to_string())
+                .with(act.at.millis().to_string())
                 .with_all(vec![revision.number, governed])
                 .with(records::write_setting(budget.limit.map(amount)))
                 .with("")
@@ -199,11 +198,12 @@ impl Groups for Redis {
         &self,
         account: AccountId,
         id: GroupId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<Group>, StoreError> {
         let any = vec![String::new(); 3];
-        let arguments = self.group_arguments(account, id, None).with(now.millis().to_string());
-        let arguments = arguments.with_all(any).with(records::write_setting(Some(now.millis())));
+        let archived_at = act.at.to_whole_seconds().millis();
+        let arguments = self.group_arguments(account, id, None).with(act.at.millis().to_string());
+        let arguments = arguments.with_all(any).with(records::write_setting(Some(archived_at)));
         self.client.run::<Option<String>>(&self.scripts.update_group, &arguments).await?;
         self.confirm_account(account).await?;
         self.group(account, id).await

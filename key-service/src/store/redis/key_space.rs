@@ -50,6 +50,16 @@ impl KeySpace {
         format!("{}:{{{account}}}:journal", self.prefix)
     }
 
+    /// Stream: the events. The number in an id is the number of the event.
+    pub(super) fn events(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:events", self.prefix)
+    }
+
+    /// Hash: the number of each event by the bytes of its id, and by the name of each threshold that is told once.
+    pub(super) fn event_numbers(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:event-numbers", self.prefix)
+    }
+
     /// Hash: the amount of each deposit, for good.
     pub(super) fn deposits(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:deposits", self.prefix)

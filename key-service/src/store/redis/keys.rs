@@ -20,6 +20,7 @@ use super::{
 use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
 use domain::{
     digest::Digest,
+    event::Act,
     group::BadGroup,
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey},
     ledger,
@@ -37,6 +38,7 @@ impl Keys for Redis {
         &self,
         NewKey { account, key, digest, most }: NewKey,
         idempotency: Option<Idempotency>,
+        act: &Act,
     ) -> Result<Created, StoreError> {
         for _ in 0..ATTEMPTS {
             let judged = self.takes_keys(account, key.spend.group).await?;
@@ -133,14 +135,14 @@ impl Keys for Redis {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Updated, StoreError> {
         for _ in 0..ATTEMPTS {
             let Some((key, revision)) = self.key_with_revision(account, id).await? else {
                 return Ok(Updated::NotFound);
             };
             let before = key.spend.group;
-            let key = match key.updated(&patch, now) {
+            let key = match key.updated(&patch, act.at) {
                 Ok(key) => key,
                 Err(reason) => return Ok(Updated::NotChanged(reason)),
             };
@@ -166,7 +168,7 @@ impl Keys for Redis {
             if let Some((Some(group), _)) = change.moved {
                 change.texts.extend(["past_groups".to_owned(), revision.past_with(group)]);
             }
-            match self.change_key(account, id, change, now).await? {
+            match self.change_key(account, id, change, act.at).await? {
                 None => return Ok(Updated::NotFound),
                 Some((Changed::Revoked, _)) => return Ok(Updated::NotChanged(KeyNotChanged::Revoked)),
                 Some((Changed::Now, key)) => return Ok(Updated::Key(key)),
@@ -180,11 +182,11 @@ impl Keys for Redis {
         &self,
         account: AccountId,
         id: KeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
-        let settings = vec![("revoked_at", Some(now.millis()))];
+        let settings = vec![("revoked_at", Some(act.at.to_whole_seconds().millis()))];
         let change = KeyChange { settings, ..KeyChange::default() };
-        Ok(self.change_key(account, id, change, now).await?.map(|(_, key)| key))
+        Ok(self.change_key(account, id, change, act.at).await?.map(|(_, key)| key))
     }
 }
 

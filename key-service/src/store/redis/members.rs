@@ -11,7 +11,10 @@ use super::{
     script::{Arguments, Transaction},
 };
 use crate::store::{MemberCreated, Members, StoreError};
-use domain::member::{Member, MemberChange, PasswordHash};
+use domain::{
+    event::Act,
+    member::{Member, MemberChange, PasswordHash},
+};
 
 #[async_trait]
 impl Members for Redis {
@@ -20,6 +23,7 @@ impl Members for Redis {
         account: AccountId,
         member: Member,
         most: u64,
+        act: &Act,
     ) -> Result<MemberCreated, StoreError> {
         let arguments = Arguments::keys([
             self.key_space.account(account),
@@ -72,7 +76,7 @@ impl Members for Redis {
         Ok(found)
     }
 
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError> {
+    async fn remove_member(&self, account: AccountId, id: MemberId, act: &Act) -> Result<bool, StoreError> {
         let arguments = Arguments::keys([
             self.key_space.members(account),
             self.key_space.member_names(account),

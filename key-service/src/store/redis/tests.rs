@@ -1,5 +1,7 @@
 //! Reasons for refusing a Redis, and the behaviour of the store when its Redis stops, returns, or has lost data.
 
+use crate::store::suite::act;
+use domain::event::Actor;
 use std::{
     fs,
     sync::{
@@ -154,7 +156,7 @@ async fn what_a_version_without_statuses_and_spend_has_written_is_listed_and_add
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
     let revoked = make_key(&store, account, 2, None).await;
-    store.revoke_key(account, revoked, START).await.unwrap();
+    store.revoke_key(account, revoked, &act(START)).await.unwrap();
     spend_one_each(&store, account, key, 3).await;
     let day = Day::of(START);
     for name in [format!("spend:{day}"), "keys:active".into(), "keys:revoked".into(), "keys:by-spend".into()]
@@ -191,7 +193,7 @@ async fn a_session_of_an_earlier_version_goes_on() {
         created_at: START,
         last_link: None,
     };
-    store.create_member(account, ann.clone(), 9).await.unwrap();
+    store.create_member(account, ann.clone(), 9, &act(START)).await.unwrap();
     let (name, id) = (Digest::of(b"session"), SessionId::new(START, [1; 10]));
     let (key, now) = (store.key_space.record(account, RecordKind::Session, &name), START.millis());
     for written in [
@@ -221,8 +223,11 @@ async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again()
     let account = open_account_with(&store, 1, 5).await;
     server.kill();
     let asked = Instant::now();
-    let deposit =
-        Command::Deposit { id: domain::ledger::histories::deposit(1), amount: NanoUsd::from_nanos(1) };
+    let deposit = Command::Deposit {
+        id: domain::ledger::histories::deposit(1),
+        amount: NanoUsd::from_nanos(1),
+        actor: Actor::System,
+    };
     store.execute(account, vec![deposit.clone()], START).await.unwrap_err();
     // Gateways wait for 3 s.
     assert!(asked.elapsed() < Duration::from_millis(2_500), "{:?}", asked.elapsed());

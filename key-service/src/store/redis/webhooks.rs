@@ -18,8 +18,11 @@ use super::{
     script::Arguments,
 };
 use crate::store::{StoreError, Webhooks, webhook_records};
-use domain::webhook::{
-    Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook, Webhook, WebhookPatch,
+use domain::{
+    event::Act,
+    webhook::{
+        Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook, Webhook, WebhookPatch,
+    },
 };
 
 /// A webhook, and the texts of which it was read.
@@ -74,12 +77,12 @@ impl Webhooks for Redis {
         account: AccountId,
         id: WebhookId,
         patch: WebhookPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<Webhook>, StoreError> {
         for _ in 0..ATTEMPTS {
             let Some(Read { stored, texts }) = self.read_webhook(account, id).await? else { return Ok(None) };
             let pending = self.pending(account, id).await?;
-            let after = stored.with(&patch, pending.iter(), now);
+            let after = stored.clone().with(&patch, pending.iter(), act.at);
             let drops = if after.webhook.disabled.is_some() { "1" } else { "" };
             let arguments = self.webhook_arguments(account, id).with_all(texts);
             let arguments = arguments.with(webhook_records::webhook(&after.webhook));

@@ -10,10 +10,14 @@ use shared::{
 use super::{
     Sqlite,
     members::member,
-    tables::{id as column_id, time},
+    tables::{events::ActLog, id as column_id, time},
 };
 use crate::store::{Expiring, ExpiringRecord, RecordKind, StoreError};
-use domain::{digest::Digest, member::Member};
+use domain::{
+    digest::Digest,
+    event::{Act, EventKind},
+    member::Member,
+};
 
 #[async_trait]
 impl Expiring for Sqlite {
@@ -21,24 +25,28 @@ impl Expiring for Sqlite {
         &self,
         account: AccountId,
         record: ExpiringRecord,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<(), StoreError> {
-        let work = move |connection: &Connection| {
-            remove_expired(connection, now)?;
-            let ExpiringRecord { kind, name, member, expires_at, value } = &record;
-            let (account, member) = (account.as_bytes(), member.as_bytes());
+        let work = move |connection: &Connection, log: &ActLog| {
+            remove_expired(connection, log.act.at)?;
+            let ExpiringRecord { kind, name, member: member_id, expires_at, value } = &record;
+            let (of, member) = (account.as_bytes(), member_id.as_bytes());
             if *kind == RecordKind::Link {
                 let before = "DELETE FROM expiring INDEXED BY expiring_by_member
                               WHERE account = ?1 AND member = ?2 AND kind = ?3";
-                connection.prepare_cached(before)?.execute(params![account, member, kind.as_str()])?;
+                connection.prepare_cached(before)?.execute(params![of, member, kind.as_str()])?;
             }
             let sql = "INSERT INTO expiring (account, kind, name, member, expires_at, value)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
-            let row = params![account, kind.as_str(), name.as_bytes(), member, expires_at.millis(), value];
-            connection.prepare_cached(sql)?.execute(row)?;
+            let row = params![of, kind.as_str(), name.as_bytes(), member, expires_at.millis(), value];
+            let written = connection.prepare_cached(sql)?.execute(row)?;
+            if *kind == RecordKind::Session && written > 0 {
+                let signed_in = EventKind::MemberSignedIn { member_id: *member_id };
+                log.write(connection, account, (None, None), signed_in)?;
+            }
             Ok(())
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 
     async fn record(

@@ -1,6 +1,6 @@
 //! Executes many commands to an account together: each row of the account and of the keys is read and written once.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use rusqlite::Connection;
 use shared::{
@@ -9,7 +9,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::tables::{accounts, budgets, holds, journal, spend, usage as counters};
+use super::tables::{accounts, budgets, events, holds, journal, spend, usage as counters};
 use crate::store::Outcomes;
 use domain::{
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -20,6 +20,8 @@ use domain::{
 pub(super) struct Request {
     pub(super) commands: Vec<Command>,
     pub(super) now: Timestamp,
+    /// Life of events.
+    pub(super) events_kept: Duration,
 }
 
 /// Applies all requests in order, and returns the outcomes of each.
@@ -36,7 +38,7 @@ pub(super) fn execute(
     let mut batch = LedgerBatch { connection, account, books, keys, groups, counted: HashMap::new() };
     let outcomes = requests
         .iter()
-        .map(|request| request.commands.iter().map(|command| batch.apply(command, request.now)).collect());
+        .map(|request| request.commands.iter().map(|command| batch.apply(command, request)).collect());
     let outcomes = outcomes.collect::<rusqlite::Result<_>>()?;
     batch.write()?;
     Ok(outcomes)
@@ -74,7 +76,8 @@ impl<T: Clone + PartialEq> Row<T> {
 impl LedgerBatch<'_> {
     /// Loads the state, applies the command, and records the result. Holds and settlements are written at once: few
     /// change twice.
-    fn apply(&mut self, command: &Command, now: Timestamp) -> rusqlite::Result<Result<Outcome, Refused>> {
+    fn apply(&mut self, command: &Command, request: &Request) -> rusqlite::Result<Result<Outcome, Refused>> {
+        let Request { now, events_kept, .. } = *request;
         let state = match self.load(command) {
             Err(rusqlite::Error::FromSqlConversionFailure(..)) => return Ok(Err(Refused::Damaged)),
             loaded => loaded?,
@@ -88,6 +91,9 @@ impl LedgerBatch<'_> {
             (command.record(), ledger::entry(&before, &after))
         {
             self.append(id, &before, &entry)?;
+        }
+        for event in ledger::events(command, &before, &after, now) {
+            events::append(self.connection, self.account, &event, events_kept)?;
         }
         self.books.current.money = after.account;
         if let Some(row) = command.key().and_then(|id| self.keys.get_mut(&id)) {

@@ -9,10 +9,13 @@ use shared::{
 
 use super::{
     Sqlite,
-    tables::{damaged, id as column_id, time},
+    tables::{damaged, events::ActLog, id as column_id, time},
 };
 use crate::store::{MemberCreated, Members, StoreError};
-use domain::member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role};
+use domain::{
+    event::{Act, EventKind},
+    member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role},
+};
 
 #[async_trait]
 impl Members for Sqlite {
@@ -21,8 +24,9 @@ impl Members for Sqlite {
         account: AccountId,
         member: Member,
         most: u64,
+        act: &Act,
     ) -> Result<MemberCreated, StoreError> {
-        let work = move |connection: &Connection| {
+        let work = move |connection: &Connection, log: &ActLog| {
             let Member { id, name, role, password, created_at, last_link } = &member;
             match named(connection, account, name)? {
                 // Made by an earlier attempt of the same caller.
@@ -39,13 +43,14 @@ impl Members for Sqlite {
             let sql = "INSERT INTO members (account, id, name, role, password, created_at, last_link_by, last_link_at)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
             let hash = password.as_ref().map(|PasswordHash(hash)| hash);
-            let (account, id) = (account.as_bytes(), id.as_bytes());
             let (by, at) = last_link_columns(last_link.as_ref());
-            let row = params![account, id, name, role.as_str(), hash, created_at.millis(), by, at];
+            let ids = (account.as_bytes(), id.as_bytes());
+            let row = params![ids.0, ids.1, name, role.as_str(), hash, created_at.millis(), by, at];
             connection.prepare_cached(sql)?.execute(row)?;
+            log.write(connection, account, (None, None), member.invitation())?;
             Ok(MemberCreated::Made)
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 
     async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
@@ -81,12 +86,18 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError> {
-        let work = move |connection: &Connection| {
-            let sql = "DELETE FROM members WHERE account = ?1 AND id = ?2";
-            Ok(connection.prepare_cached(sql)?.execute([account.as_bytes(), id.as_bytes()])? > 0)
+    async fn remove_member(&self, account: AccountId, id: MemberId, act: &Act) -> Result<bool, StoreError> {
+        let work = move |connection: &Connection, log: &ActLog| {
+            let sql = "DELETE FROM members WHERE account = ?1 AND id = ?2 RETURNING name";
+            let row = [account.as_bytes(), id.as_bytes()];
+            let name: Option<String> =
+                connection.prepare_cached(sql)?.query_row(row, |row| row.get(0)).optional()?;
+            let Some(name) = name else { return Ok(false) };
+            let removed = EventKind::MemberRemoved { member_id: id, name };
+            log.write(connection, account, (None, None), removed)?;
+            Ok(true)
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(super) mod accounts;
 pub(super) mod budgets;
+pub(super) mod events;
 pub(super) mod groups;
 pub(super) mod holds;
 pub(super) mod journal;

@@ -1,6 +1,6 @@
 //! The writer thread: runs all waiting calls in one transaction, and answers after the sync.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use rusqlite::{Connection, TransactionBehavior};
 use shared::{ids::AccountId, time::Timestamp};
@@ -10,7 +10,7 @@ use super::{
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
 };
-use crate::store::{Outcomes, StoreError};
+use crate::store::{EVENTS_KEPT, Outcomes, StoreError};
 use domain::ledger::Command;
 
 /// Largest number of calls in a transaction, which bounds the wait of the first call for the last, and the work that a
@@ -22,6 +22,8 @@ pub(super) struct Writer {
     calls: Queue<Call>,
     /// `None` in memory.
     file: Option<Arc<FileIdentity>>,
+    /// Life of events.
+    pub(super) events_kept: Duration,
 }
 
 /// Something to write.
@@ -49,7 +51,7 @@ impl Writer {
         calls
             .serve("store-writer", move || serve(&mut connection, written.as_deref(), waiting))
             .map_err(OpenError::NoThread)?;
-        Ok(Self { calls, file })
+        Ok(Self { calls, file, events_kept: EVENTS_KEPT })
     }
 
     /// The file being written; `None` in memory.
@@ -69,7 +71,7 @@ impl Writer {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, StoreError> {
-        let request = Request { commands, now };
+        let request = Request { commands, now, events_kept: self.events_kept };
         self.calls.ask(|reply| Call::Execute { account, request, reply }).await
     }
 

@@ -1,5 +1,6 @@
 //! Accounts, credentials and management keys.
 
+use super::act;
 use shared::{
     ids::{AccountId, ManagementKeyId},
     rpc::Principal,
@@ -57,7 +58,7 @@ pub(super) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(s
     let (young, old) = (open_account_with(&**store, 2, 500).await, open_account(&**store, 1).await);
     let paying = make_key(&**store, young, 0, None).await;
     make_key(&**store, young, 1, None).await;
-    store.revoke_key(young, key(1), START).await.unwrap();
+    store.revoke_key(young, key(1), &act(START)).await.unwrap();
     let commands = vec![
         hold(paying, generation(1), 100, 7),
         hold(paying, generation(2), 70, 7),
@@ -84,10 +85,10 @@ pub(super) async fn a_credential_is_found_for_good(subject: &mut impl Subject) {
     let (api, management) = (new_key(account, 1), new_management_key(account, 1));
     let (api_digest, management_digest) = (api.digest, management.digest);
     assert_eq!(store.find_credential(api_digest).await.unwrap(), None);
-    store.create_key(api, None).await.unwrap();
-    store.create_management_key(management).await.unwrap();
-    store.revoke_key(account, key(1), START).await.unwrap();
-    store.revoke_management_key(management_key(1).id, START).await.unwrap();
+    store.create_key(api, None, &act(START)).await.unwrap();
+    store.create_management_key(management, &act(START)).await.unwrap();
+    store.revoke_key(account, key(1), &act(START)).await.unwrap();
+    store.revoke_management_key(management_key(1).id, &act(START)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
     let owner = store.find_credential(api_digest).await.unwrap();
@@ -103,12 +104,12 @@ pub(super) async fn management_keys_are_listed_oldest_first_each_with_its_accoun
     let store = subject.store();
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     for (account, n) in [(mine, 3), (theirs, 2), (mine, 1)] {
-        store.create_management_key(new_management_key(account, n)).await.unwrap();
+        store.create_management_key(new_management_key(account, n), &act(START)).await.unwrap();
     }
     subject.interrupt().await;
     let store = subject.store();
     // A caller that lost the answer repeats the call.
-    store.create_management_key(new_management_key(mine, 3)).await.unwrap();
+    store.create_management_key(new_management_key(mine, 3), &act(START)).await.unwrap();
     assert_eq!(store.management_keys(mine).await.unwrap(), [management_key(1), management_key(3)]);
     assert_eq!(store.management_keys(account(9)).await.unwrap(), []);
     let (one, two) = (management_key(1).id, management_key(2).id);
@@ -120,15 +121,15 @@ pub(super) async fn management_keys_are_listed_oldest_first_each_with_its_accoun
 pub(super) async fn a_management_key_is_revoked_once(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account(&**store, 1).await;
-    store.create_management_key(new_management_key(account, 1)).await.unwrap();
+    store.create_management_key(new_management_key(account, 1), &act(START)).await.unwrap();
     let id = management_key(1).id;
     let revoked = Some(ManagementKey { revoked_at: Some(after(5)), ..management_key(1) });
-    assert_eq!(store.revoke_management_key(id, after(5)).await.unwrap(), revoked);
+    assert_eq!(store.revoke_management_key(id, &act(after(5))).await.unwrap(), revoked);
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.revoke_management_key(id, after(6)).await.unwrap(), revoked);
+    assert_eq!(store.revoke_management_key(id, &act(after(6))).await.unwrap(), revoked);
     assert_eq!(store.management_key(account, id).await.unwrap(), revoked);
-    assert_eq!(store.revoke_management_key(management_key(2).id, after(6)).await.unwrap(), None);
+    assert_eq!(store.revoke_management_key(management_key(2).id, &act(after(6))).await.unwrap(), None);
 }
 
 pub(super) async fn an_account_has_no_more_management_keys_than_it_may(subject: &mut impl Subject) {
@@ -136,27 +137,29 @@ pub(super) async fn an_account_has_no_more_management_keys_than_it_may(subject: 
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let new = |account, n| NewManagementKey { most: 2, ..new_management_key(account, n) };
     for n in [1, 2] {
-        assert!(store.create_management_key(new(mine, n)).await.unwrap());
+        assert!(store.create_management_key(new(mine, n), &act(START)).await.unwrap());
     }
-    store.revoke_management_key(management_key(1).id, after(5)).await.unwrap();
+    store.revoke_management_key(management_key(1).id, &act(after(5))).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
-    assert!(!store.create_management_key(new(mine, 3)).await.unwrap(), "a revoked one counts");
+    assert!(!store.create_management_key(new(mine, 3), &act(START)).await.unwrap(), "a revoked one counts");
     assert_eq!(store.find_credential(new(mine, 3).digest).await.unwrap(), None);
     assert_eq!(store.management_keys(mine).await.unwrap().len(), 2);
     // A caller that lost the answer repeats the call.
-    assert!(store.create_management_key(new(mine, 2)).await.unwrap());
-    assert!(store.create_management_key(new(theirs, 4)).await.unwrap());
+    assert!(store.create_management_key(new(mine, 2), &act(START)).await.unwrap());
+    assert!(store.create_management_key(new(theirs, 4), &act(START)).await.unwrap());
     // A bound that was raised lets more in.
-    assert!(store.create_management_key(NewManagementKey { most: 3, ..new(mine, 5) }).await.unwrap());
+    assert!(
+        store.create_management_key(NewManagementKey { most: 3, ..new(mine, 5) }, &act(START)).await.unwrap()
+    );
 }
 
 pub(super) async fn what_belongs_to_no_account_is_refused(subject: &mut impl Subject) {
     let store = subject.store();
     let refused = [
-        store.create_key(new_key(account(1), 1), None).await.unwrap_err(),
-        store.create_management_key(new_management_key(account(1), 1)).await.unwrap_err(),
-        store.create_member(account(1), members::member(1), 9).await.unwrap_err(),
+        store.create_key(new_key(account(1), 1), None, &act(START)).await.unwrap_err(),
+        store.create_management_key(new_management_key(account(1), 1), &act(START)).await.unwrap_err(),
+        store.create_member(account(1), members::member(1), 9, &act(START)).await.unwrap_err(),
     ];
     for error in refused {
         assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");

@@ -1,5 +1,6 @@
 //! Records of spending: the journal, the counters, and books that pass an audit.
 
+use domain::event::Actor;
 use std::{sync::Arc, time::Duration};
 
 use shared::{
@@ -311,7 +312,10 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     open_account_with(&**store, 2, 77).await;
     let key = make_key(&**store, account, 1, None).await;
     let later = DepositId::new(after(9), [1; 10]);
-    let commands = vec![Command::Deposit { id: later, amount: nanos(5) }, hold(key, generation(1), 100, 7)];
+    let commands = vec![
+        Command::Deposit { id: later, amount: nanos(5), actor: Actor::System },
+        hold(key, generation(1), 100, 7),
+    ];
     store.execute(account, commands, after(9)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();

@@ -1,5 +1,6 @@
 //! Budgets of groups, windows and rates, for many callers at once.
 
+use super::act;
 use std::{sync::Arc, time::Duration};
 
 use shared::{
@@ -47,12 +48,12 @@ fn requests(per_minute: u64) -> BoundsPatch {
 
 async fn bound_key(store: &dyn Store, account: AccountId, key: KeyId, bounds: BoundsPatch) {
     let patch = KeyPatch { bounds, ..KeyPatch::default() };
-    store.update_key(account, key, patch, START).await.unwrap();
+    store.update_key(account, key, patch, &act(START)).await.unwrap();
 }
 
 async fn bound_group(store: &dyn Store, account: AccountId, group: GroupId, bounds: BoundsPatch) {
     let patch = GroupPatch { bounds, ..GroupPatch::default() };
-    store.update_group(account, group, patch, START).await.unwrap();
+    store.update_group(account, group, patch, &act(START)).await.unwrap();
 }
 
 /// Used and held of a group.
@@ -157,7 +158,7 @@ pub(super) async fn refusals_come_whole(subject: &mut impl Subject) {
     let refused = at(store, account, hold(mine, generation(2), 1, 7), midnight).await;
     let both = vec!["Model Max".to_owned(), "Zoë’s model".to_owned()];
     assert_eq!(refused, Err(Refused::ModelNotAllowed { models: both }));
-    store.archive_group(account, parent, START).await.unwrap();
+    store.archive_group(account, parent, &act(START)).await.unwrap();
     assert_eq!(execute_one(store, account, check).await, Err(Refused::GroupArchived));
 }
 

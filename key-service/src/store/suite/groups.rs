@@ -1,5 +1,6 @@
 //! Groups of API keys: made once, listed, changed, archived; and what they pay.
 
+use super::act;
 use std::sync::Arc;
 
 use shared::{
@@ -36,7 +37,7 @@ async fn get(store: &dyn Store, account: AccountId, id: GroupId) -> Group {
 /// Moves a key to a group, or out of all.
 pub(super) async fn to(store: &dyn Store, account: AccountId, key: KeyId, group: Option<GroupId>) -> Updated {
     let patch = KeyPatch { group: Some(group), ..KeyPatch::default() };
-    store.update_key(account, key, patch, START).await.unwrap()
+    store.update_key(account, key, patch, &act(START)).await.unwrap()
 }
 
 /// Makes a group with these bounds under a parent.
@@ -50,7 +51,7 @@ pub(super) async fn make_bounded(
     let mut new = new_group(account, n);
     let budget = Budget::new(bounds, START);
     new.group.spend = ledger::Group { budget, parent: parent.map(group), archived_at: None };
-    assert_eq!(store.create_group(new.clone()).await.unwrap(), GroupCreated::New(new.group));
+    assert_eq!(store.create_group(new.clone(), &act(START)).await.unwrap(), GroupCreated::New(new.group));
     group(n)
 }
 
@@ -58,7 +59,7 @@ pub(super) async fn make_bounded(
 pub(super) async fn make_key_in(store: &dyn Store, account: AccountId, n: u8, group: GroupId) {
     let mut new = new_key(account, n);
     new.key.spend.group = Some(group);
-    assert!(matches!(store.create_key(new, None).await.unwrap(), Created::New(_)));
+    assert!(matches!(store.create_key(new, None, &act(START)).await.unwrap(), Created::New(_)));
 }
 
 /// All bounds there are.
@@ -93,7 +94,7 @@ pub(super) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     new.group.key_defaults.metadata = metadata(&[("from", "group")]);
     new.group.spend.budget.update(&bounds(), START);
     let made = new.group.clone();
-    assert_eq!(store.create_group(new.clone()).await.unwrap(), GroupCreated::New(made.clone()));
+    assert_eq!(store.create_group(new.clone(), &act(START)).await.unwrap(), GroupCreated::New(made.clone()));
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.group(mine, made.id).await.unwrap(), Some(made.clone()));
@@ -104,14 +105,14 @@ pub(super) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     // The external id finds the group that has it; groups without one are as many as wanted.
     let mut again = new_group(mine, 2);
     again.group.external_id.clone_from(&made.external_id);
-    assert_eq!(store.create_group(again.clone()).await.unwrap(), GroupCreated::Existing(made));
+    assert_eq!(store.create_group(again.clone(), &act(START)).await.unwrap(), GroupCreated::Existing(made));
     again.account = theirs;
-    assert_eq!(store.create_group(again.clone()).await.unwrap(), GroupCreated::New(again.group));
+    assert_eq!(store.create_group(again.clone(), &act(START)).await.unwrap(), GroupCreated::New(again.group));
     make(&**store, mine, 3, None).await;
     make(&**store, mine, 4, None).await;
     // A caller that lost the answer asks again.
     make(&**store, mine, 4, None).await;
-    store.create_group(new_group(account(9), 1)).await.unwrap_err();
+    store.create_group(new_group(account(9), 1), &act(START)).await.unwrap_err();
 }
 
 pub(super) async fn groups_are_listed_in_the_order_of_their_ids(subject: &mut impl Subject) {
@@ -144,13 +145,13 @@ pub(super) async fn groups_have_two_levels(subject: &mut impl Subject) {
     let refused = async |of: Option<GroupId>| {
         let mut new = new_group(mine, 9);
         new.group.spend.parent = of;
-        store.create_group(new).await.unwrap()
+        store.create_group(new, &act(START)).await.unwrap()
     };
     assert_eq!(refused(Some(child)).await, GroupCreated::BadParent(BadGroup::TooDeep));
     assert_eq!(refused(Some(other)).await, GroupCreated::BadParent(BadGroup::Unknown));
     let below = async |id, parent| {
         let patch = GroupPatch { parent: Some(parent), ..GroupPatch::default() };
-        store.update_group(mine, id, patch, START).await.unwrap()
+        store.update_group(mine, id, patch, &act(START)).await.unwrap()
     };
     let too_deep = GroupUpdated::NotChanged(GroupNotChanged::Parent(BadGroup::TooDeep));
     let alone = make(&**store, mine, 4, None).await;
@@ -170,21 +171,21 @@ pub(super) async fn an_archived_group_takes_nothing(subject: &mut impl Subject) 
     let (inside, outside) =
         (make_key(&**store, mine, 1, None).await, make_key(&**store, mine, 2, None).await);
     assert!(matches!(to(&**store, mine, inside, Some(child)).await, Updated::Key(_)));
-    let archived = store.archive_group(mine, parent, after(5)).await.unwrap().unwrap();
+    let archived = store.archive_group(mine, parent, &act(after(5))).await.unwrap().unwrap();
     assert_eq!(archived.spend.archived_at, Some(after(5)));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.archive_group(mine, parent, after(6)).await.unwrap(), Some(archived));
-    assert_eq!(store.archive_group(mine, group(9), after(6)).await.unwrap(), None);
+    assert_eq!(store.archive_group(mine, parent, &act(after(6))).await.unwrap(), Some(archived));
+    assert_eq!(store.archive_group(mine, group(9), &act(after(6))).await.unwrap(), None);
     assert_eq!(to(&**store, mine, outside, Some(child)).await, Updated::BadGroup(BadGroup::Archived));
     assert_eq!(to(&**store, mine, outside, Some(group(9))).await, Updated::BadGroup(BadGroup::Unknown));
     let mut new = new_key(mine, 3);
     new.key.spend.group = Some(parent);
-    let refused = store.create_key(new, None).await.unwrap();
+    let refused = store.create_key(new, None, &act(START)).await.unwrap();
     assert_eq!(refused, Created::BadGroup(BadGroup::Archived));
     assert_eq!(store.key(mine, key(3)).await.unwrap(), None);
     let patch = GroupPatch { name: Some("New".into()), ..GroupPatch::default() };
-    let refused = store.update_group(mine, parent, patch, START).await.unwrap();
+    let refused = store.update_group(mine, parent, patch, &act(START)).await.unwrap();
     assert_eq!(refused, GroupUpdated::NotChanged(GroupNotChanged::Archived));
     let outcomes = store.execute(mine, vec![Command::Check { key: inside }], START).await.unwrap();
     assert_eq!(outcomes, [Err(Refused::GroupArchived)]);
@@ -199,16 +200,16 @@ pub(super) async fn keys_of_a_group_are_counted_and_listed(subject: &mut impl Su
         let mut new = new_key(mine, n);
         new.key.spend.group = [None, Some(one), Some(two)][usize::from(n % 3)];
         new.key.spend.expires_at = (n == 4).then(|| after(10));
-        store.create_key(new, None).await.unwrap();
+        store.create_key(new, None, &act(START)).await.unwrap();
     }
     let mut other = new_key(theirs, 9);
     other.key.spend.group = Some(group(1));
-    store.create_key(other, None).await.unwrap();
+    store.create_key(other, None, &act(START)).await.unwrap();
     // Keys 1 and 4 are in the first group, 2 and 5 in the second, 3 and 6 in none.
     to(&**store, mine, key(6), Some(one)).await;
     to(&**store, mine, key(2), Some(one)).await;
     to(&**store, mine, key(5), None).await;
-    store.revoke_key(mine, key(1), START).await.unwrap();
+    store.revoke_key(mine, key(1), &act(START)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
     let (of_one, of_two) = (get(&**store, mine, one).await, get(&**store, mine, two).await);
@@ -235,7 +236,7 @@ pub(super) async fn an_account_has_no_more_groups_than_it_may(subject: &mut impl
     let limited = async |account, n| {
         let mut new = new_group(account, n);
         new.most = 2;
-        store.create_group(new).await.unwrap()
+        store.create_group(new, &act(START)).await.unwrap()
     };
     for n in [1, 2] {
         assert!(matches!(limited(mine, n).await, GroupCreated::New(_)));
@@ -297,7 +298,7 @@ pub(super) async fn a_race_for_an_external_id_makes_one_group(subject: &mut impl
         tokio::spawn(async move {
             let mut new = new_group(mine, n);
             new.group.external_id = Some("customer 7".into());
-            match store.create_group(new).await.unwrap() {
+            match store.create_group(new, &act(START)).await.unwrap() {
                 GroupCreated::New(group) | GroupCreated::Existing(group) => group.id,
                 other => panic!("{other:?}"),
             }
@@ -339,7 +340,7 @@ pub(super) async fn a_patch_of_a_group_changes_what_it_names(subject: &mut impl 
     for (n, patch) in (1..).zip(patches) {
         let store = subject.store();
         expected = expected.updated(&patch, Ok(()), after(n)).unwrap();
-        let updated = store.update_group(mine, changed, patch, after(n)).await.unwrap();
+        let updated = store.update_group(mine, changed, patch, &act(after(n))).await.unwrap();
         assert_eq!(updated, GroupUpdated::Group(expected.clone()));
         subject.interrupt().await;
         assert_eq!(subject.store().group(mine, changed).await.unwrap().as_ref(), Some(&expected));
@@ -351,7 +352,10 @@ pub(super) async fn a_key_comes_back_with_its_bounds(subject: &mut impl Subject)
     let mut new = new_key(mine, 1);
     new.key.metadata = [("customer".to_owned(), "Zoë".to_owned())].into();
     new.key.spend.budget = Budget::new(&bounds(), after(5));
-    assert_eq!(subject.store().create_key(new.clone(), None).await.unwrap(), Created::New(new.key.clone()));
+    assert_eq!(
+        subject.store().create_key(new.clone(), None, &act(START)).await.unwrap(),
+        Created::New(new.key.clone())
+    );
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.key(mine, key(1)).await.unwrap().as_ref(), Some(&new.key));
@@ -366,7 +370,7 @@ pub(super) async fn a_key_comes_back_with_its_bounds(subject: &mut impl Subject)
         ..KeyPatch::default()
     };
     let changed = new.key.updated(&patch, after(9)).unwrap();
-    let updated = store.update_key(mine, key(1), patch, after(9)).await.unwrap();
+    let updated = store.update_key(mine, key(1), patch, &act(after(9))).await.unwrap();
     assert_eq!(updated, Updated::Key(changed.clone()));
     subject.interrupt().await;
     assert_eq!(subject.store().key(mine, key(1)).await.unwrap(), Some(changed));

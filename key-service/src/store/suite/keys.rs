@@ -1,5 +1,6 @@
 //! API keys: made once, listed, changed, revoked.
 
+use super::act;
 use std::{sync::Arc, time::Duration};
 
 use shared::{
@@ -46,7 +47,7 @@ pub(super) async fn a_key_comes_back_as_it_was_made(subject: &mut impl Subject) 
     };
     let unbounded = new_key(account, 2);
     for new in [&bounded, &unbounded] {
-        let created = subject.store().create_key(new.clone(), None).await.unwrap();
+        let created = subject.store().create_key(new.clone(), None, &act(START)).await.unwrap();
         assert_eq!(created, Created::New(new.key.clone()));
     }
     subject.interrupt().await;
@@ -63,7 +64,7 @@ pub(super) async fn keys_are_listed_in_the_order_of_their_ids(subject: &mut impl
         make_key(&**store, mine, n, None).await;
         make_key(&**store, theirs, n + 10, None).await;
     }
-    store.revoke_key(mine, key(2), START).await.unwrap();
+    store.revoke_key(mine, key(2), &act(START)).await.unwrap();
     subject.interrupt().await;
     let page = |after: Option<u8>, order, limit| Page { after: after.map(key), order, status: None, limit };
     let cases: [(Page, &[u8]); 11] = [
@@ -105,10 +106,10 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     }
     let until = |at| KeyPatch { expires_at: Some(at), ..KeyPatch::default() };
     for (n, at) in [(1, after(10)), (2, after(10)), (3, after(20)), (4, after(10))] {
-        store.update_key(account, key(n), until(Some(at)), START).await.unwrap();
+        store.update_key(account, key(n), until(Some(at)), &act(START)).await.unwrap();
     }
     for n in [0, 4] {
-        store.revoke_key(account, key(n), START).await.unwrap();
+        store.revoke_key(account, key(n), &act(START)).await.unwrap();
     }
     subject.interrupt().await;
     let store = subject.store();
@@ -122,8 +123,8 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     assert_eq!(of(active, after(10), Order::Descending).await, [5, 3].map(key));
     assert_eq!(of(expired, after(10), Order::Descending).await, [2, 1].map(key));
     // A later expiry revives a key, a revocation ends it for good.
-    store.update_key(account, key(1), until(None), START).await.unwrap();
-    store.revoke_key(account, key(2), after(11)).await.unwrap();
+    store.update_key(account, key(1), until(None), &act(START)).await.unwrap();
+    store.revoke_key(account, key(2), &act(after(11))).await.unwrap();
     assert_eq!(of(active, after(20), Order::Ascending).await, [1, 5].map(key));
     assert_eq!(of(expired, after(20), Order::Ascending).await, [key(3)]);
     assert_eq!(of(revoked, after(20), Order::Ascending).await, [0, 2, 4].map(key));
@@ -160,7 +161,7 @@ pub(super) async fn keys_that_spent_most_come_first(subject: &mut impl Subject) 
     assert_eq!(top(account(9), None, 9).await, []);
     // A correction moves a key; a revoked key stays listed.
     store.execute(mine, vec![capture(key(5), generation(50), 800)], START).await.unwrap();
-    store.revoke_key(mine, key(3), START).await.unwrap();
+    store.revoke_key(mine, key(3), &act(START)).await.unwrap();
     assert_eq!(top(mine, None, 9).await, [5, 3, 4, 1].map(key));
     assert_eq!(top(mine, Some(5), 1).await, [key(3)]);
     let first = store.top_spending(mine, None, 1).await.unwrap().remove(0);
@@ -184,18 +185,18 @@ pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     };
     key.label = "New".into();
     (key.spend.budget.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
-    assert_eq!(store.update_key(account, id, set, START).await.unwrap(), Updated::Key(key.clone()));
+    assert_eq!(store.update_key(account, id, set, &act(START)).await.unwrap(), Updated::Key(key.clone()));
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(
-        store.update_key(account, id, KeyPatch::default(), START).await.unwrap(),
+        store.update_key(account, id, KeyPatch::default(), &act(START)).await.unwrap(),
         Updated::Key(key.clone())
     );
 
     let clear =
         KeyPatch { bounds: BoundsPatch::of_limit(None), expires_at: Some(None), ..KeyPatch::default() };
     (key.spend.budget.limit, key.spend.expires_at) = (None, None);
-    assert_eq!(store.update_key(account, id, clear, START).await.unwrap(), Updated::Key(key.clone()));
+    assert_eq!(store.update_key(account, id, clear, &act(START)).await.unwrap(), Updated::Key(key.clone()));
     assert_eq!(store.key(account, id).await.unwrap(), Some(key));
 }
 
@@ -203,14 +204,14 @@ pub(super) async fn a_revoked_key_stays_as_it_is(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account(&**store, 1).await;
     let id = make_key(&**store, account, 1, None).await;
-    let revoked = store.revoke_key(account, id, after(5)).await.unwrap().unwrap();
+    let revoked = store.revoke_key(account, id, &act(after(5))).await.unwrap().unwrap();
     assert_eq!(revoked.spend.revoked_at, Some(after(5)));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.revoke_key(account, id, after(6)).await.unwrap(), Some(revoked.clone()));
+    assert_eq!(store.revoke_key(account, id, &act(after(6))).await.unwrap(), Some(revoked.clone()));
     let patch = KeyPatch { label: Some("Back".into()), ..KeyPatch::default() };
     assert_eq!(
-        store.update_key(account, id, patch, START).await.unwrap(),
+        store.update_key(account, id, patch, &act(START)).await.unwrap(),
         Updated::NotChanged(KeyNotChanged::Revoked)
     );
     assert_eq!(store.key(account, id).await.unwrap(), Some(revoked));
@@ -221,8 +222,11 @@ pub(super) async fn another_accounts_key_is_out_of_reach(subject: &mut impl Subj
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let id = make_key(&**store, theirs, 1, None).await;
     assert_eq!(store.key(mine, id).await.unwrap(), None);
-    assert_eq!(store.update_key(mine, id, KeyPatch::default(), START).await.unwrap(), Updated::NotFound);
-    assert_eq!(store.revoke_key(mine, id, START).await.unwrap(), None);
+    assert_eq!(
+        store.update_key(mine, id, KeyPatch::default(), &act(START)).await.unwrap(),
+        Updated::NotFound
+    );
+    assert_eq!(store.revoke_key(mine, id, &act(START)).await.unwrap(), None);
     assert_eq!(super::spend(&**store, theirs, id).await.revoked_at, None);
 }
 
@@ -230,43 +234,53 @@ pub(super) async fn an_idempotency_key_makes_one_key(subject: &mut impl Subject)
     let store = subject.store();
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let made = new_key(mine, 1).key;
-    let created = store.create_key(new_key(mine, 1), Some(attempt("once", "a", START))).await.unwrap();
+    let created =
+        store.create_key(new_key(mine, 1), Some(attempt("once", "a", START)), &act(START)).await.unwrap();
     assert_eq!(created, Created::New(made.clone()));
     subject.interrupt().await;
     let store = subject.store();
-    let created = store.create_key(new_key(mine, 2), Some(attempt("once", "a", after(1)))).await.unwrap();
+    let created =
+        store.create_key(new_key(mine, 2), Some(attempt("once", "a", after(1))), &act(START)).await.unwrap();
     assert_eq!(created, Created::Replayed(made));
-    let created = store.create_key(new_key(mine, 3), Some(attempt("once", "b", after(1)))).await.unwrap();
+    let created =
+        store.create_key(new_key(mine, 3), Some(attempt("once", "b", after(1))), &act(START)).await.unwrap();
     assert_eq!(created, Created::Reused);
     assert_eq!(count(&**store, mine).await, 1);
     // A key that was not made has no credential either.
     assert_eq!(store.find_credential(new_key(mine, 2).digest).await.unwrap(), None);
 
     let other = new_key(theirs, 4);
-    let created = store.create_key(other.clone(), Some(attempt("once", "a", START))).await.unwrap();
+    let created =
+        store.create_key(other.clone(), Some(attempt("once", "a", START)), &act(START)).await.unwrap();
     assert_eq!(created, Created::New(other.key));
 }
 
 pub(super) async fn a_replayed_key_is_answered_as_it_is_now(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account(&**store, 1).await;
-    store.create_key(new_key(account, 1), Some(attempt("once", "a", START))).await.unwrap();
-    let revoked = store.revoke_key(account, key(1), after(1)).await.unwrap().unwrap();
-    let created = store.create_key(new_key(account, 2), Some(attempt("once", "a", after(2)))).await.unwrap();
+    store.create_key(new_key(account, 1), Some(attempt("once", "a", START)), &act(START)).await.unwrap();
+    let revoked = store.revoke_key(account, key(1), &act(after(1))).await.unwrap().unwrap();
+    let created = store
+        .create_key(new_key(account, 2), Some(attempt("once", "a", after(2))), &act(START))
+        .await
+        .unwrap();
     assert_eq!(created, Created::Replayed(revoked));
 }
 
 pub(super) async fn an_idempotency_key_ends(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account(&**store, 1).await;
-    store.create_key(new_key(account, 1), Some(attempt("once", "a", START))).await.unwrap();
+    store.create_key(new_key(account, 1), Some(attempt("once", "a", START)), &act(START)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
     let last = after(86_400 - 1);
-    let created = store.create_key(new_key(account, 2), Some(attempt("once", "b", last))).await.unwrap();
-    assert_eq!(created, Created::Reused);
     let created =
-        store.create_key(new_key(account, 2), Some(attempt("once", "b", after(86_400)))).await.unwrap();
+        store.create_key(new_key(account, 2), Some(attempt("once", "b", last)), &act(START)).await.unwrap();
+    assert_eq!(created, Created::Reused);
+    let created = store
+        .create_key(new_key(account, 2), Some(attempt("once", "b", after(86_400))), &act(START))
+        .await
+        .unwrap();
     assert_eq!(created, Created::New(new_key(account, 2).key));
 }
 
@@ -275,13 +289,14 @@ pub(super) async fn old_idempotency_keys_make_room_for_new_ones(subject: &mut im
     let account = open_account(&**store, 1).await;
     for n in 0..200 {
         let made = attempt(&format!("attempt {n}"), "a", after(n.into()));
-        store.create_key(new_key(account, n), Some(made)).await.unwrap();
+        store.create_key(new_key(account, n), Some(made), &act(START)).await.unwrap();
     }
     // All of them have expired by now, and each may be used again, removed or not.
     for n in 0..50 {
         let name = format!("attempt {}", 199 - n);
-        let created =
-            store.create_key(new_key(account, 200 + n), Some(attempt(&name, "b", after(90_000)))).await;
+        let created = store
+            .create_key(new_key(account, 200 + n), Some(attempt(&name, "b", after(90_000))), &act(START))
+            .await;
         assert!(matches!(created.unwrap(), Created::New(_)), "{name}");
     }
 }
@@ -290,9 +305,9 @@ pub(super) async fn a_race_for_an_idempotency_key_makes_one_key(subject: &mut im
     let account = open_account(&**subject.store(), 1).await;
     let racers = (0..32).map(|n| {
         let store = Arc::clone(subject.store());
-        tokio::spawn(
-            async move { store.create_key(new_key(account, n), Some(attempt("once", "a", START))).await },
-        )
+        tokio::spawn(async move {
+            store.create_key(new_key(account, n), Some(attempt("once", "a", START)), &act(START)).await
+        })
     });
     let (mut new, mut replayed): (Vec<ApiKey>, Vec<ApiKey>) = (Vec::new(), Vec::new());
     for racer in racers.collect::<Vec<_>>() {
@@ -316,7 +331,7 @@ pub(super) async fn a_creation_sent_again_makes_nothing_more(subject: &mut impl 
         let new = new_key(account, u8::from(idempotency.is_some()));
         for _ in 0..2 {
             // The same caller, which lost the answer and still has the plaintext.
-            let created = store.create_key(new.clone(), idempotency.clone()).await.unwrap();
+            let created = store.create_key(new.clone(), idempotency.clone(), &act(START)).await.unwrap();
             assert_eq!(created, Created::New(new.key.clone()));
         }
     }
@@ -329,30 +344,37 @@ pub(super) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
         (open_account(&**subject.store(), 1).await, open_account(&**subject.store(), 2).await);
     let new = |account, n| NewKey { most: MOST.into(), ..new_key(account, n) };
     for n in 0..MOST {
-        let created =
-            subject.store().create_key(new(mine, n), Some(attempt("first", "a", after(n.into())))).await;
+        let created = subject
+            .store()
+            .create_key(new(mine, n), Some(attempt("first", "a", after(n.into()))), &act(START))
+            .await;
         // The same idempotency key again and again: only the first makes a key.
         assert!(matches!(created.unwrap(), Created::New(_) | Created::Replayed(_)));
-        subject.store().create_key(new(mine, n), None).await.unwrap();
+        subject.store().create_key(new(mine, n), None, &act(START)).await.unwrap();
     }
-    subject.store().revoke_key(mine, key(0), START).await.unwrap();
+    subject.store().revoke_key(mine, key(0), &act(START)).await.unwrap();
     for round in 0..2 {
         let once = attempt(&format!("late {round}"), "a", START);
         for attempt in [None, Some(once)] {
-            let created = subject.store().create_key(new(mine, 100), attempt).await.unwrap();
+            let created = subject.store().create_key(new(mine, 100), attempt, &act(START)).await.unwrap();
             assert_eq!(created, Created::TooMany);
         }
         assert_eq!(count(&**subject.store(), mine).await, usize::from(MOST), "nothing was made");
         // A creation that succeeded before is still answered.
-        let created = subject.store().create_key(new(mine, 1), None).await.unwrap();
+        let created = subject.store().create_key(new(mine, 1), None, &act(START)).await.unwrap();
         assert!(matches!(created, Created::New(_)));
-        let replayed =
-            subject.store().create_key(new(mine, 101), Some(attempt("first", "a", after(9)))).await;
+        let replayed = subject
+            .store()
+            .create_key(new(mine, 101), Some(attempt("first", "a", after(9))), &act(START))
+            .await;
         assert!(matches!(replayed.unwrap(), Created::Replayed(_)));
         subject.interrupt().await;
     }
-    assert!(matches!(subject.store().create_key(new(theirs, 1), None).await.unwrap(), Created::New(_)));
+    assert!(matches!(
+        subject.store().create_key(new(theirs, 1), None, &act(START)).await.unwrap(),
+        Created::New(_)
+    ));
     // A bound that was raised lets more in.
     let more = NewKey { most: u64::from(MOST) + 1, ..new_key(mine, 100) };
-    assert!(matches!(subject.store().create_key(more, None).await.unwrap(), Created::New(_)));
+    assert!(matches!(subject.store().create_key(more, None, &act(START)).await.unwrap(), Created::New(_)));
 }

@@ -1,5 +1,6 @@
 //! A hundred thousand keys in a thousand groups of an account, listed page by page while more are made.
 
+use super::act;
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
@@ -43,13 +44,13 @@ fn group_id(n: u64) -> GroupId {
 async fn make(store: &dyn Store, account: AccountId, id: KeyId, group: Option<GroupId>) {
     let mut new = new_key(account, 0);
     (new.key.id, new.digest, new.key.spend.group) = (id, digest(&id.to_string()), group);
-    assert!(matches!(store.create_key(new, None).await.unwrap(), Created::New(_)));
+    assert!(matches!(store.create_key(new, None, &act(START)).await.unwrap(), Created::New(_)));
 }
 
 async fn make_group(store: &dyn Store, account: AccountId, n: u64) {
     let mut new = new_group(account, 0);
     (new.group.id, new.most) = (group_id(n), GROUPS);
-    assert!(matches!(store.create_group(new).await.unwrap(), GroupCreated::New(_)));
+    assert!(matches!(store.create_group(new, &act(START)).await.unwrap(), GroupCreated::New(_)));
 }
 
 /// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning comes

@@ -1,5 +1,6 @@
 //! Members, their sign-in links and sessions, and attempts to sign in.
 
+use super::act;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -33,7 +34,7 @@ pub(super) fn member(n: u8) -> Member {
 
 /// Makes a member of an account that may have a hundred.
 async fn make(store: &dyn Store, account: AccountId, member: Member) -> MemberCreated {
-    store.create_member(account, member, 100).await.unwrap()
+    store.create_member(account, member, 100, &act(START)).await.unwrap()
 }
 
 async fn add(store: &dyn Store, account: AccountId, n: u8) -> Member {
@@ -79,7 +80,7 @@ pub(super) async fn members_are_listed_oldest_first_each_in_its_account(subject:
     let namesake = Member { name: member(1).name, ..member(8) };
     assert_eq!(make(&**store, mine, namesake.clone()).await, MemberCreated::NameTaken);
     assert_eq!(make(&**store, theirs, namesake).await, MemberCreated::Made);
-    store.create_member(account(9), member(1), 100).await.unwrap_err();
+    store.create_member(account(9), member(1), 100, &act(START)).await.unwrap_err();
 }
 
 pub(super) async fn a_member_is_found_by_its_name(subject: &mut impl Subject) {
@@ -94,7 +95,7 @@ pub(super) async fn a_member_is_found_by_its_name(subject: &mut impl Subject) {
     assert_eq!(store.member_named(account(9), &one.name).await.unwrap(), None);
     assert_eq!(store.member_named(mine, &one.name.to_uppercase()).await.unwrap(), None);
     // A name goes with its member.
-    store.remove_member(mine, one.id).await.unwrap();
+    store.remove_member(mine, one.id, &act(START)).await.unwrap();
     assert_eq!(store.member_named(mine, &one.name).await.unwrap(), None);
     let heir = Member { name: one.name.clone(), ..member(7) };
     assert_eq!(make(&**store, mine, heir.clone()).await, MemberCreated::Made);
@@ -105,27 +106,28 @@ pub(super) async fn an_account_has_no_more_members_than_it_may(subject: &mut imp
     let store = subject.store();
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     for n in [1, 2] {
-        assert_eq!(store.create_member(mine, member(n), 2).await.unwrap(), MemberCreated::Made);
+        assert_eq!(store.create_member(mine, member(n), 2, &act(START)).await.unwrap(), MemberCreated::Made);
     }
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.create_member(mine, member(3), 2).await.unwrap(), MemberCreated::TooMany);
+    assert_eq!(store.create_member(mine, member(3), 2, &act(START)).await.unwrap(), MemberCreated::TooMany);
     assert_eq!(store.member_named(mine, &member(3).name).await.unwrap(), None);
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(2)]);
     // A caller that lost the answer asks again; a name that is taken is the first thing to say.
-    assert_eq!(store.create_member(mine, member(2), 2).await.unwrap(), MemberCreated::Made);
+    assert_eq!(store.create_member(mine, member(2), 2, &act(START)).await.unwrap(), MemberCreated::Made);
     let namesake = Member { name: member(1).name, ..member(8) };
-    assert_eq!(store.create_member(mine, namesake, 2).await.unwrap(), MemberCreated::NameTaken);
-    assert_eq!(store.create_member(theirs, member(4), 2).await.unwrap(), MemberCreated::Made);
+    assert_eq!(store.create_member(mine, namesake, 2, &act(START)).await.unwrap(), MemberCreated::NameTaken);
+    assert_eq!(store.create_member(theirs, member(4), 2, &act(START)).await.unwrap(), MemberCreated::Made);
     // One that is removed makes room.
-    assert!(store.remove_member(mine, member(1).id).await.unwrap());
-    assert_eq!(store.create_member(mine, member(3), 2).await.unwrap(), MemberCreated::Made);
+    assert!(store.remove_member(mine, member(1).id, &act(START)).await.unwrap());
+    assert_eq!(store.create_member(mine, member(3), 2, &act(START)).await.unwrap(), MemberCreated::Made);
 }
 
 pub(super) async fn members_at_once_are_no_more_than_there_may_be(subject: &mut impl Subject) {
     let store = subject.store();
     let mine = open_account(&**store, 1).await;
-    let made = join_all((0..20).map(|n| store.create_member(mine, member(n), 5))).await;
+    let act = &act(START);
+    let made = join_all((0..20).map(|n| store.create_member(mine, member(n), 5, act))).await;
     let made = made.into_iter().filter(|made| *made.as_ref().unwrap() == MemberCreated::Made).count();
     assert_eq!((made, store.members(mine).await.unwrap().len()), (5, 5));
 }
@@ -156,11 +158,11 @@ pub(super) async fn a_removed_member_takes_its_links_and_sessions_along(subject:
     let mine = open_account(&**store, 1).await;
     let (gone, stays) = (add(&**store, mine, 1).await, add(&**store, mine, 2).await);
     for (n, of) in [(1, gone.id), (2, stays.id)] {
-        store.put_record(mine, link(n, of, after(50)), START).await.unwrap();
-        store.put_record(mine, session(n, of), START).await.unwrap();
+        store.put_record(mine, link(n, of, after(50)), &act(START)).await.unwrap();
+        store.put_record(mine, session(n, of), &act(START)).await.unwrap();
     }
-    assert!(store.remove_member(mine, gone.id).await.unwrap());
-    assert!(!store.remove_member(mine, gone.id).await.unwrap());
+    assert!(store.remove_member(mine, gone.id, &act(START)).await.unwrap());
+    assert!(!store.remove_member(mine, gone.id, &act(START)).await.unwrap());
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.members(mine).await.unwrap(), std::slice::from_ref(&stays));
@@ -180,9 +182,9 @@ pub(super) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut imp
     let one = add(&**store, mine, 1).await;
     let two = add(&**store, mine, 2).await;
     let made = link(1, one.id, after(10));
-    store.put_record(mine, link(3, one.id, after(20)), START).await.unwrap();
-    store.put_record(mine, made.clone(), START).await.unwrap();
-    store.put_record(mine, link(2, two.id, after(20)), START).await.unwrap();
+    store.put_record(mine, link(3, one.id, after(20)), &act(START)).await.unwrap();
+    store.put_record(mine, made.clone(), &act(START)).await.unwrap();
+    store.put_record(mine, link(2, two.id, after(20)), &act(START)).await.unwrap();
     assert_eq!(
         store.take_record(mine, Link, digest("link 3"), START).await.unwrap(),
         None,
@@ -212,7 +214,7 @@ pub(super) async fn a_session_lives_until_it_expires_or_is_ended(subject: &mut i
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let one = add(&**store, mine, 1).await;
     for n in [2, 1, 3] {
-        store.put_record(mine, session(n, one.id), START).await.unwrap();
+        store.put_record(mine, session(n, one.id), &act(START)).await.unwrap();
     }
     let of = |n: u8| session(n, one.id);
     assert_eq!(store.record(theirs, Session, of(1).name, START).await.unwrap(), None);

@@ -1,6 +1,7 @@
 //! The reference store: the simplest specification of a store, behind one lock.
 
 mod book;
+mod events;
 mod groups;
 mod members;
 mod webhooks;
@@ -26,6 +27,7 @@ use crate::store::{
 use domain::{
     audit::Audit,
     digest::Digest,
+    event::{Act, EventKind},
     key::{ApiKey, KeyPatch, NewKey},
     ledger::{Command, Record, RecordId, Refused},
     usage::Day,
@@ -151,7 +153,12 @@ impl Credentials for Reference {
 
 #[async_trait]
 impl Keys for Reference {
-    async fn create_key(&self, new: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
+    async fn create_key(
+        &self,
+        new: NewKey,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Created, StoreError> {
         let mut books = self.books()?;
         let book = books.account(new.account)?;
         if let Some(attempt) = idempotency {
@@ -169,6 +176,10 @@ impl Keys for Reference {
             return Ok(refused);
         }
         let id = new.key.id;
+        if !book.keys.contains_key(&id) {
+            let created = new.key.creation(act.at);
+            book.tell(act.event(0, Some(id), new.key.spend.group, created));
+        }
         let key = book.keys.entry(id).or_insert(new.key).clone();
         books.credentials.insert(new.digest, Principal::ApiKey(new.account, id));
         Ok(Created::New(key))
@@ -212,14 +223,17 @@ impl Keys for Reference {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Updated, StoreError> {
         let mut books = self.books()?;
         let Some(book) = books.accounts.get_mut(&account) else { return Ok(Updated::NotFound) };
-        let Some(key) = book.keys.get(&id).cloned() else { return Ok(Updated::NotFound) };
-        Ok(match (key.updated(&patch, now), book.takes_key(patch.group.flatten())) {
+        let Some(before) = book.keys.get(&id).cloned() else { return Ok(Updated::NotFound) };
+        Ok(match (before.clone().updated(&patch, act.at), book.takes_key(patch.group.flatten())) {
             (Ok(updated), Ok(())) => {
                 book.keys.insert(id, updated.clone());
+                if let Some(kind) = updated.change(&before, act.at) {
+                    book.tell(act.event(0, Some(id), updated.spend.group, kind));
+                }
                 Updated::Key(updated)
             }
             (Err(reason), _) => Updated::NotChanged(reason),
@@ -231,14 +245,17 @@ impl Keys for Reference {
         &self,
         account: AccountId,
         id: KeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
         let mut books = self.books()?;
-        let found = books.accounts.get_mut(&account).and_then(|book| book.keys.get_mut(&id));
-        Ok(found.map(|key| {
-            *key = key.clone().revoked(now);
-            key.clone()
-        }))
+        let Some(book) = books.accounts.get_mut(&account) else { return Ok(None) };
+        let Some(key) = book.keys.get(&id).cloned() else { return Ok(None) };
+        if key.spend.revoked_at.is_none() {
+            book.tell(act.event(0, Some(id), key.spend.group, EventKind::KeyRevoked {}));
+        }
+        let revoked = key.revoked(act.at);
+        book.keys.insert(id, revoked.clone());
+        Ok(Some(revoked))
     }
 }
 
@@ -278,13 +295,18 @@ impl Accounts for Reference {
         Ok(self.books()?.accounts.get(&account).map(funds))
     }
 
-    async fn create_management_key(&self, new: NewManagementKey) -> Result<bool, StoreError> {
+    async fn create_management_key(&self, new: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
         let mut books = self.books()?;
-        let (id, keys) = (new.key.id, &mut books.account(new.account)?.management_keys);
-        if keys.len() as u64 >= new.most && !keys.contains_key(&id) {
-            return Ok(false);
+        let (id, book) = (new.key.id, books.account(new.account)?);
+        if !book.management_keys.contains_key(&id) {
+            if book.management_keys.len() as u64 >= new.most {
+                return Ok(false);
+            }
+            let name = new.key.name.clone();
+            let created = EventKind::ManagementKeyCreated { management_key_id: id, name };
+            book.tell(act.event(0, None, None, created));
+            book.management_keys.insert(id, new.key);
         }
-        keys.entry(id).or_insert(new.key);
         books.credentials.insert(new.digest, Principal::ManagementKey(new.account, id));
         Ok(true)
     }
@@ -306,14 +328,20 @@ impl Accounts for Reference {
     async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ManagementKey>, StoreError> {
         let mut books = self.books()?;
-        let found = books.accounts.values_mut().find_map(|book| book.management_keys.get_mut(&id));
-        Ok(found.map(|key| {
-            key.revoked_at.get_or_insert(now);
-            key.clone()
-        }))
+        let owner = books.accounts.values_mut().find(|book| book.management_keys.contains_key(&id));
+        let Some(book) = owner else { return Ok(None) };
+        let Some(key) = book.management_keys.get_mut(&id) else { return Ok(None) };
+        let was_live = key.revoked_at.is_none();
+        key.revoked_at.get_or_insert(act.at.to_whole_seconds());
+        let key = key.clone();
+        if was_live {
+            let revoked = EventKind::ManagementKeyRevoked { management_key_id: id, name: key.name.clone() };
+            book.tell(act.event(0, None, None, revoked));
+        }
+        Ok(Some(key))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Spending: the ledger's answers, independent of batching and concurrency.
 
+use super::act;
+use domain::event::Actor;
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
 use proptest::test_runner::{Config, TestRunner};
@@ -39,7 +41,7 @@ const CALLERS: u8 = 48;
 
 pub(super) async fn an_unknown_account_is_refused_everything(subject: &mut impl Subject) {
     let store = subject.store();
-    let deposit = Command::Deposit { id: super::deposit(1), amount: nanos(5) };
+    let deposit = Command::Deposit { id: super::deposit(1), amount: nanos(5), actor: Actor::System };
     let commands = vec![deposit, hold(key(1), generation(1), 5, 7), capture(key(1), generation(1), 5)];
     let outcomes = store.execute(account(1), commands, START).await.unwrap();
     assert_eq!(outcomes, vec![Err(Refused::UnknownKey); 3]);
@@ -226,14 +228,14 @@ pub(super) async fn changes_at_once_lose_no_money(subject: &mut impl Subject) {
                 bounds: BoundsPatch::of_limit(Some(nanos(n))),
                 ..KeyPatch::default()
             };
-            owner.update_key(account, key, patch, START).await.unwrap();
+            owner.update_key(account, key, patch, &act(START)).await.unwrap();
         }
         owner
             .update_key(
                 account,
                 key,
                 KeyPatch { bounds: BoundsPatch::of_limit(None), ..KeyPatch::default() },
-                START,
+                &act(START),
             )
             .await
             .unwrap();
@@ -281,12 +283,12 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
         for g in 0..GROUPS {
             let mut new = new_group(account(a), g);
             new.group.spend = world.groups[&(account(a), group(g))].clone();
-            subject.store().create_group(new).await.unwrap();
+            subject.store().create_group(new, &act(START)).await.unwrap();
         }
         for k in 0..KEYS {
             let mut new = new_key(account(a), k);
             new.key.spend = world.keys[&(account(a), key(k))].clone();
-            subject.store().create_key(new, None).await.unwrap();
+            subject.store().create_key(new, None, &act(START)).await.unwrap();
         }
     }
     let middle = history.len() / 2;
@@ -299,19 +301,19 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
             Step::Clock(change) => now = change.after(now),
             Step::Update(account, key, patch) => {
                 world.update(account, key, &patch, now);
-                store.update_key(account, key, patch, now).await.unwrap();
+                store.update_key(account, key, patch, &act(now)).await.unwrap();
             }
             Step::UpdateGroup(account, group, patch) => {
                 world.update_group(account, group, &patch, now);
-                store.update_group(account, group, patch, now).await.unwrap();
+                store.update_group(account, group, patch, &act(now)).await.unwrap();
             }
             Step::Archive(account, group) => {
                 world.archive(account, group, now);
-                store.archive_group(account, group, now).await.unwrap();
+                store.archive_group(account, group, &act(now)).await.unwrap();
             }
             Step::Revoke(account, key) => {
                 world.revoke(account, key, now);
-                store.revoke_key(account, key, now).await.unwrap();
+                store.revoke_key(account, key, &act(now)).await.unwrap();
             }
             Step::Execute(account, commands) => {
                 let expected: Vec<_> = commands.iter().map(|c| world.apply(account, c, now)).collect();

@@ -144,14 +144,14 @@ impl World {
     /// Archives a group; a repetition changes nothing.
     pub fn archive(&mut self, account: AccountId, id: GroupId, now: Timestamp) {
         if let Some(group) = self.groups.get_mut(&(account, id)) {
-            group.archived_at.get_or_insert(now);
+            group.archived_at.get_or_insert(now.to_whole_seconds());
         }
     }
 
     /// Revokes a key; a repetition changes nothing.
     pub fn revoke(&mut self, account: AccountId, key: KeyId, now: Timestamp) {
         if let Some(key) = self.keys.get_mut(&(account, key)) {
-            key.revoked_at.get_or_insert(now);
+            key.revoked_at.get_or_insert(now.to_whole_seconds());
         }
     }
 

@@ -1,6 +1,7 @@
 //! A small ledger under test.
 
 use super::*;
+use crate::event::Actor;
 
 /// A ledger of an account and a key, with short methods for commands. Every lease is three ticks long.
 pub(super) struct Book {
@@ -11,7 +12,7 @@ pub(super) struct Book {
 impl Book {
     pub(super) fn new(credit: i64, limit: Option<i64>) -> Self {
         let mut book = Self { world: World::new(), now: START };
-        book.run(&Command::Deposit { id: deposit(0), amount: nanos(credit) }).unwrap();
+        book.run(&Command::Deposit { id: deposit(0), amount: nanos(credit), actor: Actor::System }).unwrap();
         book.set_limit(limit);
         book
     }

@@ -1,5 +1,6 @@
 //! What one account may fill, and what it may read.
 
+use crate::store::suite::act;
 use std::time::Duration;
 
 use ::redis::cmd;
@@ -87,7 +88,8 @@ async fn an_idempotency_key_takes_as_much_room_however_long_it_is() {
         now: START,
         expires_at: START.plus(Duration::from_hours(24)),
     };
-    let created = store.create_key(NewKey { account: mine, key, digest, most: 9 }, Some(attempt)).await;
+    let created =
+        store.create_key(NewKey { account: mine, key, digest, most: 9 }, Some(attempt), &act(START)).await;
     assert!(matches!(created.unwrap(), Created::New(_)));
     let mut question = cmd("KEYS");
     let names: Vec<String> = store.client.ask(question.arg("*idempotency*")).await.unwrap();

@@ -1,33 +1,28 @@
--- Addresses that an account's events are sent to, each with the number of the last event that was looked at for it.
-CREATE TABLE webhooks (
-    account BLOB    NOT NULL REFERENCES accounts,
-    id      BLOB    NOT NULL CHECK (length(id) = 16),
-    record  TEXT    NOT NULL,
-    cursor  INTEGER NOT NULL CHECK (cursor >= 0),
-    PRIMARY KEY (account, id)
+-- Events: who governed what, and which thresholds were passed.
+
+-- `once` names a threshold, which is told once. `event` is JSON, as `domain::event` writes it; the columns beside it are for
+-- searches.
+CREATE TABLE events (
+    account  BLOB    NOT NULL REFERENCES accounts,
+    number   INTEGER NOT NULL CHECK (number > 0),
+    id       BLOB    NOT NULL CHECK (length(id) = 16),
+    at       INTEGER NOT NULL,
+    type     TEXT    NOT NULL,
+    key      BLOB    CHECK (length(key) = 16),
+    group_id BLOB    CHECK (length(group_id) = 16),
+    once     TEXT,
+    event    TEXT    NOT NULL,
+    PRIMARY KEY (account, number)
 ) STRICT, WITHOUT ROWID;
 
--- Events on their way to a webhook.
-CREATE TABLE deliveries (
-    account  BLOB    NOT NULL,
-    webhook  BLOB    NOT NULL,
-    event    BLOB    NOT NULL CHECK (length(event) = 16),
-    attempts INTEGER NOT NULL CHECK (attempts >= 0),
-    record   TEXT    NOT NULL,
-    due_at   INTEGER NOT NULL,
-    PRIMARY KEY (account, webhook, event),
-    FOREIGN KEY (account, webhook) REFERENCES webhooks ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
+CREATE INDEX events_by_id ON events (account, id);
+CREATE INDEX events_by_type ON events (account, type, number);
+CREATE INDEX events_by_key ON events (account, key, number) WHERE key IS NOT NULL;
+CREATE INDEX events_by_group ON events (account, group_id, number) WHERE group_id IS NOT NULL;
+CREATE UNIQUE INDEX events_once ON events (account, once) WHERE once IS NOT NULL;
 
-CREATE INDEX deliveries_by_time ON deliveries (account, webhook, due_at);
-
--- The last attempts of each webhook.
-CREATE TABLE delivery_attempts (
-    number  INTEGER PRIMARY KEY,
-    account BLOB NOT NULL,
-    webhook BLOB NOT NULL,
-    record  TEXT NOT NULL,
-    FOREIGN KEY (account, webhook) REFERENCES webhooks ON DELETE CASCADE
-) STRICT;
-
-CREATE INDEX attempts_by_webhook ON delivery_attempts (account, webhook, number);
+-- The number of the last event.
+ALTER TABLE accounts ADD COLUMN events INTEGER NOT NULL DEFAULT 0 CHECK (events >= 0);
+-- Credit just after the last deposit, of which thresholds are parts.
+ALTER TABLE accounts ADD COLUMN deposited INTEGER NOT NULL DEFAULT 0 CHECK (deposited >= 0);
+UPDATE accounts SET deposited = credit;

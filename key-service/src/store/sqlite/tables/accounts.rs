@@ -8,12 +8,16 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{damaged, id as column_id, money as nano_usd, time, time_if_any};
+use super::{damaged, events::ActLog, id as column_id, money as nano_usd, time, time_if_any};
 use crate::store::{
     AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
     sqlite::Sqlite,
 };
-use domain::{digest::Digest, ledger::Account};
+use domain::{
+    digest::Digest,
+    event::{Act, EventKind},
+    ledger::Account,
+};
 
 #[async_trait]
 impl Accounts for Sqlite {
@@ -72,8 +76,8 @@ impl Accounts for Sqlite {
         self.read(work).await
     }
 
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, StoreError> {
-        self.writer.write(move |connection| create_management_key(connection, &key)).await
+    async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
+        self.govern(act, move |connection, log| create_management_key(connection, &key, log)).await
     }
 
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
@@ -102,15 +106,21 @@ impl Accounts for Sqlite {
     async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ManagementKey>, StoreError> {
-        let work = move |connection: &Connection| {
-            let sql = "UPDATE management_keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1
-                       RETURNING id, name, hint, created_at, revoked_at";
-            let row = params![id.as_bytes(), now.millis()];
-            connection.prepare_cached(sql)?.query_row(row, management_key).optional()
+        let work = move |connection: &Connection, log: &ActLog| {
+            let sql = "UPDATE management_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL RETURNING account, name";
+            let row = params![id.as_bytes(), log.act.at.to_whole_seconds().millis()];
+            let owner = |row: &Row<'_>| Ok((column_id(row, 0, AccountId::from_slice)?, row.get(1)?));
+            let revoked = connection.prepare_cached(sql)?.query_row(row, owner).optional()?;
+            if let Some((account, name)) = revoked {
+                let revoked = EventKind::ManagementKeyRevoked { management_key_id: id, name };
+                log.write(connection, account, (None, None), revoked)?;
+            }
+            let sql = "SELECT id, name, hint, created_at, revoked_at FROM management_keys WHERE id = ?1";
+            connection.prepare_cached(sql)?.query_row([id.as_bytes()], management_key).optional()
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 }
 
@@ -136,7 +146,11 @@ impl Credentials for Sqlite {
 }
 
 /// Makes a management key unless the account has as many as it may. Returns whether there is one.
-fn create_management_key(connection: &Connection, new: &NewManagementKey) -> rusqlite::Result<bool> {
+fn create_management_key(
+    connection: &Connection,
+    new: &NewManagementKey,
+    log: &ActLog,
+) -> rusqlite::Result<bool> {
     let NewManagementKey { account, key, digest, most } = new;
     let ManagementKey { id, name, hint, created_at, revoked_at } = key;
     let sql = "SELECT count(*), coalesce(sum(id = ?2), 0) FROM management_keys WHERE account = ?1";
@@ -149,7 +163,7 @@ fn create_management_key(connection: &Connection, new: &NewManagementKey) -> rus
     let sql = "INSERT INTO management_keys (account, id, name, hint, created_at, revoked_at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (account, id) DO NOTHING";
-    connection.prepare_cached(sql)?.execute(params![
+    let written = connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         id.as_bytes(),
         name,
@@ -158,6 +172,10 @@ fn create_management_key(connection: &Connection, new: &NewManagementKey) -> rus
         revoked_at.map(Timestamp::millis),
     ])?;
     put_owner(connection, digest, Principal::ManagementKey(*account, *id))?;
+    if written > 0 {
+        let created = EventKind::ManagementKeyCreated { management_key_id: *id, name: name.clone() };
+        log.write(connection, *account, (None, None), created)?;
+    }
     Ok(true)
 }
 

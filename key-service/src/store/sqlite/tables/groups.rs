@@ -8,9 +8,12 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{bounds, budget, budgets, id as column_id, keys, metadata, metadata_column, rows, time};
+use super::{
+    bounds, budget, budgets, events::ActLog, id as column_id, keys, metadata, metadata_column, rows, time,
+};
 use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError, sqlite::Sqlite};
 use domain::{
+    event::{Act, EventKind},
     group::{self, BadGroup, Group, GroupPatch, KeyDefaults, NewGroup},
     key::ApiKey,
     ledger,
@@ -24,8 +27,8 @@ const COLUMNS: &str = "g.id, g.name, g.external_id, g.metadata, g.created_at,
 
 #[async_trait]
 impl Groups for Sqlite {
-    async fn create_group(&self, new: NewGroup) -> Result<GroupCreated, StoreError> {
-        self.writer.write(move |connection| create(connection, &new)).await
+    async fn create_group(&self, new: NewGroup, act: &Act) -> Result<GroupCreated, StoreError> {
+        self.govern(act, move |connection, log| create(connection, &new, log)).await
     }
 
     async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError> {
@@ -73,40 +76,47 @@ impl Groups for Sqlite {
         account: AccountId,
         id: GroupId,
         patch: GroupPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<GroupUpdated, StoreError> {
-        let work = move |connection: &Connection| {
-            let Some(group) = get(connection, account, id)? else { return Ok(GroupUpdated::NotFound) };
+        let work = move |connection: &Connection, log: &ActLog| {
+            let Some(before) = get(connection, account, id)? else { return Ok(GroupUpdated::NotFound) };
             let parent = may_have_parent(connection, account, id, patch.parent.flatten())?;
-            match group.updated(&patch, parent, now) {
+            match before.clone().updated(&patch, parent, log.act.at) {
                 Ok(group) => {
                     put_terms(connection, account, &group)?;
+                    if let Some(updated) = group.change(&before, log.act.at) {
+                        log.write(connection, account, (None, Some(id)), updated)?;
+                    }
                     Ok(GroupUpdated::Group(group))
                 }
                 Err(reason) => Ok(GroupUpdated::NotChanged(reason)),
             }
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 
     async fn archive_group(
         &self,
         account: AccountId,
         id: GroupId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<Group>, StoreError> {
-        let work = move |connection: &Connection| {
+        let work = move |connection: &Connection, log: &ActLog| {
             let Some(group) = get(connection, account, id)? else { return Ok(None) };
-            let archived = group.archived(now);
+            if group.spend.archived_at.is_some() {
+                return Ok(Some(group));
+            }
+            let archived = group.archived(log.act.at);
             put_terms(connection, account, &archived)?;
+            log.write(connection, account, (None, Some(id)), EventKind::GroupArchived {})?;
             Ok(Some(archived))
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 }
 
 /// Creates a group unless another one has the external id; repeating it changes nothing.
-fn create(connection: &Connection, new: &NewGroup) -> rusqlite::Result<GroupCreated> {
+fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Result<GroupCreated> {
     let NewGroup { account, group, most } = new;
     let external_id = group.external_id.as_deref();
     let named = external_id.map(|id| with_external_id(connection, *account, id)).transpose()?.flatten();
@@ -127,6 +137,8 @@ fn create(connection: &Connection, new: &NewGroup) -> rusqlite::Result<GroupCrea
     let row = params![account.as_bytes(), id, group.name, external_id, created_at];
     if connection.prepare_cached(sql)?.execute(row)? > 0 {
         put_terms(connection, *account, group)?;
+        let created = group.creation(log.act.at);
+        log.write(connection, *account, (None, Some(group.id)), created)?;
     }
     let made = get(connection, *account, group.id)?;
     Ok(made.map_or_else(|| GroupCreated::New(group.clone()), GroupCreated::New))

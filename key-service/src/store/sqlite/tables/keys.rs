@@ -9,13 +9,17 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{accounts, bounds, budgets, damaged, id as column_id, metadata, metadata_column, rows, time};
+use super::{
+    accounts, bounds, budgets, damaged, events::ActLog, id as column_id, metadata, metadata_column, rows,
+    time,
+};
 use crate::store::{
     Created, Idempotency, Keys, Order, Page, StoreError, Updated,
     sqlite::{Sqlite, key_counts::KeyCounts},
 };
 use domain::{
     digest::Digest,
+    event::{Act, EventKind},
     group::{self, BadGroup},
     key::{ApiKey, KeyPatch, NewKey, Status},
     ledger,
@@ -35,10 +39,17 @@ pub(crate) const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
 
 #[async_trait]
 impl Keys for Sqlite {
-    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
+    async fn create_key(
+        &self,
+        key: NewKey,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Created, StoreError> {
         let counted = self.counted.clone();
-        let work = move |connection: &Connection| create(connection, &key, idempotency.as_ref(), &counted);
-        self.writer.write(work).await
+        let work = move |connection: &Connection, log: &ActLog| {
+            create(connection, &key, idempotency.as_ref(), &counted, log)
+        };
+        self.govern(act, work).await
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
@@ -84,11 +95,11 @@ impl Keys for Sqlite {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Updated, StoreError> {
-        let work = move |connection: &Connection| {
-            let Some(key) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
-            let key = match key.updated(&patch, now) {
+        let work = move |connection: &Connection, log: &ActLog| {
+            let Some(before) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
+            let key = match before.clone().updated(&patch, log.act.at) {
                 Ok(key) => key,
                 Err(reason) => return Ok(Updated::NotChanged(reason)),
             };
@@ -96,24 +107,31 @@ impl Keys for Sqlite {
                 return Ok(Updated::BadGroup(bad));
             }
             put_terms(connection, account, &key)?;
+            if let Some(updated) = key.change(&before, log.act.at) {
+                log.write(connection, account, (Some(id), key.spend.group), updated)?;
+            }
             Ok(Updated::Key(key))
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 
     async fn revoke_key(
         &self,
         account: AccountId,
         id: KeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
-        let work = move |connection: &Connection| {
+        let work = move |connection: &Connection, log: &ActLog| {
             let Some(key) = get(connection, account, id)? else { return Ok(None) };
-            let revoked = key.revoked(now);
+            if key.spend.revoked_at.is_some() {
+                return Ok(Some(key));
+            }
+            let revoked = key.revoked(log.act.at);
             put_terms(connection, account, &revoked)?;
+            log.write(connection, account, (Some(id), revoked.spend.group), EventKind::KeyRevoked {})?;
             Ok(Some(revoked))
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 }
 
@@ -123,6 +141,7 @@ fn create(
     new: &NewKey,
     attempt: Option<&Idempotency>,
     counted: &KeyCounts,
+    log: &ActLog,
 ) -> rusqlite::Result<Created> {
     if let Some(attempt) = attempt {
         prune_idempotency_records(connection, attempt.now)?;
@@ -143,6 +162,10 @@ fn create(
     }
     let made = insert(connection, new.account, &new.key)?;
     counted.add(new.account, keys, made);
+    if made > 0 {
+        let created = new.key.creation(log.act.at);
+        log.write(connection, new.account, (Some(new.key.id), new.key.spend.group), created)?;
+    }
     accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;
     if let Some(attempt) = attempt {
         put_idempotency_record(connection, new.account, attempt, new.key.id)?;

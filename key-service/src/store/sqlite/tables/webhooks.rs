@@ -7,10 +7,13 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{damaged, id as column_id, rows};
+use super::{damaged, events::ActLog, id as column_id, rows};
 use crate::store::{StoreError, Webhooks, sqlite::Sqlite, webhook_records};
-use domain::webhook::{
-    Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook, Webhook, WebhookPatch,
+use domain::{
+    event::Act,
+    webhook::{
+        Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook, Webhook, WebhookPatch,
+    },
 };
 
 #[async_trait]
@@ -52,11 +55,12 @@ impl Webhooks for Sqlite {
         account: AccountId,
         id: WebhookId,
         patch: WebhookPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<Webhook>, StoreError> {
-        let work = move |connection: &Connection| {
+        let work = move |connection: &Connection, log: &ActLog| {
             let Some(before) = get(connection, account, id)? else { return Ok(None) };
-            let after = before.with(&patch, pending(connection, account, id)?.iter(), now);
+            let waiting = pending(connection, account, id)?;
+            let after = before.clone().with(&patch, waiting.iter(), log.act.at);
             let sql = "UPDATE webhooks SET record = ?3, cursor = ?4 WHERE account = ?1 AND id = ?2";
             let record = webhook_records::webhook(&after.webhook);
             let row = params![account.as_bytes(), id.as_bytes(), record, after.cursor.cast_signed()];
@@ -65,9 +69,12 @@ impl Webhooks for Sqlite {
                 let sql = "DELETE FROM deliveries WHERE account = ?1 AND webhook = ?2";
                 connection.prepare_cached(sql)?.execute([account.as_bytes(), id.as_bytes()])?;
             }
+            if let Some(end) = after.webhook.end_since(&before.webhook) {
+                log.write(connection, account, (None, None), end)?;
+            }
             Ok(Some(after.webhook))
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 
     async fn delete_webhook(&self, account: AccountId, id: WebhookId) -> Result<Option<Webhook>, StoreError> {

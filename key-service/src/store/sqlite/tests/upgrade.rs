@@ -1,5 +1,6 @@
 //! Files of earlier versions continue to work.
 
+use crate::store::suite::act;
 use rusqlite::Connection;
 use shared::{
     ids::{GenerationId, MemberId, SessionId},
@@ -204,9 +205,11 @@ async fn keys_and_bills_of_version_6_have_no_groups_and_no_bounds_until_they_get
     // The open hold is billed to the key alone, though the key has a group by then.
     let mut group = new_group(account(0), 1);
     group.group.spend.budget.limit = Some(nanos(5));
-    let GroupCreated::New(group) = store.create_group(group).await.unwrap() else { panic!("not made") };
+    let GroupCreated::New(group) = store.create_group(group, &act(START)).await.unwrap() else {
+        panic!("not made")
+    };
     let patch = KeyPatch { group: Some(Some(group.id)), ..KeyPatch::default() };
-    store.update_key(account(0), key(0), patch, START).await.unwrap();
+    store.update_key(account(0), key(0), patch, &act(START)).await.unwrap();
     store.execute(account(0), vec![capture(generation(2), 9)], START).await.unwrap().remove(0).unwrap();
     assert_eq!(used(&store, account(0)).await, 46);
     assert_eq!(store.group(account(0), group.id).await.unwrap().unwrap().spend.budget.used, nanos(0));

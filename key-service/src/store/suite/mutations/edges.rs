@@ -1,5 +1,6 @@
 //! Histories for the ledger's script: at the limits of numbers and times, and of accounts without groups and bounds.
 
+use domain::event::Actor;
 use std::time::Duration;
 
 use shared::{
@@ -64,7 +65,7 @@ pub(super) fn edges() -> Vec<Vec<Step>> {
     let (mine, key) = (account(0), key(0));
     let nanos = NanoUsd::from_nanos;
     let (most, all_but_one) = (NanoUsd::MAX, nanos(NanoUsd::MAX.nanos() - 1));
-    let deposit = |n, amount| Command::Deposit { id: deposit(n), amount };
+    let deposit = |n, amount| Command::Deposit { id: deposit(n), amount, actor: Actor::System };
     let hold = |n, amount| Command::Hold {
         key,
         generation: generation(n),

@@ -21,6 +21,7 @@ use crate::store::{
 use domain::{
     audit::{Audit, AuditedEntry, Auditor},
     digest::Digest,
+    event::Event,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -55,6 +56,8 @@ pub(super) struct AccountBook {
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
     pub(super) webhooks: BTreeMap<WebhookId, WebhookBook>,
+    /// The events, of which the first has number one.
+    pub(super) events: Vec<Event>,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -87,6 +90,7 @@ impl AccountBook {
             members: BTreeMap::new(),
             expiring: HashMap::new(),
             webhooks: BTreeMap::new(),
+            events: Vec::new(),
         }
     }
 
@@ -102,6 +106,7 @@ impl AccountBook {
         {
             self.append(generation, &before, entry);
         }
+        self.events.extend(ledger::events(command, &before, &after, now));
         self.money = after.account;
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
             key.spend = spend;
@@ -119,6 +124,11 @@ impl AccountBook {
             }
         }
         Ok(outcome)
+    }
+
+    /// Writes an event.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.events.push(event);
     }
 
     fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {

@@ -3,14 +3,12 @@
 use std::ops::Bound;
 
 use async_trait::async_trait;
-use shared::{
-    ids::{AccountId, GroupId},
-    time::Timestamp,
-};
+use shared::ids::{AccountId, GroupId};
 
 use super::{AccountBook, Reference};
 use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError};
 use domain::{
+    event::{Act, EventKind},
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     key::ApiKey,
 };
@@ -33,7 +31,7 @@ impl AccountBook {
 
 #[async_trait]
 impl Groups for Reference {
-    async fn create_group(&self, new: NewGroup) -> Result<GroupCreated, StoreError> {
+    async fn create_group(&self, new: NewGroup, act: &Act) -> Result<GroupCreated, StoreError> {
         let mut books = self.books()?;
         let book = books.account(new.account)?;
         let has_id =
@@ -46,6 +44,10 @@ impl Groups for Reference {
         }
         if book.groups.len() as u64 >= new.most && !book.groups.contains_key(&new.group.id) {
             return Ok(GroupCreated::TooMany);
+        }
+        if !book.groups.contains_key(&new.group.id) {
+            let created = new.group.creation(act.at);
+            book.tell(act.event(0, None, Some(new.group.id), created));
         }
         Ok(GroupCreated::New(book.groups.entry(new.group.id).or_insert(new.group).clone()))
     }
@@ -97,14 +99,17 @@ impl Groups for Reference {
         account: AccountId,
         id: GroupId,
         patch: GroupPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<GroupUpdated, StoreError> {
         let mut books = self.books()?;
         let Some(book) = books.accounts.get_mut(&account) else { return Ok(GroupUpdated::NotFound) };
-        let Some(group) = book.groups.get(&id).cloned() else { return Ok(GroupUpdated::NotFound) };
+        let Some(before) = book.groups.get(&id).cloned() else { return Ok(GroupUpdated::NotFound) };
         let parent = book.may_have_parent(id, patch.parent.flatten());
-        Ok(match group.updated(&patch, parent, now) {
+        Ok(match before.clone().updated(&patch, parent, act.at) {
             Ok(group) => {
+                if let Some(kind) = group.change(&before, act.at) {
+                    book.tell(act.event(0, None, Some(id), kind));
+                }
                 book.groups.insert(id, group.clone());
                 GroupUpdated::Group(book.counted(&group))
             }
@@ -116,12 +121,15 @@ impl Groups for Reference {
         &self,
         account: AccountId,
         id: GroupId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<Group>, StoreError> {
         let mut books = self.books()?;
         let Some(book) = books.accounts.get_mut(&account) else { return Ok(None) };
         let Some(group) = book.groups.get(&id).cloned() else { return Ok(None) };
-        let group = group.archived(now);
+        if group.spend.archived_at.is_none() {
+            book.tell(act.event(0, None, Some(id), EventKind::GroupArchived {}));
+        }
+        let group = group.archived(act.at);
         book.groups.insert(id, group.clone());
         Ok(Some(book.counted(&group)))
     }

@@ -10,6 +10,7 @@ use super::{Reference, book::AccountBook};
 use crate::store::{Expiring, ExpiringRecord, MemberCreated, Members, RecordKind, StoreError};
 use domain::{
     digest::Digest,
+    event::{Act, EventKind},
     member::{Member, MemberChange},
 };
 
@@ -20,6 +21,7 @@ impl Members for Reference {
         account: AccountId,
         member: Member,
         most: u64,
+        act: &Act,
     ) -> Result<MemberCreated, StoreError> {
         let mut books = self.books()?;
         let book = books.account(account)?;
@@ -29,6 +31,7 @@ impl Members for Reference {
             None if book.members.len() as u64 >= most => return Ok(MemberCreated::TooMany),
             None => {}
         }
+        book.tell(act.event(0, None, None, member.invitation()));
         book.members.insert(member.id, member);
         Ok(MemberCreated::Made)
     }
@@ -56,11 +59,13 @@ impl Members for Reference {
         Ok(found.map(|member| *member = member.clone().changed(change)).is_some())
     }
 
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError> {
+    async fn remove_member(&self, account: AccountId, id: MemberId, act: &Act) -> Result<bool, StoreError> {
         let mut books = self.books()?;
         let Some(book) = books.accounts.get_mut(&account) else { return Ok(false) };
         book.expiring.retain(|_, record| record.member != id);
-        Ok(book.members.remove(&id).is_some())
+        let Some(Member { name, .. }) = book.members.remove(&id) else { return Ok(false) };
+        book.tell(act.event(0, None, None, EventKind::MemberRemoved { member_id: id, name }));
+        Ok(true)
     }
 }
 
@@ -70,14 +75,18 @@ impl Expiring for Reference {
         &self,
         account: AccountId,
         record: ExpiringRecord,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<(), StoreError> {
         let mut books = self.books()?;
         let book = books.account(account)?;
         let is_replaced = |other: &ExpiringRecord| {
             record.kind == RecordKind::Link && other.kind == record.kind && other.member == record.member
         };
-        book.expiring.retain(|_, other| other.expires_at > now && !is_replaced(other));
+        book.expiring.retain(|_, other| other.expires_at > act.at && !is_replaced(other));
+        if record.kind == RecordKind::Session && !book.expiring.contains_key(&(record.kind, record.name)) {
+            let signed_in = EventKind::MemberSignedIn { member_id: record.member };
+            book.tell(act.event(0, None, None, signed_in));
+        }
         book.expiring.insert((record.kind, record.name), record);
         Ok(())
     }

@@ -10,8 +10,11 @@ use shared::{
 
 use super::Reference;
 use crate::store::{StoreError, Webhooks};
-use domain::webhook::{
-    Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook, Webhook, WebhookPatch,
+use domain::{
+    event::Act,
+    webhook::{
+        Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook, Webhook, WebhookPatch,
+    },
 };
 
 /// A webhook with its deliveries, each with the time at which it is due, and the last attempts.
@@ -65,16 +68,22 @@ impl Webhooks for Reference {
         account: AccountId,
         id: WebhookId,
         patch: WebhookPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<Webhook>, StoreError> {
-        self.with_webhook(account, id, |book| {
-            let pending = book.deliveries.values().map(|(delivery, _)| delivery);
-            book.stored = book.stored.clone().with(&patch, pending, now);
-            if book.stored.webhook.disabled.is_some() {
-                book.deliveries.clear();
-            }
-            book.stored.webhook.clone()
-        })
+        let mut books = self.books()?;
+        let Some(account) = books.accounts.get_mut(&account) else { return Ok(None) };
+        let Some(book) = account.webhooks.get_mut(&id) else { return Ok(None) };
+        let before = book.stored.webhook.clone();
+        let pending = book.deliveries.values().map(|(delivery, _)| delivery);
+        book.stored = book.stored.clone().with(&patch, pending, act.at);
+        if book.stored.webhook.disabled.is_some() {
+            book.deliveries.clear();
+        }
+        let after = book.stored.webhook.clone();
+        if let Some(end) = after.end_since(&before) {
+            account.events.push(act.event(0, None, None, end));
+        }
+        Ok(Some(after))
     }
 
     async fn delete_webhook(&self, account: AccountId, id: WebhookId) -> Result<Option<Webhook>, StoreError> {

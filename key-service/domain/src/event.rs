@@ -1,0 +1,371 @@
+//! Events: acts that governed an account, and thresholds that were passed.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use shared::{
+    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    money::NanoUsd,
+    time::Timestamp,
+    wire::{ActorObject, EVENT_TYPES, EventObject},
+};
+
+mod changes;
+
+pub use self::changes::Change;
+
+/// An act that governs an account: who, when, and the randomness of event ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Act {
+    /// Who acts.
+    pub actor: Actor,
+    /// Time of the act.
+    pub at: Timestamp,
+    /// Random bytes of the ids of the act's events.
+    pub chance: [u8; 10],
+}
+
+/// Who acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// A program with a management key.
+    ManagementKey {
+        /// The key.
+        id: ManagementKeyId,
+        /// Name of the key.
+        name: String,
+    },
+    /// A member of the account, in the dashboard.
+    Member {
+        /// The member.
+        id: MemberId,
+        /// Name of the member.
+        name: String,
+    },
+    /// An operator, with a command.
+    Operator {
+        /// Name of the operator's user on that machine.
+        name: String,
+    },
+    /// The service itself.
+    System,
+}
+
+/// An event. The same event has the same id wherever it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Identifier.
+    pub id: EventId,
+    /// Time of the act, or of the bill that passed the threshold.
+    pub at: Timestamp,
+    /// Who acted.
+    pub actor: Actor,
+    /// The key that the event is about.
+    pub key: Option<KeyId>,
+    /// The group that the event is about, or the group of the key.
+    pub group: Option<GroupId>,
+    /// Type and details.
+    pub kind: EventKind,
+}
+
+/// Type of an event with its details. The names are wire format: add, never rename.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data")]
+pub enum EventKind {
+    /// A key was made.
+    #[serde(rename = "key.created")]
+    KeyCreated {
+        /// Settings of the key, before which none were set.
+        #[serde(with = "changes")]
+        changes: Vec<Change>,
+    },
+    /// Settings of a key were changed.
+    #[serde(rename = "key.updated")]
+    KeyUpdated {
+        /// The changed settings.
+        #[serde(with = "changes")]
+        changes: Vec<Change>,
+    },
+    /// A key got a new plaintext.
+    #[serde(rename = "key.rotated")]
+    KeyRotated {
+        /// Time until which the previous plaintext works.
+        previous_key_expires_at: Option<Timestamp>,
+    },
+    /// A key was revoked.
+    #[serde(rename = "key.revoked")]
+    KeyRevoked {},
+    /// A part of a key's limit is used.
+    #[serde(rename = "key.threshold_reached")]
+    KeyThresholdReached(Threshold),
+    /// A limit of a key is used up, or its rest cannot pay for a request.
+    #[serde(rename = "key.limit_reached")]
+    KeyLimitReached(Threshold),
+    /// A group was made.
+    #[serde(rename = "group.created")]
+    GroupCreated {
+        /// Settings of the group, before which none were set.
+        #[serde(with = "changes")]
+        changes: Vec<Change>,
+    },
+    /// Settings of a group were changed.
+    #[serde(rename = "group.updated")]
+    GroupUpdated {
+        /// The changed settings.
+        #[serde(with = "changes")]
+        changes: Vec<Change>,
+    },
+    /// A group was archived.
+    #[serde(rename = "group.archived")]
+    GroupArchived {},
+    /// A part of a group's limit is used.
+    #[serde(rename = "group.threshold_reached")]
+    GroupThresholdReached(Threshold),
+    /// A limit of a group is used up, or its rest cannot pay for a request.
+    #[serde(rename = "group.limit_reached")]
+    GroupLimitReached(Threshold),
+    /// Credit was added.
+    #[serde(rename = "credit.added")]
+    CreditAdded {
+        /// The deposit.
+        deposit_id: DepositId,
+        /// Amount that was added.
+        #[serde(deserialize_with = "usd")]
+        amount: NanoUsd,
+    },
+    /// Little of the account's credit is left.
+    #[serde(rename = "credit.threshold_reached")]
+    CreditThresholdReached(Threshold),
+    /// The account's credit is used up, or its rest cannot pay for a request.
+    #[serde(rename = "credit.exhausted")]
+    CreditExhausted(Threshold),
+    /// A management key was made.
+    #[serde(rename = "management_key.created")]
+    ManagementKeyCreated {
+        /// The management key.
+        management_key_id: ManagementKeyId,
+        /// Name of the management key.
+        name: String,
+    },
+    /// A management key was revoked.
+    #[serde(rename = "management_key.revoked")]
+    ManagementKeyRevoked {
+        /// The management key.
+        management_key_id: ManagementKeyId,
+        /// Name of the management key.
+        name: String,
+    },
+    /// A member was made, who signs in with a link.
+    #[serde(rename = "member.invited")]
+    MemberInvited {
+        /// The member.
+        member_id: MemberId,
+        /// Name of the member.
+        name: String,
+        /// Role of the member.
+        role: String,
+    },
+    /// A member was removed.
+    #[serde(rename = "member.removed")]
+    MemberRemoved {
+        /// The member.
+        member_id: MemberId,
+        /// Name of the member.
+        name: String,
+    },
+    /// A member signed in.
+    #[serde(rename = "member.signed_in")]
+    MemberSignedIn {
+        /// The member.
+        member_id: MemberId,
+    },
+    /// A webhook was disabled: by an owner, or as its deliveries failed.
+    #[serde(rename = "webhook.disabled")]
+    WebhookDisabled {
+        /// The webhook.
+        webhook_id: WebhookId,
+        /// Address of the webhook.
+        url: String,
+        /// Reason, as in the webhook's `disabled_reason`.
+        reason: String,
+    },
+}
+
+/// A threshold that was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Threshold {
+    /// The bound on money.
+    pub bound: MoneyBound,
+    /// Part of the amount that is used; of a credit, the part that is left.
+    pub percent: u8,
+    /// Amount of the bound; of a credit, the credit just after the last deposit.
+    #[serde(deserialize_with = "usd")]
+    pub amount: NanoUsd,
+    /// Amount used, of a window in the window that runs.
+    #[serde(deserialize_with = "usd")]
+    pub used: NanoUsd,
+}
+
+/// A bound on money. The names are wire format: add, never rename.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoneyBound {
+    /// The lifetime limit of a key or a group.
+    Limit,
+    /// A limit in each hour.
+    Hour,
+    /// A limit in each day.
+    Day,
+    /// A limit in each week.
+    Week,
+    /// A limit in each month.
+    Month,
+    /// The account's credit.
+    Credit,
+}
+
+/// The events that a reader looks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventSearch {
+    /// Type of the events; `None` matches any.
+    pub kind: Option<&'static str>,
+    /// Key of the events; `None` matches any.
+    pub key: Option<KeyId>,
+    /// Group of the events; `None` matches any.
+    pub group: Option<GroupId>,
+}
+
+impl Act {
+    /// The `n`th event of the act, counted from zero.
+    pub fn event(&self, n: u32, key: Option<KeyId>, group: Option<GroupId>, kind: EventKind) -> Event {
+        let mut chance = self.chance;
+        for (byte, flipped) in chance[6..].iter_mut().zip(n.to_be_bytes()) {
+            *byte ^= flipped;
+        }
+        let (actor, at) = (self.actor.clone(), self.at);
+        Event { id: EventId::new(at, chance), at, actor, key, group, kind }
+    }
+}
+
+impl Event {
+    /// The event as it is written to programs, and kept by stores.
+    pub fn object(&self) -> EventObject {
+        let Self { id, at, actor, key, group, kind } = self;
+        let (r#type, data) = kind.parts();
+        EventObject {
+            id: *id,
+            object: "event".into(),
+            r#type,
+            created_at: *at,
+            actor: actor.object(),
+            key_id: *key,
+            group_id: *group,
+            data,
+        }
+    }
+
+    /// The event as JSON.
+    pub fn to_json(&self) -> String {
+        json(&self.object())
+    }
+
+    /// Reads an event that [`Self::to_json`] wrote; `None` for anything else.
+    pub fn from_json(text: &str) -> Option<Self> {
+        let EventObject { id, object: _, r#type, created_at, actor, key_id, group_id, data } =
+            serde_json::from_str(text).ok()?;
+        let kind = serde_json::from_str(&json(&Parts { r#type, data })).ok()?;
+        Some(Self { id, at: created_at, actor: Actor::read(actor)?, key: key_id, group: group_id, kind })
+    }
+}
+
+/// Type and data of an event. The type comes first, as the reader of a kind expects.
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    r#type: String,
+    data: Box<RawValue>,
+}
+
+impl EventKind {
+    /// Every type.
+    pub const TYPES: [&'static str; 20] = EVENT_TYPES;
+
+    /// Type of the event.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::KeyCreated { .. } => "key.created",
+            Self::KeyUpdated { .. } => "key.updated",
+            Self::KeyRotated { .. } => "key.rotated",
+            Self::KeyRevoked {} => "key.revoked",
+            Self::KeyThresholdReached(_) => "key.threshold_reached",
+            Self::KeyLimitReached(_) => "key.limit_reached",
+            Self::GroupCreated { .. } => "group.created",
+            Self::GroupUpdated { .. } => "group.updated",
+            Self::GroupArchived {} => "group.archived",
+            Self::GroupThresholdReached(_) => "group.threshold_reached",
+            Self::GroupLimitReached(_) => "group.limit_reached",
+            Self::CreditAdded { .. } => "credit.added",
+            Self::CreditThresholdReached(_) => "credit.threshold_reached",
+            Self::CreditExhausted(_) => "credit.exhausted",
+            Self::ManagementKeyCreated { .. } => "management_key.created",
+            Self::ManagementKeyRevoked { .. } => "management_key.revoked",
+            Self::MemberInvited { .. } => "member.invited",
+            Self::MemberRemoved { .. } => "member.removed",
+            Self::MemberSignedIn { .. } => "member.signed_in",
+            Self::WebhookDisabled { .. } => "webhook.disabled",
+        }
+    }
+
+    fn parts(&self) -> (String, Box<RawValue>) {
+        let Parts { r#type, data } = read(&json(self));
+        (r#type, data)
+    }
+}
+
+impl EventSearch {
+    /// Returns whether an event matches.
+    pub fn matches(&self, event: &Event) -> bool {
+        self.kind.is_none_or(|kind| kind == event.kind.as_str())
+            && self.key.is_none_or(|key| event.key == Some(key))
+            && self.group.is_none_or(|group| event.group == Some(group))
+    }
+}
+
+impl Actor {
+    fn object(&self) -> ActorObject {
+        let (r#type, id, name) = match self {
+            Self::ManagementKey { id, name } => ("management_key", Some(id.to_string()), Some(name)),
+            Self::Member { id, name } => ("member", Some(id.to_string()), Some(name)),
+            Self::Operator { name } => ("operator", None, Some(name)),
+            Self::System => ("system", None, None),
+        };
+        ActorObject { r#type: r#type.into(), id, name: name.cloned() }
+    }
+
+    fn read(ActorObject { r#type, id, name }: ActorObject) -> Option<Self> {
+        Some(match r#type.as_str() {
+            "management_key" => Self::ManagementKey { id: id?.parse().ok()?, name: name? },
+            "member" => Self::Member { id: id?.parse().ok()?, name: name? },
+            "operator" => Self::Operator { name: name? },
+            "system" => Self::System,
+            _ => return None,
+        })
+    }
+}
+
+/// Reads an amount from a JSON number.
+fn usd<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NanoUsd, D::Error> {
+    let number = Box::<RawValue>::deserialize(deserializer)?;
+    NanoUsd::parse(number.get()).map_err(serde::de::Error::custom)
+}
+
+#[expect(clippy::expect_used, reason = "texts, numbers and ids always have a form in JSON")]
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("an event is JSON")
+}
+
+#[expect(clippy::expect_used, reason = "every kind is written as its type and its data")]
+fn read(text: &str) -> Parts {
+    serde_json::from_str(text).expect("a kind has a type and data")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+use shared::{ids::GroupId, wire::Value};
+
+use super::*;
+use crate::ledger::histories::key;
+
+const AT: Timestamp = Timestamp::from_millis(1_795_400_000_123);
+
+fn act() -> Act {
+    let name = "deploy \"it\"\n".to_owned();
+    let actor = Actor::ManagementKey { id: ManagementKeyId::new(AT, [1; 10]), name };
+    Act { actor, at: AT, chance: [7; 10] }
+}
+
+#[test]
+fn every_type_of_event_reads_back_what_it_writes() {
+    let (management_key_id, member_id) = (ManagementKeyId::new(AT, [2; 10]), MemberId::new(AT, [3; 10]));
+    let (amount, used) = (NanoUsd::from_nanos(9_000_000_000_000_001), NanoUsd::from_nanos(1));
+    let threshold = |bound| Threshold { bound, percent: 95, amount, used };
+    let change = |field, before: &str, after: &str| {
+        Change::new(field, &Value::Text(before.into()), &Value::Text(after.into()))
+    };
+    let changes =
+        vec![change("label", "", "{\"a\": [1]}"), Change::new("limit", &Value::Null, &Value::Amount(amount))];
+    let name = || "Ann".to_owned();
+    let kinds = [
+        EventKind::KeyCreated { changes: changes.clone() },
+        EventKind::KeyUpdated { changes: changes.clone() },
+        EventKind::KeyRotated { previous_key_expires_at: Some(AT) },
+        EventKind::KeyRevoked {},
+        EventKind::KeyThresholdReached(threshold(MoneyBound::Limit)),
+        EventKind::KeyLimitReached(threshold(MoneyBound::Hour)),
+        EventKind::GroupCreated { changes: Vec::new() },
+        EventKind::GroupUpdated { changes },
+        EventKind::GroupArchived {},
+        EventKind::GroupThresholdReached(threshold(MoneyBound::Week)),
+        EventKind::GroupLimitReached(threshold(MoneyBound::Month)),
+        EventKind::CreditAdded { deposit_id: DepositId::new(AT, [4; 10]), amount },
+        EventKind::CreditThresholdReached(threshold(MoneyBound::Credit)),
+        EventKind::CreditExhausted(threshold(MoneyBound::Credit)),
+        EventKind::ManagementKeyCreated { management_key_id, name: name() },
+        EventKind::ManagementKeyRevoked { management_key_id, name: name() },
+        EventKind::MemberInvited { member_id, name: name(), role: "viewer".into() },
+        EventKind::MemberRemoved { member_id, name: name() },
+        EventKind::MemberSignedIn { member_id },
+        EventKind::WebhookDisabled { webhook_id: "wh_1".into(), url: "https://example.com".into() },
+    ];
+    assert_eq!(kinds.each_ref().map(EventKind::as_str), EventKind::TYPES);
+    for kind in kinds {
+        let event = act().event(0, Some(key(1)), Some(GroupId::new(AT, [5; 10])), kind);
+        assert_eq!(Event::from_json(&event.to_json()).as_ref(), Some(&event));
+        assert_eq!(event.object().r#type, event.kind.as_str());
+    }
+}
+
+#[test]
+fn an_event_is_written_as_the_contract_has_it() {
+    let threshold = Threshold {
+        bound: MoneyBound::Day,
+        percent: 80,
+        amount: NanoUsd::from_usd(5),
+        used: NanoUsd::from_nanos(4_000_000_001),
+    };
+    let event = Act { actor: Actor::System, ..act() }.event(
+        0,
+        Some(key(1)),
+        None,
+        EventKind::KeyThresholdReached(threshold),
+    );
+    let (id, of) = (event.id, key(1));
+    assert_eq!(
+        event.to_json(),
+        format!(r#"{{"id":"{id}","object":"event","type":"key.threshold_reached","created_at":"{AT}","#)
+            + r#""actor":{"type":"system","id":null,"name":null},"#
+            + &format!(
+                r#""key_id":"{of}","group_id":null,"data":{{"bound":"day","percent":80,"amount":5,"used":4.000000001}}}}"#
+            )
+    );
+}
+
+#[test]
+fn events_of_one_act_have_different_ids_and_the_same_ids_each_time() {
+    let ids: Vec<_> = (0..3).map(|n| act().event(n, None, None, EventKind::KeyRevoked {}).id).collect();
+    assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+    assert_eq!(ids[2], act().event(2, None, None, EventKind::KeyRevoked {}).id);
+}

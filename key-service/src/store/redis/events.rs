@@ -1,0 +1,72 @@
+//! Events: a stream, and the number of each by its id.
+
+use async_trait::async_trait;
+use redis::cmd;
+use shared::ids::{AccountId, EventId};
+
+use super::{Redis, records::damaged};
+use crate::store::{
+    Events, EventsPage, Found, NumberedEvent, StoreError,
+    search::{READ_AT_ONCE, Scan},
+};
+use domain::event::{Event, EventSearch};
+
+/// An entry of a stream: its id, and names and values of its fields.
+type Entry = (String, Vec<(String, String)>);
+
+#[async_trait]
+impl Events for Redis {
+    async fn events(
+        &self,
+        account: AccountId,
+        search: EventSearch,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Found<NumberedEvent, u64>, StoreError> {
+        let mut scan = Scan::new(before, limit);
+        while scan.goes_on() {
+            let mut question = cmd("XREVRANGE");
+            question.arg(self.key_space.events(account));
+            question.arg(scan.place().map_or_else(|| "+".to_owned(), |before| format!("({before}"))).arg("-");
+            let events = numbered(self.client.ask(question.arg("COUNT").arg(READ_AT_ONCE)).await?)?;
+            let matching =
+                |event: NumberedEvent| (event.number, search.matches(&event.event).then_some(event));
+            scan.add(events.into_iter().map(matching), READ_AT_ONCE);
+        }
+        Ok(scan.page())
+    }
+
+    async fn events_after(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<EventsPage, StoreError> {
+        let events = self.key_space.events(account);
+        let mut question = cmd("XRANGE");
+        question.arg(&events).arg(format!("({after}")).arg("+").arg("COUNT").arg(limit);
+        let page = numbered(self.client.ask(&question).await?)?;
+        let mut first = cmd("XRANGE");
+        let first =
+            numbered(self.client.ask(first.arg(&events).arg("-").arg("+").arg("COUNT").arg(1)).await?)?;
+        Ok(EventsPage { events: page, gone_until: first.first().map_or(0, |event| event.number - 1) })
+    }
+
+    async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
+        let mut question = cmd("HGET");
+        question.arg(self.key_space.event_numbers(account)).arg(id.as_bytes());
+        Ok(self.client.ask(&question).await?)
+    }
+}
+
+fn numbered(entries: Vec<Entry>) -> Result<Vec<NumberedEvent>, StoreError> {
+    let event = |(id, fields): Entry| {
+        let number = id.split_once('-').and_then(|(number, _)| number.parse().ok());
+        let event = fields.first().and_then(|(_, event)| Event::from_json(event));
+        number
+            .zip(event)
+            .map(|(number, event)| NumberedEvent { number, event })
+            .ok_or_else(|| damaged("an event"))
+    };
+    entries.into_iter().map(event).collect()
+}

@@ -1,0 +1,153 @@
+//! Events, numbered by account, and dropped by age.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
+use shared::{
+    ids::{AccountId, EventId, GroupId, KeyId},
+    time::Timestamp,
+};
+
+use super::{damaged, journal::number, rows};
+use crate::store::{Events, EventsPage, Found, NumberedEvent, StoreError, sqlite::Sqlite};
+use domain::event::{Act, Event, EventKind, EventSearch};
+
+/// Number of old events that an addition may remove: more than it adds, so that none accumulate.
+const PRUNED_AT_ONCE: i64 = 64;
+
+/// The events of an act.
+pub(crate) struct ActLog {
+    /// The act.
+    pub(crate) act: Act,
+    /// Life of events.
+    pub(crate) kept: Duration,
+}
+
+impl ActLog {
+    /// Writes the event of the act: its key and group, and its kind.
+    pub(crate) fn write(
+        &self,
+        connection: &Connection,
+        account: AccountId,
+        (key, group): (Option<KeyId>, Option<GroupId>),
+        kind: EventKind,
+    ) -> rusqlite::Result<()> {
+        append(connection, account, &self.act.event(0, key, group, kind), self.kept)
+    }
+}
+
+/// Appends an event, and drops some that are older than `kept`.
+pub(crate) fn append(
+    connection: &Connection,
+    account: AccountId,
+    event: &Event,
+    kept: Duration,
+) -> rusqlite::Result<()> {
+    let sql = "UPDATE accounts SET events = events + 1 WHERE id = ?1 RETURNING events";
+    let number: i64 = connection.prepare_cached(sql)?.query_row([account.as_bytes()], |row| row.get(0))?;
+    let sql = "INSERT INTO events (account, number, id, at, type, key, group_id, event)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let row = params![
+        account.as_bytes(),
+        number,
+        event.id.as_bytes(),
+        event.at.millis(),
+        event.kind.as_str(),
+        event.key.as_ref().map(KeyId::as_bytes),
+        event.group.as_ref().map(GroupId::as_bytes),
+        event.to_json(),
+    ];
+    connection.prepare_cached(sql)?.execute(row)?;
+    prune(connection, account, event.at.minus(kept))
+}
+
+/// Removes the oldest events, up to the first that is not older than `begins`.
+fn prune(connection: &Connection, account: AccountId, begins: Timestamp) -> rusqlite::Result<()> {
+    let sql = "SELECT number, at FROM events WHERE account = ?1 ORDER BY number LIMIT ?2";
+    let mut oldest = connection.prepare_cached(sql)?;
+    let mut oldest = oldest.query(params![account.as_bytes(), PRUNED_AT_ONCE])?;
+    let mut last: Option<i64> = None;
+    while let Some(row) = oldest.next()? {
+        if row.get::<_, i64>(1)? >= begins.millis() {
+            break;
+        }
+        last = Some(row.get(0)?);
+    }
+    if let Some(last) = last {
+        let sql = "DELETE FROM events WHERE account = ?1 AND number <= ?2";
+        connection.prepare_cached(sql)?.execute(params![account.as_bytes(), last])?;
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Events for Sqlite {
+    async fn events(
+        &self,
+        account: AccountId,
+        search: EventSearch,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Found<NumberedEvent, u64>, StoreError> {
+        let work = move |connection: &Connection| {
+            let EventSearch { kind, key, group } = &search;
+            let (index, by): (_, Option<&dyn rusqlite::ToSql>) = match (key, group, kind) {
+                (Some(key), _, _) => ("INDEXED BY events_by_key WHERE key = ?4", Some(key.as_bytes())),
+                (None, Some(group), _) => {
+                    ("INDEXED BY events_by_group WHERE group_id = ?4", Some(group.as_bytes()))
+                }
+                (None, None, Some(kind)) => ("INDEXED BY events_by_type WHERE type = ?4", Some(kind)),
+                (None, None, None) => ("WHERE ?4 IS NULL", None),
+            };
+            let sql = format!(
+                "SELECT number, event FROM events {index} AND account = ?1 AND number < ?2
+                   AND (?5 IS NULL OR group_id = ?5) AND (?6 IS NULL OR type = ?6)
+                 ORDER BY number DESC LIMIT ?3"
+            );
+            let group = group.as_ref().map(GroupId::as_bytes);
+            let row =
+                params![account.as_bytes(), number(before.unwrap_or(u64::MAX)), rows(limit), by, group, kind];
+            connection.prepare_cached(&sql)?.query_map(row, event)?.collect()
+        };
+        let found: Vec<NumberedEvent> = self.read(work).await?;
+        let next = found.last().map(|last| last.number).filter(|_| found.len() == limit);
+        Ok(Found { found, next })
+    }
+
+    async fn events_after(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<EventsPage, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT number, event FROM events WHERE account = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
+            let row = params![account.as_bytes(), number(after), rows(limit)];
+            let events =
+                connection.prepare_cached(sql)?.query_map(row, event)?.collect::<rusqlite::Result<_>>()?;
+            let sql = "SELECT coalesce((SELECT min(number) FROM events WHERE account = ?1) - 1,
+                                       (SELECT events FROM accounts WHERE id = ?1), 0)";
+            let gone = connection
+                .prepare_cached(sql)?
+                .query_row([account.as_bytes()], |row| row.get::<_, i64>(0))?;
+            Ok(EventsPage { events, gone_until: gone.unsigned_abs() })
+        };
+        self.read(work).await
+    }
+
+    async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT number FROM events WHERE account = ?1 AND id = ?2";
+            let number = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
+            connection.prepare_cached(sql)?.query_row([account.as_bytes(), id.as_bytes()], number).optional()
+        };
+        self.read(work).await
+    }
+}
+
+fn event(row: &Row<'_>) -> rusqlite::Result<NumberedEvent> {
+    let event = Event::from_json(row.get_ref(1)?.as_str()?);
+    let event = event.ok_or_else(|| damaged(1, Type::Text, "an event cannot be read"))?;
+    Ok(NumberedEvent { number: row.get::<_, i64>(0)?.unsigned_abs(), event })
+}

@@ -1,0 +1,47 @@
+//! Events, as the management API, exports and webhooks write them, and as stores keep them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{
+    ids::{EventId, GroupId, KeyId},
+    time::Timestamp,
+};
+
+/// An act that governed the account, or a threshold that was passed.
+#[derive(Debug, Deserialize, JsonSchema, Serialize)]
+#[schemars(rename = "Event")]
+pub struct EventObject {
+    /// The event; the same in every delivery and export.
+    pub id: EventId,
+    /// `event`
+    #[schemars(extend("const" = "event"))]
+    pub object: String,
+    /// Type of the event. Types are added, and never renamed.
+    pub r#type: String,
+    /// Time of the act, or of the bill that passed the threshold.
+    pub created_at: Timestamp,
+    /// Who acted.
+    pub actor: ActorObject,
+    /// The key that the event is about, if any.
+    pub key_id: Option<KeyId>,
+    /// The group that the event is about, or the group of the key, if any.
+    pub group_id: Option<GroupId>,
+    /// Details, by type: for example `changes` of `key.updated`, each field with its values before and after.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    pub data: Box<RawValue>,
+}
+
+/// The actor of an event.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[schemars(rename = "Actor")]
+pub struct ActorObject {
+    /// `management_key`, `member` of the account, `operator` with a command, or `system`.
+    #[schemars(extend("enum" = ["management_key", "member", "operator", "system"]))]
+    pub r#type: String,
+    /// Id of the management key or of the member.
+    pub id: Option<String>,
+    /// Name at the time of the act.
+    pub name: Option<String>,
+}
