@@ -5,6 +5,7 @@ use shared::{
     clock::random_bytes,
     ids::{AccountId, EventId, WebhookId},
     secret::SecretString,
+    time::Timestamp,
     wire::{ActorObject, EventObject},
 };
 
@@ -16,8 +17,8 @@ use crate::store::{Order, StoreError};
 use domain::{
     event::{Actor, EventSearch},
     webhook::{
-        AddressRefused, Attempt, Delivery, Host, StoredWebhook, TEST_TYPE, Webhook, WebhookPatch,
-        WebhookSecret, WebhookUrl, may_connect,
+        AddressRefused, Attempt, Delivery, Host, StoredWebhook, TEST_TYPE, Webhook, WebhookPatch, WebhookUrl,
+        may_connect,
     },
 };
 
@@ -151,7 +152,7 @@ impl Management {
 }
 
 /// The event of a test.
-fn test_event(id: EventId, webhook: WebhookId, now: shared::time::Timestamp) -> String {
+fn test_event(id: EventId, webhook: WebhookId, now: Timestamp) -> String {
     let actor = ActorObject { r#type: "system".to_owned(), id: None, name: None };
     let data = serde_json::value::to_raw_value(&serde_json::json!({ "webhook_id": webhook }));
     let event = data.and_then(|data| {

@@ -21,8 +21,10 @@ use super::{
     connector::{Connector, Resolver},
     sender::Sender,
 };
-use domain::digest::Pepper;
-use domain::webhook::{Answer, Delivery, WebhookSecret, WebhookUrl};
+use domain::{
+    digest::Pepper,
+    webhook::{Answer, Delivery, WebhookSecret, WebhookUrl},
+};
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_678);
 const BODY: &str = r#"{"type":"key.created"}"#;

@@ -8,9 +8,10 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Subject, after, digest, open_account};
+use super::{Subject, act, after, digest, open_account};
 use crate::store::{Store, StoreError};
 use domain::{
+    event::EventKind,
     ledger::histories::{START, account},
     webhook::{
         Answer, Attempt, Delivery, DisabledReason, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook,
@@ -120,15 +121,18 @@ pub(super) async fn a_change_of_a_webhook_changes_what_it_names(subject: &mut im
         disabled: Some((after(9), DisabledReason::Owner)),
         ..webhook(1).webhook
     };
-    let changed = subject.store().update_webhook(account, id, patch, after(9)).await.unwrap();
+    let changed = subject.store().update_webhook(account, id, patch, &act(after(9))).await.unwrap();
     assert_eq!(changed.as_ref(), Some(&expected));
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.webhooks(account).await.unwrap(), [StoredWebhook { webhook: expected, cursor: 7 }]);
     let types = WebhookPatch { types: Some(None), ..end(None) };
-    let changed = store.update_webhook(account, id, types, after(10)).await.unwrap().unwrap();
+    let changed = store.update_webhook(account, id, types, &act(after(10))).await.unwrap().unwrap();
     assert_eq!((changed.types, changed.disabled), (None, None));
-    assert_eq!(store.update_webhook(account, webhook(2).webhook.id, end(None), START).await.unwrap(), None);
+    assert_eq!(
+        store.update_webhook(account, webhook(2).webhook.id, end(None), &act(START)).await.unwrap(),
+        None
+    );
 }
 
 pub(super) async fn a_cursor_moves_together_with_the_deliveries(subject: &mut impl Subject) {
@@ -237,7 +241,11 @@ pub(super) async fn a_disabled_webhook_looks_at_the_events_of_its_deliveries_aga
     let claimed = claim(&**store, account, id, START).await;
     let first = claimed.iter().find(|delivery| delivery.number == Some(8)).unwrap().clone();
     assert!(store.finish_delivery(account, id, first.clone(), (attempt(&first, 200), None)).await.unwrap());
-    store.update_webhook(account, id, end(Some(DisabledReason::Failing)), START).await.unwrap().unwrap();
+    store
+        .update_webhook(account, id, end(Some(DisabledReason::Failing)), &act(START))
+        .await
+        .unwrap()
+        .unwrap();
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(claim(&**store, account, id, after(1000)).await, []);
@@ -245,4 +253,12 @@ pub(super) async fn a_disabled_webhook_looks_at_the_events_of_its_deliveries_aga
     assert_eq!((ended.cursor, ended.webhook.disabled), (8, Some((START, DisabledReason::Failing))));
     let late = claimed.into_iter().find(|delivery| delivery.number == Some(9)).unwrap();
     assert!(!store.finish_delivery(account, id, late.clone(), (attempt(&late, 200), None)).await.unwrap());
+    // Disabled once more, and enabled: neither is told.
+    for again in [Some(DisabledReason::Gone), None] {
+        store.update_webhook(account, id, end(again), &act(after(1))).await.unwrap().unwrap();
+    }
+    let told = store.events_after(account, 0, 10).await.unwrap().events;
+    let url = webhook(1).webhook.url.as_str().to_owned();
+    let expected = EventKind::WebhookDisabled { webhook_id: id, url, reason: "failing".into() };
+    assert_eq!(told.into_iter().map(|event| event.event.kind).collect::<Vec<_>>(), [expected]);
 }
