@@ -5,7 +5,7 @@ mod welcome;
 
 use std::{
     io::{self, StdoutLock},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
     sync::Arc,
 };
@@ -164,7 +164,7 @@ async fn start_builtin(
         return Ok(None);
     }
     let engine = local_model::Engine::start(clock.clone(), DEMO_REQUESTS)?;
-    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     // The demo model ends with the process: the requests at the model have drained by then.
     let port = Port::new(listener, limits.connections.open_bounds(DEMO_CONNECTIONS));
@@ -174,11 +174,10 @@ async fn start_builtin(
 
 /// Returns the loopback address for calls within this process, also for a listener on every address.
 fn loopback(address: SocketAddr) -> anyhow::Result<Uri> {
-    let host = match address {
-        SocketAddr::V4(a) if a.ip().is_unspecified() => "127.0.0.1".to_owned(),
-        SocketAddr::V6(a) if a.ip().is_unspecified() => "[::1]".to_owned(),
-        SocketAddr::V4(a) => a.ip().to_string(),
-        SocketAddr::V6(a) => format!("[{}]", a.ip()),
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    Ok(format!("http://{host}:{}", address.port()).parse()?)
+    Ok(format!("http://{}", SocketAddr::new(ip, address.port())).parse()?)
 }

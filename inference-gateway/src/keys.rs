@@ -130,43 +130,6 @@ impl From<Unavailable> for ApiError {
     }
 }
 
-/// A hold to open.
-#[derive(Clone, Debug)]
-pub(crate) struct HoldRequest {
-    /// The presented key.
-    pub(crate) credential: String,
-    /// The generation.
-    pub(crate) generation: GenerationId,
-    /// The model's id.
-    pub(crate) model: String,
-    /// Bound on the prompt's tokens that cannot be too low.
-    pub(crate) prompt_tokens: u64,
-    /// Images in the prompt.
-    pub(crate) images: u64,
-    /// Output tokens wanted, over all choices.
-    pub(crate) output_tokens: u64,
-    /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.
-    pub(crate) enough_output_tokens: u64,
-    /// Smallest possible grant: if less than this is left, the request cannot be served at all.
-    pub(crate) least_output_tokens: u64,
-}
-
-impl HoldRequest {
-    fn until(self, valid_until: Instant) -> Authorize {
-        Authorize {
-            credential: self.credential,
-            generation: self.generation,
-            model: self.model,
-            prompt_tokens: self.prompt_tokens,
-            images: self.images,
-            output_tokens: self.output_tokens,
-            enough_output_tokens: self.enough_output_tokens,
-            least_output_tokens: self.least_output_tokens,
-            valid_until: Some(valid_until),
-        }
-    }
-}
-
 impl Keys {
     /// A generation id that no hold has had.
     pub(crate) fn new_generation(&self) -> GenerationId {
@@ -189,9 +152,9 @@ impl Keys {
 
     /// Opens a hold. If the outcome stays unknown, or the caller is dropped, a hold that may be open is released once
     /// the call can no longer take effect.
-    pub(crate) async fn authorize(&self, request: HoldRequest) -> Result<Result<Grant, Denial>, Unavailable> {
+    pub(crate) async fn authorize(&self, request: Authorize) -> Result<Result<Grant, Denial>, Unavailable> {
         let deadline = Instant::now() + AUTHORIZE_DEADLINE;
-        let authorize = request.until(deadline);
+        let authorize = Authorize { valid_until: Some(deadline), ..request };
         let mut orphan = OrphanGuard::new(&self.0.orphans, &authorize);
         match self.call_until(deadline, Call::Authorize(authorize), |sent| orphan.sent(sent)).await? {
             Answer::Authorized(result) => {

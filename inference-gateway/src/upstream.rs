@@ -97,6 +97,13 @@ pub(crate) struct Counted {
     pub(crate) with_images: bool,
 }
 
+impl Counted {
+    /// Tokens of the request: exact, but for images that were not counted, which are taken at their bound.
+    pub(crate) fn bound(self, forward: &Forward) -> u64 {
+        if self.with_images { self.tokens } else { self.tokens.saturating_add(forward.image_tokens) }
+    }
+}
+
 /// A prompt was not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotCounted {

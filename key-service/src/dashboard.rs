@@ -41,6 +41,7 @@ mod session;
 mod show;
 mod sign_in;
 mod try_it;
+mod webhooks;
 mod you;
 
 /// Path of the first page.
@@ -119,6 +120,11 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}/role", post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
+        .route("/dashboard/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/dashboard/webhooks/{id}", get(webhooks::show))
+        .route("/dashboard/webhooks/{id}/test", post(webhooks::test))
+        .route("/dashboard/webhooks/{id}/enabled", post(webhooks::set_enabled))
+        .route("/dashboard/webhooks/{id}/delete", get(webhooks::confirm).post(webhooks::delete))
         .route("/dashboard/try-it", get(try_it::show))
         .route("/dashboard/you", get(you::show))
         .route("/dashboard/you/password", post(you::set_password))

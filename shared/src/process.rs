@@ -8,6 +8,7 @@ mod limits;
 pub mod probe;
 pub mod serve;
 pub mod telemetry;
+#[cfg(feature = "rpc")]
 pub mod tls;
 
 use std::{

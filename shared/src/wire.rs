@@ -56,6 +56,9 @@ pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 pub const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
+/// Largest body of a management request in bytes. The largest sensible body, of a group with models and metadata for
+/// itself and for its keys, takes some 180 KiB.
+pub const MAX_BODY_BYTES: usize = 256 << 10;
 /// Longest URL of a webhook in characters.
 pub const MAX_URL_CHARS: usize = 2048;
 /// Types of events.

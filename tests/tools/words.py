@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 GOAL = 15  # percent, of comment lines and of first sentences
-# The test crate, the measuring crate, test modules, the suite of the stores and their reference in memory.
-TEST = re.compile(r"(^tests|^bench|/tests|/suite|/testing|/store/memory)(/|\.rs$)")
+# The test crate, the measuring crate, and test modules that a file beside them declares: `#[cfg(test)] mod name;`.
+TEST = re.compile(r"(^tests|^bench|/tests)(/|\.rs$)")
+TEST_MODULE = re.compile(r"^#\[cfg\((?:any\()?test\b.*\]\n(?:#\[.*\]\n)*(?:pub(?:\(.*?\))? )?mod (\w+);", re.MULTILINE)
 GENERATED = "shared/src/rpc/v1.rs"
 INLINE_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s*(?P<mark>//[/!]?|--)(?: (?P<text>.*)|$)")
@@ -23,10 +24,21 @@ PRONOUN = re.compile(r"\b(it|its|they|them|their|those|one|ones)\b", re.IGNORECA
 LEANING = re.compile(PRONOUN.pattern + r"|^whether\b|\b(what|so many|nobody|whoever)\b", re.IGNORECASE)
 
 
+def test_modules():
+    """Files and folders of the modules that are built for tests alone."""
+    declaring = subprocess.run(["git", "grep", "-l", "cfg(.*test", "--", "*.rs"], capture_output=True, text=True, check=True)
+    for path in map(Path, declaring.stdout.split()):
+        folder = path.parent if path.stem in ("lib", "main") else path.with_suffix("")
+        for name in TEST_MODULE.findall(path.read_text()):
+            yield folder / name
+
+
 def production_files(paths):
+    tests = {str(module) for module in test_modules()}
     tracked = subprocess.run(["git", "ls-files", "--", *paths], capture_output=True, text=True, check=True).stdout.split()
     named = [path for path in tracked if path.endswith((".rs", ".lua", ".proto"))]
-    return [path for path in named if path != GENERATED and not TEST.search(path) and Path(path).is_file()]
+    inside = lambda path: tests & {path.removesuffix(".rs"), *map(str, Path(path).parents)}
+    return [path for path in named if path != GENERATED and not TEST.search(path) and not inside(path) and Path(path).is_file()]
 
 
 def production_text(path):

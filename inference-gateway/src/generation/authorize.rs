@@ -8,14 +8,13 @@ use shared::{
     key::Class,
     rates::RateBound,
     refusal::{Denial, Refusal},
-    rpc::{Extended, Extension, Grant},
+    rpc::{Authorize, Extended, Extension, Grant},
 };
 use tokio::time::Instant;
 
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
-    keys::HoldRequest,
     upstream::{NotCounted, Pool, Running},
 };
 use domain::{metering::GRANT_TOKENS, request::Forward};
@@ -46,7 +45,7 @@ impl Generator {
             (job.wanted(), ENOUGH_AT_ONCE.saturating_mul(job.forward.n))
         };
         let bound = job.forward.prompt_bound.saturating_add(pool.prompt_overhead());
-        let request = HoldRequest {
+        let request = Authorize {
             credential: job.credential.clone(),
             generation: job.id,
             model: job.model.clone(),
@@ -55,6 +54,7 @@ impl Generator {
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
             least_output_tokens: job.forward.n.min(asked),
+            valid_until: None,
         };
         let asked_at = Instant::now();
         let denial = match self.keys.authorize(request.clone()).await? {
@@ -77,7 +77,7 @@ impl Generator {
         &self,
         job: &mut Job,
         pool: &Pool,
-        request: HoldRequest,
+        request: Authorize,
         denial: Denial,
     ) -> Result<Authorized, ApiError> {
         let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
@@ -86,15 +86,14 @@ impl Generator {
             self.keys.authenticate(&job.credential, Class::Api).await??;
             return Err(denial.into());
         }
-        let (bound, least, asked) = (request.prompt_tokens, job.forward.prompt_least, request.output_tokens);
-        let probe = HoldRequest {
-            prompt_tokens: least,
+        let (bound, asked) = (request.prompt_tokens, request.output_tokens);
+        let probe = Authorize {
+            prompt_tokens: job.forward.prompt_least,
             output_tokens: request.least_output_tokens,
             enough_output_tokens: request.least_output_tokens,
             ..request.clone()
         };
-        let (grant, asked_at) = self.authorize_anew(job, probe).await?;
-        let hold = self.open(job, grant, least, asked_at).await?;
+        let hold = self.authorize_anew(job, probe).await?;
         let exact = match self.try_count(&running, job).await {
             Ok(exact) if exact < bound => exact,
             Ok(_) | Err(NotCounted::Unsupported) => {
@@ -116,9 +115,7 @@ impl Generator {
         }
         // Too little: the key-service decides whether for good, or because others hold the rest.
         hold.release().await;
-        let (grant, asked_at) =
-            self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
-        let hold = self.open(job, grant, exact, asked_at).await?;
+        let hold = self.authorize_anew(job, Authorize { prompt_tokens: exact, ..request }).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
@@ -128,7 +125,7 @@ impl Generator {
         &self,
         job: &mut Job,
         pool: &Pool,
-        request: HoldRequest,
+        request: Authorize,
         denial: Denial,
     ) -> Result<Authorized, ApiError> {
         let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
@@ -140,9 +137,7 @@ impl Generator {
         let exact = self.count(&running, job).await.filter(|exact| *exact < request.prompt_tokens);
         let Some(exact) = exact else { return Err(denial.into()) };
         let asked = request.output_tokens;
-        let (grant, asked_at) =
-            self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
-        let hold = self.open(job, grant, exact, asked_at).await?;
+        let hold = self.authorize_anew(job, Authorize { prompt_tokens: exact, ..request }).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
@@ -167,15 +162,11 @@ impl Generator {
 
     /// Authorizes a request another time, under a new generation id. The release of the last hold, or a copy of the
     /// last authorization, may still be under way: under the same id it would settle the new hold.
-    async fn authorize_anew(
-        &self,
-        job: &mut Job,
-        request: HoldRequest,
-    ) -> Result<(Grant, Instant), ApiError> {
+    async fn authorize_anew(&self, job: &mut Job, request: Authorize) -> Result<OpenHold, ApiError> {
         job.id = self.keys.new_generation();
-        let asked_at = Instant::now();
-        let grant = self.keys.authorize(HoldRequest { generation: job.id, ..request }).await??;
-        Ok((grant, asked_at))
+        let (asked_at, prompt_tokens) = (Instant::now(), request.prompt_tokens);
+        let grant = self.keys.authorize(Authorize { generation: job.id, ..request }).await??;
+        self.open(job, grant, prompt_tokens, asked_at).await
     }
 
     /// Counts the tokens of the prompt, if the upstream counts in time: exact, except for uncounted images, which are
@@ -186,8 +177,7 @@ impl Generator {
 
     async fn try_count(&self, running: &Running, job: &Job) -> Result<u64, NotCounted> {
         let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await?;
-        let images = if counted.with_images { 0 } else { job.forward.image_tokens };
-        Ok(counted.tokens.saturating_add(images))
+        Ok(counted.bound(&job.forward))
     }
 
     /// Counts the tokens of a prompt that is not sent: exactly where the upstream can, else at their bound.
@@ -200,8 +190,7 @@ impl Generator {
         let pool = self.pools.get(model).ok_or_else(ApiError::internal)?;
         let running = pool.choose(forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
         match running.upstream().count(&self.http, forward, Owner::Account(account)).await {
-            Ok(counted) if counted.with_images => Ok(counted.tokens),
-            Ok(counted) => Ok(counted.tokens.saturating_add(forward.image_tokens)),
+            Ok(counted) => Ok(counted.bound(forward)),
             Err(NotCounted::Unsupported) => Ok(forward.prompt_bound.saturating_add(pool.prompt_overhead())),
             Err(NotCounted::InTime) => Err(not_counted()),
         }

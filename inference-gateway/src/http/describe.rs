@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
+use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shared::{
@@ -60,7 +61,8 @@ pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiErr
 pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
     // A path that is no UTF-8 names no model.
-    let name = model_id(call.request.uri().path()).and_then(percent_decoded);
+    let id = model_id(call.request.uri().path()).map(percent_decode_str);
+    let name = id.and_then(|id| id.decode_utf8().ok());
     let not_found =
         || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
     let name = name.ok_or_else(not_found)?;
@@ -73,20 +75,6 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
 /// The last part of the path of a model, as it was sent.
 pub(super) fn model_id(path: &str) -> Option<&str> {
     path.strip_prefix("/v1/models/").filter(|id| !id.is_empty() && !id.contains('/'))
-}
-
-/// A part of a path without its percent-encoding.
-fn percent_decoded(part: &str) -> Option<String> {
-    let (mut decoded, mut bytes) = (Vec::with_capacity(part.len()), part.bytes());
-    while let Some(byte) = bytes.next() {
-        decoded.push(if byte == b'%' {
-            let digits = [bytes.next()?, bytes.next()?];
-            u8::from_str_radix(str::from_utf8(&digits).ok()?, 16).ok()?
-        } else {
-            byte
-        });
-    }
-    String::from_utf8(decoded).ok()
 }
 
 /// The owner of the key in a request, if the key may make model calls right now.

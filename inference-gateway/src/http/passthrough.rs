@@ -21,7 +21,7 @@ use shared::{
     ids::{AccountId, RequestId},
     key::Class,
     process::{
-        http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, incomplete_body, read_body_within},
+        http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
         http_client::{ClientSettings, HttpClient, http_client},
         tls::Tls,
     },
@@ -109,8 +109,6 @@ enum SendFailure {
     Broken,
     /// The key-service is silent: the request may still be carried out.
     Silent,
-    /// The client's body broke off before the key-service had all of it.
-    CutShort,
 }
 
 /// Any method on `/v1/management/…`, and on the route that shows an API key to its holder.
@@ -251,17 +249,17 @@ impl Management {
     }
 
     /// Carries the request to a key-service, and to another if repeating is safe.
-    async fn carry(&self, mut request: ReplayableRequest) -> Result<Response<Incoming>, ApiError> {
+    async fn carry(&self, request: ReplayableRequest) -> Result<Response<Incoming>, ApiError> {
         let deadline = Instant::now() + DEADLINE;
         let in_turn = self.health.in_turn();
         for (attempt, service) in in_turn.iter().copied().enumerate() {
             let others = attempt + 1 < in_turn.len();
             // A request that cannot be sent again is not risked on a key-service that hangs.
-            if others && request.repeat() != RetrySafety::Always && !self.is_awake(service).await {
+            if others && request.repeat != RetrySafety::Always && !self.is_awake(service).await {
                 continue;
             }
             let rest = deadline.saturating_duration_since(Instant::now());
-            let limit = if others && request.repeat() == RetrySafety::Always {
+            let limit = if others && request.repeat == RetrySafety::Always {
                 REPEATABLE_TIMEOUT.min(rest)
             } else {
                 rest
@@ -269,10 +267,9 @@ impl Management {
             let Some(copy) = request.copy(&self.addresses[service]) else { break };
             let again = match self.send(service, copy, limit).await {
                 Ok(response) => return Ok(response),
-                Err(SendFailure::CutShort) => return Err(incomplete_body()),
                 Err(SendFailure::Unsent) => true,
-                Err(SendFailure::Broken) => request.repeat() >= RetrySafety::OnceEnded,
-                Err(SendFailure::Silent) => request.repeat() == RetrySafety::Always,
+                Err(SendFailure::Broken) => request.repeat >= RetrySafety::OnceEnded,
+                Err(SendFailure::Silent) => request.repeat == RetrySafety::Always,
             };
             if !again {
                 break;
@@ -295,8 +292,6 @@ impl Management {
                 self.health.answered(service, KeyServicePort::Http);
                 return Ok(response);
             }
-            // No fault of the key-service.
-            Ok(Err(e)) if is_of_sender(&e) => return Err(SendFailure::CutShort),
             Ok(Err(e)) if e.is_connect() => (SendFailure::Unsent, chain(&e)),
             Ok(Err(e)) => (SendFailure::Broken, chain(&e)),
             Err(_) => (SendFailure::Silent, "no answer in time".to_owned()),
@@ -313,11 +308,6 @@ impl Management {
         *request.uri_mut() = uri;
         self.send(service, request, PROBE).await.is_ok()
     }
-}
-
-/// Returns whether the client's body made a request fail.
-fn is_of_sender(error: &legacy::Error) -> bool {
-    error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_user)
 }
 
 fn strip(headers: &mut HeaderMap) {

@@ -218,8 +218,8 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
     (keys, holds, serving)
 }
 
-fn ask() -> HoldRequest {
-    HoldRequest {
+fn ask() -> Authorize {
+    Authorize {
         images: 0,
         credential: "fg_api_x".into(),
         generation: GenerationId::generate(&System),
@@ -228,6 +228,7 @@ fn ask() -> HoldRequest {
         output_tokens: 10,
         enough_output_tokens: 1,
         least_output_tokens: 1,
+        valid_until: None,
     }
 }
 

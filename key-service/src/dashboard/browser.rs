@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
+use cookie::{Cookie, SameSite, time::Duration};
 use http::{HeaderMap, HeaderName, header, request::Parts};
 use shared::{
     process::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
@@ -24,11 +25,11 @@ const KNOWN: &str = "faregate-known-";
 const HOST_PREFIX: &str = "__Host-";
 
 /// Seconds that a browser keeps cookies: sessions end before.
-const SESSION_AGE: u32 = 7 * 24 * 3600;
-const VISIT_AGE: u32 = 3600;
-const THEME_AGE: u32 = 365 * 24 * 3600;
+const SESSION_AGE: i64 = 7 * 24 * 3600;
+const VISIT_AGE: i64 = 3600;
+const THEME_AGE: i64 = 365 * 24 * 3600;
 /// Browsers keep no cookie for longer than 400 days.
-const KNOWN_AGE: u32 = 400 * 24 * 3600;
+const KNOWN_AGE: i64 = 400 * 24 * 3600;
 
 /// Marks of members that are looked at: people who share a browser are a few.
 const MAX_KNOWN: usize = 16;
@@ -132,9 +133,11 @@ impl Browser {
         self.set_cookie(SESSION, "", 0)
     }
 
-    fn set_cookie(&self, name: &str, value: &str, age: u32) -> String {
-        let (prefix, secure) = if self.secure { (HOST_PREFIX, "; Secure") } else { ("", "") };
-        format!("{prefix}{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}")
+    fn set_cookie(&self, name: &str, value: &str, age: i64) -> String {
+        let prefix = if self.secure { HOST_PREFIX } else { "" };
+        let cookie =
+            Cookie::build((format!("{prefix}{name}"), value)).path("/").max_age(Duration::seconds(age));
+        cookie.http_only(true).same_site(SameSite::Lax).secure(self.secure).to_string()
     }
 }
 
@@ -160,11 +163,7 @@ pub(super) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(),
 
 /// Returns the token required in a form, derived from a cookie that no other site can read.
 pub(super) fn form_token(cookie: &Token) -> String {
-    cookie.digest("form").as_bytes().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = std::fmt::Write::write_fmt(&mut hex, format_args!("{byte:02x}"));
-        hex
-    })
+    hex::encode(cookie.digest("form").as_bytes())
 }
 
 /// Refuses a form with a wrong token.
@@ -188,7 +187,9 @@ fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
 /// Lists the cookies of a browser, by name without the prefix used with TLS.
 fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let prefix = if secure { HOST_PREFIX } else { "" };
-    pairs.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value)))
+    values.flat_map(Cookie::split_parse).filter_map(move |cookie| {
+        let cookie = cookie.ok()?;
+        Some((cookie.name_raw()?.strip_prefix(prefix)?, cookie.value_raw()?))
+    })
 }

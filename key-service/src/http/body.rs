@@ -8,14 +8,10 @@ use shared::{
     error::{ApiError, Code},
     json::{Object, parse_object},
     process::http::{read_body, require_json},
-    wire::{Fields, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
+    wire::{Fields, MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
 };
 
 use domain::settings::Patch;
-
-/// Largest body in bytes. The largest sensible body, of a group with models and metadata for itself and for its keys, takes some
-/// 180 KiB.
-const MAX_BODY: usize = 256 << 10;
 
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -57,7 +53,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
 async fn read<P: Patch>(request: Request, also: Option<&str>, is_new: bool) -> Result<P, ApiError> {
     let (head, body) = request.into_parts();
     require_json(&head.headers, also)?;
-    let bytes = read_body(&head.headers, body, MAX_BODY).await?;
+    let bytes = read_body(&head.headers, body, MAX_BODY_BYTES).await?;
     settings(&bytes, is_new)
 }
 

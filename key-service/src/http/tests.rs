@@ -27,6 +27,7 @@ mod groups;
 mod listing;
 mod reading;
 mod refusals;
+mod webhooks;
 
 /// The API, an account `acme`, and a management key of it.
 struct Desk {

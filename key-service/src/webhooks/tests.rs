@@ -1,5 +1,7 @@
 //! Attempts at receivers on this machine, and at addresses that must not be reached.
 
+mod deliveries;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{
@@ -11,7 +13,12 @@ use std::{
 
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use shared::{ids::EventId, network::Network, process::tls::Tls, time::Timestamp};
+use shared::{
+    ids::{EventId, WebhookId},
+    network::Network,
+    process::tls::Tls,
+    time::Timestamp,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
@@ -27,6 +34,7 @@ use domain::{
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_678);
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const BODY: &str = r#"{"type":"key.created"}"#;
 
 /// A receiver on this machine that keeps its requests, and counts its connections.
@@ -39,17 +47,18 @@ struct Receiver {
 impl Receiver {
     /// Answers every request with these bytes.
     async fn answers(answer: &'static str) -> Self {
-        Self::start(None, answer).await
+        Self::start(None, move |_| answer).await
     }
 
-    async fn start(tls: Option<Tls>, answer: &'static str) -> Self {
+    /// Answers each request, numbered from zero, by this function.
+    async fn start(tls: Option<Tls>, answer: impl Fn(usize) -> &'static str + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::<AtomicUsize>::default(), Arc::default());
         let (accepted, kept) = (Arc::clone(&connections), Arc::clone(&requests));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                accepted.fetch_add(1, Ordering::SeqCst);
+                let answer = answer(accepted.fetch_add(1, Ordering::SeqCst));
                 match &tls {
                     None => serve(stream, &kept, answer).await,
                     Some(tls) => {
@@ -74,7 +83,7 @@ impl Receiver {
 
 async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Mutex<Vec<String>>, answer: &str) {
     let (mut request, mut buffer) = (String::new(), [0; 4096]);
-    while !request.ends_with(BODY) {
+    while !is_whole(&request) {
         match stream.read(&mut buffer).await {
             Ok(read) if read > 0 => request.push_str(&String::from_utf8_lossy(&buffer[..read])),
             _ => break,
@@ -82,6 +91,17 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Mutex
     }
     requests.lock().push(request);
     let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    header(head, "content-length").parse() == Ok(body.len())
+}
+
+/// Value of a header; empty where there is none.
+fn header<'a>(request: &'a str, name: &str) -> &'a str {
+    let named = |line: &'a str| line.split_once(": ").filter(|(found, _)| *found == name);
+    request.lines().find_map(named).map_or("", |(_, value)| value)
 }
 
 async fn sent(sender: &Sender, url: &str) -> Answer {
@@ -134,7 +154,7 @@ async fn a_delivery_is_a_signed_post_of_the_event() {
 
 #[tokio::test]
 async fn a_redirect_is_an_answer_and_is_not_followed() {
-    let inside = Receiver::answers("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let inside = Receiver::answers(OK).await;
     let head =
         format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", inside.url());
     let receiver = Receiver::answers(head.leak()).await;
@@ -161,7 +181,7 @@ async fn a_receiver_that_says_nothing_is_given_up_and_a_status_counts_without_th
 
 #[tokio::test]
 async fn a_name_that_leads_inside_is_not_connected() {
-    let receiver = Receiver::answers("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let receiver = Receiver::answers(OK).await;
     let port = receiver.address.port();
     let loopback = no_answer("the host leads to a loopback address");
     let inside = no_answer("the host leads to an address that is not public");
@@ -203,7 +223,7 @@ async fn a_host_of_which_one_address_leads_inside_is_not_connected() {
 
 #[tokio::test]
 async fn a_name_is_looked_up_once_and_the_judged_address_is_connected() {
-    let receiver = Receiver::answers("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let receiver = Receiver::answers(OK).await;
     // The first look-up passes, and every later one leads inside. Nothing answers at the first address.
     let allowed: Network = "192.0.2.0/24".parse().unwrap();
     let (sender, asked) = looking_up(&["192.0.2.1", "127.0.0.1"], &[allowed]);
@@ -222,7 +242,7 @@ async fn a_certificate_must_name_the_host() {
     ] {
         let tls = tls_for(name);
         let receiver =
-            Receiver::start(Some(tls.clone()), "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+            Receiver::start(Some(tls.clone()), |_| OK).await;
         let sender = Sender::over(Connector::new(&[]), Some(tls.client()));
         assert_eq!(sent(&sender, &format!("https://{}/", receiver.address)).await, expected, "{name}");
         let strange = sent(&Sender::new(&[]), &format!("https://{}/", receiver.address)).await;

@@ -24,31 +24,52 @@ pub struct Tier {
     pub rates: Rates,
 }
 
-/// Rates in nano-USD: per million tokens, and `image` and `request` for one each. Written in messages and files without
-/// the rates that have their default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "Vec<Option<i64>>", try_from = "Vec<Option<i64>>")]
-pub struct Rates {
+macro_rules! rates {
+    ($($(#[$doc:meta])* $rate:ident;)+) => {
+        /// Rates in nano-USD: per million tokens, and `image` and `request` for one each. Written in messages and files
+        /// without the rates that have their default.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(into = "Vec<Option<i64>>", try_from = "Vec<Option<i64>>")]
+        pub struct Rates { $($(#[$doc])* pub $rate: NanoUsd),+ }
+
+        impl Rates {
+            /// Names of the rates in the catalogue, in the order of [`Rates::to_array`].
+            pub const FIELDS: [&'static str; RATES] = [$(stringify!($rate)),+];
+
+            /// Rates in the order of [`Rates::FIELDS`].
+            pub const fn of_array([$($rate),+]: [NanoUsd; RATES]) -> Self {
+                Self { $($rate),+ }
+            }
+
+            /// The rates in the order of [`Rates::FIELDS`].
+            pub const fn to_array(self) -> [NanoUsd; RATES] {
+                [$(self.$rate),+]
+            }
+        }
+    };
+}
+
+rates! {
     /// Prompt tokens.
-    pub input: NanoUsd,
+    input;
     /// Prompt tokens that the upstream had cached.
-    pub cached_input: NanoUsd,
+    cached_input;
     /// Generated tokens.
-    pub output: NanoUsd,
+    output;
     /// Prompt tokens written to the upstream's cache. Default: `input`.
-    pub cache_write: NanoUsd,
+    cache_write;
     /// Prompt tokens written to the cache for an hour or longer. Default: `cache_write`.
-    pub cache_write_long: NanoUsd,
+    cache_write_long;
     /// Reasoning tokens. Default: `output`.
-    pub reasoning: NanoUsd,
+    reasoning;
     /// Audio tokens of the prompt. Default: `input`.
-    pub audio_input: NanoUsd,
+    audio_input;
     /// Generated audio tokens. Default: `output`.
-    pub audio_output: NanoUsd,
+    audio_output;
     /// Each image of the prompt, on top of its tokens. Default: zero.
-    pub image: NanoUsd,
+    image;
     /// Each request, on top. Default: zero.
-    pub request: NanoUsd,
+    request;
 }
 
 /// A rate of two prices, for requests of one tier.
@@ -112,20 +133,6 @@ impl Price {
 }
 
 impl Rates {
-    /// Names of the rates in the catalogue, in the order of [`Rates::to_array`].
-    pub const FIELDS: [&'static str; RATES] = [
-        "input",
-        "cached_input",
-        "output",
-        "cache_write",
-        "cache_write_long",
-        "reasoning",
-        "audio_input",
-        "audio_output",
-        "image",
-        "request",
-    ];
-
     /// Rates that have their default beyond these three.
     pub const fn of_three(input: NanoUsd, cached_input: NanoUsd, output: NanoUsd) -> Self {
         Self {
@@ -142,76 +149,24 @@ impl Rates {
         }
     }
 
-    /// Rates in the order of [`Rates::FIELDS`].
-    pub const fn of_array(rates: [NanoUsd; RATES]) -> Self {
-        let [input, cached_input, output, cache_write, cache_write_long, ..] = rates;
-        let [.., reasoning, audio_input, audio_output, image, request] = rates;
-        Self {
-            input,
-            cached_input,
-            output,
-            cache_write,
-            cache_write_long,
-            reasoning,
-            audio_input,
-            audio_output,
-            image,
-            request,
-        }
-    }
-
     /// Fills in defaults. `None` without one of the first three, which have none.
     pub fn resolve(written: WrittenRates) -> Option<Self> {
-        let [input, cached_input, output, cache_write, cache_write_long, ..] = written;
-        let [.., reasoning, audio_input, audio_output, image, request] = written;
+        let [input, cached_input, output, cache_write, ..] = written;
         let default = Self::of_three(input?, cached_input?, output?);
-        let cache_write = cache_write.unwrap_or(default.cache_write);
-        Some(Self {
-            cache_write,
-            cache_write_long: cache_write_long.unwrap_or(cache_write),
-            reasoning: reasoning.unwrap_or(default.reasoning),
-            audio_input: audio_input.unwrap_or(default.audio_input),
-            audio_output: audio_output.unwrap_or(default.audio_output),
-            image: image.unwrap_or(default.image),
-            request: request.unwrap_or(default.request),
-            ..default
-        })
+        let default = default.writing_long_at(cache_write.unwrap_or(default.cache_write)).to_array();
+        Some(Self::of_array(std::array::from_fn(|field| written[field].unwrap_or(default[field]))))
     }
 
     /// The rates to write so that [`Rates::resolve`] returns the same.
     pub fn written(self) -> WrittenRates {
         let default = Self::of_three(self.input, self.cached_input, self.output);
-        let unless = |rate: NanoUsd, default: NanoUsd| (rate != default).then_some(rate);
-        [
-            Some(self.input),
-            Some(self.cached_input),
-            Some(self.output),
-            unless(self.cache_write, default.cache_write),
-            unless(self.cache_write_long, self.cache_write),
-            unless(self.reasoning, default.reasoning),
-            unless(self.audio_input, default.audio_input),
-            unless(self.audio_output, default.audio_output),
-            unless(self.image, default.image),
-            unless(self.request, default.request),
-        ]
+        let (default, rates) = (default.writing_long_at(self.cache_write).to_array(), self.to_array());
+        // The first three have no default.
+        std::array::from_fn(|field| (field < 3 || rates[field] != default[field]).then_some(rates[field]))
     }
 
-    /// The rates in the order of [`Rates::FIELDS`].
-    pub const fn to_array(self) -> [NanoUsd; RATES] {
-        let Self { input, cached_input, output, cache_write, cache_write_long, .. } = self;
-        let Self { reasoning, audio_input, audio_output, image, request, .. } = self;
-        [
-            input,
-            cached_input,
-            output,
-            cache_write,
-            cache_write_long,
-            reasoning,
-            audio_input,
-            audio_output,
-            image,
-            request,
-        ]
+    const fn writing_long_at(self, cache_write_long: NanoUsd) -> Self {
+        Self { cache_write_long, ..self }
     }
 }
 

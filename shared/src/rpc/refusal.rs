@@ -9,47 +9,30 @@ use crate::{
     time::Timestamp,
 };
 
-/// The message of a refusal.
-impl From<Refusal> for v1::Refusal {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::InvalidApiKey => Self::InvalidApiKey,
-            Refusal::InvalidManagementKey => Self::InvalidManagementKey,
-            Refusal::KeyExpired => Self::KeyExpired,
-            Refusal::ManagementKeyNotAllowed => Self::ManagementKeyNotAllowed,
-            Refusal::ManagementKeyRequired => Self::ManagementKeyRequired,
-            Refusal::KeyLimitReached => Self::KeyLimitReached,
-            Refusal::InsufficientCredits => Self::InsufficientCredits,
-            Refusal::SpendReserved => Self::SpendReserved,
-            Refusal::ModelNotFound => Self::ModelNotFound,
-            Refusal::GroupArchived => Self::GroupArchived,
-            Refusal::GroupLimitReached => Self::GroupLimitReached,
-            Refusal::ModelNotAllowed => Self::ModelNotAllowed,
-            Refusal::RateLimitExceeded => Self::RateLimitExceeded,
+macro_rules! messages {
+    ($($name:ident)+) => {
+        /// The message of a refusal.
+        impl From<Refusal> for v1::Refusal {
+            fn from(refusal: Refusal) -> Self {
+                match refusal { $(Refusal::$name => Self::$name),+ }
+            }
         }
-    }
+
+        /// The refusal of a message; `None` for a refusal known only to a newer key-service.
+        impl From<v1::Refusal> for Option<Refusal> {
+            fn from(refusal: v1::Refusal) -> Self {
+                match refusal {
+                    v1::Refusal::Unspecified => None,
+                    $(v1::Refusal::$name => Some(Refusal::$name)),+
+                }
+            }
+        }
+    };
 }
 
-/// The refusal of a message; `None` for a refusal known only to a newer key-service.
-impl From<v1::Refusal> for Option<Refusal> {
-    fn from(refusal: v1::Refusal) -> Self {
-        Some(match refusal {
-            v1::Refusal::Unspecified => return None,
-            v1::Refusal::InvalidApiKey => Refusal::InvalidApiKey,
-            v1::Refusal::InvalidManagementKey => Refusal::InvalidManagementKey,
-            v1::Refusal::KeyExpired => Refusal::KeyExpired,
-            v1::Refusal::ManagementKeyNotAllowed => Refusal::ManagementKeyNotAllowed,
-            v1::Refusal::ManagementKeyRequired => Refusal::ManagementKeyRequired,
-            v1::Refusal::KeyLimitReached => Refusal::KeyLimitReached,
-            v1::Refusal::InsufficientCredits => Refusal::InsufficientCredits,
-            v1::Refusal::SpendReserved => Refusal::SpendReserved,
-            v1::Refusal::ModelNotFound => Refusal::ModelNotFound,
-            v1::Refusal::GroupArchived => Refusal::GroupArchived,
-            v1::Refusal::GroupLimitReached => Refusal::GroupLimitReached,
-            v1::Refusal::ModelNotAllowed => Refusal::ModelNotAllowed,
-            v1::Refusal::RateLimitExceeded => Refusal::RateLimitExceeded,
-        })
-    }
+messages! {
+    InvalidApiKey InvalidManagementKey KeyExpired ManagementKeyNotAllowed ManagementKeyRequired KeyLimitReached
+    InsufficientCredits SpendReserved ModelNotFound GroupArchived GroupLimitReached ModelNotAllowed RateLimitExceeded
 }
 
 /// The messages of a denial: the refusal, and its details if there are any.
@@ -135,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_refusal_survives_the_way_over_grpc_with_its_details_and_has_a_name_of_its_own() {
-        for refusal in Refusal::ALL {
+        for &refusal in Refusal::ALL {
             for denial in denials(refusal) {
                 let (wire, detail) = (&denial).into();
                 assert_eq!(read_denial(wire, detail), Some(denial));
@@ -151,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_refusal_is_answered_over_http_with_its_details() {
-        for refusal in Refusal::ALL {
+        for &refusal in Refusal::ALL {
             for denial in denials(refusal) {
                 let error = ApiError::from(denial.clone());
                 let json: serde_json::Value = serde_json::from_str(&error.to_json()).unwrap();

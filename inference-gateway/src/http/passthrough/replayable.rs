@@ -3,11 +3,7 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderName, Method, Request, Uri, Version, request::Parts, uri::PathAndQuery};
-use hyper::body::Body as _;
-use shared::{error::ApiError, process::http::read_body};
-
-/// Largest body that is read before the request is passed on; the key-service takes no larger ones.
-const SMALL_BODY: usize = 64 << 10;
+use shared::{error::ApiError, process::http::read_body, wire::MAX_BODY_BYTES};
 
 /// Makes creating a key repeatable.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -15,8 +11,9 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A request to be sent to a key-service, perhaps to several.
 pub(super) struct ReplayableRequest {
     head: Parts,
-    body: Content,
-    repeat: RetrySafety,
+    body: Bytes,
+    /// Condition for sending the request again.
+    pub(super) repeat: RetrySafety,
 }
 
 /// Condition for sending a request again. Each variant includes the variants before.
@@ -31,42 +28,17 @@ pub(super) enum RetrySafety {
     Always,
 }
 
-enum Content {
-    /// Whole body in memory.
-    Read(Bytes),
-    /// Body passed on while the client sends, and so to a single key-service; then `None`.
-    Streamed(Option<Body>),
-}
-
 impl ReplayableRequest {
-    /// Reads a small body first, so that a client that stalls is not taken for a key-service that does.
+    /// Reads the body first, so that a client that stalls is not taken for a key-service that does.
     pub(super) async fn read(request: Request<Body>) -> Result<Self, ApiError> {
-        let small = request.body().size_hint().upper().is_some_and(|most| most <= SMALL_BODY as u64);
         let (head, body) = request.into_parts();
-        let body = if small {
-            Content::Read(read_body(&head.headers, body, SMALL_BODY).await?)
-        } else {
-            Content::Streamed(Some(body))
-        };
-        let repeat = match body {
-            Content::Read(_) => repeat(&head),
-            Content::Streamed(_) => RetrySafety::Unsent,
-        };
-        Ok(Self { head, body, repeat })
+        let body = read_body(&head.headers, body, MAX_BODY_BYTES).await?;
+        Ok(Self { repeat: repeat(&head), head, body })
     }
 
-    /// Condition for sending the request again.
-    pub(super) const fn repeat(&self) -> RetrySafety {
-        self.repeat
-    }
-
-    /// Copies the request for this key-service; `None` after a streamed body was passed on.
-    pub(super) fn copy(&mut self, base: &Uri) -> Option<Request<Body>> {
-        let body = match &mut self.body {
-            Content::Read(read) => Body::from(read.clone()),
-            Content::Streamed(body) => body.take()?,
-        };
-        let mut request = Request::new(body);
+    /// Copies the request for this key-service.
+    pub(super) fn copy(&self, base: &Uri) -> Option<Request<Body>> {
+        let mut request = Request::new(Body::from(self.body.clone()));
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = at(base, self.head.uri.path_and_query()?)?;
         *request.version_mut() = Version::HTTP_11;
@@ -111,29 +83,20 @@ mod tests {
             (Method::PATCH, RetrySafety::OnceEnded),
             (Method::POST, RetrySafety::Unsent),
         ] {
-            assert_eq!(request(method.clone(), Body::empty()).await.repeat(), expected, "{method}");
+            assert_eq!(request(method.clone(), Body::empty()).await.repeat, expected, "{method}");
         }
         let keyed = Request::post("/").header(IDEMPOTENCY_KEY, "x").body(Body::empty()).unwrap();
-        assert_eq!(ReplayableRequest::read(keyed).await.unwrap().repeat(), RetrySafety::Always);
+        assert_eq!(ReplayableRequest::read(keyed).await.unwrap().repeat, RetrySafety::Always);
     }
 
     #[tokio::test]
     async fn every_copy_is_the_same_but_for_its_address() {
-        let mut request = request(Method::POST, Body::from("{}")).await;
+        let request = request(Method::POST, Body::from("{}")).await;
         for base in ["http://a:1", "http://b:2"] {
             let copy = request.copy(&base.parse().unwrap()).unwrap();
             assert_eq!(copy.uri().to_string(), format!("{base}/v1/management/keys?limit=1"));
             let (head, body) = copy.into_parts();
             assert_eq!(read_body(&head.headers, body, 9).await.unwrap(), "{}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_body_that_is_passed_on_as_it_comes_goes_out_once() {
-        let body = Body::from_stream(futures_util::stream::iter([Ok::<_, std::io::Error>("x")]));
-        let mut request = request(Method::DELETE, body).await;
-        assert_eq!(request.repeat(), RetrySafety::Unsent);
-        let base: Uri = "http://a:1".parse().unwrap();
-        assert!(request.copy(&base).is_some() && request.copy(&base).is_none());
     }
 }

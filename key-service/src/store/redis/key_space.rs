@@ -3,8 +3,6 @@
 //! The data of an account shares one hash tag, so that all of an account lies in one slot and a script can change it
 //! atomically. Lookups that lead to an account (a credential, a name, a due hold) lie in other slots.
 
-use std::fmt::Write;
-
 use shared::ids::{AccountId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
 
 use crate::store::RecordKind;
@@ -183,7 +181,7 @@ impl KeySpace {
 
     /// String: an expiring record: member, expiry and value.
     pub(super) fn record(&self, account: AccountId, kind: RecordKind, name: &Digest) -> String {
-        format!("{}:{{{account}}}:{}:{}", self.prefix, kind.as_str(), hex(name))
+        format!("{}:{{{account}}}:{}:{}", self.prefix, kind.as_str(), hex::encode(name.as_bytes()))
     }
 
     /// Hash: the names of a member's records of a kind, which may be gone.
@@ -193,13 +191,13 @@ impl KeySpace {
 
     /// String: how many attempts to sign in there were under this digest of a name or an address.
     pub(super) fn attempts(&self, name: &Digest) -> String {
-        format!("{}:attempts:{}", self.prefix, hex(name))
+        format!("{}:attempts:{}", self.prefix, hex::encode(name.as_bytes()))
     }
 
     /// String: the request and the key of an idempotency record, under the digest of the idempotency key. Earlier
     /// versions wrote the idempotency key itself: such records are no longer found, and expire within a day.
     pub(super) fn idempotency(&self, account: AccountId, idempotency_key: &Digest) -> String {
-        format!("{}:{{{account}}}:idempotency:{}", self.prefix, hex(idempotency_key))
+        format!("{}:{{{account}}}:idempotency:{}", self.prefix, hex::encode(idempotency_key.as_bytes()))
     }
 
     /// String: an empty value, written only for the wait until durable.
@@ -253,12 +251,4 @@ impl KeySpace {
 /// Part of an index that lists an account.
 fn part_of(account: AccountId) -> usize {
     usize::from(account.as_bytes()[15]) % PARTS
-}
-
-fn hex(digest: &Digest) -> String {
-    digest.as_bytes().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
