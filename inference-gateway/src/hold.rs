@@ -6,7 +6,6 @@ mod settlement;
 mod spool;
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -14,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId},

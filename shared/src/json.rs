@@ -75,7 +75,7 @@ pub struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 impl<'a> Object<'a> {
     /// Reads an object from the bytes of a body. The error describes the fault and its position.
     pub fn from_slice(bytes: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(bytes)
+        from_slice(bytes)
     }
 
     /// Reads an object from a value.
@@ -91,6 +91,15 @@ impl<'a> Object<'a> {
     /// All members.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(name, value)| (&**name, *value))
+    }
+}
+
+/// Reads JSON. Text that is UTF-8 is validated at once, which costs a fraction of a look at each string.
+pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => serde_json::from_str(text),
+        // The parser's error names the place.
+        Err(_) => serde_json::from_slice(bytes),
     }
 }
 

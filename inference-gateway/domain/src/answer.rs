@@ -91,13 +91,14 @@ impl From<serde_json::Error> for Nonsense {
 impl Generation<'_> {
     /// Writes the members that begin every object, without the closing brace.
     fn write(&self, object: &str, out: &mut BytesMut) {
-        let head = format!(
-            r#"{{"id":"{}","object":"{object}","created":{},"model":{}"#,
-            self.id,
-            self.created,
-            serde_json::Value::from(self.model)
-        );
-        put(out, &head);
+        put(out, r#"{"id":""#);
+        put(out, &self.id.to_string());
+        put(out, r#"","object":""#);
+        put(out, object);
+        put(out, r#"","created":"#);
+        put(out, itoa::Buffer::new().format(self.created));
+        put(out, r#","model":"#);
+        put(out, &serde_json::Value::from(self.model).to_string());
     }
 }
 

@@ -1,7 +1,8 @@
 //! Metrics of generations, named by the GenAI semantic conventions.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
+use foldhash::HashMap;
 use metrics::{Histogram, histogram};
 use shared::tokens::Usage;
 

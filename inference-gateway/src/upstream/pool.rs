@@ -1,13 +1,11 @@
 //! The upstreams of a model: the choice for a request, and the health of each upstream.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
+use foldhash::HashMap;
 use http::Uri;
 use parking_lot::Mutex;
 use shared::{

@@ -1,6 +1,8 @@
 //! Division of a quota among owners: a total, a share for each owner, and turns for callers that wait.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use foldhash::HashMap;
 
 use super::Owner;
 
@@ -37,8 +39,8 @@ impl<W> QuotaState<W> {
             total,
             per_owner: per_owner.min(total),
             taken: 0,
-            owned: HashMap::new(),
-            waiting: HashMap::new(),
+            owned: HashMap::default(),
+            waiting: HashMap::default(),
             order: VecDeque::new(),
         }
     }

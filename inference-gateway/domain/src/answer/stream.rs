@@ -1,7 +1,7 @@
 //! Events of an upstream's stream.
 
 use serde::Deserialize;
-use shared::json::RawValue;
+use shared::json::{RawValue, from_slice};
 
 use super::{
     FinishReason, MAX_CHOICES, Nonsense, Reported,
@@ -83,7 +83,7 @@ impl<'a> Event<'a> {
         if payload.trim_ascii() == b"[DONE]" {
             return Ok(Self::Done);
         }
-        let raw: Raw<'_> = serde_json::from_slice(payload)?;
+        let raw: Raw<'_> = from_slice(payload)?;
         let (usage, timings) = (raw.usage, raw.timings);
         // Not all errors are wrapped: SGLang sends error objects without a wrapper.
         if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use shared::{
     ids::GenerationId,
-    json::{Kind, RawValue},
+    json::{Kind, RawValue, from_slice},
 };
 
 use super::{
@@ -75,7 +75,7 @@ impl<'a> Completion<'a> {
         if !reply.is_of_chat() {
             return Self::read_vectors(body);
         }
-        let raw: Raw<'_> = serde_json::from_slice(body)?;
+        let raw: Raw<'_> = from_slice(body)?;
         if raw.error.is_some() {
             return Err(Nonsense::Error);
         }
@@ -98,7 +98,7 @@ impl<'a> Completion<'a> {
 
     /// Reads a list of vectors, which are not parsed. Nothing is generated.
     fn read_vectors(body: &'a [u8]) -> Result<Self, Nonsense> {
-        let raw: RawVectors<'_> = serde_json::from_slice(body)?;
+        let raw: RawVectors<'_> = from_slice(body)?;
         let vectors = raw.data.filter(|data| Kind::of(data) == Kind::Array).ok_or(Nonsense::Choices)?;
         let mut usage = raw.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default();
         usage.completion = usage.prompt.map(|_| 0);

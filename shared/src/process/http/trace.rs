@@ -20,7 +20,11 @@ pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-
 const MAX_CLIENT_ID_CHARS: usize = 64;
 
 /// Headers in which agents name their sessions.
-const SESSIONS: [&str; 3] = ["x-claude-code-session-id", "session-id", "x-session-id"];
+const SESSIONS: [HeaderName; 3] = [
+    HeaderName::from_static("x-claude-code-session-id"),
+    HeaderName::from_static("session-id"),
+    HeaderName::from_static("x-session-id"),
+];
 
 /// The id that a client gave a request, or a session of requests, in the form for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
