@@ -241,8 +241,7 @@ async fn a_certificate_must_name_the_host() {
         ("hooks.example", no_answer("no TLS connection can be made")),
     ] {
         let tls = tls_for(name);
-        let receiver =
-            Receiver::start(Some(tls.clone()), |_| OK).await;
+        let receiver = Receiver::start(Some(tls.clone()), |_| OK).await;
         let sender = Sender::over(Connector::new(&[]), Some(tls.client()));
         assert_eq!(sent(&sender, &format!("https://{}/", receiver.address)).await, expected, "{name}");
         let strange = sent(&Sender::new(&[]), &format!("https://{}/", receiver.address)).await;

@@ -8,7 +8,8 @@ const UNKNOWN: &str = "wh_00000000000070008000000000000000";
 #[tokio::test]
 async fn a_webhook_is_made_with_a_secret_shown_changed_and_removed() {
     let desk = Desk::open().await;
-    let made = desk.call(Method::POST, WEBHOOKS, format!(r#"{{"url":"{URL}","types":["key.revoked"]}}"#)).await;
+    let made =
+        desk.call(Method::POST, WEBHOOKS, format!(r#"{{"url":"{URL}","types":["key.revoked"]}}"#)).await;
     let id = id_of(&made.json);
     let path = format!("{WEBHOOKS}/{id}");
     assert_eq!((made.status.as_u16(), made.headers["location"].to_str().unwrap()), (201, path.as_str()));
@@ -24,9 +25,19 @@ async fn a_webhook_is_made_with_a_secret_shown_changed_and_removed() {
     let changed = desk.call(Method::PATCH, &path, change).await;
     assert_eq!(changed.status, 200, "{}", changed.text);
     let json = &changed.json;
-    assert_eq!((&json["url"], &json["types"], &json["enabled"]), (&json!("http://127.0.0.1:9/x"), &json!(null), &json!(false)));
-    assert_eq!((&json["disabled_at"], &json["disabled_reason"]), (&json!("2026-11-20T02:11:05.678Z"), &json!("owner")));
-    assert_eq!(desk.call(Method::PATCH, &path, "{}").await.text, changed.text, "nothing asked, nothing changed");
+    assert_eq!(
+        (&json["url"], &json["types"], &json["enabled"]),
+        (&json!("http://127.0.0.1:9/x"), &json!(null), &json!(false))
+    );
+    assert_eq!(
+        (&json["disabled_at"], &json["disabled_reason"]),
+        (&json!("2026-11-20T02:11:05.678Z"), &json!("owner"))
+    );
+    assert_eq!(
+        desk.call(Method::PATCH, &path, "{}").await.text,
+        changed.text,
+        "nothing asked, nothing changed"
+    );
     let enabled = desk.call(Method::PATCH, &path, r#"{"enabled":true}"#).await;
     assert_eq!((&enabled.json["enabled"], &enabled.json["disabled_at"]), (&json!(true), &json!(null)));
     assert_eq!(desk.call(Method::DELETE, &path, "").await.text, enabled.text);
@@ -60,7 +71,11 @@ async fn what_cannot_be_a_webhook_is_refused() {
         (r#""enabled":"yes""#, "invalid_type", "enabled"),
         (r#""secret":"whsec_x""#, "unknown_parameter", "secret"),
     ] {
-        let body = if member.contains("\"url\"") { format!("{{{member}}}") } else { format!(r#"{{"url":"{URL}",{member}}}"#) };
+        let body = if member.contains("\"url\"") {
+            format!("{{{member}}}")
+        } else {
+            format!(r#"{{"url":"{URL}",{member}}}"#)
+        };
         desk.call(Method::POST, WEBHOOKS, body.clone()).await.is_error(400, code, Some(param));
         desk.call(Method::PATCH, &path, body).await.is_error(400, code, Some(param));
     }

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shared::{clock::System, ids::AccountId, key::Prefix};
+use shared::{
+    clock::{Clock as _, System},
+    ids::AccountId,
+    key::Prefix,
+};
 
 use super::*;
 use crate::{
     credentials::Credentials,
     management::{Management, testing::Office},
     store::{
-        Accounts as _, Events as _, Store, Webhooks as _,
+        Events as _, Store, Webhooks as _,
         suite::{Subject as _, in_redis::InRedis},
     },
     webhooks::Dispatcher,
@@ -45,7 +49,8 @@ impl Desk {
     }
 
     async fn make_key(&self) -> String {
-        let made = self.office.management.create(self.account, KeyPatch::default(), None, Actor::System).await;
+        let made =
+            self.office.management.create(self.account, KeyPatch::default(), None, Actor::System).await;
         let crate::management::Created::New { key, .. } = made.unwrap() else { panic!("a new key") };
         key.id.to_string()
     }
@@ -79,7 +84,8 @@ async fn settle(dispatcher: &Arc<Dispatcher>) {
 /// Types of the events that were received, in order.
 fn kinds(receiver: &Receiver) -> Vec<String> {
     let kind = |request: &String| {
-        let event: serde_json::Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        let event: serde_json::Value =
+            serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
         event["type"].as_str().unwrap().to_owned()
     };
     receiver.requests().iter().map(kind).collect()
@@ -93,7 +99,8 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
         desk.make_key().await;
     }
     let written = desk.office.store.events_after(desk.account, 0, 100).await.unwrap().events;
-    let expected: BTreeMap<_, _> = written.iter().map(|event| (event.event.id.to_string(), event.event.to_json())).collect();
+    let expected: BTreeMap<_, _> =
+        written.iter().map(|event| (event.event.id.to_string(), event.event.to_json())).collect();
     // The account and its management key were made before the webhook.
     let before = written.iter().filter(|event| event.event.kind.as_str() != "key.created").count();
     let mut arrived = BTreeSet::new();
@@ -156,7 +163,8 @@ async fn an_attempt_of_a_key_service_that_died_is_made_again() {
     desk.dispatcher.fan_out(desk.account, seen).await.unwrap().unwrap();
     let now = desk.office.clock.now();
     let until = now.plus(crate::webhooks::CLAIMED_FOR);
-    let lost = desk.office.store.claim_deliveries(desk.account, desk.webhook.id, (now, until), 9).await.unwrap();
+    let lost =
+        desk.office.store.claim_deliveries(desk.account, desk.webhook.id, (now, until), 9).await.unwrap();
     assert_eq!(lost.len(), 1);
     desk.pass(Duration::from_secs(29)).await;
     assert_eq!(kinds(&receiver), [""; 0]);
@@ -212,7 +220,8 @@ async fn a_webhook_that_fails_for_a_day_is_disabled_with_an_event() {
         before = receiver.requests().len();
     }
     assert_eq!(desk.reason().await, Some(DisabledReason::Failing));
-    let last = desk.office.store.events(desk.account, Default::default(), None, 1).await.unwrap().found.remove(0);
+    let last =
+        desk.office.store.events(desk.account, Default::default(), None, 1).await.unwrap().found.remove(0);
     assert_eq!(last.event.kind.as_str(), "webhook.disabled");
     let attempts = desk.office.management.attempts(desk.account, desk.webhook.id).await.unwrap();
     assert_eq!(attempts.len(), domain::webhook::KEPT_ATTEMPTS);
