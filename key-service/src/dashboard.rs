@@ -25,6 +25,7 @@ mod assets;
 mod browser;
 mod chart;
 mod credit;
+mod events;
 mod failure;
 mod first_steps;
 mod form;
@@ -120,6 +121,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}/role", post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
+        .route("/dashboard/events", get(events::show))
         .route("/dashboard/webhooks", get(webhooks::list).post(webhooks::create))
         .route("/dashboard/webhooks/{id}", get(webhooks::show))
         .route("/dashboard/webhooks/{id}/test", post(webhooks::test))

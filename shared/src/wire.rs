@@ -9,7 +9,7 @@ mod reading;
 mod schema;
 mod value;
 
-pub use event::{ActorObject, EventObject};
+pub use event::{ActorObject, EVENT_TYPES, EventObject};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
 pub use reading::{
     AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject,
@@ -29,6 +29,8 @@ pub const CREDITS: &str = "/v1/management/credits";
 pub const USAGE: &str = "/v1/management/usage";
 /// Path of an account's bills.
 pub const GENERATIONS: &str = "/v1/management/generations";
+/// Path of an account's events.
+pub const EVENTS: &str = "/v1/management/events";
 /// Path of the API key that asks.
 pub const OWN_KEY: &str = "/v1/key";
 /// Longest label, and longest name of a group, in Unicode code points.
@@ -61,29 +63,6 @@ pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 pub const MAX_BODY_BYTES: usize = 256 << 10;
 /// Longest URL of a webhook in characters.
 pub const MAX_URL_CHARS: usize = 2048;
-/// Types of events.
-pub const EVENT_TYPES: [&str; 20] = [
-    "key.created",
-    "key.updated",
-    "key.rotated",
-    "key.revoked",
-    "key.threshold_reached",
-    "key.limit_reached",
-    "group.created",
-    "group.updated",
-    "group.archived",
-    "group.threshold_reached",
-    "group.limit_reached",
-    "credit.added",
-    "credit.threshold_reached",
-    "credit.exhausted",
-    "management_key.created",
-    "management_key.revoked",
-    "member.invited",
-    "member.removed",
-    "member.signed_in",
-    "webhook.disabled",
-];
 /// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key, computed on read.

@@ -6,7 +6,7 @@ use shared::{
     ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
-    wire::{ActorObject, EVENT_TYPES, EventObject},
+    wire::{ActorObject, EventObject},
 };
 
 mod changes;
@@ -285,9 +285,6 @@ struct Parts {
 }
 
 impl EventKind {
-    /// Every type.
-    pub const TYPES: [&'static str; 20] = EVENT_TYPES;
-
     /// Type of the event.
     pub const fn as_str(&self) -> &'static str {
         match self {

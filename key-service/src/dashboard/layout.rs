@@ -26,6 +26,7 @@ pub(super) enum Section {
     Activity,
     Credit,
     Members,
+    Events,
     Webhooks,
     TryIt,
     /// The member's own sign-in, which the member's name leads to.
@@ -34,13 +35,14 @@ pub(super) enum Section {
 
 impl Section {
     /// The parts listed in the navigation, with addresses, in order.
-    const LISTED: [(Self, &'static str, &'static str); 8] = [
+    const LISTED: [(Self, &'static str, &'static str); 9] = [
         (Self::Overview, "Overview", HOME),
         (Self::Keys, "API keys", "/dashboard/keys"),
         (Self::ManagementKeys, "Management keys", "/dashboard/management-keys"),
         (Self::Activity, "Activity", "/dashboard/activity"),
         (Self::Credit, "Credit", "/dashboard/credit"),
         (Self::Members, "Members", "/dashboard/members"),
+        (Self::Events, "Events", "/dashboard/events"),
         (Self::Webhooks, "Webhooks", "/dashboard/webhooks"),
         (Self::TryIt, "Try it", "/dashboard/try-it"),
     ];

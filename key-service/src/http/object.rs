@@ -12,7 +12,7 @@ use shared::{
 };
 
 use crate::management::{generations::Bill, listing::Listed};
-use domain::{group::Group, key::ApiKey, webhook::Webhook};
+use domain::{event::Event, group::Group, key::ApiKey, webhook::Webhook};
 
 /// An object as clients read it.
 pub(crate) trait Shown: Listed {
@@ -29,6 +29,12 @@ impl Shown for ApiKey {
 impl Shown for Group {
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_ {
         ShownGroup { group: self, now }
+    }
+}
+
+impl Shown for Event {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        self.object()
     }
 }
 

@@ -4,11 +4,11 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 use shared::{
     error::Code,
-    ids::{GenerationId, GroupId, KeyId, WebhookId},
+    ids::{EventId, GenerationId, GroupId, KeyId, WebhookId},
     wire::{
-        AttemptList, BillObject, Body, CREDITS, Credits, EventObject, GENERATIONS, GROUPS, GroupObject, KEYS,
-        KeyObject, List, MAX_EXTERNAL_ID_CHARS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, OWN_KEY, OwnKey,
-        RevokedKeys, STATUSES, USAGE, UsageList, WEBHOOKS, WebhookObject,
+        AttemptList, BillObject, Body, CREDITS, Credits, EVENT_TYPES, EVENTS, EventObject, GENERATIONS,
+        GROUPS, GroupObject, KEYS, KeyObject, List, MAX_EXTERNAL_ID_CHARS, MAX_IDEMPOTENCY_KEY_CHARS,
+        MAX_PAGE, ORDERS, OWN_KEY, OwnKey, RevokedKeys, STATUSES, USAGE, UsageList, WEBHOOKS, WebhookObject,
     },
 };
 
@@ -41,7 +41,7 @@ const QUERY: [Code; 3] = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The routes, each with its operations.
-pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 14] {
+pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 15] {
     let of = |path: &str, below: &str| format!("{path}/{{id}}{below}");
     [
         (KEYS.into(), json!({"get": list_keys(schemas), "post": create_key(schemas)})),
@@ -57,6 +57,7 @@ pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 14] {
         (CREDITS.into(), json!({"get": credits(schemas)})),
         (USAGE.into(), json!({"get": usage(schemas)})),
         (GENERATIONS.into(), json!({"get": list_generations(schemas)})),
+        (EVENTS.into(), json!({"get": list_events(schemas)})),
         (of(GENERATIONS, ""), below::<GenerationId>(schemas, "get", generation)),
     ]
 }
@@ -289,6 +290,18 @@ fn list_generations(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("listGenerations", "The bills of generations, in the order of the bills.");
     let operation =
         operation.with("parameters", parameters).answers::<List<BillObject<'_>>>(schemas, 200, &[]);
+    operation.refuses(&governing(&QUERY)).into_value()
+}
+
+fn list_events(schemas: &mut SchemaGenerator) -> Value {
+    let filters = [
+        query("type", &json!({"enum": EVENT_TYPES})),
+        by::<KeyId>(schemas, "key_id"),
+        by::<GroupId>(schemas, "group_id"),
+    ];
+    let parameters = paged::<EventId>(schemas, filters);
+    let operation = governs("listEvents", "Who governed what, and which thresholds were passed.");
+    let operation = operation.with("parameters", parameters).answers::<List<EventObject>>(schemas, 200, &[]);
     operation.refuses(&governing(&QUERY)).into_value()
 }
 

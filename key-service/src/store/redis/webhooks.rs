@@ -52,7 +52,8 @@ impl Webhooks for Redis {
         let arguments = arguments.with(webhook.id.to_string()).with("").with(most.to_string());
         let fields = ["record".to_owned(), webhook_records::webhook(&webhook)];
         let fields = fields.into_iter().chain(["cursor".to_owned(), cursor.to_string()]);
-        match self.create_listed(account, &arguments.with_all(fields.collect())).await? {
+        let arguments = self.with_event(arguments.with_all(fields.collect()), account, None);
+        match self.create_listed(account, &arguments).await? {
             Listing::Created => Ok(true),
             Listing::Full => Ok(false),
             Listing::Taken => Err(damaged("the answer to a creation")),
@@ -88,6 +89,8 @@ impl Webhooks for Redis {
             let arguments = arguments.with(webhook_records::webhook(&after.webhook));
             let arguments = arguments.with(after.cursor.to_string()).with(drops);
             let arguments = arguments.with(MAX_PENDING_DELIVERIES.to_string()).with("");
+            let end = after.webhook.end_since(&stored.webhook).map(|end| act.event(0, None, None, end));
+            let arguments = self.with_event(arguments, account, end.as_ref());
             if self.client.run::<bool>(&self.scripts.change_webhook, &arguments).await? {
                 self.confirm_account(account).await?;
                 return Ok(Some(after.webhook));
@@ -102,6 +105,7 @@ impl Webhooks for Redis {
             let mut arguments = self.webhook_arguments(account, id).with_all(texts).with(id.to_string());
             arguments.key(self.key_space.attempts_of(account, id));
             arguments.key(self.key_space.webhooks(account));
+            let arguments = self.with_event(arguments, account, None);
             if self.client.run::<bool>(&self.scripts.change_webhook, &arguments).await? {
                 self.confirm_account(account).await?;
                 return Ok(Some(stored.webhook));
@@ -143,6 +147,7 @@ impl Webhooks for Redis {
             arguments.value(delivery.event.to_string());
             arguments.value(written(delivery));
         }
+        let arguments = self.with_event(arguments, account, None);
         Ok(self.client.run(&self.scripts.change_webhook, &arguments).await?)
     }
 

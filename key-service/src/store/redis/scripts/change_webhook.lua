@@ -1,5 +1,5 @@
 -- Changes a webhook and its deliveries, unless the webhook has changed since it was read, or would have too many
--- deliveries. Returns 1 where changed.
+-- deliveries, and writes the event of the change, if any (`events.lua`). Returns 1 where changed.
 --
 -- KEYS  the webhook, its deliveries, their times; where the webhook is removed, its attempts and the list of webhooks
 -- ARGV  the webhook's record and cursor as read; the record and cursor to write; 1 to drop all deliveries; the most
@@ -20,4 +20,5 @@ for at = 8, #ARGV, 2 do
     redis.call('ZADD', times, ARGV[7], ARGV[at])
   end
 end
+write_event()
 return 1

@@ -15,13 +15,12 @@ use shared::{
 
 use super::webhooks::WebhookBook;
 use crate::store::{
-    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, RecordKind,
-    SpendLine, StoreError, UsageLine, suite::Fault,
+    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, NumberedEvent,
+    RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
     audit::{Audit, AuditedEntry, Auditor},
     digest::Digest,
-    event::Event,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -56,8 +55,9 @@ pub(super) struct AccountBook {
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
     pub(super) webhooks: BTreeMap<WebhookId, WebhookBook>,
-    /// The events, of which the first has number one.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<NumberedEvent>,
+    /// Number of the last event.
+    pub(super) told: u64,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -91,6 +91,7 @@ impl AccountBook {
             expiring: HashMap::new(),
             webhooks: BTreeMap::new(),
             events: Vec::new(),
+            told: 0,
         }
     }
 
@@ -106,7 +107,9 @@ impl AccountBook {
         {
             self.append(generation, &before, entry);
         }
-        self.events.extend(ledger::events(command, &before, &after, now));
+        for event in ledger::events(command, &before, &after, now) {
+            self.tell(event);
+        }
         self.money = after.account;
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
             key.spend = spend;
@@ -124,11 +127,6 @@ impl AccountBook {
             }
         }
         Ok(outcome)
-    }
-
-    /// Writes an event.
-    pub(super) fn tell(&mut self, event: Event) {
-        self.events.push(event);
     }
 
     fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {

@@ -81,7 +81,7 @@ impl Webhooks for Reference {
         }
         let after = book.stored.webhook.clone();
         if let Some(end) = after.end_since(&before) {
-            account.events.push(act.event(0, None, None, end));
+            account.tell(act.event(0, None, None, end));
         }
         Ok(Some(after))
     }
