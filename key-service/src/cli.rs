@@ -36,6 +36,8 @@ pub use catalogue::{Catalogue, catalogue};
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
+/// Entries or events kept in memory at a time while they are exported: some 200 KiB.
+const EXPORTED_AT_ONCE: usize = 500;
 /// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
 

@@ -1,7 +1,7 @@
 //! The dashboard: pages for the people of an account, over the same use-cases as the management API.
 //!
 //! A page is a handler and a template in a file below, and a route here. A handler that only shows takes a
-//! [`session::Viewer`]. A handler that changes something takes a [`session::Act`] or, where only owners may, a
+//! [`session::Viewer`], or a [`session::Owner`]. A handler that changes something takes a [`session::Act`] or, where only owners may, a
 //! [`session::OwnerAct`]: neither comes about without a session, a form of this dashboard and the right origin.
 
 use std::sync::Arc;
@@ -25,6 +25,7 @@ mod assets;
 mod browser;
 mod chart;
 mod credit;
+mod document;
 mod events;
 mod failure;
 mod first_steps;
@@ -34,6 +35,7 @@ mod keys;
 mod keys_form;
 mod layout;
 mod management_keys;
+mod margin;
 #[cfg(test)]
 mod measure;
 mod members;
@@ -41,6 +43,7 @@ mod overview;
 mod session;
 mod show;
 mod sign_in;
+mod theme;
 mod try_it;
 mod webhooks;
 mod you;
@@ -49,6 +52,10 @@ mod you;
 const HOME: &str = "/dashboard";
 /// Path of the page that signs in.
 const SIGN_IN: &str = "/dashboard/sign-in";
+/// Path of the page that compares charges with costs.
+const MARGIN: &str = "/dashboard/margin";
+/// Path of the member's own page.
+const YOU: &str = "/dashboard/you";
 
 /// Sources of everything on a page: this server, and pictures that the page itself makes.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -116,6 +123,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/activity", get(activity::show))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
+        .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
@@ -128,7 +136,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/webhooks/{id}/enabled", post(webhooks::set_enabled))
         .route("/dashboard/webhooks/{id}/delete", get(webhooks::confirm).post(webhooks::delete))
         .route("/dashboard/try-it", get(try_it::show))
-        .route("/dashboard/you", get(you::show))
+        .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(failure::no_such_page))

@@ -16,17 +16,14 @@ use shared::{
 
 mod lines;
 
-use lines::{EntryLine, UsageLineJson, margin};
+use lines::{EntryLine, UsageLineJson};
 
-use super::{against, operator_error, table, write_json};
+use super::{EXPORTED_AT_ONCE, against, operator_error, table, write_json};
 use crate::{management::Management, store::UsageLine};
 use domain::{
     audit::{Audit, Figure, Wrong},
     usage::{Counts, Day},
 };
-
-/// Entries kept in memory at a time while a journal is exported: some 200 KiB.
-pub(super) const EXPORTED_AT_ONCE: usize = 500;
 
 /// Number of days listed by default, today included.
 const DAYS: i64 = 30;
@@ -173,7 +170,7 @@ fn row(UsageLine { day, payer, counts }: &UsageLine, with_margin: bool) -> Vec<S
         charged.to_string(),
     ];
     if with_margin {
-        let known = margin(counts);
+        let known = counts.margin();
         row.extend(
             [known.map(|_| counts.upstream_cost), known]
                 .map(|amount| amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())),

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use maud::html;
 
-use super::{SIGN_IN, browser::Theme, layout};
+use super::{SIGN_IN, document::bare, theme::Theme};
 use crate::{
     management::{
         Error, KeyRefused,
@@ -20,8 +20,8 @@ use crate::{
 pub(super) enum Failure {
     /// No session, or one that has ended.
     SignedOut,
-    /// The member may look at everything and change nothing.
-    ViewersChangeNothing,
+    /// The member is a viewer, and this is for owners.
+    OwnersOnly,
     /// A form that another site has sent.
     ForeignForm,
     /// A form of an earlier session, or made up.
@@ -117,9 +117,9 @@ impl IntoResponse for Failure {
             Self::SignedOut => {
                 return (StatusCode::SEE_OTHER, [(header::LOCATION, SIGN_IN)]).into_response();
             }
-            Self::ViewersChangeNothing => (
+            Self::OwnersOnly => (
                 StatusCode::FORBIDDEN,
-                "Viewers look, owners change",
+                "Only owners can do this",
                 "Your role is viewer. Ask an owner of this account to do this.".into(),
             ),
             Self::ForeignForm => (
@@ -168,7 +168,7 @@ impl IntoResponse for Failure {
             p { (message) }
             p { a.button href="/dashboard" { "Back to the dashboard" } }
         };
-        (status, layout::bare(Theme::System, title, &body)).into_response()
+        (status, bare(Theme::System, title, &body)).into_response()
     }
 }
 

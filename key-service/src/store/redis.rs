@@ -23,6 +23,7 @@ mod expiring;
 mod failover;
 mod groups;
 mod hold_index;
+mod journal;
 mod key_lists;
 mod key_space;
 mod keys;
