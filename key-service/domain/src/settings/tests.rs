@@ -2,14 +2,16 @@
 
 use shared::{
     calendar::Per,
-    ids::{GroupId, KeyId},
-    wire::{DefaultField, Field, GroupField, KeyField, Kind},
+    ids::{GroupId, KeyId, WebhookId},
+    wire::{DefaultField, Field, GroupField, KeyField, Kind, WebhookField},
 };
 
 use super::*;
 use crate::{
+    digest::Digest,
     group::{Group, GroupNotChanged, GroupPatch},
     key::{ApiKey, KeyNotChanged, KeyPatch},
+    webhook::{Webhook, WebhookPatch, WebhookUrl},
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_000);
