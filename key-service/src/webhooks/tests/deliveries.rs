@@ -51,7 +51,7 @@ impl Desk {
     async fn make_key(&self) -> String {
         let made =
             self.office.management.create(self.account, KeyPatch::default(), None, Actor::System).await;
-        let crate::management::Created::New { key, .. } = made.unwrap() else { panic!("a new key") };
+        let crate::management::Issued::New { key, .. } = made.unwrap() else { panic!("a new key") };
         key.id.to_string()
     }
 

@@ -1,33 +1,10 @@
--- Addresses that an account's events are sent to, each with the number of the last event that was looked at for it.
-CREATE TABLE webhooks (
-    account BLOB    NOT NULL REFERENCES accounts,
-    id      BLOB    NOT NULL CHECK (length(id) = 16),
-    record  TEXT    NOT NULL,
-    cursor  INTEGER NOT NULL CHECK (cursor >= 0),
-    PRIMARY KEY (account, id)
-) STRICT, WITHOUT ROWID;
+-- Keys are rotated: their credentials have numbers, in the order of rotations.
 
--- Events on their way to a webhook.
-CREATE TABLE deliveries (
-    account  BLOB    NOT NULL,
-    webhook  BLOB    NOT NULL,
-    event    BLOB    NOT NULL CHECK (length(event) = 16),
-    attempts INTEGER NOT NULL CHECK (attempts >= 0),
-    record   TEXT    NOT NULL,
-    due_at   INTEGER NOT NULL,
-    PRIMARY KEY (account, webhook, event),
-    FOREIGN KEY (account, webhook) REFERENCES webhooks ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
+ALTER TABLE credentials ADD COLUMN number INTEGER NOT NULL DEFAULT 0 CHECK (number >= 0);
 
-CREATE INDEX deliveries_by_time ON deliveries (account, webhook, due_at);
+-- Finds the credentials that a rotation made, so that the next but one forgets them.
+CREATE INDEX rotated_credentials ON credentials (account, id, number) WHERE number > 0;
 
--- The last attempts of each webhook.
-CREATE TABLE delivery_attempts (
-    number  INTEGER PRIMARY KEY,
-    account BLOB NOT NULL,
-    webhook BLOB NOT NULL,
-    record  TEXT NOT NULL,
-    FOREIGN KEY (account, webhook) REFERENCES webhooks ON DELETE CASCADE
-) STRICT;
-
-CREATE INDEX attempts_by_webhook ON delivery_attempts (account, webhook, number);
+-- The current credential, and the time until which the one before is accepted too.
+ALTER TABLE api_keys ADD COLUMN credential     INTEGER NOT NULL DEFAULT 0 CHECK (credential >= 0);
+ALTER TABLE api_keys ADD COLUMN previous_until INTEGER;
