@@ -41,7 +41,7 @@ mod query;
 mod reading;
 mod webhooks;
 
-pub(crate) use body::settings;
+pub(crate) use body::{settings, settings_among, value};
 pub(crate) use object::Shown;
 
 use object::with_plaintext;

@@ -40,6 +40,7 @@ pub mod generations;
 pub mod groups;
 pub mod listing;
 pub mod members;
+pub mod moving;
 pub mod reading;
 pub mod rotation;
 pub mod spend;

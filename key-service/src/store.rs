@@ -32,6 +32,7 @@ use domain::{
     key::{ApiKey, KeyPatch, NewCredential, NewKey},
     ledger::{Command, Outcome, Refused},
     member::{Member, MemberChange},
+    moving::{Import, ImportRefused, Plan},
     search::EntrySearch,
     usage::Day,
     webhook::{Attempt, Delivery, StoredWebhook, Webhook, WebhookPatch},
@@ -48,7 +49,7 @@ pub(crate) const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
 /// A call with an [`Act`] governs an account. If the call changes something, the event of the change is written with the
 /// change: both take effect, or none does. A repetition that changes nothing leaves no event.
 pub trait Store:
-    Ledger + Credentials + Keys + Groups + Webhooks + Accounts + Members + Expiring + Books + Events + Capacity
+    Ledger + Credentials + Keys + Groups + Imports + Webhooks + Accounts + Members + Expiring + Books + Events + Capacity
 {
 }
 
@@ -57,6 +58,7 @@ impl<S> Store for S where
         + Credentials
         + Keys
         + Groups
+        + Imports
         + Webhooks
         + Accounts
         + Members
@@ -279,6 +281,23 @@ pub trait Webhooks: Send + Sync + 'static {
 
     /// The last attempts of a webhook, newest first.
     async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, StoreError>;
+}
+
+/// Moving in from another gateway.
+#[async_trait]
+pub trait Imports: Send + Sync + 'static {
+    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, all or nothing; or
+    /// only returns the plan. A repetition changes nothing.
+    ///
+    /// Over Redis nothing is written unless all of it may be. Then groups and keys are written in parts, which others see
+    /// one by one; the same import completes what a call left undone that ended early. Keys and groups that others create
+    /// meanwhile may exceed the bounds.
+    async fn import(
+        &self,
+        import: Import,
+        is_dry_run: bool,
+        act: &Act,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError>;
 }
 
 /// Accounts, and the management keys that govern them.
