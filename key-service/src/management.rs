@@ -39,6 +39,8 @@ pub mod events;
 pub mod generations;
 pub mod groups;
 pub mod listing;
+#[cfg(test)]
+mod measure;
 pub mod members;
 pub mod moving;
 pub mod reading;
