@@ -49,7 +49,18 @@ pub(crate) const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
 /// A call with an [`Act`] governs an account. If the call changes something, the event of the change is written with the
 /// change: both take effect, or none does. A repetition that changes nothing leaves no event.
 pub trait Store:
-    Ledger + Credentials + Keys + Groups + Imports + Webhooks + Accounts + Members + Expiring + Books + Events + Capacity
+    Ledger
+    + Credentials
+    + Keys
+    + Groups
+    + Imports
+    + Webhooks
+    + Accounts
+    + Members
+    + Expiring
+    + Books
+    + Events
+    + Capacity
 {
 }
 
