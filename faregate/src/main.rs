@@ -106,7 +106,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url(gateway.listen)).await;
     }
 
-    let process = Process::start(&limits, admin_listen)?;
+    let process = Process::start(&common, &limits, admin_listen)?;
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
     let catalog = Arc::new(common.catalog()?);
     let builtin = start_builtin(&catalog, &clock, &process.limits).await?;
@@ -130,6 +130,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         tls: None,
         builtin,
         sizes,
+        stopping: process.stopping.clone(),
         data_dir: Some(key_service.data_dir),
     };
     let gateway = RunningGateway::start(&gateway, parts)?;

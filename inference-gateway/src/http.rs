@@ -44,7 +44,9 @@ pub(crate) struct App {
     pub(crate) management: Arc<Management>,
     /// True if the proxy in front of the gateway is trusted to name the client.
     pub(crate) proxy_trusted: bool,
-    /// Cancelled when the gateway begins to stop: no new requests are accepted.
+    /// Cancelled when `/health` is to say that the gateway stops.
+    pub(crate) stopping: CancellationToken,
+    /// Cancelled when the gateway begins to drain: no new requests are accepted.
     pub(crate) draining: CancellationToken,
 }
 

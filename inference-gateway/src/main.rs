@@ -98,7 +98,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (common, options) = (&arguments.common, &arguments.options);
-    let process = Process::start(&arguments.limits, arguments.admin_listen)?;
+    let process = Process::start(common, &arguments.limits, arguments.admin_listen)?;
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;
     let internal_token = common
         .internal_token()?
@@ -113,6 +113,7 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
         tls: arguments.internal_tls.open()?,
         builtin: arguments.builtin_url,
         sizes,
+        stopping: process.stopping.clone(),
         data_dir: arguments.data_dir,
     };
     let gateway = RunningGateway::start(options, parts)?;

@@ -69,6 +69,8 @@ pub struct GatewayParts {
     pub builtin: Option<Uri>,
     /// Sizes of the budgets.
     pub sizes: Sizes,
+    /// Cancelled when `/health` is to say that the gateway stops.
+    pub stopping: CancellationToken,
     /// Directory for the spool of captures, if any.
     pub data_dir: Option<PathBuf>,
 }
@@ -148,6 +150,7 @@ impl RunningGateway {
                 admission: admission.clone(),
                 management: management.clone(),
                 proxy_trusted: options.trust_proxy,
+                stopping: parts.stopping.clone(),
                 draining: draining.clone(),
             };
             serving.push(Worker { runtime: worker.runtime.clone(), handler: routes(Arc::new(app)) });

@@ -100,7 +100,7 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url).await;
     }
 
-    let process = Process::start(&limits, admin_listen)?;
+    let process = Process::start(&common, &limits, admin_listen)?;
     let internal_token = common
         .internal_token()?
         .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;

@@ -120,11 +120,11 @@ pub(super) fn service(app: &App) -> Response {
 }
 
 /// `GET /health`: this process serves. Dependencies are not checked.
-pub(super) fn health() -> Response {
-    ok(&Health { status: "ok" })
+pub(super) fn health(app: &App) -> Response {
+    if app.stopping.is_cancelled() { stopping() } else { ok(&Health { status: "ok" }) }
 }
 
 /// `GET /health` of a gateway that is to stop.
-pub(super) fn draining() -> Response {
+pub(super) fn stopping() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "draining" })).into_response()
 }
