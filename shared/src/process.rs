@@ -23,7 +23,7 @@ use std::{
 use clap::Parser;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    task::JoinHandle,
+    task::{JoinHandle, spawn_blocking},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -148,11 +148,26 @@ fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     Arc::new(move || if stopping.is_cancelled() { Box::pin(future::ready(false)) } else { ready() })
 }
 
+/// Reloads the catalogue at each SIGHUP from now on. A catalogue that cannot be used changes nothing.
+pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + Sync + 'static) {
+    let mut hangup = listen("SIGHUP", SignalKind::hangup());
+    let reload = Arc::new(reload);
+    tokio::spawn(async move {
+        loop {
+            arrival(&mut hangup).await;
+            let reload = reload.clone();
+            // Reads a file.
+            let reloaded = spawn_blocking(move || reload().map_err(|e| format!("{e:#}"))).await;
+            match reloaded.map_err(|e| e.to_string()).flatten() {
+                Ok(()) => tracing::info!("the catalogue was reloaded"),
+                Err(error) => tracing::error!(error, "the catalogue was not reloaded; the one before stays"),
+            }
+        }
+    });
+}
+
 /// Listens for Ctrl-C and SIGTERM from now on. The future ends with the first signal.
 pub fn stop_signal() -> impl Future<Output = ()> {
-    let listen = |name: &str, kind| {
-        signal(kind).inspect_err(|e| tracing::warn!(error = %e, "{name} cannot be noticed")).ok()
-    };
     let mut terminate = listen("SIGTERM", SignalKind::terminate());
     let mut interrupt = listen("Ctrl-C", SignalKind::interrupt());
     async move {
@@ -161,6 +176,10 @@ pub fn stop_signal() -> impl Future<Output = ()> {
             () = arrival(&mut interrupt) => {}
         }
     }
+}
+
+fn listen(name: &str, kind: SignalKind) -> Option<Signal> {
+    signal(kind).inspect_err(|e| tracing::warn!(error = %e, "{name} cannot be noticed")).ok()
 }
 
 async fn arrival(signal: &mut Option<Signal>) {

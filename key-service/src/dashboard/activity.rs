@@ -100,7 +100,7 @@ fn filters(desk: &Desk, query: &Fields, key: Option<&ApiKey>) -> Markup {
             }
             label { "Model" select name="model" {
                 option value="" { "All" }
-                @for model in &desk.catalog.models {
+                @for model in &desk.catalog.get().models {
                     option value=(model.id) selected[query.get("model") == model.id] { (model.id) }
                 }
             } }

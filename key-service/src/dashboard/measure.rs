@@ -17,6 +17,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use shared::{
     catalog::Catalog,
+    current::Current,
     clock::{Clock, System},
     ids::{AccountId, DepositId, GenerationId, KeyId},
     key::Prefix,
@@ -174,7 +175,7 @@ impl Pages {
         let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
         let session = management.sign_in_with_link(&link, "measure", &[]).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
-        let catalog = Arc::new(Catalog::parse(CATALOG, "measure").unwrap());
+        let catalog = Arc::new(Current::new(Catalog::parse(CATALOG, "measure").unwrap()));
         let router = router(Desk::new(management, catalog, false));
         (Self { router, cookie, name }, account, end)
     }

@@ -28,6 +28,7 @@ mod management;
 mod openapi;
 mod prices;
 mod recipes;
+mod reload;
 mod routing;
 mod services;
 mod sizes;
