@@ -1,7 +1,7 @@
 //! The dashboard: pages for the people of an account, over the same use-cases as the management API.
 //!
 //! A page is a handler and a template in a file below, and a route here. A handler that only shows takes a
-//! [`session::Viewer`]. A handler that changes something takes a [`session::Act`] or, where only owners may, a
+//! [`session::Viewer`], or a [`session::Owner`]. A handler that changes something takes a [`session::Act`] or, where only owners may, a
 //! [`session::OwnerAct`]: neither comes about without a session, a form of this dashboard and the right origin.
 
 use std::sync::Arc;
@@ -33,6 +33,7 @@ mod keys;
 mod keys_form;
 mod layout;
 mod management_keys;
+mod margin;
 #[cfg(test)]
 mod measure;
 mod members;
@@ -114,6 +115,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/activity", get(activity::show))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
+        .route(margin::PATH, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))

@@ -90,9 +90,23 @@ impl FirstRun {
             "    -d '{{\"model\": \"{model}\", \"messages\": [{{\"role\": \"user\", \"content\": \"What is an API key?\"}}]}}'"
         )?;
         writeln!(out)?;
+        agents(out, public, model)?;
         writeln!(out, "  # what it cost")?;
         writeln!(out, "  curl {base}/management/keys -H \"Authorization: Bearer $MANAGEMENT_KEY\"")
     }
+}
+
+/// Prints the commands that ask agents, under the same limit.
+fn agents(out: &mut impl Write, public: &str, model: &str) -> io::Result<()> {
+    let root = public.trim_end_matches('/');
+    let provider =
+        format!(r#"{{name="Faregate",base_url="{root}/v1",env_key="API_KEY",wire_api="responses"}}"#);
+    writeln!(out, "  # agents, under the same limit: Codex and Claude Code, if they are installed")?;
+    writeln!(out, "  codex exec --skip-git-repo-check -m '{model}' -c model_provider=faregate \\")?;
+    writeln!(out, "    -c 'model_providers.faregate={provider}' 'What is an API key?'")?;
+    writeln!(out, "  ANTHROPIC_BASE_URL={root} ANTHROPIC_API_KEY=$API_KEY ANTHROPIC_MODEL='{model}' \\")?;
+    writeln!(out, "    ANTHROPIC_SMALL_FAST_MODEL='{model}' claude -p 'What is an API key?'")?;
+    writeln!(out)
 }
 
 #[cfg(test)]

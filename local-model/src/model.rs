@@ -28,7 +28,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        prompt::{self, Message, Tool},
+        prompt::{self, Message, Prompt, Tool},
         transformer::KvCache,
     };
 
@@ -48,7 +48,8 @@ mod tests {
         let Model { transformer, tokenizer } = Model::shipped().unwrap();
         let recorded: Vec<Recorded> = serde_json::from_str(include_str!("../tests/reference.json")).unwrap();
         for case in recorded {
-            let tokens = prompt::encode(&tokenizer, 2048, &case.messages, &case.tools).unwrap();
+            let prompt = prompt::encode(&tokenizer, 2048, &case.messages, &case.tools);
+            let Ok(Prompt { tokens, .. }) = prompt else { panic!("it fits: {}", case.prompt) };
             let bytes = tokens.iter().flat_map(|&token| tokenizer.bytes(token)).copied().collect();
             assert_eq!(String::from_utf8(bytes).as_ref(), Ok(&case.prompt));
             assert_eq!(tokens.len(), case.prompt_tokens);

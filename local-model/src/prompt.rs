@@ -72,14 +72,30 @@ enum Piece {
     Answer(String),
 }
 
-/// Encodes a prompt up to the beginning of the answer. None for a prompt that is certainly longer than `context`.
+/// Part of the context that a shortened prompt leaves to the answer: an eighth.
+const ANSWER_SHARE: usize = 8;
+/// Part of the room that an answer of a tool gets in a shortened prompt: a quarter.
+const TOOL_SHARE: usize = 4;
+
+/// Tokens of a prompt.
+pub(crate) struct Prompt {
+    pub(crate) tokens: Vec<u32>,
+    /// True if messages and tools were left out.
+    pub(crate) is_shortened: bool,
+}
+
+/// A prompt that does not fit, with its tokens unless they are far too many.
+pub(crate) struct TooLong(pub(crate) Option<Vec<u32>>);
+
+/// Encodes a prompt up to the beginning of the answer. Of a conversation that is longer than `context`, such as that of
+/// an agent, the model reads the last question and its aftermath alone.
 pub(crate) fn encode(
     tokenizer: &Tokenizer,
     context: usize,
     messages: &[Message],
     tools: &[Tool],
-) -> Option<Vec<u32>> {
-    let (system, messages) = match messages {
+) -> Result<Prompt, TooLong> {
+    let (system, rest) = match messages {
         [first, rest @ ..] if first.role == MessageRole::System => (first.text(), rest),
         messages => (String::new(), messages),
     };
@@ -90,16 +106,54 @@ pub(crate) fn encode(
         pieces.push(Piece::Text(system));
         end_turn(&mut pieces, tokenizer);
     }
-    for message in messages {
-        push_message(&mut pieces, tokenizer, message);
+    for message in rest {
+        push_message(&mut pieces, tokenizer, message, message.text());
     }
     begin_turn(&mut pieces, tokenizer, MessageRole::Assistant);
+    let whole = tokens(tokenizer, context, pieces);
+    match whole {
+        Some(tokens) if tokens.len() < context => Ok(Prompt { tokens, is_shortened: false }),
+        whole if messages.len() > 1 || !tools.is_empty() => {
+            let tokens = shortened(tokenizer, context, messages).ok_or(TooLong(whole))?;
+            Ok(Prompt { tokens, is_shortened: true })
+        }
+        whole => Err(TooLong(whole)),
+    }
+}
 
+/// Encodes the last message of the user, of which the last part is the question, and the latest of the messages behind.
+/// `None` if the question is too long.
+fn shortened(tokenizer: &Tokenizer, context: usize, messages: &[Message]) -> Option<Vec<u32>> {
+    let asked = messages.iter().rposition(|message| message.role == MessageRole::User)?;
+    let mut turn = Vec::new();
+    push_message(&mut turn, tokenizer, &messages[asked], messages[asked].last_text());
+    let mut turns = vec![tokens(tokenizer, context, turn)?];
+    let mut end = Vec::new();
+    begin_turn(&mut end, tokenizer, MessageRole::Assistant);
+    let end = tokens(tokenizer, context, end)?;
+    let mut room = (context - context / ANSWER_SHARE).checked_sub(turns[0].len() + end.len())?;
+    for message in messages[asked + 1..].iter().rev() {
+        let mut text = message.text();
+        if message.role == MessageRole::Tool {
+            // No token is shorter than a byte.
+            text.truncate(text.floor_char_boundary(room / TOOL_SHARE));
+        }
+        let mut turn = Vec::new();
+        push_message(&mut turn, tokenizer, message, text);
+        let Some(turn) = tokens(tokenizer, context, turn).filter(|turn| turn.len() <= room) else { break };
+        room -= turn.len();
+        turns.insert(1, turn);
+    }
+    turns.push(end);
+    Some(turns.concat())
+}
+
+/// Encodes pieces. `None` for those that are certainly longer than `context`: their tokens are not worth the work.
+fn tokens(tokenizer: &Tokenizer, context: usize, pieces: Vec<Piece>) -> Option<Vec<u32>> {
     let bytes = pieces.iter().map(|piece| match piece {
         Piece::Special(_) => 0,
         Piece::Text(text) | Piece::Answer(text) => text.len(),
     });
-    // Far too long a text is not worth the work on its tokens.
     let fits = tokenizer.min_tokens(bytes.sum()) < context;
     let encoded = |piece| match piece {
         Piece::Special(token) => vec![token],
@@ -109,10 +163,10 @@ pub(crate) fn encode(
     fits.then(|| pieces.into_iter().flat_map(encoded).collect())
 }
 
-fn push_message(pieces: &mut Vec<Piece>, tokenizer: &Tokenizer, message: &Message) {
+fn push_message(pieces: &mut Vec<Piece>, tokenizer: &Tokenizer, message: &Message, text: String) {
     begin_turn(pieces, tokenizer, message.role);
     let is_answer = message.role == MessageRole::Assistant;
-    pieces.push(if is_answer { Piece::Answer(message.text()) } else { Piece::Text(message.text()) });
+    pieces.push(if is_answer { Piece::Answer(text) } else { Piece::Text(text) });
     for (place, ToolCall { function }) in message.tool_calls.iter().flatten().enumerate() {
         if place > 0 {
             pieces.push(Piece::Text("\n".to_owned()));
@@ -145,6 +199,16 @@ impl Message {
             None => String::new(),
             Some(Content::Text(text)) => text.clone(),
             Some(Content::Parts(parts)) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
+        }
+    }
+
+    /// The text, or the last one of several parts.
+    fn last_text(&self) -> String {
+        match &self.content {
+            Some(Content::Parts(parts)) => {
+                parts.last().and_then(|part| part.text.clone()).unwrap_or_default()
+            }
+            Some(Content::Text(_)) | None => self.text(),
         }
     }
 }

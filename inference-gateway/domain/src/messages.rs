@@ -9,17 +9,20 @@ mod tools;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shared::{error::ApiError, json::Kind};
+use shared::error::ApiError;
 
 pub use schema::{CountRequest, MessageErrorSchema, MessageObject, MessagesRequest};
 
 use crate::{
     answer::{MessagesReply, Reply},
     request::{
-        ANY_NUMBER, Draft, Effort, Limit, MAX_STOPS, Members, Request, SystemTexts, TEMPERATURE, TOP_P,
-        Value, json_schema, stop_sequence,
+        self, ANY_NUMBER, Draft, Effort, Limit, MAX_STOPS, Members, Request, SystemTexts, Value, json_schema,
+        stop_sequence,
     },
 };
+
+/// Name of a list of blocks in errors.
+const BLOCKS: &str = "an array of content blocks";
 
 /// Name of the limit of output, which is lowered to the model's own: every request has to name one.
 const LIMIT: &str = "max_tokens";
@@ -65,12 +68,7 @@ fn read(members: &Members<'_, '_>, length: usize) -> Result<Request, ApiError> {
 
 /// Checks and writes the parameters of sampling.
 fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-    for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
-        if let Some(value) = members.get(name) {
-            value.decimal(bounds)?;
-            draft.member(name, value.raw());
-        }
-    }
+    request::sampling(members, draft)?;
     if let Some(value) = members.get("top_k")
         && value.integer(0..=i64::MAX)? > 0
     {
@@ -129,27 +127,16 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<bool, ApiEr
 fn system<'a>(members: &Members<'a, '_>, list: &Value<'a, '_>) -> Result<SystemTexts<'a>, ApiError> {
     let mut texts = SystemTexts::default();
     if let Some(system) = members.get("system") {
-        content::texts_of(&system, &mut |text| texts.add(text))?;
+        system.each_text(BLOCKS, content::text_of, |text| texts.add(text))?;
     }
     list.each(ANY_NUMBER, |message| {
         let message = message.object()?;
         if message.require("role")?.string()? == "system" {
-            content::texts_of(&message.require("content")?, &mut |text| texts.add(text))?;
+            message.require("content")?.each_text(BLOCKS, content::text_of, |text| texts.add(text))?;
         }
         Ok(())
     })?;
     Ok(texts)
-}
-
-/// Returns whether a content is a text, rather than a list of blocks.
-fn is_text(value: &Value<'_, '_>) -> Result<bool, ApiError> {
-    match value.kind() {
-        Kind::String => Ok(true),
-        Kind::Array => Ok(false),
-        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
-            Err(value.wrong_type("a string or an array of content blocks"))
-        }
-    }
 }
 
 #[cfg(test)]

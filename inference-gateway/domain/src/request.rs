@@ -27,7 +27,8 @@ pub(crate) use conversation::{Arguments, Conversation, EarlierAnswer, SystemText
 pub(crate) use forward::Draft;
 pub(crate) use image::{FORMATS, image_data, image_url};
 pub(crate) use params::{
-    Effort, Limit, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, TEMPERATURE, TOP_LOGPROBS, TOP_P, stop_sequence,
+    Effort, Limit, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, TEMPERATURE, TOP_LOGPROBS, TOP_P, sampling,
+    stop_sequence,
 };
 pub(crate) use read::{ANY_NUMBER, Members, ParamPath, Value};
 pub(crate) use tools::{DroppedTools, Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};

@@ -10,18 +10,18 @@ mod tools;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shared::{
-    error::{ApiError, Code},
-    json::Kind,
-};
+use shared::error::{ApiError, Code};
 
 pub use schema::{ResponseObject, ResponsesRequest};
 
 use crate::{
     answer::{Reply, ResponsesReply},
-    request::{Draft, Effort, Limit, Members, Request, TEMPERATURE, TOP_LOGPROBS, TOP_P, Value, json_schema},
+    request::{self, Draft, Effort, Limit, Members, Request, TOP_LOGPROBS, json_schema},
 };
 use tools::Tools;
+
+/// Name of a list of parts in errors.
+const PARTS: &str = "an array";
 
 /// Name of the limit of output.
 const LIMIT: &str = "max_output_tokens";
@@ -51,7 +51,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let system = input::prelude(&members, &input, &mut tools, &mut draft)?;
     let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
     input::messages(&input, &system, &names, &mut draft)?;
-    let echo = echo::echo(&members);
+    let echo = echo::echo(&members)?;
     Ok(Request {
         model,
         stream,
@@ -79,12 +79,7 @@ fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
 
 /// Checks and writes the parameters of sampling.
 fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-    for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
-        if let Some(value) = members.get(name) {
-            value.decimal(bounds)?;
-            draft.member(name, value.raw());
-        }
-    }
+    request::sampling(members, draft)?;
     if let Some(value) = members.get("top_logprobs")
         && value.integer(TOP_LOGPROBS)? > 0
     {
@@ -133,17 +128,6 @@ fn text_format(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiEr
 /// The kind of an item or of a part: its `type`.
 fn kind_of<'a>(members: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
     members.require("type")?.string()
-}
-
-/// Returns whether a value is a text, rather than a list of parts.
-fn is_text(value: &Value<'_, '_>) -> Result<bool, ApiError> {
-    match value.kind() {
-        Kind::String => Ok(true),
-        Kind::Array => Ok(false),
-        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
-            Err(value.wrong_type("a string or an array"))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -111,6 +111,12 @@ impl Counts {
             charged_at_known_cost: sum(self.charged_at_known_cost, other.charged_at_known_cost),
         }
     }
+
+    /// Charges less the upstreams' charges, of the generations whose upstream cost is known; `None` without any.
+    pub fn margin(&self) -> Option<NanoUsd> {
+        let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
+        is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))
+    }
 }
 
 /// Change of the counters by an entry of the journal; `before` is the generation's record before the entry. A first

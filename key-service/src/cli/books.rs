@@ -16,7 +16,7 @@ use shared::{
 
 mod lines;
 
-use lines::{EntryLine, UsageLineJson, margin};
+use lines::{EntryLine, UsageLineJson};
 
 use super::{against, operator_error, table, write_json};
 use crate::{management::Management, store::UsageLine};
@@ -173,7 +173,7 @@ fn row(UsageLine { day, payer, counts }: &UsageLine, with_margin: bool) -> Vec<S
         charged.to_string(),
     ];
     if with_margin {
-        let known = margin(counts);
+        let known = counts.margin();
         row.extend(
             [known.map(|_| counts.upstream_cost), known]
                 .map(|amount| amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())),

@@ -14,6 +14,7 @@ use maud::{Markup, html};
 use shared::{
     admission::{Owner, Permit, Quota},
     ids::{AccountId, KeyId},
+    tokens::UsageDetails,
 };
 
 use super::{
@@ -21,6 +22,7 @@ use super::{
     failure::Failure,
     form::{Fields, query, with},
     layout::{Section, page},
+    margin,
     session::Viewer,
     show::{count, or_unnamed, time, usd},
 };
@@ -32,6 +34,7 @@ use crate::{
     store::{JournalEntry, StoreError},
 };
 use domain::{key::ApiKey, ledger::Ending, usage::Day};
+use export::Lines;
 
 mod export;
 
@@ -84,6 +87,7 @@ pub(super) async fn show(
             }
             a href={ (PATH) ".csv?" (files) } { "CSV" }
             a href={ (PATH) ".jsonl?" (files) } { "JSON lines" }
+            (margin::link(&desk.catalog, viewer.is_owner()))
         }
     };
     Ok(page(&viewer, Section::Activity, "Activity", &content))
@@ -142,7 +146,7 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
         html! { a href={ "/dashboard/keys/" (settlement.payer.key.to_string()) } { (or_unnamed(label)) } }
     });
     html! {
-        tr title=(entry.generation.to_string()) {
+        tr title=(title(entry)) {
             td { (time(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.payer.model) } }
             @if let Some(key) = &key { td.wide-only { (key) } }
             td.wide-only { (settlement.payer.model) }
@@ -154,6 +158,23 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
             td.wide-only { (outcome(entry)) }
         }
     }
+}
+
+/// The id of a generation, and the parts of its tokens that have no column.
+fn title(entry: &JournalEntry) -> String {
+    let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
+        entry.entry.settlement.usage.details;
+    let parts = [
+        (cache_write, "written to the cache"),
+        (cache_write_long, "written to the cache for an hour"),
+        (audio_input, "of audio in the prompt"),
+        (images, "images"),
+        (reasoning, "of reasoning"),
+        (audio_output, "of audio in the output"),
+    ];
+    let parts = parts.into_iter().filter(|(tokens, _)| *tokens > 0);
+    let parts = parts.map(|(tokens, name)| format!("{} {name}", count(tokens)));
+    [entry.generation.to_string()].into_iter().chain(parts).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns true for an exact bill that nothing is missing from.
@@ -229,6 +250,7 @@ struct Rest {
     account: AccountId,
     search: EntrySearch,
     format: Format,
+    lines: Lines,
     before: Option<u64>,
     labels: HashMap<KeyId, String>,
     is_first: bool,
@@ -246,6 +268,7 @@ fn file(
         account: viewer.signed_in.account,
         search: search(&query(request))?,
         format,
+        lines: Lines { with_upstream_cost: viewer.is_owner() },
         before: None,
         labels: HashMap::new(),
         is_first: true,
@@ -271,14 +294,14 @@ impl Rest {
         rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
         let mut piece = String::new();
         if rest.is_first && rest.format == Format::Csv {
-            piece.push_str(export::CSV_HEAD);
+            piece.push_str(&rest.lines.csv_head());
         }
         rest.is_first = false;
         for entry in &page.found {
             let label = rest.labels.get(&entry.entry.settlement.payer.key).map_or("", String::as_str);
             match rest.format {
-                Format::Csv => export::csv(&mut piece, entry, label),
-                Format::JsonLines => export::json(&mut piece, entry, label),
+                Format::Csv => rest.lines.csv(&mut piece, entry, label),
+                Format::JsonLines => rest.lines.json(&mut piece, entry, label),
             }
         }
         rest.before = page.next;

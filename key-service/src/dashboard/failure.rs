@@ -15,8 +15,8 @@ use crate::{
 pub(super) enum Failure {
     /// No session, or one that has ended.
     SignedOut,
-    /// The member may look at everything and change nothing.
-    ViewersChangeNothing,
+    /// The member is a viewer, and this is for owners.
+    OwnersOnly,
     /// A form that another site has sent.
     ForeignForm,
     /// A form of an earlier session, or made up.
@@ -96,9 +96,9 @@ impl IntoResponse for Failure {
             Self::SignedOut => {
                 return (StatusCode::SEE_OTHER, [(header::LOCATION, SIGN_IN)]).into_response();
             }
-            Self::ViewersChangeNothing => (
+            Self::OwnersOnly => (
                 StatusCode::FORBIDDEN,
-                "Viewers look, owners change",
+                "Only owners can do this",
                 "Your role is viewer. Ask an owner of this account to do this.".into(),
             ),
             Self::ForeignForm => (

@@ -12,6 +12,7 @@ use super::{
     assets::{ICON, SCRIPT, STYLE},
     browser::Theme,
     failure::Failure,
+    margin,
     session::{Act, Viewer},
     show::usd,
     you::PATH as YOU,
@@ -173,7 +174,7 @@ fn place(headers: &HeaderMap, base: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let Some(place) = referer.and_then(|address| address.strip_prefix(base)) else { return HOME.into() };
     let path = place.split(['?', '#']).next().unwrap_or_default();
-    let is_page = path.starts_with("/dashboard/keys/") || path == YOU;
+    let is_page = path.starts_with("/dashboard/keys/") || path == YOU || path == margin::PATH;
     match Section::LISTED.iter().rev().find(|(_, _, listed)| path.starts_with(listed)) {
         Some((_, _, listed)) if is_page || path == *listed => place.to_owned(),
         Some((_, _, listed)) => (*listed).to_owned(),

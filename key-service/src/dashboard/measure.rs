@@ -253,6 +253,8 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         of_key(*KEYS - 1),
         "/dashboard/activity?outcome=estimated".into(),
         "/dashboard/activity?outcome=shortfall".into(),
+        "/dashboard/margin".into(),
+        "/dashboard/margin?by=key".into(),
         "/dashboard/credit".into(),
         "/dashboard/members".into(),
         "/dashboard/try-it".into(),

@@ -15,6 +15,7 @@ use super::{
     failure::Failure,
     form::query,
     layout::{Section, page},
+    margin,
     session::Viewer,
     show::{or_unnamed, usd},
 };
@@ -55,6 +56,7 @@ pub(super) async fn show(
             (chart)
         }
         (top_keys(&top))
+        (margin::link(&desk.catalog, viewer.is_owner()))
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }

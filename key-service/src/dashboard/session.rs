@@ -14,7 +14,7 @@ use crate::{
     store::Funds,
 };
 
-/// A signed-in member, who may look at everything of the account.
+/// A signed-in member, who may look at everything of the account but margins.
 #[derive(Debug)]
 pub(super) struct Viewer {
     /// The member and the session.
@@ -50,6 +50,19 @@ impl FromRequestParts<Desk> for Viewer {
     }
 }
 
+/// A signed-in owner, for pages that viewers do not see.
+#[derive(Debug)]
+pub(super) struct Owner(pub(super) Viewer);
+
+impl FromRequestParts<Desk> for Owner {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Failure> {
+        let viewer = Viewer::from_request_parts(parts, desk).await?;
+        if viewer.is_owner() { Ok(Self(viewer)) } else { Err(Failure::OwnersOnly) }
+    }
+}
+
 /// A form of ours, sent from a page of ours by a member: enough to change the member's own data.
 #[derive(Debug)]
 pub(super) struct Act {
@@ -81,6 +94,6 @@ impl FromRequest<Desk> for OwnerAct {
 
     async fn from_request(request: Request, desk: &Desk) -> Result<Self, Failure> {
         let act = Act::from_request(request, desk).await?;
-        if act.viewer.is_owner() { Ok(Self(act)) } else { Err(Failure::ViewersChangeNothing) }
+        if act.viewer.is_owner() { Ok(Self(act)) } else { Err(Failure::OwnersOnly) }
     }
 }

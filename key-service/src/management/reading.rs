@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::future::try_join_all;
 use shared::{
-    ids::{AccountId, KeyId},
+    ids::{AccountId, GroupId, KeyId},
     time::Timestamp,
 };
 
@@ -21,6 +21,7 @@ use crate::store::{
 };
 pub use domain::search::{EntrySearch, Outcome};
 use domain::{
+    group::Group,
     key::{ApiKey, Status},
     ledger::Settlement,
 };
@@ -189,5 +190,16 @@ impl Management {
         let ids: HashSet<KeyId> = ids.into_iter().collect();
         let found = try_join_all(ids.into_iter().map(|id| self.store.key(account, id))).await?;
         Ok(found.into_iter().flatten().map(|key| (key.id, key)).collect())
+    }
+
+    /// Finds groups of the account.
+    pub async fn groups_by_id(
+        &self,
+        account: AccountId,
+        ids: Vec<GroupId>,
+    ) -> Result<HashMap<GroupId, Group>, StoreError> {
+        let ids: HashSet<GroupId> = ids.into_iter().collect();
+        let found = try_join_all(ids.into_iter().map(|id| self.store.group(account, id))).await?;
+        Ok(found.into_iter().flatten().map(|group| (group.id, group)).collect())
     }
 }

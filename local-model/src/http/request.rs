@@ -15,7 +15,7 @@ use super::{
 use crate::{
     engine::{Engine, Request},
     grammar::{MAX_SCHEMA_BYTES, OutputFormat},
-    prompt::{self, Content, Message, Tool},
+    prompt::{self, Content, Message, Prompt, TooLong, Tool},
     sampler::Sampling,
 };
 
@@ -115,10 +115,15 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiE
         Some(ToolChoice::Mode(ToolChoiceMode::None)) => Vec::new(),
         _ => body.tools.unwrap_or_default(),
     };
-    let prompt = encode(engine, &body.messages, &tools)?;
-    if prompt.len() >= engine.context() {
-        return Err(too_long(engine, Some(prompt.len())));
-    }
+    check(&body.messages)?;
+    let prompt = prompt::encode(&engine.model().tokenizer, engine.context(), &body.messages, &tools);
+    let prompt = prompt.map_err(|TooLong(tokens)| too_long(engine, tokens.map(|tokens| tokens.len())))?;
+    let must_call = matches!(
+        body.tool_choice,
+        Some(ToolChoice::Mode(ToolChoiceMode::Required) | ToolChoice::Named { .. })
+    );
+    // Tools that are not in the prompt are called only where the request insists.
+    let tools = if prompt.is_shortened && !must_call { Vec::new() } else { tools };
     let form = Form {
         streams: body.stream.unwrap_or(false),
         logprobs: body.logprobs.unwrap_or(false),
@@ -135,7 +140,7 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiE
     let parallel = body.parallel_tool_calls.unwrap_or(true);
     let format = output_format(tools, body.tool_choice, parallel, body.response_format)?;
     let request = Request {
-        prompt,
+        prompt: prompt.tokens,
         choices: body.n.unwrap_or(1).clamp(1, MAX_CHOICES),
         // Clients often ask for more than any context holds, which then bounds the answer.
         max_tokens: body.max_completion_tokens.or(body.max_tokens).unwrap_or(usize::MAX).max(1),
@@ -155,7 +160,11 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiE
 /// Reads a request to count tokens, and returns the tokens of its messages and tools.
 pub(super) fn tokenize(engine: &Engine, body: &[u8]) -> Result<Vec<u32>, ApiError> {
     let TokenizeBody { messages, tools } = read(body)?;
-    encode(engine, &messages, &tools.unwrap_or_default())
+    check(&messages)?;
+    match prompt::encode(&engine.model().tokenizer, engine.context(), &messages, &tools.unwrap_or_default()) {
+        Ok(Prompt { tokens, .. }) | Err(TooLong(Some(tokens))) => Ok(tokens),
+        Err(TooLong(None)) => Err(too_long(engine, None)),
+    }
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
@@ -165,7 +174,8 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     })
 }
 
-fn encode(engine: &Engine, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, ApiError> {
+/// Checks that there are messages, of text alone.
+fn check(messages: &[Message]) -> Result<(), ApiError> {
     if messages.is_empty() {
         return Err(ApiError::at(Code::InvalidValue, "messages", "There must be at least one message."));
     }
@@ -181,8 +191,7 @@ fn encode(engine: &Engine, messages: &[Message], tools: &[Tool]) -> Result<Vec<u
         };
         return Err(ApiError::at(Code::UnsupportedValue, "messages", message));
     }
-    let prompt = prompt::encode(&engine.model().tokenizer, engine.context(), messages, tools);
-    prompt.ok_or_else(|| too_long(engine, None))
+    Ok(())
 }
 
 impl ChatBody {

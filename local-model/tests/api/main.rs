@@ -161,6 +161,45 @@ async fn the_last_place_of_the_context_is_used() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
 }
 
+#[tokio::test]
+async fn of_an_agents_conversation_the_last_question_and_its_aftermath_are_read() {
+    let router = router();
+    let long = "word ".repeat(3000);
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name, "description": long}});
+    let mut agent = question("", json!({"tools": [tool("shell"), tool("patch")]}));
+    agent["messages"] = json!([
+        {"role": "system", "content": long},
+        {"role": "user", "content": long},
+        {"role": "assistant", "content": long},
+        {"role": "user", "content": [{"type": "text", "text": long}, {"type": "text", "text": "What is an API key?"}]},
+    ]);
+    let alone = ask(&router, &question("What is an API key?", json!({}))).await;
+    let answer = ask(&router, &agent).await;
+    assert_eq!(answer["choices"], alone["choices"]);
+    assert_eq!(answer["usage"], alone["usage"]);
+    let (_, counted) = post(&router, "/tokenize", &agent).await;
+    assert_eq!(counted["count"], alone["usage"]["prompt_tokens"]);
+
+    // A long answer of a tool is cut, and what was called stays.
+    let call = json!({"id": "call_0", "type": "function", "function": {"name": "shell", "arguments": "{}"}});
+    let messages = agent["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    messages.push(json!({"role": "tool", "tool_call_id": "call_0", "content": long}));
+    let answer = ask(&router, &agent).await;
+    let prompt = answer["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert!((alone["usage"]["prompt_tokens"].as_u64().unwrap() + 1..2048).contains(&prompt), "{answer}");
+
+    agent["tool_choice"] = json!("required");
+    agent["max_tokens"] = json!(100);
+    let answer = ask(&router, &agent).await;
+    assert!(answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"].is_string(), "{answer}");
+
+    agent["messages"] = json!([{"role": "user", "content": "Hi"}, {"role": "user", "content": long}]);
+    let (status, answer) = post(&router, "/v1/chat/completions", &agent).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "the question itself is too long: {answer}");
+    assert_eq!(answer["error"]["code"], "context_length_exceeded");
+}
+
 async fn counted(router: &Router, text: &str) -> usize {
     let (status, counted) = post(router, "/tokenize", &question(text, json!({}))).await;
     assert_eq!(status, StatusCode::OK, "{counted}");

@@ -19,22 +19,25 @@ env_key = "API_KEY"
 wire_api = "responses"
 `;
 
-fact('a turn of Codex calls a tool and ends with the answer', async () => {
+async function ask(prompt) {
   // Codex refuses a home below the folder for temporary files.
   const home = await mkdtemp(join(homedir(), '.codex-facts-'));
   try {
     await writeFile(join(home, 'config.toml'), config);
-    const prompt = scripted({ tag: 'codex', completion_tokens: 2, tool_calls: 1, then: { completion_tokens: 5 } }).content;
     const asked = promisify(execFile)(process.execPath, [program, 'exec', '--skip-git-repo-check', prompt], {
       cwd: home,
       env: { ...process.env, CODEX_HOME: home, API_KEY: setting('API_KEY') },
     });
     asked.child.stdin.end();
-    const { stdout } = await asked;
-    assert.equal(stdout.trim(), 'the quick brown fox jumps');
+    return (await asked).stdout.trim();
   } finally {
     await rm(home, { recursive: true, force: true });
   }
+}
+
+fact('a turn of Codex calls a tool and ends with the answer', async () => {
+  const prompt = scripted({ tag: 'codex', completion_tokens: 2, tool_calls: 1, then: { completion_tokens: 5 } }).content;
+  assert.equal(await ask(prompt), 'the quick brown fox jumps');
 });
 
 run();

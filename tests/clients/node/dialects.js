@@ -6,8 +6,9 @@ import { createOpenAI } from '@ai-sdk/openai';
 import Anthropic from '@anthropic-ai/sdk';
 import { generateText, stepCountIs, streamText, tool } from 'ai';
 import OpenAI from 'openai';
+import { zodTextFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { collect, fact, raises, run, scripted, setting } from './facts.js';
+import { collect, fact, raises, RECOVERS, run, scripted, setting } from './facts.js';
 
 const baseURL = setting('BASE_URL');
 const apiKey = setting('API_KEY');
@@ -31,6 +32,30 @@ fact('a response calls a tool', async () => {
   const response = await openai.responses.stream({ model, input: text(callsOne), tools }).finalResponse();
   const [call] = response.output.filter((item) => item.type === 'function_call');
   assert.deepEqual([call.name, JSON.parse(call.arguments)], ['lookup', { q: 'x' }]);
+});
+
+fact('a response has the shape of a schema', async () => {
+  const shape = z.object({ name: z.string(), people: z.number() });
+  const town = { name: 'Ulm', people: 129000 };
+  const asked = { model, input: text({ says: JSON.stringify(town) }), text: { format: zodTextFormat(shape, 'town') } };
+  assert.deepEqual((await openai.responses.parse(asked)).output_parsed, town);
+});
+
+fact('a response shows reasoning, sees images and refuses', async () => {
+  const image = { type: 'input_image', image_url: 'data:image/png;base64,iVBORw0KGgo=', detail: 'low' };
+  const content = [{ type: 'input_text', text: text({ reasoning_tokens: 1, refuses: true }) }, image];
+  const response = await openai.responses.create({ model, input: [{ role: 'user', content }], reasoning: { effort: 'high' } });
+  assert.deepEqual(response.output.map((item) => item.type), ['reasoning', 'message']);
+  assert.equal(response.output[1].content[0].type, 'refusal');
+});
+
+fact('a failed turn is an error, and tried again where that helps', async () => {
+  assert.equal((await openai.responses.create({ model, input: text({ tag: 'responses 503 node', ...RECOVERS }) })).output_text, SAID);
+  const content = text({ tag: 'messages 503 node', ...RECOVERS });
+  const message = await anthropic.messages.create({ model, max_tokens: 500, messages: [{ role: 'user', content }] });
+  assert.equal(message.content[0].text, SAID);
+  const events = await collect(await openai.responses.create({ model, input: text({ fault: { cut: { after: 2 } } }), stream: true }));
+  assert.equal(events.at(-1).type, 'response.failed');
 });
 
 fact('a message is answered whole and streamed', async () => {

@@ -2,6 +2,8 @@
 
 import base64
 import os
+from enum import Enum
+from typing import get_args
 
 import anthropic
 import openai
@@ -16,7 +18,10 @@ os.environ |= {"OPENAI_BASE_URL": BASE_URL, "OPENAI_API_KEY": API_KEY}
 os.environ |= {"ANTHROPIC_BASE_URL": BASE_URL.removesuffix("/v1"), "ANTHROPIC_API_KEY": API_KEY}
 
 from agents import Agent, Runner, function_tool, set_tracing_disabled  # noqa: E402
+from langchain_anthropic import ChatAnthropic  # noqa: E402
+from langchain_core.messages import HumanMessage, ToolMessage  # noqa: E402
 from langchain_openai import ChatOpenAI  # noqa: E402
+from openresponses_types import types as shapes  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 from pydantic_ai import Agent as TypedAgent  # noqa: E402
 
@@ -79,6 +84,40 @@ def a_response_calls_a_tool_and_uses_the_answer():
 @fact
 def a_response_has_the_shape_of_a_class():
     assert responses.parse(model=MODEL, input=text(says=TOWN), text_format=Town).output_parsed == Town(name="Ulm", people=129000)
+
+
+def events_by_type() -> dict[str, type[BaseModel]]:
+    """Classes of the Open Responses specification for events, by the types that they are for."""
+    events = {}
+    for name, event in vars(shapes).items():
+        if name.endswith("StreamingEvent"):
+            kind = event.model_fields["type"].annotation
+            for value in get_args(kind) or kind:
+                events[value.value if isinstance(value, Enum) else value] = event
+    return events
+
+
+@fact
+def responses_and_events_have_the_shapes_of_the_open_specification():
+    events, seen = events_by_type(), set()
+    tool = {"type": "function", "name": "lookup"}
+    for asked in (
+        {"input": text()},
+        {"input": text(reasoning_tokens=3), "reasoning": {"summary": "auto"}},
+        {"input": text(tool_calls=2), "tools": [LOOKUP, tool | {"name": "find", "description": None}, tool | {"name": "read"}]},
+        {"input": text(refuses=True), "instructions": "Be brief.", "metadata": {"a": "b"}},
+        {"input": text(completion_tokens=50), "max_output_tokens": 3},
+        {"input": text(fault={"cut": {"after": 2}})},
+    ):
+        if "fault" not in asked["input"]:
+            shapes.ResponseResource.model_validate(responses.create(model=MODEL, **asked).to_dict())
+        for event in responses.create(model=MODEL, stream=True, **asked):
+            # The specification knows the reasoning of a model by another name than OpenAI does.
+            if not event.type.startswith("response.reasoning_text."):
+                events[event.type].model_validate(event.to_dict())
+                seen.add(event.type.removeprefix("response."))
+    ends = {"completed", "incomplete", "failed"}
+    assert ends | {"created", "refusal.delta", "function_call_arguments.done", "reasoning_summary_text.done"} <= seen, seen
 
 
 @fact
@@ -190,9 +229,29 @@ async def frameworks_work_with_their_defaults():
     assert streamed.final_output == SAID
     typed = await TypedAgent(f"openai:{MODEL}").run(text())
     assert typed.output == SAID
-    model = ChatOpenAI(model=MODEL, use_responses_api=True)
-    assert model.invoke(text()).text == SAID
-    assert "".join(chunk.text for chunk in model.stream(text())) == SAID
+
+
+@fact
+def langchain_speaks_both():
+    for model in (ChatOpenAI(model=MODEL, use_responses_api=True), ChatAnthropic(model=MODEL, max_tokens=500)):
+        assert model.invoke(text()).text == SAID
+        assert "".join(chunk.text for chunk in model.stream(text())) == SAID
+        told = model.invoke(text(prompt_tokens=12, cached_tokens=4)).usage_metadata
+        assert (told["input_tokens"], told["output_tokens"], told["input_token_details"]["cache_read"]) == (12, 5, 4)
+        caller = model.bind_tools([{"name": "lookup", "description": "Looks up.", "input_schema": PARAMETERS}])
+        question = HumanMessage(text(**CALLS_ONE, then={"completion_tokens": 5}))
+        called = caller.invoke([question])
+        [call] = called.tool_calls
+        assert (call["name"], call["args"]) == ("lookup", {"q": "x"})
+        assert caller.invoke([question, called, ToolMessage("42", tool_call_id=call["id"])]).text == SAID
+        typed = model.with_structured_output(Town, method="json_schema")
+        assert typed.invoke(text(says=TOWN)) == Town(name="Ulm", people=129000)
+
+
+@fact
+def a_message_has_the_shape_of_a_class():
+    asked = {"model": MODEL, "max_tokens": 500, "messages": [scripted(says=TOWN)]}
+    assert client.messages.parse(**asked, output_format=Town).parsed_output == Town(name="Ulm", people=129000)
 
 
 run()

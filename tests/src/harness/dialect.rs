@@ -117,8 +117,10 @@ fn chunk(delta: &Value, finish: &Value) -> Event {
 
 /// The last chunk, with the usage, and the end.
 fn end(finish: &str, usage: &Value, prompt: &Value) -> Vec<Event> {
-    let usage =
-        json!({"prompt_tokens": prompt, "completion_tokens": usage["output_tokens"], "cost": usage["cost"]});
+    let mut told = json!({"prompt_tokens": prompt, "completion_tokens": usage["output_tokens"]});
+    if let Some(cost) = usage.get("cost") {
+        told["cost"] = cost.clone();
+    }
     let choice = json!({"index": 0, "delta": {}, "finish_reason": finish});
-    vec![Event::Data(json!({"choices": [choice], "usage": usage})), Event::Done]
+    vec![Event::Data(json!({"choices": [choice], "usage": told})), Event::Done]
 }

@@ -4,7 +4,7 @@
 use std::{
     io::{Read, Seek},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -153,6 +153,46 @@ async fn codex_works_through_a_turn() {
     assert_eq!(sent.len(), 2, "a call, and an answer");
     let messages = sent[1]["messages"].as_array().unwrap();
     assert_eq!(messages.last().unwrap()["role"], "tool");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn claude_code_works_through_a_turn_and_asks_once_where_nothing_is_left() {
+    let stack = of(Models::Scripted).await;
+    let poor = stack.key_limited(NanoUsd::ZERO).await;
+    let more = [("POOR_KEY", poor.secret.as_str())];
+    let exchanges = holds("node/claude.js", &stack, &stack.key().await, &more).await;
+    let sent = forwarded(&stack, "claude");
+    assert_eq!(sent.len(), 2, "a call, and an answer");
+    assert_eq!(sent[0]["tools"].as_array().unwrap().len(), 12);
+    assert_eq!(sent[1]["messages"].as_array().unwrap().last().unwrap()["role"], "tool");
+    assert_eq!(exchanges.iter().filter(|exchange| exchange.status == 402).count(), 1);
+    assert_paid(&stack).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn agents_answer_to_the_commands_of_the_first_screen() {
+    let stack = of(Models::Builtin).await;
+    let key = stack.key().await;
+    let printed = stack.server().stdout();
+    let (_, commands) = printed.split_once("if they are installed\n").unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    // Codex refuses a home below the folder for temporary files.
+    let home = tempfile::TempDir::new_in(std::env::var("HOME").unwrap()).unwrap();
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/node/node_modules");
+    let modules = modules.display();
+    let script = format!(
+        "set -eu
+         codex() {{ node '{modules}/@openai/codex/bin/codex.js' \"$@\"; }}
+         claude() {{ node '{modules}/@anthropic-ai/claude-code/cli-wrapper.cjs' \"$@\"; }}
+         {{\n{commands}\n}} > said"
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).current_dir(home.path()).stdin(Stdio::null());
+    shell.env("HOME", home.path()).env("CODEX_HOME", home.path()).env("API_KEY", &key.secret);
+    succeeds("the first screen's commands", shell, ALL_FACTS).await;
+    let said = std::fs::read_to_string(home.path().join("said")).unwrap();
+    assert_eq!(said.matches("An API key makes model calls.").count(), 2, "{said}");
+    assert!(stack.used(&key).await > NanoUsd::ZERO);
 }
 
 /// Covers every error of the contract except internal ones, which no request can cause.

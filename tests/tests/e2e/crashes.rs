@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, LOOK_EVERY, Options, Stack, cost_of},
+    harness::{Answer, Call, Dialect, LOOK_EVERY, Options, Stack, cost_of},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -19,14 +19,16 @@ const SETTLED: Duration = Duration::from_secs(10);
 const LEASE: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn after_kill_9_every_stream_is_billed_what_it_last_reported_once() {
+async fn after_kill_9_every_stream_of_any_dialect_is_billed_what_it_last_reported_once() {
     let stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
     let mut keys = Vec::new();
     for _ in 0..STREAMS {
         keys.push(stack.key().await);
     }
     let script = Script::tokens(12, 100_000).pace(25);
-    let streams = join_all(keys.iter().map(|key| stack.call(key, script.clone()).stream())).await;
+    let calls = keys.iter().zip(Dialect::ALL.into_iter().cycle());
+    let calls = calls.map(|(key, dialect)| stack.call(key, script.clone()).speaking(dialect));
+    let streams = join_all(calls.map(Call::stream)).await;
     let tags: Vec<_> = streams.iter().map(|stream| stream.tag.clone()).collect();
     // The leases are renewed until then, each time with a report of progress.
     let reading: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(stream.rest())).collect();

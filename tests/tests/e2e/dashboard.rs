@@ -10,7 +10,7 @@ mod pages;
 use tests::harness::{Account, Browser, Deployment, Options, Stack};
 
 /// A browser in which this member is signed in. Members are made as they are needed; `owner` is an owner.
-async fn signed_in(stack: &Stack, account: &Account, name: &str) -> Browser {
+pub(super) async fn signed_in(stack: &Stack, account: &Account, name: &str) -> Browser {
     let link = if name == "owner" {
         stack.cli(&["sign-in-link", "--account", &account.name])
     } else {

@@ -8,7 +8,7 @@ use tests::{
     upstream::{Script, Told},
 };
 
-use crate::budgets::manage;
+use crate::{budgets::manage, dashboard::signed_in};
 
 /// Two models of a reseller: one with every price, one with a markup on the upstream's prices.
 const CATALOGUE: &str = r#"
@@ -171,6 +171,46 @@ async fn a_markup_is_a_price_and_margins_are_shown_to_owners_alone() {
     for text in [answer.text(), shown.text(), stack.get(&key, "/v1/key").await.text()] {
         assert!(!text.contains("upstream_cost") && !text.contains("margin"), "{text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn owners_see_margins_by_model_key_and_group_and_viewers_see_nothing_of_them() {
+    let (stack, _) = reseller().await;
+    let team = manage(&stack, Method::POST, "/groups", Some(json!({"name": "Team A"}))).await.json();
+    let key = stack.key_with(json!({"label": "Customer A", "group_id": team["id"]})).await;
+    let usage = r#"{"prompt_tokens":1000,"completion_tokens":100,"total_tokens":1100,
+        "prompt_tokens_details":{"cached_tokens":400,"cache_write_tokens":300},
+        "completion_tokens_details":{"reasoning_tokens":40}}"#;
+    told(&stack, &key, "marked-up", usage).await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    for (by, name) in [("model", "marked-up"), ("key", "Customer A"), ("group", "Team A")] {
+        let page = owner.get(&format!("/dashboard/margin?by={by}")).await;
+        // Cost: 600 × 0.10 + 400 × 0.01 + 100 × 0.40 = 104 per million; the price is 1.2 times that.
+        for shown in [name, "$0.000104", "$0.0001248", "$0.0000208", "16.6 %"] {
+            assert!(page.text().contains(shown), "{by}, {shown}: {page}");
+        }
+    }
+    assert_eq!(viewer.get("/dashboard/margin").await.status, 403);
+    for path in ["/dashboard", "/dashboard/activity"] {
+        assert!(owner.get(path).await.text().contains("/dashboard/margin"), "{path}");
+        assert!(!viewer.get(path).await.text().contains("argin"), "{path}");
+    }
+    let files = |of: &Answer| of.text().lines().map(str::to_owned).collect::<Vec<_>>();
+    let table = files(&owner.get("/dashboard/activity.csv").await);
+    assert!(table[0].ends_with(",audio_output_tokens,upstream_cost"), "{table:?}");
+    assert!(table[1].ends_with(",,300,0,0,0,40,0,0.000104"), "{table:?}");
+    let table = files(&viewer.get("/dashboard/activity.csv").await);
+    assert!(
+        table[0].ends_with(",audio_output_tokens") && table[1].ends_with(",,300,0,0,0,40,0"),
+        "{table:?}"
+    );
+    let line = |of: &Answer| serde_json::from_str::<Value>(of.text()).unwrap();
+    let entry = line(&owner.get("/dashboard/activity.jsonl").await);
+    assert_eq!(nanos(&entry["upstream_cost"]), usd("0.000104"), "{entry}");
+    let entry = line(&viewer.get("/dashboard/activity.jsonl").await);
+    assert_eq!((&entry["reasoning_tokens"], &entry["group_id"]), (&json!(40), &team["id"]), "{entry}");
+    assert!(entry.get("upstream_cost").is_none(), "{entry}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -2,7 +2,7 @@
 
 use shared::error::{ApiError, Code};
 
-use super::is_text;
+use super::BLOCKS;
 use crate::request::{
     ANY_NUMBER, Arguments, Conversation, Draft, EarlierAnswer, Members, SystemTexts, ToolAnswer, Value,
     image_data, image_url, unsupported_kind,
@@ -31,12 +31,8 @@ pub(super) fn messages(
 
 /// Writes results of tools each as a message, and then the rest of the user's message with the results' images.
 fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
-    if is_text(content)? {
-        let text = content.string_token()?;
-        return conversation.user(|draft| {
-            draft.text_content(text);
-            Ok(())
-        });
+    if content.is_text(BLOCKS)? {
+        return conversation.user_text(content.string_token()?);
     }
     let mut has_parts = false;
     content.each(ANY_NUMBER, |block| {
@@ -72,7 +68,7 @@ fn parts(value: &Value<'_, '_>, before: &mut &'static str, draft: &mut Draft) ->
         }
         "tool_result" => {
             let Some(content) = block.get("content") else { return Ok(()) };
-            if is_text(&content)? {
+            if content.is_text(BLOCKS)? {
                 return Ok(());
             }
             content.each_if_any(ANY_NUMBER, |part| {
@@ -107,7 +103,7 @@ fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> 
     let (mut texts, mut has_images) = (Vec::new(), false);
     match block.get("content") {
         None => {}
-        Some(content) if is_text(&content)? => texts.push(content.string_token()?),
+        Some(content) if content.is_text(BLOCKS)? => texts.push(content.string_token()?),
         Some(content) => {
             content.each_if_any(ANY_NUMBER, |part| {
                 let part = part.object()?;
@@ -130,7 +126,7 @@ fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> 
 
 fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
     let mut answer = EarlierAnswer::default();
-    if is_text(content)? {
+    if content.is_text(BLOCKS)? {
         answer.text(content.string_token()?);
     } else {
         content.each_if_any(ANY_NUMBER, |block| earlier_block(&block, &mut answer, conversation.draft))?;
@@ -165,20 +161,11 @@ fn earlier_block<'a>(
     Ok(())
 }
 
-/// Passes on the texts of a content that has texts only.
-pub(super) fn texts_of<'a>(content: &Value<'a, '_>, take: &mut dyn FnMut(&'a str)) -> Result<(), ApiError> {
-    if is_text(content)? {
-        take(content.string_token()?);
-        return Ok(());
+/// The text of a block that has to be one.
+pub(super) fn text_of<'a>(block: &Members<'a, '_>) -> Result<&'a str, ApiError> {
+    let kind = block.require("type")?;
+    if kind.string()? != "text" {
+        return Err(unsupported_kind(&kind, "blocks", "'text'"));
     }
-    content.each_if_any(ANY_NUMBER, |block| {
-        let block = block.object()?;
-        let kind = block.require("type")?;
-        if kind.string()? != "text" {
-            return Err(unsupported_kind(&kind, "blocks", "'text'"));
-        }
-        take(block.require("text")?.string_token()?);
-        Ok(())
-    })?;
-    Ok(())
+    block.require("text")?.string_token()
 }

@@ -111,6 +111,19 @@ fn blocks_become_messages() {
 }
 
 #[test]
+fn thinking_of_any_vendor_is_taken_back() {
+    let thinking = |signature: Value| {
+        let mut block = json!({"type": "thinking", "thinking": "hm"});
+        block["signature"] = signature;
+        let earlier = json!({"role": "assistant", "content": [block, {"type": "text", "text": "a"}]});
+        messages(&json!([{"role": "user", "content": "Hi"}, earlier]))[1]["reasoning_content"].clone()
+    };
+    for signature in [json!("EqQBCkYIARgCKkDsomeone+else=="), json!(""), json!(null), json!("gen_1")] {
+        assert_eq!(thinking(signature.clone()), "hm", "{signature}");
+    }
+}
+
+#[test]
 fn results_alone_leave_no_message_of_the_user() {
     let list = json!([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "a"}]}]}]);
     assert_eq!(messages(&list), json!([{"role": "tool", "tool_call_id": "t", "content": "a"}]));

@@ -139,6 +139,14 @@ impl<'d> Conversation<'d> {
         Ok(())
     }
 
+    /// Writes a message of the user that is one text, a JSON string.
+    pub(crate) fn user_text(&mut self, token: &str) -> Result<(), ApiError> {
+        self.user(|draft| {
+            draft.text_content(token);
+            Ok(())
+        })
+    }
+
     /// Writes an earlier answer of the model, unless it has neither texts nor calls.
     pub(crate) fn assistant(&mut self, answer: &mut EarlierAnswer<'_>) {
         let EarlierAnswer { reasoning, texts, calls } = std::mem::take(answer);

@@ -90,6 +90,17 @@ impl Effort {
     }
 }
 
+/// Checks and writes temperature and `top_p`, which are of the same bounds in the newer dialects.
+pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
+        if let Some(value) = members.get(name) {
+            value.decimal(bounds)?;
+            draft.member(name, value.raw());
+        }
+    }
+    Ok(())
+}
+
 /// Checks a sequence that ends the answer.
 pub(crate) fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
     value.filled_string_token()?;

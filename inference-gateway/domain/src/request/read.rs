@@ -68,7 +68,8 @@ impl<'a> Members<'a, '_> {
         self.object.iter().map(|(name, raw)| (name, Value { raw, at: self.place(name) }))
     }
 
-    fn even_null<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
+    /// A member that may be absent, `null` included.
+    pub(crate) fn even_null<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
         self.object.get(name).map(|raw| Value { raw, at: self.place(name) })
     }
 
@@ -120,6 +121,36 @@ impl<'a, 'p> Value<'a, 'p> {
     /// The error that this value is something else than `expected`.
     pub(crate) fn wrong_type(&self, expected: &str) -> ApiError {
         self.error(Code::InvalidType, &format!("expected {expected}, got {}", self.kind().name()))
+    }
+
+    /// Returns whether a content is a text, rather than a list of `parts`.
+    pub(crate) fn is_text(&self, parts: &str) -> Result<bool, ApiError> {
+        match self.kind() {
+            Kind::String => Ok(true),
+            Kind::Array => Ok(false),
+            Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
+                Err(self.wrong_type(&format!("a string or {parts}")))
+            }
+        }
+    }
+
+    /// Passes the texts of a content to `take`, as JSON strings: the content itself, or what `text_of` finds in each of its
+    /// parts.
+    pub(crate) fn each_text(
+        &self,
+        parts: &str,
+        text_of: impl Fn(&Members<'a, '_>) -> Result<&'a str, ApiError>,
+        mut take: impl FnMut(&'a str),
+    ) -> Result<(), ApiError> {
+        if self.is_text(parts)? {
+            take(self.string_token()?);
+            return Ok(());
+        }
+        self.each_if_any(ANY_NUMBER, |part| {
+            take(text_of(&part.object()?)?);
+            Ok(())
+        })
+        .map(drop)
     }
 
     /// A boolean.

@@ -1,11 +1,11 @@
 //! Members of a response that repeat the request's.
 
-use shared::json::Kind;
+use shared::{error::ApiError, json::Kind};
 
-use crate::request::{Members, Value};
+use crate::request::{MAX_TOOLS, Members, Value};
 
 /// A member of the response: its name, the kind of value that it repeats, and the value without one.
-const REPEATED: [(&str, Kind, &str); 11] = [
+const REPEATED: [(&str, Kind, &str); 10] = [
     ("instructions", Kind::String, "null"),
     ("max_output_tokens", Kind::Number, "null"),
     ("metadata", Kind::Object, "{}"),
@@ -13,7 +13,6 @@ const REPEATED: [(&str, Kind, &str); 11] = [
     ("prompt_cache_key", Kind::String, "null"),
     ("safety_identifier", Kind::String, "null"),
     ("temperature", Kind::Number, "1"),
-    ("tools", Kind::Array, "[]"),
     ("top_logprobs", Kind::Number, "0"),
     ("top_p", Kind::Number, "1"),
     ("user", Kind::String, "null"),
@@ -23,11 +22,12 @@ const REPEATED: [(&str, Kind, &str); 11] = [
 const FIXED: &str = r#","previous_response_id":null,"background":false,"frequency_penalty":0,"presence_penalty":0,"max_tool_calls":null,"service_tier":"default","store":false,"truncation":"disabled""#;
 
 /// Returns the members, each with the comma in front. All are on one line, as an event of a stream has to be.
-pub(super) fn echo(members: &Members<'_, '_>) -> String {
+pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let mut echo = String::from(FIXED);
     for (name, kind, otherwise) in REPEATED {
         put(name, repeated(members.get(name), kind).unwrap_or(otherwise), &mut echo);
     }
+    put("tools", &tools(members)?, &mut echo);
     let choice = members.get("tool_choice");
     put("tool_choice", choice.as_ref().map_or("\"auto\"", Value::raw), &mut echo);
     let of = |object: &str, name: &str, kind: Kind, otherwise: &str| {
@@ -42,7 +42,31 @@ pub(super) fn echo(members: &Members<'_, '_>) -> String {
     let effort = of("reasoning", "effort", Kind::String, "null");
     let summary = of("reasoning", "summary", Kind::String, "null");
     put("reasoning", &format!(r#"{{"effort":{effort},"summary":{summary}}}"#), &mut echo);
-    echo
+    Ok(echo)
+}
+
+/// Members of a function that clients' types require, `null` where the request has none.
+const OF_FUNCTIONS: [&str; 3] = ["description", "parameters", "strict"];
+
+/// The offered tools as spelled, with every member of a function.
+fn tools(members: &Members<'_, '_>) -> Result<String, ApiError> {
+    let mut tools = String::from("[");
+    if let Some(list) = members.get("tools") {
+        list.each_if_any(MAX_TOOLS, |value| {
+            let tool = value.object()?;
+            if tools.len() > 1 {
+                tools.push(',');
+            }
+            let is_function = tool.require("type")?.string()? == "function";
+            let absent = OF_FUNCTIONS.iter().filter(|name| is_function && tool.even_null(name).is_none());
+            let absent: String = absent.map(|name| format!(",\"{name}\":null")).collect();
+            let (before, brace) = value.raw().split_at(value.raw().len() - 1);
+            tools.extend([before, &absent, brace]);
+            Ok(())
+        })?;
+    }
+    tools.push(']');
+    Ok(tools)
 }
 
 /// The value as spelled, if it is of this kind.

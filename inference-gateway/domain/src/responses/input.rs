@@ -6,7 +6,7 @@ use shared::{
 };
 
 use super::{
-    NOTHING_STORED, is_text, kind_of,
+    NOTHING_STORED, PARTS, kind_of,
     tools::{Tools, flat_name},
 };
 use crate::{
@@ -46,14 +46,14 @@ pub(super) fn prelude<'a>(
     if let Some(instructions) = body.get("instructions") {
         texts.add(instructions.string_token()?);
     }
-    if is_text(input)? {
+    if input.is_text(PARTS)? {
         return Ok(texts);
     }
     input.each(ANY_NUMBER, |item| {
         let item = item.object()?;
         match &*kind(&item)? {
             "message" if Role::read(&item)? == Role::System => {
-                texts_of(&item.require("content")?, &mut |text| texts.add(text))
+                item.require("content")?.each_text(PARTS, text_of, |text| texts.add(text))
             }
             "additional_tools" => tools.offer(&item.require("tools")?, draft),
             _ => Ok(()),
@@ -71,12 +71,8 @@ pub(super) fn messages(
 ) -> Result<(), ApiError> {
     let conversation = Conversation::begin(draft, system);
     let mut items = Items { conversation, names, answer: EarlierAnswer::default(), images: Vec::new() };
-    if is_text(input)? {
-        let text = input.string_token()?;
-        items.conversation.user(|draft| {
-            draft.text_content(text);
-            Ok(())
-        })?;
+    if input.is_text(PARTS)? {
+        items.conversation.user_text(input.string_token()?)?;
     } else {
         let mut index = 0;
         input.each(ANY_NUMBER, |item| {
@@ -140,16 +136,12 @@ impl<'a> Items<'a, '_> {
             Role::System => Ok(()),
             Role::Assistant => {
                 self.images()?;
-                texts_of(&content, &mut |text| self.answer.text(text))
+                content.each_text(PARTS, text_of, |text| self.answer.text(text))
             }
             Role::User => {
                 self.flush()?;
-                if is_text(&content)? {
-                    let text = content.string_token()?;
-                    return self.conversation.user(|draft| {
-                        draft.text_content(text);
-                        Ok(())
-                    });
+                if content.is_text(PARTS)? {
+                    return self.conversation.user_text(content.string_token()?);
                 }
                 self.conversation.user(|draft| draft.array(&content, ANY_NUMBER, part))
             }
@@ -179,7 +171,7 @@ impl<'a> Items<'a, '_> {
         let id = item.require("call_id")?.filled_string_token()?;
         let output = item.require("output")?;
         let (mut texts, mut has_images) = (Vec::new(), false);
-        if is_text(&output)? {
+        if output.is_text(PARTS)? {
             texts.push(output.string_token()?);
         } else {
             output.each_if_any(ANY_NUMBER, |part| {
@@ -249,19 +241,6 @@ fn kind<'a>(item: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiErro
         None if item.get("role").is_some() => Ok("message".into()),
         Some(_) | None => kind_of(item),
     }
-}
-
-/// Passes on the texts of a content without images.
-fn texts_of<'a>(content: &Value<'a, '_>, take: &mut dyn FnMut(&'a str)) -> Result<(), ApiError> {
-    if is_text(content)? {
-        take(content.string_token()?);
-        return Ok(());
-    }
-    content.each_if_any(ANY_NUMBER, |part| {
-        take(text_of(&part.object()?)?);
-        Ok(())
-    })?;
-    Ok(())
 }
 
 /// The text of a part.

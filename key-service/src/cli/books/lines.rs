@@ -9,10 +9,7 @@ use shared::{
 };
 
 use crate::store::{JournalEntry, UsageLine};
-use domain::{
-    ledger::{Ending, Entry, Payer, Settlement},
-    usage::Counts,
-};
+use domain::ledger::{Ending, Entry, Payer, Settlement};
 
 /// An entry of the journal.
 #[derive(Serialize)]
@@ -101,7 +98,7 @@ impl<'a> EntryLine<'a> {
 
 impl<'a> UsageLineJson<'a> {
     pub(super) fn of(UsageLine { day, payer, counts }: &'a UsageLine) -> Self {
-        let margin = margin(counts);
+        let margin = counts.margin();
         Self {
             day: day.to_string(),
             payer: payer.into(),
@@ -112,13 +109,6 @@ impl<'a> UsageLineJson<'a> {
             margin,
         }
     }
-}
-
-/// Charges less the upstreams' charges, of the generations whose upstream cost is known; `None` without any.
-pub(super) fn margin(counts: &Counts) -> Option<NanoUsd> {
-    let Counts { upstream_cost, charged_at_known_cost, .. } = *counts;
-    let is_known = upstream_cost != NanoUsd::ZERO || charged_at_known_cost != NanoUsd::ZERO;
-    is_known.then(|| charged_at_known_cost.checked_sub(upstream_cost)).flatten()
 }
 
 impl<'a> From<&'a Payer> for PayerJson<'a> {

@@ -1,101 +1,140 @@
 //! Entries of the journal as lines of a file.
 
-use std::fmt::Write;
-
-use serde::Serialize;
-use shared::{
-    ids::{GenerationId, KeyId},
-    money::NanoUsd,
-    time::Timestamp,
-};
+use serde::{Serialize, Serializer};
+use shared::{money::NanoUsd, tokens::UsageDetails};
 
 use crate::store::JournalEntry;
-use domain::ledger::Ending;
+use domain::ledger::{Ending, Settlement};
 
-/// The first line of a table.
-pub(super) const CSV_HEAD: &str = "number,time,generation_id,key_id,label,model,prompt_tokens,cached_tokens,\
-     completion_tokens,cost,charged,change,shortfall,ending,estimated\r\n";
+/// Names of the columns, and of the members of a JSON line. Scripts rely on the names: add, never rename. The last is
+/// for owners alone.
+const NAMES: [&str; 24] = [
+    "number",
+    "time",
+    "generation_id",
+    "key_id",
+    "label",
+    "model",
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "cost",
+    "charged",
+    "change",
+    "shortfall",
+    "ending",
+    "estimated",
+    "group_id",
+    "parent_group_id",
+    "cache_write_tokens",
+    "cache_write_long_tokens",
+    "audio_input_tokens",
+    "images",
+    "reasoning_tokens",
+    "audio_output_tokens",
+    "upstream_cost",
+];
 
-/// An entry as JSON. The names are relied on: add, never rename.
+/// A value of a line.
 #[derive(Serialize)]
-struct Line<'a> {
-    number: u64,
-    time: Timestamp,
-    generation_id: GenerationId,
-    key_id: KeyId,
-    label: &'a str,
-    model: &'a str,
-    prompt_tokens: u64,
-    cached_tokens: u64,
-    completion_tokens: u64,
-    cost: NanoUsd,
-    charged: NanoUsd,
-    change: NanoUsd,
-    shortfall: NanoUsd,
-    ending: &'static str,
-    estimated: bool,
+#[serde(untagged)]
+enum Value<'a> {
+    /// A text of somebody's choice.
+    Text(&'a str),
+    /// A time, an id or a word of ours.
+    Plain(String),
+    Number(u64),
+    Amount(NanoUsd),
+    Flag(bool),
+    Nothing,
 }
 
-impl<'a> Line<'a> {
-    fn of(entry: &'a JournalEntry, label: &'a str) -> Self {
-        let settlement = &entry.entry.settlement;
-        Self {
-            number: entry.number,
-            time: settlement.at,
-            generation_id: entry.generation,
-            key_id: settlement.payer.key,
-            label,
-            model: &settlement.payer.model,
-            prompt_tokens: settlement.usage.prompt,
-            cached_tokens: settlement.usage.cached,
-            completion_tokens: settlement.usage.completion,
-            cost: settlement.cost,
-            charged: settlement.charged,
-            change: entry.entry.delta,
-            shortfall: settlement.shortfall(),
-            ending: match settlement.ending {
-                Ending::Captured => "captured",
-                Ending::Expired => "expired",
-            },
-            estimated: settlement.estimated,
+/// Entries of the journal as lines, with the upstreams' charges or without.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lines {
+    /// True for owners.
+    pub(super) with_upstream_cost: bool,
+}
+
+fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Value<'a>; NAMES.len()] {
+    let settlement = &entry.entry.settlement;
+    let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at } = settlement;
+    let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
+        usage.details;
+    let ending = match ending {
+        Ending::Captured => "captured",
+        Ending::Expired => "expired",
+    };
+    let [group, parent] = payer.groups.map(|id| id.map_or(Value::Nothing, |id| Value::Plain(id.to_string())));
+    [
+        Value::Number(entry.number),
+        Value::Plain(at.to_string()),
+        Value::Plain(entry.generation.to_string()),
+        Value::Plain(payer.key.to_string()),
+        Value::Text(label),
+        Value::Text(&payer.model),
+        Value::Number(usage.prompt),
+        Value::Number(usage.cached),
+        Value::Number(usage.completion),
+        Value::Amount(*cost),
+        Value::Amount(*charged),
+        Value::Amount(entry.entry.delta),
+        Value::Amount(settlement.shortfall()),
+        Value::Plain(ending.into()),
+        Value::Flag(*estimated),
+        group,
+        parent,
+        Value::Number(cache_write),
+        Value::Number(cache_write_long),
+        Value::Number(audio_input),
+        Value::Number(images),
+        Value::Number(reasoning),
+        Value::Number(audio_output),
+        upstream_cost.map_or(Value::Nothing, Value::Amount),
+    ]
+}
+
+impl Lines {
+    /// Number of columns.
+    const fn width(self) -> usize {
+        if self.with_upstream_cost { NAMES.len() } else { NAMES.len() - 1 }
+    }
+
+    /// The first line of a table.
+    pub(super) fn csv_head(self) -> String {
+        NAMES[..self.width()].join(",") + "\r\n"
+    }
+
+    /// Adds an entry as a line of a table (RFC 4180).
+    pub(super) fn csv(self, out: &mut String, entry: &JournalEntry, label: &str) {
+        let cells = values(entry, label).into_iter().take(self.width()).map(|value| match value {
+            Value::Text(text) => cell(text),
+            Value::Plain(text) => text,
+            Value::Number(number) => number.to_string(),
+            Value::Amount(amount) => amount.to_string(),
+            Value::Flag(flag) => flag.to_string(),
+            Value::Nothing => String::new(),
+        });
+        out.push_str(&cells.collect::<Vec<_>>().join(","));
+        out.push_str("\r\n");
+    }
+
+    /// Adds an entry as a line of JSON.
+    pub(super) fn json(self, out: &mut String, entry: &JournalEntry, label: &str) {
+        struct Line<'a>(&'a [Value<'a>]);
+        impl Serialize for Line<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(NAMES.iter().zip(self.0))
+            }
+        }
+        match serde_json::to_string(&Line(&values(entry, label)[..self.width()])) {
+            Ok(line) => {
+                out.push_str(&line);
+                out.push('\n');
+            }
+            Err(error) => tracing::error!(%error, "an entry could not be written as JSON"),
         }
     }
-}
-
-/// Adds an entry as a line of JSON.
-pub(super) fn json(out: &mut String, entry: &JournalEntry, label: &str) {
-    match serde_json::to_string(&Line::of(entry, label)) {
-        Ok(line) => {
-            out.push_str(&line);
-            out.push('\n');
-        }
-        Err(error) => tracing::error!(%error, "an entry could not be written as JSON"),
-    }
-}
-
-/// Adds an entry as a line of a table (RFC 4180).
-pub(super) fn csv(out: &mut String, entry: &JournalEntry, label: &str) {
-    let line = Line::of(entry, label);
-    // Writing to a string cannot fail.
-    let _ = write!(
-        out,
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n",
-        line.number,
-        line.time,
-        line.generation_id,
-        line.key_id,
-        cell(line.label),
-        cell(line.model),
-        line.prompt_tokens,
-        line.cached_tokens,
-        line.completion_tokens,
-        line.cost,
-        line.charged,
-        line.change,
-        line.shortfall,
-        line.ending,
-        line.estimated,
-    );
 }
 
 /// Characters that spreadsheets take for the beginning of a formula.

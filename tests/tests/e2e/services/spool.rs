@@ -1,10 +1,10 @@
-//! Answers completed while no key-service is reachable: their charges survive the end of the gateway.
+//! Answers completed while no key-service is reachable, in every dialect: their charges survive the end of the gateway.
 
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tests::{
-    harness::{ApiKey, Deployment, LOOK_EVERY, Options, PATIENCE, Stack, cost_of},
+    harness::{ApiKey, Deployment, Dialect, LOOK_EVERY, Options, PATIENCE, Stack, cost_of},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -39,10 +39,14 @@ async fn charges_survive(end: End) {
     let stack = Stack::with(Options { deployment, lease: LEASE, env, ..Options::default() }).await;
     let key = stack.key().await;
     let script = Script { head_after_ms: 1_500, ..Script::tokens(30, 7) };
-    let calls = (0..REQUESTS).map(|_| stack.call(&key, script.clone()));
-    let answers = join_all(calls.map(|call| async {
-        let streamed = call.tag.ends_with(['1', '3', '5', '7', '9']);
-        if streamed { call.stream().await.rest().await.done } else { call.send().await.status == 200 }
+    // Of three dialects in turn every second request is streamed, so that each dialect has both.
+    let requests = (0..REQUESTS).zip(Dialect::ALL.into_iter().cycle());
+    let answers = join_all(requests.map(|(number, dialect)| {
+        let call = stack.call(&key, script.clone()).speaking(dialect);
+        async move {
+            let is_whole = number % 2 == 0;
+            if is_whole { call.send().await.status == 200 } else { call.stream().await.rest().await.done }
+        }
     }));
     let outage = async {
         sleep(Duration::from_millis(700)).await;

@@ -199,6 +199,22 @@ fn a_call_has_its_id_from_the_first_event_to_the_last() {
 }
 
 #[test]
+fn every_item_is_added_before_its_deltas_and_done_after_them() {
+    let text = |member: &str| delta(&json!({ member: "ab" }));
+    for pieces in [
+        vec![text("reasoning_content"), text("content"), call(0, None, Some("f"), "{}")],
+        vec![text("refusal")],
+        vec![call(0, None, Some("f"), ""), call(0, None, None, "{"), call(1, None, Some("patch"), "{}")],
+    ] {
+        for end in [finish("stop"), finish("length")] {
+            let events = streamed(&responses(), &[&pieces[..], &[end]].concat(), false);
+            let count = |name| names(&events).iter().filter(|known| **known == name).count();
+            assert_eq!(folded(&responses(), &events).len(), count("response.output_item.done"), "{events:?}");
+        }
+    }
+}
+
+#[test]
 fn a_completed_response_repeats_every_item() {
     let chunks = [delta(&json!({"content": "Hi."})), call(0, Some("c"), Some("f"), "{}"), finish("stop")];
     let events = streamed(&responses(), &chunks, false);
