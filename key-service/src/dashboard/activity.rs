@@ -87,7 +87,7 @@ pub(super) async fn show(
             }
             a href={ (PATH) ".csv?" (files) } { "CSV" }
             a href={ (PATH) ".jsonl?" (files) } { "JSON lines" }
-            (margin::link(&desk.catalog, viewer.is_owner()))
+            (margin::link(&desk.catalog.get(), viewer.is_owner()))
         }
     };
     Ok(page(&viewer, Section::Activity, "Activity", &content))
