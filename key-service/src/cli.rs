@@ -26,6 +26,7 @@ use domain::event::Actor;
 mod against;
 mod books;
 mod catalogue;
+mod events;
 mod groups;
 mod members;
 mod spool;
@@ -35,6 +36,8 @@ pub use catalogue::{Catalogue, catalogue};
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
+/// Entries or events kept in memory at a time while they are exported: some 200 KiB.
+const EXPORTED_AT_ONCE: usize = 500;
 /// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -75,6 +78,9 @@ pub enum Command {
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
+    /// Who governed an account, and which thresholds were passed
+    #[command(subcommand)]
+    Events(events::EventCommand),
     /// List what was used, by day, key and model
     Usage(books::UsageQuery),
     /// Prove that what keys used and hold, and what accounts hold and have, is what journal, holds and deposits add up to
@@ -168,6 +174,7 @@ pub async fn run(
         Command::Journal(command) => {
             books::journal(command, management, out).await.or_else(unless_read_enough)
         }
+        Command::Events(command) => events::run(command, management, out).await.or_else(unless_read_enough),
         Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
         Command::Audit(command) => books::audit(command, management, out).await,
     }

@@ -174,6 +174,7 @@ impl Options {
                     prefix: self.redis_prefix.clone(),
                     journal_entries: self.redis_journal_entries,
                     usage_days: self.redis_usage_days,
+                    events_kept,
                     volatile_allowed: self.redis_allow_volatile,
                     certificates: self.redis_certificates()?,
                     data_dir: self.data_dir.clone(),

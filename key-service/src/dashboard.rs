@@ -25,6 +25,8 @@ mod assets;
 mod browser;
 mod chart;
 mod credit;
+mod document;
+mod events;
 mod failure;
 mod first_steps;
 mod form;
@@ -41,6 +43,7 @@ mod overview;
 mod session;
 mod show;
 mod sign_in;
+mod theme;
 mod try_it;
 mod you;
 
@@ -48,6 +51,10 @@ mod you;
 const HOME: &str = "/dashboard";
 /// Path of the page that signs in.
 const SIGN_IN: &str = "/dashboard/sign-in";
+/// Path of the page that compares charges with costs.
+const MARGIN: &str = "/dashboard/margin";
+/// Path of the member's own page.
+const YOU: &str = "/dashboard/you";
 
 /// Sources of everything on a page: this server, and pictures that the page itself makes.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -115,14 +122,15 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/activity", get(activity::show))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
-        .route(margin::PATH, get(margin::show))
+        .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}/role", post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
+        .route("/dashboard/events", get(events::show))
         .route("/dashboard/try-it", get(try_it::show))
-        .route("/dashboard/you", get(you::show))
+        .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(failure::no_such_page))

@@ -21,7 +21,7 @@ use shared::{
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
     secret::SecretString,
-    wire::{CREDITS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
+    wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
 };
 use tracing::Instrument;
 
@@ -94,6 +94,7 @@ pub(crate) fn router(
         .route(USAGE, get(reading::usage))
         .route(GENERATIONS, get(reading::generations))
         .route(&format!("{GENERATIONS}/{{id}}"), get(reading::generation))
+        .route(EVENTS, get(reading::events))
         .route(OWN_KEY, get(reading::own_key))
         .fallback(unknown_url)
         .method_not_allowed_fallback(method_not_allowed)

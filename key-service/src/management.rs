@@ -34,6 +34,7 @@ use domain::{
 
 pub mod accounts;
 pub mod books;
+pub mod events;
 pub mod generations;
 pub mod groups;
 pub mod listing;

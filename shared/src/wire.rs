@@ -9,7 +9,7 @@ mod reading;
 mod schema;
 mod value;
 
-pub use event::{ActorObject, EventObject};
+pub use event::{ActorObject, EVENT_TYPES, EventObject};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind};
 pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
 pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey};
@@ -25,6 +25,8 @@ pub const CREDITS: &str = "/v1/management/credits";
 pub const USAGE: &str = "/v1/management/usage";
 /// Path of an account's bills.
 pub const GENERATIONS: &str = "/v1/management/generations";
+/// Path of an account's events.
+pub const EVENTS: &str = "/v1/management/events";
 /// Path of the API key that asks.
 pub const OWN_KEY: &str = "/v1/key";
 /// Longest label, and longest name of a group, in Unicode code points.

@@ -283,30 +283,6 @@ struct Parts {
 }
 
 impl EventKind {
-    /// Every type.
-    pub const TYPES: [&'static str; 20] = [
-        "key.created",
-        "key.updated",
-        "key.rotated",
-        "key.revoked",
-        "key.threshold_reached",
-        "key.limit_reached",
-        "group.created",
-        "group.updated",
-        "group.archived",
-        "group.threshold_reached",
-        "group.limit_reached",
-        "credit.added",
-        "credit.threshold_reached",
-        "credit.exhausted",
-        "management_key.created",
-        "management_key.revoked",
-        "member.invited",
-        "member.removed",
-        "member.signed_in",
-        "webhook.disabled",
-    ];
-
     /// Type of the event.
     pub const fn as_str(&self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
 use clap::Parser;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use shared::{
     clock::Clock,
@@ -194,6 +194,25 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
     assert_eq!(lines, expected);
     assert_eq!(say(&office, &[&export[..], &["--after", "1"]].concat()).await.unwrap(), "");
     let nobody = say(&office, &["journal", "export", "--account", "nobody"]).await.unwrap_err();
+    assert!(nobody.starts_with("--account"), "{nobody}");
+}
+
+#[tokio::test]
+async fn events_are_exported_line_by_line_from_where_one_left_off() {
+    let office = Office::open();
+    say(&office, &["accounts", "create", "--name", "acme", "--credit", "5"]).await.unwrap();
+    say(&office, &["members", "invite", "--account", "acme", "--name", "ann"]).await.unwrap();
+    let export = ["events", "export", "--account", "acme"];
+    let lines = say(&office, &export).await.unwrap();
+    let events: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = events.iter().map(|event| (&event["seq"], &event["type"])).collect();
+    assert_eq!(told, [(&json!(1), &json!("credit.added")), (&json!(2), &json!("member.invited"))]);
+    assert_eq!(events[1]["actor"]["type"], "operator");
+    assert_eq!(events[1]["data"]["name"], "ann");
+    let rest = say(&office, &[&export[..], &["--after", "1"]].concat()).await.unwrap();
+    assert_eq!(lines.split_once('\n').unwrap().1, rest);
+    let nobody = say(&office, &["events", "export", "--account", "nobody"]).await.unwrap_err();
     assert!(nobody.starts_with("--account"), "{nobody}");
 }
 

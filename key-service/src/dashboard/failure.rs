@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use maud::html;
 
-use super::{SIGN_IN, browser::Theme, layout};
+use super::{SIGN_IN, document::bare, theme::Theme};
 use crate::{
     management::{Error, KeyRefused, accounts::AccountRefused, members::MemberRefused},
     store::StoreError,
@@ -147,7 +147,7 @@ impl IntoResponse for Failure {
             p { (message) }
             p { a.button href="/dashboard" { "Back to the dashboard" } }
         };
-        (status, layout::bare(Theme::System, title, &body)).into_response()
+        (status, bare(Theme::System, title, &body)).into_response()
     }
 }
 

@@ -9,6 +9,7 @@ use shared::money::NanoUsd;
 
 use super::{
     Desk, activity, chart,
+    events::PATH as EVENTS,
     failure::Failure,
     form::Fields,
     keys::{PATH, named},
@@ -74,7 +75,8 @@ pub(super) async fn whole(
         h2 { "Last generations" }
         @if entries.found.is_empty() { p.empty { "This key was not billed lately." } }
         @else { (activity::table(&entries.found, None)) }
-        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "All of its activity" } }
+        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "All of its activity" } " · "
+            a href={ (EVENTS) "?key=" (key.id.to_string()) } { "Its events" } }
         p.quiet { "Id: " code { (key.id.to_string()) } }
     };
     let title = if key.label.is_empty() { "Key without a label" } else { &key.label };

@@ -9,7 +9,7 @@ use shared::{
 };
 
 use crate::management::{generations::Bill, listing::Listed};
-use domain::{group::Group, key::ApiKey};
+use domain::{event::Event, group::Group, key::ApiKey};
 
 /// An object as clients read it.
 pub(crate) trait Shown: Listed {
@@ -26,6 +26,12 @@ impl Shown for ApiKey {
 impl Shown for Group {
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_ {
         ShownGroup { group: self, now }
+    }
+}
+
+impl Shown for Event {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        self.object()
     }
 }
 

@@ -6,7 +6,7 @@ use shared::{
     error::{ApiError, Code},
     ids::{GroupId, KeyId},
     time::Timestamp,
-    wire::{MAX_EXTERNAL_ID_CHARS, MAX_PAGE},
+    wire::{EVENT_TYPES, MAX_EXTERNAL_ID_CHARS, MAX_PAGE},
 };
 
 use super::error::unknown_cursor;
@@ -18,6 +18,7 @@ use crate::{
     store::Order,
 };
 use domain::{
+    event::{Event, EventSearch},
     group::Group,
     key::{ApiKey, Status},
     search::EntrySearch,
@@ -76,6 +77,16 @@ impl Filtered for Bill {
         };
         let (begins, ends) = (query.time("start")?, query.time("end")?);
         Ok(BillFilter { search, begins: begins.map(|(first, _)| first), ends: ends.map(|(_, end)| end) })
+    }
+}
+
+impl Filtered for Event {
+    fn filter(query: &Query<'_>) -> Result<EventSearch, ApiError> {
+        let kind = query.one("type")?.map(|text| {
+            let kind = EVENT_TYPES.into_iter().find(|kind| *kind == text);
+            kind.ok_or_else(|| invalid("type", "`type` must be a type of events, such as `key.created`."))
+        });
+        Ok(EventSearch { kind: kind.transpose()?, key: query.key()?, group: query.group()? })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What callers only read: an account's money, counters and bills, and the key that asks.
+//! What callers only read: an account's money, counters, bills and events, and the key that asks.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::management::{
     generations::Bill,
     usage::{GROUPINGS, MAX_DAYS, UsageSearch, UsageSum},
 };
-use domain::usage::Day;
+use domain::{event::Event, usage::Day};
 
 /// Days of usage without a `start`.
 const DEFAULT_DAYS: i64 = 30;
@@ -91,6 +91,15 @@ pub(super) async fn generations(
     request: Request,
 ) -> Result<Response, ApiError> {
     let query = query::read::<Bill>(request.uri().query())?;
+    listing::respond(api, account, query).await
+}
+
+pub(super) async fn events(
+    State(api): State<Api>,
+    Caller { account, .. }: Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let query = query::read::<Event>(request.uri().query())?;
     listing::respond(api, account, query).await
 }
 

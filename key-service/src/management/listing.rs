@@ -1,4 +1,4 @@
-//! Listings of an account's objects, a page at a time: keys, groups, bills of generations.
+//! Listings of an account's objects, a page at a time: keys, groups, bills of generations, events.
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;

@@ -321,7 +321,7 @@ pub struct JournalEntry {
 }
 
 /// Some of an account's events.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsPage {
     /// The events, in the order of their numbers.
     pub events: Vec<NumberedEvent>,

@@ -23,6 +23,7 @@ mod expiring;
 mod failover;
 mod groups;
 mod hold_index;
+mod journal;
 mod key_lists;
 mod key_space;
 mod keys;
@@ -78,6 +79,7 @@ pub(crate) struct Redis {
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
     kept: Kept,
+    events_kept: Duration,
     chained: ChainedAccounts,
     marking: JoinHandle<()>,
 }
@@ -123,6 +125,7 @@ impl Redis {
             memory: MemoryWatch::default(),
             clock,
             kept: Kept { journal_entries: settings.journal_entries, usage_days: settings.usage_days },
+            events_kept: settings.events_kept,
             chained: ChainedAccounts::default(),
         })
     }

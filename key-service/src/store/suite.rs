@@ -3,6 +3,7 @@
 mod accounts;
 mod books;
 mod budgets;
+mod events;
 mod groups;
 pub(crate) mod in_redis;
 mod keys;
@@ -81,6 +82,13 @@ macro_rules! contract {
                     requests_in_flight_are_free_again_when_they_end,
                     tokens_count_by_their_bound_until_they_are_known,
                     history_stays_with_the_groups_that_paid,
+                }
+                events::{
+                    each_act_leaves_one_event_and_a_repetition_none,
+                    an_act_that_changes_nothing_or_is_refused_leaves_no_event,
+                    events_are_found_by_type_key_and_group_page_by_page,
+                    events_are_dropped_when_they_are_too_old,
+                    acts_at_once_leave_an_event_each,
                 }
                 groups::{
                     a_group_is_made_once_and_found_by_both_of_its_ids,

@@ -9,6 +9,30 @@ use crate::{
     time::Timestamp,
 };
 
+/// Types of events. Types are added, and never renamed.
+pub const EVENT_TYPES: [&str; 20] = [
+    "key.created",
+    "key.updated",
+    "key.rotated",
+    "key.revoked",
+    "key.threshold_reached",
+    "key.limit_reached",
+    "group.created",
+    "group.updated",
+    "group.archived",
+    "group.threshold_reached",
+    "group.limit_reached",
+    "credit.added",
+    "credit.threshold_reached",
+    "credit.exhausted",
+    "management_key.created",
+    "management_key.revoked",
+    "member.invited",
+    "member.removed",
+    "member.signed_in",
+    "webhook.disabled",
+];
+
 /// An act that governed the account, or a threshold that was passed.
 #[derive(Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "Event")]
@@ -19,6 +43,7 @@ pub struct EventObject {
     #[schemars(extend("const" = "event"))]
     pub object: String,
     /// Type of the event. Types are added, and never renamed.
+    #[schemars(extend("enum" = EVENT_TYPES))]
     pub r#type: String,
     /// Time of the act, or of the bill that passed the threshold.
     pub created_at: Timestamp,

@@ -6,11 +6,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{
+    event::EventObject,
     field::{Field, Fields, GroupField, KeyField, Kind},
     kind::{described, properties},
     reading::{BillObject, OwnGroup},
 };
-use crate::ids::{GenerationId, GroupId, KeyId};
+use crate::ids::{EventId, GenerationId, GroupId, KeyId};
 
 /// An object of the management API: its fields, and what stands before them.
 pub trait Object {
@@ -113,6 +114,10 @@ impl Listable for GroupObject {
 
 impl Listable for BillObject<'_> {
     type Id = GenerationId;
+}
+
+impl Listable for EventObject {
+    type Id = EventId;
 }
 
 /// A listing of objects.

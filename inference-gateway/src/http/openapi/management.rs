@@ -4,11 +4,11 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 use shared::{
     error::Code,
-    ids::{GenerationId, GroupId, KeyId},
+    ids::{EventId, GenerationId, GroupId, KeyId},
     wire::{
-        BillObject, Body, CREDITS, Credits, GENERATIONS, GROUPS, GroupObject, KEYS, KeyObject, List,
-        MAX_EXTERNAL_ID_CHARS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, OWN_KEY, OwnKey, RevokedKeys,
-        STATUSES, USAGE, UsageList,
+        BillObject, Body, CREDITS, Credits, EVENT_TYPES, EVENTS, EventObject, GENERATIONS, GROUPS,
+        GroupObject, KEYS, KeyObject, List, MAX_EXTERNAL_ID_CHARS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE,
+        ORDERS, OWN_KEY, OwnKey, RevokedKeys, STATUSES, USAGE, UsageList,
     },
 };
 
@@ -41,7 +41,7 @@ const QUERY: [Code; 3] = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The routes, each with its operations.
-pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 10] {
+pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 11] {
     let of = |path: &str, below: &str| format!("{path}/{{id}}{below}");
     [
         (KEYS.into(), json!({"get": list_keys(schemas), "post": create_key(schemas)})),
@@ -53,6 +53,7 @@ pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 10] {
         (CREDITS.into(), json!({"get": credits(schemas)})),
         (USAGE.into(), json!({"get": usage(schemas)})),
         (GENERATIONS.into(), json!({"get": list_generations(schemas)})),
+        (EVENTS.into(), json!({"get": list_events(schemas)})),
         (of(GENERATIONS, ""), below::<GenerationId>(schemas, "get", generation)),
     ]
 }
@@ -241,6 +242,18 @@ fn list_generations(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("listGenerations", "The bills of generations, in the order of the bills.");
     let operation =
         operation.with("parameters", parameters).answers::<List<BillObject<'_>>>(schemas, 200, &[]);
+    operation.refuses(&governing(&QUERY)).into_value()
+}
+
+fn list_events(schemas: &mut SchemaGenerator) -> Value {
+    let filters = [
+        query("type", &json!({"enum": EVENT_TYPES})),
+        by::<KeyId>(schemas, "key_id"),
+        by::<GroupId>(schemas, "group_id"),
+    ];
+    let parameters = paged::<EventId>(schemas, filters);
+    let operation = governs("listEvents", "Who governed what, and which thresholds were passed.");
+    let operation = operation.with("parameters", parameters).answers::<List<EventObject>>(schemas, 200, &[]);
     operation.refuses(&governing(&QUERY)).into_value()
 }
 

@@ -1,4 +1,7 @@
-use shared::{ids::GroupId, wire::Value};
+use shared::{
+    ids::GroupId,
+    wire::{EVENT_TYPES, Value},
+};
 
 use super::*;
 use crate::ledger::histories::key;
@@ -44,7 +47,7 @@ fn every_type_of_event_reads_back_what_it_writes() {
         EventKind::MemberSignedIn { member_id },
         EventKind::WebhookDisabled { webhook_id: "wh_1".into(), url: "https://example.com".into() },
     ];
-    assert_eq!(kinds.each_ref().map(EventKind::as_str), EventKind::TYPES);
+    assert_eq!(kinds.each_ref().map(EventKind::as_str), EVENT_TYPES);
     for kind in kinds {
         let event = act().event(0, Some(key(1)), Some(GroupId::new(AT, [5; 10])), kind);
         assert_eq!(Event::from_json(&event.to_json()).as_ref(), Some(&event));

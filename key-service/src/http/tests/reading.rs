@@ -1,6 +1,7 @@
 //! What callers read: money, sums of usage, bills of generations (governing §4).
 
 use super::*;
+use crate::management::testing::BEGIN;
 use domain::event::Actor;
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
@@ -137,5 +138,72 @@ async fn a_bill_that_was_corrected_is_listed_once() {
         let listed = desk.get(&format!("{GENERATIONS}?order={order}")).await;
         assert_eq!(ids_in(&listed).0, [generation.to_string()]);
         assert_eq!(listed.json["data"][0]["ending"], "captured");
+    }
+}
+
+#[tokio::test]
+async fn events_tell_who_did_what_newest_first() {
+    let desk = Desk::open().await;
+    let created = desk.created(r#"{"label":"a","limit":25}"#).await;
+    let (id, plaintext) = (id_of(&created), created["key"].as_str().unwrap());
+    desk.patch(&id, r#"{"limit":5.5,"label":"a"}"#).await;
+    desk.patch(&id, r#"{"limit":5.5}"#).await;
+    desk.delete(&id).await;
+    let group = desk.group("{}").await;
+    let answer = desk.get(EVENTS).await;
+    assert!(!answer.text.contains(plaintext));
+    let types = |answer: &Answer| {
+        let events = answer.json["data"].as_array().unwrap().iter();
+        events.map(|event| event["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = [
+        "group.created",
+        "key.revoked",
+        "key.updated",
+        "key.created",
+        "management_key.created",
+        "credit.added",
+    ];
+    assert_eq!(types(&answer), all);
+    let updated = &answer.json["data"][2];
+    assert_eq!(updated["data"], json!({"changes": {"limit": [25, 5.5]}}));
+    assert_eq!(
+        (&updated["actor"]["type"], &updated["actor"]["name"]),
+        (&json!("management_key"), &json!("test"))
+    );
+    assert_eq!((&updated["key_id"], &updated["created_at"]), (&json!(id), &json!(BEGIN)));
+
+    let group = group.rsplit('/').next().unwrap();
+    for (query, expected) in [
+        ("type=key.updated".to_owned(), &all[2..3]),
+        (format!("key_id={id}"), &all[1..4]),
+        (format!("group_id={group}"), &all[..1]),
+        (format!("key_id={id}&type=key.created"), &all[3..4]),
+    ] {
+        assert_eq!(types(&desk.get(&format!("{EVENTS}?{query}")).await), expected, "{query}");
+    }
+    let (mut after, mut paged) = (String::new(), Vec::new());
+    loop {
+        let page = desk.get(&format!("{EVENTS}?limit=2{after}")).await;
+        paged.extend(types(&page));
+        after = format!("&after={}", page.json["last_id"].as_str().unwrap());
+        if page.json["has_more"] == json!(false) {
+            break;
+        }
+    }
+    assert_eq!(paged, all);
+    let mut oldest_first = types(&desk.get(&format!("{EVENTS}?order=asc")).await);
+    oldest_first.reverse();
+    assert_eq!(oldest_first, all);
+
+    for (query, param) in [
+        ("type=key.made", "type"),
+        ("key_id=x", "key_id"),
+        ("group_id=x", "group_id"),
+        ("after=evt_00000000000070008000000000000000", "after"),
+        ("limit=0", "limit"),
+    ] {
+        let answer = desk.get(&format!("{EVENTS}?{query}")).await;
+        assert_eq!((answer.status.as_u16(), &answer.json["error"]["param"]), (400, &json!(param)), "{query}");
     }
 }

@@ -17,7 +17,10 @@ use super::{
 use crate::store::{
     AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
 };
-use domain::{digest::Digest, event::Act};
+use domain::{
+    digest::Digest,
+    event::{Act, EventKind},
+};
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;
@@ -97,6 +100,8 @@ impl Accounts for Redis {
         ]);
         let arguments = arguments.with(key.id.to_string()).with(key.name.as_str()).with(most.to_string());
         let arguments = arguments.with_all(records::write_management_key(&key));
+        let created = EventKind::ManagementKeyCreated { management_key_id: key.id, name: key.name.clone() };
+        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, created)));
         match self.create_listed(account, &arguments).await? {
             Listing::Created => {}
             Listing::Taken => return Err(damaged("the answer to a creation")),
@@ -136,14 +141,12 @@ impl Accounts for Redis {
         let owner: Option<String> = self.client.ask(cmd("GET").arg(self.key_space.owner(id))).await?;
         let Some(owner) = owner else { return Ok(None) };
         let account = owner.parse().map_err(|_| damaged("the owner of a management key"))?;
-        let key = Arguments::keys([self.key_space.management_key(account, id)]);
-        let key: Fields = self
-            .client
-            .run(
-                &self.scripts.revoke_management_key,
-                &key.with(act.at.to_whole_seconds().millis().to_string()),
-            )
-            .await?;
+        let Some(key) = self.management_key(account, id).await? else { return Ok(None) };
+        let arguments = Arguments::keys([self.key_space.management_key(account, id)]);
+        let arguments = arguments.with(act.at.to_whole_seconds().millis().to_string());
+        let revoked = EventKind::ManagementKeyRevoked { management_key_id: id, name: key.name };
+        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, revoked)));
+        let key: Fields = self.client.run(&self.scripts.revoke_management_key, &arguments).await?;
         self.confirm_account(account).await?;
         records::read_management_key(id, &key)
     }

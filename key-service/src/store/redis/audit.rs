@@ -15,7 +15,7 @@ use shared::{
 
 use super::{
     Redis,
-    books::{ADDITIONS_AT_ONCE, Addition, addition_of},
+    journal::{ADDITIONS_AT_ONCE, Addition, addition_of},
     records::{self, FundsRecord, HoldSummary, damaged},
     script::Arguments,
 };

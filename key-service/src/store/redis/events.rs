@@ -4,15 +4,15 @@ use async_trait::async_trait;
 use redis::cmd;
 use shared::ids::{AccountId, EventId};
 
-use super::{Redis, records::damaged};
+use super::{Redis, records::damaged, script::Arguments};
 use crate::store::{
     Events, EventsPage, Found, NumberedEvent, StoreError,
     search::{READ_AT_ONCE, Scan},
 };
 use domain::event::{Event, EventSearch};
 
-/// An entry of a stream: its id, and names and values of its fields.
-type Entry = (String, Vec<(String, String)>);
+/// An entry of the stream: its id, and names and values of its fields.
+type Entry = (String, Vec<(String, Vec<u8>)>);
 
 #[async_trait]
 impl Events for Redis {
@@ -27,7 +27,9 @@ impl Events for Redis {
         while scan.goes_on() {
             let mut question = cmd("XREVRANGE");
             question.arg(self.key_space.events(account));
-            question.arg(scan.place().map_or_else(|| "+".to_owned(), |before| format!("({before}"))).arg("-");
+            question
+                .arg(scan.place().map_or_else(|| "+".to_owned(), |before| format!("({before}-0")))
+                .arg("-");
             let events = numbered(self.client.ask(question.arg("COUNT").arg(READ_AT_ONCE)).await?)?;
             let matching =
                 |event: NumberedEvent| (event.number, search.matches(&event.event).then_some(event));
@@ -59,10 +61,28 @@ impl Events for Redis {
     }
 }
 
+impl Redis {
+    /// Adds the arguments of `scripts/events.lua`: the event of an act, if the act changes something.
+    pub(super) fn with_event(
+        &self,
+        mut arguments: Arguments,
+        account: AccountId,
+        event: Option<&Event>,
+    ) -> Arguments {
+        arguments.key(self.key_space.events(account));
+        arguments.key(self.key_space.event_numbers(account));
+        let begins = |event: &Event| event.at.minus(self.events_kept).millis();
+        let id = event.map_or_else(Vec::new, |event| event.id.as_bytes().to_vec());
+        let arguments = arguments.with(event.map_or_else(String::new, Event::to_json)).with(id);
+        arguments.with(event.map_or(0, begins).to_string())
+    }
+}
+
 fn numbered(entries: Vec<Entry>) -> Result<Vec<NumberedEvent>, StoreError> {
     let event = |(id, fields): Entry| {
         let number = id.split_once('-').and_then(|(number, _)| number.parse().ok());
-        let event = fields.first().and_then(|(_, event)| Event::from_json(event));
+        let event = fields.iter().find(|(name, _)| name == "event");
+        let event = event.and_then(|(_, json)| Event::from_json(std::str::from_utf8(json).ok()?));
         number
             .zip(event)
             .map(|(number, event)| NumberedEvent { number, event })

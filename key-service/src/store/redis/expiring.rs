@@ -18,7 +18,11 @@ use super::{
     script::{Arguments, Transaction},
 };
 use crate::store::{Expiring, ExpiringRecord, RecordKind, StoreError};
-use domain::{digest::Digest, event::Act, member::Member};
+use domain::{
+    digest::Digest,
+    event::{Act, EventKind},
+    member::Member,
+};
 
 /// Lifetime of a member's list of records since the last addition: longer than any record may live.
 const LIST_LIFE: Duration = Duration::from_hours(31 * 24);
@@ -34,15 +38,24 @@ impl Expiring for Redis {
         act: &Act,
     ) -> Result<(), StoreError> {
         let list = self.key_space.records_of(account, record.kind, record.member);
-        let field = match record.kind {
-            RecordKind::Link => LATEST,
-            RecordKind::Session => record.name.as_bytes(),
-        };
-        let mut put = Transaction::new();
-        put.command(&self.write(account, &record, act.at));
-        put.command(&[b"HSET", list.as_bytes(), field, record.name.as_bytes()]);
-        put.command(&["PEXPIRE", &list, &LIST_LIFE.as_millis().to_string()]);
-        Ok(self.client.run(&self.scripts.transaction, &put.arguments()).await?)
+        let list_life = LIST_LIFE.as_millis().to_string();
+        match record.kind {
+            RecordKind::Link => {
+                let mut put = Transaction::new();
+                put.command(&self.write(account, &record, act.at));
+                put.command(&[b"HSET", list.as_bytes(), LATEST, record.name.as_bytes()]);
+                put.command(&["PEXPIRE", &list, &list_life]);
+                Ok(self.client.run(&self.scripts.transaction, &put.arguments()).await?)
+            }
+            RecordKind::Session => {
+                let [_, name, value, _, life] = self.write(account, &record, act.at);
+                let begin = Arguments::keys([name, list]).with(value).with(life);
+                let begin = begin.with(*record.name.as_bytes()).with(list_life);
+                let signed_in = EventKind::MemberSignedIn { member_id: record.member };
+                let begin = self.with_event(begin, account, Some(&act.event(0, None, None, signed_in)));
+                Ok(self.client.run(&self.scripts.begin_session, &begin).await?)
+            }
+        }
     }
 
     async fn record(

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Page, StoreError};
 use domain::{
-    event::Act,
+    event::{Act, EventKind},
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     key::ApiKey,
     ledger,
@@ -66,6 +66,7 @@ impl Groups for Redis {
         NewGroup { account, group, most }: NewGroup,
         act: &Act,
     ) -> Result<GroupCreated, StoreError> {
+        let event = act.event(0, None, Some(group.id), group.creation(act.at));
         for _ in 0..ATTEMPTS {
             let judged = self.may_have_parent(account, group.id, group.spend.parent).await?;
             let mut arguments = Arguments::keys([
@@ -86,6 +87,7 @@ impl Groups for Redis {
                 .with(judged.revision.as_str())
                 .with(judged.refusal())
                 .with_all(records::write_group(&group));
+            let arguments = self.with_event(arguments, account, Some(&event));
             let answer: Option<Vec<String>> = self.client.run(&self.scripts.create_group, &arguments).await?;
             let Some(answer) = answer else { return Err(StoreError::no_account(account)) };
             let existing = async |id| self.group(account, id).await?.ok_or_else(|| damaged("a group"));
@@ -158,7 +160,7 @@ impl Groups for Redis {
             let revision = self.revision(&self.key_space.group(account, id), "past_parents").await?;
             let Some(group) = self.group(account, id).await? else { return Ok(GroupUpdated::NotFound) };
             let judged = self.may_have_parent(account, id, patch.parent.flatten()).await?;
-            let before = group.spend.parent;
+            let (old, before) = (group.clone(), group.spend.parent);
             let group = match group.updated(&patch, judged.of, act.at) {
                 Ok(group) => group,
                 Err(reason) => return Ok(GroupUpdated::NotChanged(reason)),
@@ -179,6 +181,8 @@ impl Groups for Redis {
                 .with("")
                 .with(if rest.is_empty() { vec![0] } else { rest })
                 .with_all(texts);
+            let event = group.change(&old, act.at).map(|kind| act.event(0, None, Some(id), kind));
+            let arguments = self.with_event(arguments, account, event.as_ref());
             let answer: Option<String> = self.client.run(&self.scripts.update_group, &arguments).await?;
             match answer.as_deref() {
                 None => return Ok(GroupUpdated::NotFound),
@@ -204,6 +208,8 @@ impl Groups for Redis {
         let archived_at = act.at.to_whole_seconds().millis();
         let arguments = self.group_arguments(account, id, None).with(act.at.millis().to_string());
         let arguments = arguments.with_all(any).with(records::write_setting(Some(archived_at)));
+        let event = act.event(0, None, Some(id), EventKind::GroupArchived {});
+        let arguments = self.with_event(arguments, account, Some(&event));
         self.client.run::<Option<String>>(&self.scripts.update_group, &arguments).await?;
         self.confirm_account(account).await?;
         self.group(account, id).await

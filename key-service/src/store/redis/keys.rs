@@ -20,7 +20,7 @@ use super::{
 use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
 use domain::{
     digest::Digest,
-    event::Act,
+    event::{Act, Event, EventKind},
     group::BadGroup,
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey},
     ledger,
@@ -40,9 +40,11 @@ impl Keys for Redis {
         idempotency: Option<Idempotency>,
         act: &Act,
     ) -> Result<Created, StoreError> {
+        let event = act.event(0, Some(key.id), key.spend.group, key.creation(act.at));
         for _ in 0..ATTEMPTS {
             let judged = self.takes_keys(account, key.spend.group).await?;
             let arguments = self.creation(account, &key, most, idempotency.as_ref(), (digest, &judged));
+            let arguments = self.with_event(arguments, account, Some(&event));
             let answer: Option<Vec<String>> = self.client.run(&self.scripts.create_key, &arguments).await?;
             let Some(answer) = answer else { return Err(StoreError::no_account(account)) };
             let created = async |id: &str| {
@@ -141,6 +143,7 @@ impl Keys for Redis {
             let Some((key, revision)) = self.key_with_revision(account, id).await? else {
                 return Ok(Updated::NotFound);
             };
+            let old = key.clone();
             let before = key.spend.group;
             let key = match key.updated(&patch, act.at) {
                 Ok(key) => key,
@@ -163,6 +166,7 @@ impl Keys for Redis {
                 ],
                 rest: Some(records::write_rest(*group, budget.bounds.as_deref())),
                 texts: vec!["label".into(), key.label.clone(), "metadata".into()],
+                event: key.change(&old, act.at).map(|kind| act.event(0, Some(id), *group, kind)),
             };
             change.texts.push(records::write_metadata(&key.metadata).unwrap_or_default());
             if let Some((Some(group), _)) = change.moved {
@@ -184,9 +188,21 @@ impl Keys for Redis {
         id: KeyId,
         act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
-        let settings = vec![("revoked_at", Some(act.at.to_whole_seconds().millis()))];
-        let change = KeyChange { settings, ..KeyChange::default() };
-        Ok(self.change_key(account, id, change, act.at).await?.map(|(_, key)| key))
+        for _ in 0..ATTEMPTS {
+            let Some((key, revision)) = self.key_with_revision(account, id).await? else { return Ok(None) };
+            let change = KeyChange {
+                revisions: [revision.number, String::new()],
+                settings: vec![("revoked_at", Some(act.at.to_whole_seconds().millis()))],
+                event: Some(act.event(0, Some(id), key.spend.group, EventKind::KeyRevoked {})),
+                ..KeyChange::default()
+            };
+            match self.change_key(account, id, change, act.at).await? {
+                None => return Ok(None),
+                Some((Changed::Now | Changed::Revoked, key)) => return Ok(Some(key)),
+                Some((Changed::Stale, _)) => {}
+            }
+        }
+        Err(OVERTAKEN)
     }
 }
 
@@ -203,6 +219,8 @@ struct KeyChange {
     rest: Option<Vec<u8>>,
     /// Names and values of texts.
     texts: Vec<String>,
+    /// Event of the change.
+    event: Option<Event>,
 }
 
 /// Result of `scripts/update_key.lua`.
@@ -247,7 +265,7 @@ impl Redis {
         change: KeyChange,
         now: Timestamp,
     ) -> Result<Option<(Changed, ApiKey)>, StoreError> {
-        let KeyChange { moved, revisions, settings, rest, texts } = change;
+        let KeyChange { moved, revisions, settings, rest, texts, event } = change;
         let mut arguments = self.key_arguments(account);
         arguments.key(self.key_space.key(account, id));
         if let Some((before, after)) = moved {
@@ -266,7 +284,7 @@ impl Redis {
             // Nothing follows the numbers of most keys; a script sees that as no flags.
             arguments.value(if rest.is_empty() { vec![0] } else { rest });
         }
-        let arguments = arguments.with_all(texts);
+        let arguments = self.with_event(arguments.with_all(texts), account, event.as_ref());
         let found: Option<(String, Vec<u8>, KeyTexts)> =
             self.client.run(&self.scripts.update_key, &arguments).await?;
         let Some((result, spend, texts)) = found else { return Ok(None) };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::store::{MemberCreated, Members, StoreError};
 use domain::{
-    event::Act,
+    event::{Act, EventKind},
     member::{Member, MemberChange, PasswordHash},
 };
 
@@ -34,6 +34,8 @@ impl Members for Redis {
         let arguments =
             arguments.with(member.id.to_string()).with(member.name.as_str()).with(most.to_string());
         let arguments = arguments.with_all(records::write_member(&member));
+        let event = act.event(0, None, None, member.invitation());
+        let arguments = self.with_event(arguments, account, Some(&event));
         Ok(match self.create_listed(account, &arguments).await? {
             Listing::Created => MemberCreated::Made,
             Listing::Taken => MemberCreated::NameTaken,
@@ -82,8 +84,11 @@ impl Members for Redis {
             self.key_space.member_names(account),
             self.key_space.member(account, id),
         ]);
-        let found: bool =
-            self.client.run(&self.scripts.remove_member, &arguments.with(id.to_string())).await?;
+        let Some(Member { name, .. }) = self.member(account, id).await? else { return Ok(false) };
+        let removed = EventKind::MemberRemoved { member_id: id, name };
+        let arguments = arguments.with(id.to_string());
+        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, removed)));
+        let found: bool = self.client.run(&self.scripts.remove_member, &arguments).await?;
         self.confirm_account(account).await?;
         Ok(found)
     }

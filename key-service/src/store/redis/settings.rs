@@ -1,6 +1,6 @@
 //! Address of a Redis, and the requirements on the server.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, io::tcp::TcpSettings};
 use shared::secret::SecretString;
@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) journal_entries: u32,
     /// Days for which usage counters are kept, some 100 bytes for each key and model used on a day.
     pub(crate) usage_days: u32,
+    /// Life of events.
+    pub(crate) events_kept: Duration,
     /// True to accept a Redis without an append-only file, which loses all data when stopped.
     pub(crate) volatile_allowed: bool,
     /// Certificates for servers that are reached over TLS, and for this client.

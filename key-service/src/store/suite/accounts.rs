@@ -22,7 +22,7 @@ fn management_key(n: u8) -> ManagementKey {
     }
 }
 
-fn new_management_key(account: AccountId, n: u8) -> NewManagementKey {
+pub(super) fn new_management_key(account: AccountId, n: u8) -> NewManagementKey {
     let (key, digest) = (management_key(n), digest(&format!("management {n}")));
     NewManagementKey { account, key, digest, most: 100 }
 }

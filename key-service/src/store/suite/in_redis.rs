@@ -13,7 +13,7 @@ use super::{
     servers::{Cluster, RedisServer},
 };
 use crate::store::{
-    Store,
+    EVENTS_KEPT, Store,
     redis::{Address, Certificates, Redis, Settings},
     suite::reference::Reference,
 };
@@ -29,6 +29,7 @@ pub(crate) fn settings(url: &str, data_dir: &TempDir) -> Settings {
         prefix: format!("store-{}", STORES.fetch_add(1, Ordering::Relaxed)),
         journal_entries: JOURNAL_ENTRIES,
         usage_days: 400,
+        events_kept: EVENTS_KEPT,
         volatile_allowed: false,
         certificates: Certificates::default(),
         data_dir: data_dir.path().to_owned(),

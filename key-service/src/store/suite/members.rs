@@ -47,7 +47,7 @@ fn link(n: u8, member: MemberId, expires_at: Timestamp) -> ExpiringRecord {
     ExpiringRecord { kind: Link, name, member, expires_at, value: format!("link of Ünï {n}\n") }
 }
 
-fn session(n: u8, member: MemberId) -> ExpiringRecord {
+pub(super) fn session(n: u8, member: MemberId) -> ExpiringRecord {
     let name = digest(&format!("session {n}"));
     ExpiringRecord { kind: Session, name, member, expires_at: after(100), value: n.to_string() }
 }

@@ -3,11 +3,19 @@
 mod edges;
 mod faults;
 
-use std::sync::Arc;
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
+use parking_lot::Mutex;
 use proptest::{
-    strategy::{Just, Strategy},
-    test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner},
+    strategy::{Strategy, ValueTree},
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
 use shared::{clock::System, ids::AccountId};
 use tempfile::TempDir;
@@ -23,57 +31,80 @@ use crate::store::{
 };
 use domain::ledger::histories::{Step, history};
 
-/// Number of histories within which a fault must show, always the same histories. Most faults show in the first ten.
-const HISTORIES: u32 = 400;
-/// Number of histories before these in which no key has groups or bounds, so that the script without chains runs.
-const HISTORIES_WITHOUT_CHAINS: u32 = 100;
+/// Number of random histories within which a fault must show, always the same histories. Most faults show in the short
+/// histories before these.
+const HISTORIES: usize = 400;
+/// Number of random histories among them in which no key has groups or bounds, so that the script without chains runs.
+const HISTORIES_WITHOUT_CHAINS: usize = 100;
+/// Name of the threads whose panics are expected, and not printed.
+const EXPECTED_TO_FAIL: &str = "mutant";
 
 #[test]
 fn every_fault_planted_in_the_script_is_caught() {
-    let server = Arc::new(RedisServer::start_with(&["--port", "0", "--appendonly", "no"]));
-    let missed: Vec<_> =
-        FAULTS.iter().filter(|fault| !is_caught(&server, fault)).map(|fault| fault.0).collect();
-    assert_eq!(missed, [""; 0], "not caught, of {} faults", FAULTS.len());
+    print_no_panics_of_mutants();
+    let (server, histories) = (server(), histories());
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let try_faults = || {
+        while let Some((what, right, wrong)) = FAULTS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if first_failure(&server, &LEDGER.replace(right, wrong), &histories).is_none() {
+                missed.lock().push(*what);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            let mutants = thread::Builder::new().name(EXPECTED_TO_FAIL.into());
+            mutants.spawn_scoped(scope, try_faults).unwrap();
+        }
+    });
+    assert_eq!(missed.into_inner(), [""; 0], "not caught, of {} faults", FAULTS.len());
+}
+
+#[test]
+fn the_text_of_every_fault_occurs_once() {
+    for (what, right, _) in FAULTS {
+        assert_eq!(LEDGER.matches(right).count(), 1, "{what}");
+    }
 }
 
 #[test]
 fn the_script_without_a_fault_passes() {
-    let server = Arc::new(RedisServer::start_with(&["--port", "0", "--appendonly", "no"]));
-    assert!(first_failure(&server, LEDGER).is_none());
+    assert_eq!(first_failure(&server(), LEDGER, &histories()), None);
 }
 
-fn is_caught(server: &Arc<RedisServer>, (what, right, wrong): &(&str, &str, &str)) -> bool {
-    assert_eq!(LEDGER.matches(right).count(), 1, "{what}: the text to replace must occur exactly once");
-    first_failure(server, &LEDGER.replace(right, wrong)).is_some()
+fn server() -> RedisServer {
+    RedisServer::start_with(&["--port", "0", "--appendonly", "no"])
+}
+
+/// The failures of a mutant say nothing, and the backtraces of so many take minutes.
+fn print_no_panics_of_mutants() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if thread::current().name() != Some(EXPECTED_TO_FAIL) {
+            print(info);
+        }
+    }));
+}
+
+/// The histories that each fault is tried with, in their order.
+fn histories() -> Vec<Vec<Step>> {
+    let chance = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), chance);
+    let random = |n| {
+        let history = history().new_tree(&mut runner).unwrap().current();
+        if n % 2 == 0 && n < 2 * HISTORIES_WITHOUT_CHAINS { without_chains(history) } else { history }
+    };
+    edges().into_iter().chain((0..HISTORIES).map(random)).collect()
 }
 
 /// The first history that ends differently from the ledger.
-fn first_failure(server: &Arc<RedisServer>, ledger: &str) -> Option<String> {
-    edges()
-        .into_iter()
-        .find_map(|edge| run(server, ledger, 1, &Just(edge)))
-        .or_else(|| run(server, ledger, HISTORIES_WITHOUT_CHAINS, &history().prop_map(without_chains)))
-        .or_else(|| run(server, ledger, HISTORIES, &history()))
-}
-
-fn run(
-    server: &Arc<RedisServer>,
-    ledger: &str,
-    cases: u32,
-    histories: &impl Strategy<Value = Vec<Step>>,
-) -> Option<String> {
+fn first_failure(server: &RedisServer, ledger: &str, histories: &[Vec<Step>]) -> Option<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
-    let chance = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let outcome = TestRunner::new_with_rng(config, chance).run(histories, |history| {
-        let mut mutant = runtime.block_on(Mutant::new(server, ledger));
-        runtime.block_on(live(&mut mutant, history));
-        Ok(())
-    });
-    match outcome {
-        Ok(()) => None,
-        Err(TestError::Fail(reason, _) | TestError::Abort(reason)) => Some(reason.to_string()),
-    }
+    let fails = |history: &Vec<Step>| {
+        let run = async { live(&mut Mutant::new(server, ledger).await, history.clone()).await };
+        panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(run))).is_err()
+    };
+    histories.iter().position(fails)
 }
 
 /// A store whose ledger has a fault.

@@ -3,7 +3,7 @@
 
 local function read_rate(record, at)
   local per_minute, taken, since, after = read('>ddd', record, at)
-  return { per_minute = per_minute, taken = taken, at = since }, after
+  return { per_minute = per_minute, taken = taken, at = since, taken_now = false }, after
 end
 
 local function read_bounds(record, at)
@@ -65,8 +65,14 @@ local function write_group(group)
   return pack(GROUP, group.limit, group.high, group.low, group.held, group.archived_at) .. write_rest(group)
 end
 
--- Units missing from a bucket at this time. A clock that steps back refills nothing.
+-- Units missing from a bucket at this time, which is the same for all of a script. A clock that steps back refills
+-- nothing.
 local function taken_of(rate, now)
-  return math.max(rate.taken - math.max(now - rate.at, 0) * rate.per_minute, 0)
+  local taken = rate.taken_now
+  if not taken then
+    taken = math.max(rate.taken - math.max(now - rate.at, 0) * rate.per_minute, 0)
+    rate.taken_now = taken
+  end
+  return taken
 end
 

@@ -20,4 +20,5 @@ if parent then
   call('HINCRBY', parent, 'children', '1')
   call('HINCRBY', account, 'groups', '1')
 end
+write_event()
 return { 'new' }

@@ -38,5 +38,6 @@ if is_new then
   if group then call('ZADD', group, '0', id) end
   list_key(KEYS[2], KEYS[3], KEYS[4], KEYS[5], id, read_key(ARGV[1], record))
   call('HINCRBY', account, 'keys', '1')
+  write_event()
 end
 return { 'new', id }

@@ -12,4 +12,5 @@ if redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[3]) then return 'full' end
 if KEYS[4] then redis.call('HSET', KEYS[4], ARGV[2], ARGV[1]) end
 redis.call('HSET', KEYS[3], unpack(ARGV, 4))
 redis.call('ZADD', KEYS[2], '0', ARGV[1])
+write_event()
 return 'created'

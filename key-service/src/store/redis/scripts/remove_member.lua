@@ -7,4 +7,5 @@ if not name then return 0 end
 redis.call('DEL', KEYS[3])
 redis.call('ZREM', KEYS[1], ARGV[1])
 if redis.call('HGET', KEYS[2], name) == ARGV[1] then redis.call('HDEL', KEYS[2], name) end
+write_event()
 return 1

@@ -3,5 +3,5 @@
 -- KEYS  the key
 -- ARGV  now
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
-redis.call('HSETNX', KEYS[1], 'revoked_at', ARGV[1])
+if redis.call('HSETNX', KEYS[1], 'revoked_at', ARGV[1]) == 1 then write_event() end
 return redis.call('HGETALL', KEYS[1])

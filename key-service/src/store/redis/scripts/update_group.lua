@@ -22,4 +22,5 @@ if KEYS[3] then
 end
 if KEYS[3] or ARGV[6] ~= '' then call('HINCRBY', KEYS[1], 'groups', '1') end
 if ARGV[8] then call('HSET', KEYS[2], unpack(ARGV, 8)) end
+write_event()
 return 'changed'

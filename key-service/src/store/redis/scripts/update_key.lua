@@ -27,5 +27,6 @@ if result == 'changed' then
     if KEYS[8] ~= KEYS[1] then call('ZADD', KEYS[8], '0', ARGV[2]) end
   end
   if ARGV[after + 1] then call('HSET', KEYS[6], unpack(ARGV, after + 1)) end
+  write_event()
 end
 return { result, record, call('HMGET', KEYS[6], 'label', 'hint', 'created_at', 'metadata') }

@@ -282,9 +282,8 @@ fn idempotency_record(
     let sql = "SELECT request, api_key FROM idempotency
                WHERE account = ?1 AND key = ?2 AND expires_at > ?3";
     let params = params![account.as_bytes(), written(attempt), attempt.now.millis()];
-    let promise =
-        |row: &Row<'_>| Ok((Digest::from_bytes(row.get(0)?), column_id(row, 1, KeyId::from_slice)?));
-    connection.prepare_cached(sql)?.query_row(params, promise).optional()
+    let record = |row: &Row<'_>| Ok((Digest::from_bytes(row.get(0)?), column_id(row, 1, KeyId::from_slice)?));
+    connection.prepare_cached(sql)?.query_row(params, record).optional()
 }
 
 fn put_idempotency_record(

@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 95] = [
+pub(super) const FAULTS: [(&str, &str, &str); 98] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -188,6 +188,11 @@ pub(super) const FAULTS: [(&str, &str, &str); 95] = [
         "if start > window.start then return",
         "if start ~= window.start then return",
     ),
+    (
+        "a window misses the bills of its batch",
+        "bill_windows(budget)\n  local left = budget.limit",
+        "local left = budget.limit",
+    ),
     ("a window counts nothing", "start, billed + budget.billed", "start, billed"),
     (
         "what a late capture gives back is taken off a later window",
@@ -199,8 +204,8 @@ pub(super) const FAULTS: [(&str, &str, &str); 95] = [
         "if window.start <= billed_at then",
         "if false then",
     ),
-    ("holds may pass the bounds of a level", "left_after(of_budget, budget.held)", "of_budget"),
-    ("a bill leaves as much of a bound", "budget.left and budget.left - amount", "budget.left"),
+    ("holds may pass the bounds of a level", "left = left - budget.held", ""),
+    ("a bill leaves as much of a bound", "if budget.left then budget.left = budget.left - amount end", ""),
     ("a group does not hold", "  if chain then add_held(amount) end -- chain", ""),
     ("a group's hold is not given back", "  if chain then add_held(-amount) end -- chain", ""),
     (
@@ -216,14 +221,19 @@ pub(super) const FAULTS: [(&str, &str, &str); 95] = [
     ("a group is not written", "write_groups(changed) -- chain", ""),
     ("a bill without a hold names no groups", "paid_by = with_groups(paid_by) -- chain", ""),
     ("a rate does not refill", "math.max(now - rate.at, 0) * rate.per_minute", "0"),
-    ("a rate refills twice", "math.max(min(taken, MOST_TAKEN), 0), math.max(rate.at, now)", "taken, rate.at"),
-    ("a rate admits one more", "> rate.per_minute * RATE_UNITS", "> (rate.per_minute + 1) * RATE_UNITS"),
-    ("admitted requests are not counted", "if bounds.requests then replace(bounds.requests, 0, 1) end", ""),
+    ("a rate refills twice", "if now > rate.at then rate.at = now end", ""),
     (
-        "tokens of a prompt are not counted",
-        "if bounds.tokens then replace(bounds.tokens, 0, of_prompt) end",
-        "",
+        "a rate admits one more",
+        "> requests.per_minute * RATE_UNITS",
+        "> (requests.per_minute + 1) * RATE_UNITS",
     ),
+    (
+        "a rate admits a token more",
+        "> of_tokens.per_minute * RATE_UNITS",
+        "> (of_tokens.per_minute + 1) * RATE_UNITS",
+    ),
+    ("admitted requests are not counted", "if bounds.requests then replace(bounds.requests, 0, 1) end", ""),
+    ("tokens of a prompt are not counted", "if bounds.tokens then replace(bounds.tokens, 0, used) end", ""),
     (
         "tokens stay as they were bounded",
         "if bounds.tokens and tokens ~= by then replace(bounds.tokens, tokens, by) end",
@@ -237,14 +247,15 @@ pub(super) const FAULTS: [(&str, &str, &str); 95] = [
     ),
     (
         "every model is allowed",
-        "is_allowed = is_allowed and allows(bounds.models, model)",
-        "is_allowed = true",
+        "if models and not allows(models, sub(payer, 19)) then is_allowed = false end",
+        "",
     ),
     (
         "a refusal names the wrong level",
-        "local refused = 'limit_reached ' .. level",
+        "local refused = 'limit_reached ' .. chain.levels[n]",
         "local refused = 'limit_reached 1'",
     ),
+    ("bounds of which nothing is left stay", "budget.bounds, chains = false, {}", ""),
     (
         "costs to the operator are not counted",
         "    count_parts(held_for, bill_of(total), charged, NOTHING_USED, '') -- chain",

@@ -14,13 +14,12 @@ use shared::{
 };
 
 use crate::store::{
-    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, RecordKind,
-    SpendLine, StoreError, UsageLine, suite::Fault,
+    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, NumberedEvent,
+    RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
     audit::{Audit, AuditedEntry, Auditor},
     digest::Digest,
-    event::Event,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -54,8 +53,9 @@ pub(super) struct AccountBook {
     pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
-    /// The events, of which the first has number one.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<NumberedEvent>,
+    /// Number of the last event.
+    pub(super) told: u64,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -88,6 +88,7 @@ impl AccountBook {
             members: BTreeMap::new(),
             expiring: HashMap::new(),
             events: Vec::new(),
+            told: 0,
         }
     }
 
@@ -103,7 +104,9 @@ impl AccountBook {
         {
             self.append(generation, &before, entry);
         }
-        self.events.extend(ledger::events(command, &before, &after, now));
+        for event in ledger::events(command, &before, &after, now) {
+            self.tell(event);
+        }
         self.money = after.account;
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
             key.spend = spend;
@@ -121,11 +124,6 @@ impl AccountBook {
             }
         }
         Ok(outcome)
-    }
-
-    /// Writes an event.
-    pub(super) fn tell(&mut self, event: Event) {
-        self.events.push(event);
     }
 
     fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {

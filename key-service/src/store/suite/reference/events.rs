@@ -1,19 +1,20 @@
-//! Events in memory, kept for good.
+//! Events in memory.
 
 use async_trait::async_trait;
 use shared::ids::{AccountId, EventId};
 
 use super::{AccountBook, Reference};
-use crate::store::{Events, EventsPage, Found, NumberedEvent, StoreError};
-use domain::event::EventSearch;
+use crate::store::{EVENTS_KEPT, Events, EventsPage, Found, NumberedEvent, StoreError};
+use domain::event::{Event, EventSearch};
 
 impl AccountBook {
-    fn numbered(&self) -> impl DoubleEndedIterator<Item = NumberedEvent> {
-        (1..)
-            .zip(&self.events)
-            .map(|(number, event)| NumberedEvent { number, event: event.clone() })
-            .collect::<Vec<_>>()
-            .into_iter()
+    /// Writes an event, and drops those that are too old.
+    pub(super) fn tell(&mut self, event: Event) {
+        let begins = event.at.minus(EVENTS_KEPT);
+        let old = self.events.iter().take_while(|event| event.event.at < begins).count();
+        self.events.drain(..old);
+        self.told += 1;
+        self.events.push(NumberedEvent { number: self.told, event });
     }
 }
 
@@ -27,8 +28,8 @@ impl Events for Reference {
         limit: usize,
     ) -> Result<Found<NumberedEvent, u64>, StoreError> {
         let books = self.books()?;
-        let events = books.accounts.get(&account).into_iter().flat_map(AccountBook::numbered);
-        let mut found: Vec<_> = events.filter(|event| search.matches(&event.event)).collect();
+        let events = books.accounts.get(&account).into_iter().flat_map(|book| &book.events);
+        let mut found: Vec<_> = events.filter(|event| search.matches(&event.event)).cloned().collect();
         found.retain(|event| before.is_none_or(|before| event.number < before));
         found.reverse();
         let next = found.get(limit).map(|next| next.number + 1);
@@ -43,14 +44,14 @@ impl Events for Reference {
         limit: usize,
     ) -> Result<EventsPage, StoreError> {
         let books = self.books()?;
-        let events = books.accounts.get(&account).into_iter().flat_map(AccountBook::numbered);
-        let events = events.filter(|event| event.number > after).take(limit).collect();
-        Ok(EventsPage { events, gone_until: 0 })
+        let Some(book) = books.accounts.get(&account) else { return Ok(EventsPage::default()) };
+        let events = book.events.iter().filter(|event| event.number > after).take(limit).cloned().collect();
+        Ok(EventsPage { events, gone_until: book.told - book.events.len() as u64 })
     }
 
     async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         let books = self.books()?;
-        let mut events = books.accounts.get(&account).into_iter().flat_map(AccountBook::numbered);
+        let mut events = books.accounts.get(&account).into_iter().flat_map(|book| &book.events);
         Ok(events.find(|event| event.event.id == id).map(|event| event.number))
     }
 }

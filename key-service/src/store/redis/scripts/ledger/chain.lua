@@ -3,23 +3,14 @@
 -- Parts of a bill that nothing else counts: costs, and details of usage.
 local NO_PARTS = { 0, COUNTED, 0, COUNTED, 0, 0, 0, 0, 0, 0 }
 
--- Reads the groups that the keys and the payers of holds name, at once.
+-- Reads the groups that the keys name, at once; the others when a command needs them.
 local groups = {}
 local function load_groups()
   local ids, fields = {}, {}
-  local function want(id)
+  for n = 1, named do
+    local id = keys[n] and keys[n].group
     if id and groups[id] == nil then
       groups[id], ids[#ids + 1], fields[#fields + 1] = false, id, GROUP_FIELD .. id
-    end
-  end
-  for n = 1, named do
-    if keys[n] then want(keys[n].group) end
-  end
-  for n = 1, generations do
-    if holds[n] and sub(holds[n], 1, 1) == 'h' then
-      local group, parent = groups_of(read_hold(holds[n]))
-      want(group)
-      want(parent)
     end
   end
   if #ids == 0 then return end
@@ -39,7 +30,7 @@ end
 
 -- The chain of a hold or a settlement is that of its payer, else that of the key. A key alone, without bounds, has none,
 -- unless it was part of another chain before.
-local chains = {}
+local chains, NONE = {}, {}
 local function chain_of(key, payer)
   local known = chains[payer or key]
   if known or known == false and not key.has_chain then return known end
@@ -54,29 +45,41 @@ local function chain_of(key, payer)
   local found = false
   if group or parent or key.group or key.bounds or key.has_chain then
     key.has_chain = true
-    local has_bounds = key.bounds or group and group.bounds or parent and parent.bounds
-    found = { key, group, parent, has_bounds = has_bounds, free = 0, left = 0, moves = -1 }
+    found = {
+      key = key, group = group, parent = parent, levels = {}, bounded = {}, bits = {}, payers = {},
+      free = 0, left = 0, moves = -1,
+    }
+    -- The budgets that are there, with their levels; of those with bounds, the levels as bits.
+    for level, budget in ipairs({ key, group or NONE, parent or NONE }) do
+      if budget ~= NONE then
+        found[#found + 1], found.levels[#found.levels + 1] = budget, level
+        if budget.bounds then found.bounded[#found.bounded + 1], found.bits[#found.bits + 1] = budget, 2 ^ (level - 1) end
+      end
+    end
   end
   chains[payer or key] = found
   return found
 end
 
 -- The payer of a key and a model, with the groups of the chain.
-local function with_groups(payer)
-  if not chain or not chain[2] and not chain[3] then return payer end
-  local length, group, parent = read('>I2', payer, 17), chain[2], chain[3]
+local with_groups = (present[HOLD] or present[CAPTURE]) and function(payer)
+  if not chain or not chain.group and not chain.parent then return payer end
+  if chain.payers[payer] then return chain.payers[payer] end
+  local length, group, parent = read('>I2', payer, 17), chain.group, chain.parent
   if group then length = length + GROUP_BIT end
   if parent then length = length + PARENT_BIT end
-  return sub(payer, 1, 16) .. pack('>I2', length) .. sub(payer, 19) .. (group and group.id or '') .. (parent and parent.id or '')
+  local whole = sub(payer, 1, 16) .. pack('>I2', length) .. sub(payer, 19) .. (group and group.id or '')
+  chain.payers[payer] = whole .. (parent and parent.id or '')
+  return chain.payers[payer]
 end
 
 local is_archived = (present[EXTEND] or present[HOLD] or present[CHECK]) and function()
-  return chain[2] and chain[2].archived_at < NEVER or chain[3] and chain[3].archived_at < NEVER
+  return chain.group and chain.group.archived_at < NEVER or chain.parent and chain.parent.archived_at < NEVER
 end
 
 -- A key may not spend without the groups that it names, nor with an archived group.
 local refused_by_groups = (present[HOLD] or present[CHECK]) and function()
-  local key, group, parent = chain[1], chain[2], chain[3]
+  local key, group, parent = chain.key, chain.group, chain.parent
   if key.group and not group or group and group.group and not parent then return 'damaged' end
   if is_archived() then return 'group_archived' end
 end
@@ -89,25 +92,10 @@ local function turned(window)
   return window.start, window.used
 end
 
--- What the limit and the windows of a budget leave, computed once: all shrink alike with each bill of the batch, which
--- reaches the windows when the budget is written.
-local function left_of(budget)
-  local left = budget.left
-  if not left then
-    left = budget.limit - budget.used
-    for _, window in ipairs(budget.bounds and budget.bounds.windows or {}) do
-      local _, billed = turned(window)
-      left = min(left, window.amount - billed)
-    end
-    budget.left = left
-  end
-  return left_after(left, 0)
-end
-
 -- Bills the windows of a budget what was billed to the budget since.
 local function bill_windows(budget)
   if budget.billed then
-    for _, window in ipairs(budget.bounds and budget.bounds.windows or {}) do
+    for _, window in ipairs(budget.bounds and budget.bounds.windows or NONE) do
       local start, billed = turned(window)
       window.start, window.used = start, billed + budget.billed
     end
@@ -115,20 +103,35 @@ local function bill_windows(budget)
   end
 end
 
+-- What the limit and the windows of a budget leave, computed once: all shrink alike with each bill of the batch, which
+-- reaches the windows when the budget is written. Below zero where a bound was lowered.
+local function left_of(budget)
+  bill_windows(budget)
+  local left = budget.limit - budget.used
+  for _, window in ipairs(budget.bounds and budget.bounds.windows or NONE) do
+    local _, billed = turned(window)
+    left = min(left, window.amount - billed)
+  end
+  budget.left = left
+  return left
+end
+
 -- What the bounds of all levels still allow, beyond the holds and with them: computed once between two movements of
--- money.
+-- money. Here and below, comparisons stand in place of calls, each of which costs as much as four of them.
 local moves = 0
 local function free_of_chain()
   if chain.moves < moves then
-    local free, left = NEVER, NEVER
-    for level = 1, 3 do
-      local budget = chain[level]
-      if budget then
-        local of_budget = left_of(budget)
-        left, free = min(left, of_budget), min(free, left_after(of_budget, budget.held))
-      end
+    local free, least = NEVER, NEVER
+    for n = 1, #chain do
+      local budget = chain[n]
+      local left = budget.left or left_of(budget)
+      if left < 0 then left = 0 end
+      if left < least then least = left end
+      left = left - budget.held
+      if left < free then free = left end
     end
-    chain.free, chain.left, chain.moves = free, left, moves
+    if free < 0 then free = 0 end
+    chain.free, chain.left, chain.moves = free, least, moves
   end
   return chain.free, chain.left
 end
@@ -137,10 +140,10 @@ end
 local refused_by_limits = (present[HOLD] or present[CHECK]) and function(amount)
   local _, left = free_of_chain()
   if left >= amount then return end
-  for level = 1, 3 do
-    local budget = chain[level]
-    if budget and left_of(budget) < amount then
-      local refused = 'limit_reached ' .. level
+  for n = 1, #chain do
+    local budget = chain[n]
+    if left_after(budget.left, 0) < amount then
+      local refused = 'limit_reached ' .. chain.levels[n]
       if left_after(budget.limit, budget.used) < amount then return refused end
       bill_windows(budget)
       for _, window in ipairs(budget.bounds.windows) do
@@ -155,9 +158,11 @@ end
 -- Adds to what the groups hold. The key's part is that of every key.
 local function add_held(amount)
   moves = moves + 1
-  for level = 2, 3 do
-    local group = chain[level]
-    if group then group.held, group.changed = math.max(group.held + amount, 0), true end
+  for n = 2, #chain do
+    local group = chain[n]
+    local held = group.held + amount
+    if held < 0 then held = 0 end
+    group.held, group.changed = held, true
   end
 end
 
@@ -165,22 +170,22 @@ end
 -- a window that began later did not count that bill.
 local bill_chain = settles and function(amount)
   moves = moves + 1
-  for level = 1, 3 do
-    local budget = chain[level]
-    if budget then
-      if level > 1 then
-        budget.used, budget.low, budget.changed = budget.used + amount, budget.low + amount, true
-        carry(budget)
+  for n = 1, #chain do
+    local budget = chain[n]
+    if n > 1 then
+      budget.used, budget.low, budget.changed = budget.used + amount, budget.low + amount, true
+      carry(budget)
+    end
+    budget.billed = budget.billed or 0
+    if amount >= 0 then
+      budget.billed = budget.billed + amount
+      if budget.left then budget.left = budget.left - amount end
+    else
+      bill_windows(budget)
+      for _, window in ipairs(budget.bounds and budget.bounds.windows or NONE) do
+        if window.start <= billed_at then window.used = left_after(window.used, -amount) end
       end
-      if amount >= 0 then
-        budget.billed, budget.left = (budget.billed or 0) + amount, budget.left and budget.left - amount
-      else
-        budget.billed, budget.left = budget.billed or 0, nil
-        bill_windows(budget)
-        for _, window in ipairs(budget.bounds and budget.bounds.windows or {}) do
-          if window.start <= billed_at then window.used = left_after(window.used, -amount) end
-        end
-      end
+      budget.left = nil
     end
   end
 end
@@ -195,110 +200,95 @@ local allows = present[HOLD] and function(models, model)
   return false
 end
 
--- Whether this many requests or tokens do not fit a bucket. A refusal changes nothing.
-local is_full = present[HOLD] and function(rate, count)
-  return rate and taken_of(rate, now) + min(count, MOST_TOKENS) * RATE_UNITS > rate.per_minute * RATE_UNITS
-end
-
 -- The lists of models of all levels.
 local model_lists = (present[HOLD] or present[CHECK]) and function()
   local lists = ''
-  for level = 1, 3 do
-    lists = lists .. (chain[level] and chain[level].bounds and chain[level].bounds.models or '')
-  end
+  for _, budget in ipairs(chain.bounded) do lists = lists .. (budget.bounds.models or '') end
   return lists
 end
 
+-- The rates of all levels.
+local rates_of = present[HOLD] and function(name)
+  local rates = ''
+  for _, budget in ipairs(chain.bounded) do rates = rates .. write_rate(budget.bounds[name]) end
+  return rates
+end
+
 -- Refuses a request that a bound other than money excludes, with what the bounds of all levels say.
-local refused_by_bounds = present[HOLD] and function(payer, tokens)
-  if not chain.has_bounds then return end
-  local model, of_requests, of_tokens = sub(payer, 19), '', ''
+local refused_by_bounds = present[HOLD] and function(payer, count)
   local is_allowed, fits, is_frequent, is_large = true, true, false, false
-  for level = 1, 3 do
-    local bounds = chain[level] and chain[level].bounds
-    if bounds then
-      if bounds.models then is_allowed = is_allowed and allows(bounds.models, model) end
-      if bounds.max_in_flight and bounds.in_flight >= bounds.max_in_flight then fits = false end
-      is_frequent, is_large = is_frequent or is_full(bounds.requests, 1), is_large or is_full(bounds.tokens, tokens)
-    end
+  if count > MOST_TOKENS then count = MOST_TOKENS end
+  for n = 1, #chain.bounded do
+    local bounds = chain.bounded[n].bounds
+    local requests, of_tokens, models = bounds.requests, bounds.tokens, bounds.models
+    if models and not allows(models, sub(payer, 19)) then is_allowed = false end
+    if bounds.max_in_flight and bounds.in_flight >= bounds.max_in_flight then fits = false end
+    if requests and taken_of(requests, now) + RATE_UNITS > requests.per_minute * RATE_UNITS then is_frequent = true end
+    if of_tokens and taken_of(of_tokens, now) + count * RATE_UNITS > of_tokens.per_minute * RATE_UNITS then is_large = true end
   end
   if not is_allowed then return 'model_not_allowed ' .. model_lists() end
   if not fits then return 'in_flight' end
-  if is_frequent or is_large then
-    for level = 1, 3 do
-      local bounds = chain[level] and chain[level].bounds or {}
-      of_requests, of_tokens = of_requests .. write_rate(bounds.requests), of_tokens .. write_rate(bounds.tokens)
-    end
-  end
-  if is_frequent then return 'requests_limited ' .. of_requests end
-  if is_large then return 'tokens_limited ' .. of_tokens end
+  if is_frequent then return 'requests_limited ' .. rates_of('requests') end
+  if is_large then return 'tokens_limited ' .. rates_of('tokens') end
 end
 
-local function replace(rate, counted, by)
-  local taken = taken_of(rate, now) + (min(by, MOST_TOKENS) - min(counted, MOST_TOKENS)) * RATE_UNITS
-  rate.taken, rate.at = math.max(min(taken, MOST_TAKEN), 0), math.max(rate.at, now)
+local replace = (settles or present[HOLD] or present[EXTEND] or present[RELEASE]) and function(rate, counted, by)
+  if counted > MOST_TOKENS then counted = MOST_TOKENS end
+  if by > MOST_TOKENS then by = MOST_TOKENS end
+  local taken = taken_of(rate, now) + (by - counted) * RATE_UNITS
+  if taken < 0 then taken = 0 end
+  if taken > MOST_TAKEN then taken = MOST_TAKEN end
+  rate.taken, rate.taken_now = taken, taken
+  if now > rate.at then rate.at = now end
 end
 
 -- Whether all bounds were removed and the last request that they counted has ended.
-local function is_nothing(bounds)
+local is_nothing = (settles or present[RELEASE]) and function(bounds)
   return bounds.in_flight == 0 and #bounds.windows == 0
     and not (bounds.requests or bounds.tokens or bounds.max_in_flight or bounds.models)
 end
 
 -- Replaces the tokens that the hold counts where it is counted, and ends it there where `ends` is 1. Bounds of which
--- nothing is left are dropped, as in the ledger.
-local function recount(by, ends)
-  if levels == 0 then return end
-  local bit = 1
-  for level = 1, 3 do
-    local budget = levels % (2 * bit) >= bit and chain[level]
-    local bounds = budget and budget.bounds
-    if bounds then
+-- nothing is left are dropped, as in the ledger; chains found from then on have none of them.
+local recount = (settles or present[EXTEND] or present[RELEASE]) and function(by, ends)
+  if not chain or levels == 0 then return end
+  for n = 1, #chain.bounded do
+    local budget, bit = chain.bounded[n], chain.bits[n]
+    if levels % (2 * bit) >= bit then
+      local bounds = budget.bounds
       bounds.in_flight, budget.changed = left_after(bounds.in_flight, ends), true
       if bounds.tokens and tokens ~= by then replace(bounds.tokens, tokens, by) end
-      if ends == 1 and is_nothing(bounds) then budget.bounds = false end
+      if ends == 1 and is_nothing(bounds) then budget.bounds, chains = false, {} end
     end
-    bit = 2 * bit
   end
   tokens = by
 end
 
--- Counts a request with this many tokens at every level with bounds.
-local count_request = present[HOLD] and function(of_prompt)
-  levels, tokens = 0, 0
-  if not chain.has_bounds then return end
-  local bit = 1
-  for level = 1, 3 do
-    local budget = chain[level]
-    local bounds = budget and budget.bounds
-    if bounds then
-      bounds.in_flight, budget.changed = bounds.in_flight + 1, true
-      levels, tokens = levels + bit, of_prompt
-      if bounds.requests then replace(bounds.requests, 0, 1) end
-      if bounds.tokens then replace(bounds.tokens, 0, of_prompt) end
-    end
-    bit = 2 * bit
-  end
-end
-
 -- The amount of a hold, with the state of the rates where there are any.
 local held_with_rates = present[HOLD] and function(amount)
-  if not chain.has_bounds then return amount end
-  local rates = ''
-  for level = 1, 3 do
-    local bounds = chain[level] and chain[level].bounds
-    if bounds and (bounds.requests or bounds.tokens) then
-      rates = rates .. pack('>B', (bounds.requests and 1 or 0) + (bounds.tokens and 2 or 0))
-        .. write_rate(bounds.requests) .. write_rate(bounds.tokens)
+  local rates
+  for n = 1, #chain.bounded do
+    local bounds = chain.bounded[n].bounds
+    local r, t = bounds.requests, bounds.tokens
+    if r and t then
+      rates = (rates or '') .. pack('>Bdddddd', 3, r.per_minute, r.taken, r.at, t.per_minute, t.taken, t.at)
+    elseif r or t then
+      rates = (rates or '') .. (r and '\1' or '\2') .. write_rate(r or t)
     end
   end
-  if rates == '' then return amount end
-  return 'held ' .. pack('>d', amount) .. rates
+  return rates and pack('>c5d', 'held ', amount) .. rates or amount
 end
 
--- Opens a hold of the chain.
+-- Opens a hold of the chain, and counts a request with its tokens at every level with bounds.
 local hold_of_chain = present[HOLD] and function(n, amount, lease_until, payer)
-  count_request(used)
+  levels, tokens = 0, 0
+  for of = 1, #chain.bounded do
+    local budget = chain.bounded[of]
+    local bounds = budget.bounds
+    bounds.in_flight, budget.changed, levels, tokens = bounds.in_flight + 1, true, levels + chain.bits[of], used
+    if bounds.requests then replace(bounds.requests, 0, 1) end
+    if bounds.tokens then replace(bounds.tokens, 0, used) end
+  end
   holds[n] = pack('>c1dd', 'h', amount, lease_until) .. NOTHING_USED .. with_groups(payer) .. pack('>Bd', levels, tokens)
   return held_with_rates(amount)
 end

@@ -1,0 +1,164 @@
+//! The page of events: who did what, and which thresholds were passed.
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use maud::{Markup, html};
+use shared::wire::EVENT_TYPES;
+
+use super::{
+    Desk,
+    failure::Failure,
+    form::{Fields, query, with},
+    layout::{Section, page},
+    session::Viewer,
+    show::{time, usd},
+};
+use domain::event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold};
+
+/// Path of this page.
+pub(super) const PATH: &str = "/dashboard/events";
+
+/// Events on a page.
+const EVENTS_ON_PAGE: usize = 50;
+
+/// Reads the filters of a query.
+fn search(query: &Fields) -> Result<EventSearch, Failure> {
+    Ok(EventSearch {
+        kind: EVENT_TYPES.into_iter().find(|kind| *kind == query.get("type")),
+        key: query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+    })
+}
+
+/// Shows the events, newest first.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let search = search(&query)?;
+    let before = query.filled("before").and_then(|number| number.parse().ok());
+    let found =
+        desk.management.find_events(viewer.signed_in.account, &search, before, EVENTS_ON_PAGE).await?;
+    let content = html! {
+        p.lead { "Who did what, and which limits are nearly used, newest first. Times are in UTC." }
+        (filters(&query, &search))
+        @if found.found.is_empty() {
+            p.empty { @if search == EventSearch::default() { "Nothing has happened yet." } @else { "Nothing here matches." } }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Events" {
+                table {
+                    thead { tr {
+                        th scope="col" { "Time" } th scope="col" { "Event" }
+                        th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
+                    } }
+                    tbody { @for numbered in &found.found { (row(&numbered.event)) } }
+                }
+            }
+        }
+        nav.pages aria-label="Pages" {
+            @if before.is_some() { a.button href={ (PATH) "?" (with(&query, "before", "")) } { "First page" } }
+            @if let Some(next) = found.next {
+                a.button href={ (PATH) "?" (with(&query, "before", &next.to_string())) } {
+                    @if found.found.len() < EVENTS_ON_PAGE { "Search further" } @else { "Next page" }
+                }
+            }
+        }
+    };
+    Ok(page(&viewer, Section::Events, "Events", &content))
+}
+
+fn filters(query: &Fields, search: &EventSearch) -> Markup {
+    let only = |name: &'static str, title: &'static str, id: Option<String>| {
+        html! {
+            @if let Some(id) = id {
+                label { (title) select name=(name) { option value=(id) selected { (id) } option value="" { "All" } } }
+            }
+        }
+    };
+    html! {
+        form.filters method="get" action=(PATH) role="search" {
+            (only("key", "Key", search.key.map(|id| id.to_string())))
+            (only("group", "Group", search.group.map(|id| id.to_string())))
+            label { "Type" select name="type" {
+                option value="" { "All" }
+                @for kind in EVENT_TYPES { option value=(kind) selected[query.get("type") == kind] { (kind) } }
+            } }
+            button { "Show" }
+        }
+    }
+}
+
+fn row(event: &Event) -> Markup {
+    let of = html! {
+        @if let Some(key) = event.key { a href={ "/dashboard/keys/" (key.to_string()) } { "key" } " " }
+        @if let Some(group) = event.group { a href={ (PATH) "?group=" (group.to_string()) } { "group" } }
+    };
+    html! {
+        tr title=(event.id.to_string()) {
+            td { (time(event.at)) }
+            td { span.badge { (event.kind.as_str()) } " " (told(&event.kind))
+                p.narrow-only { "by " (actor(&event.actor)) " " (of) } }
+            td.wide-only { (actor(&event.actor)) }
+            td.wide-only { (of) }
+        }
+    }
+}
+
+fn actor(actor: &Actor) -> Markup {
+    html! {
+        @match actor {
+            Actor::ManagementKey { name, .. } => { "management key " bdi { (name) } },
+            Actor::Member { name, .. } => { bdi { (name) } },
+            Actor::Operator { name } => { "operator " bdi { (name) } },
+            Actor::System => span.quiet { "the service" },
+        }
+    }
+}
+
+/// Details of an event in words.
+fn told(kind: &EventKind) -> Markup {
+    html! {
+        @match kind {
+            EventKind::KeyCreated { changes } | EventKind::GroupCreated { changes } => (list(changes, false)),
+            EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true)),
+            EventKind::KeyRotated { previous_key_expires_at } => {
+                @if let Some(at) = previous_key_expires_at { "the previous key works until " (time(*at)) }
+            },
+            EventKind::KeyThresholdReached(threshold) | EventKind::KeyLimitReached(threshold)
+                | EventKind::GroupThresholdReached(threshold) | EventKind::GroupLimitReached(threshold) => (used(threshold)),
+            EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
+                (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " is left"
+            },
+            EventKind::CreditAdded { amount, .. } => (usd(*amount)),
+            EventKind::ManagementKeyCreated { name, .. } | EventKind::ManagementKeyRevoked { name, .. }
+                | EventKind::MemberRemoved { name, .. } => bdi { (name) },
+            EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },
+            EventKind::WebhookDisabled { url, .. } => bdi { (url) },
+            EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
+        }
+    }
+}
+
+fn list(changes: &[Change], with_before: bool) -> Markup {
+    html! {
+        @for (n, change) in changes.iter().enumerate() {
+            @if n > 0 { ", " }
+            (change.field) " " @if with_before { bdi { (change.before) } " → " } bdi { (change.after) }
+        }
+    }
+}
+
+fn used(threshold: &Threshold) -> Markup {
+    let per = match threshold.bound {
+        MoneyBound::Limit | MoneyBound::Credit => "",
+        MoneyBound::Hour => " an hour",
+        MoneyBound::Day => " a day",
+        MoneyBound::Week => " a week",
+        MoneyBound::Month => " a month",
+    };
+    html! { (threshold.percent) " %: " (usd(threshold.used)) " of " (usd(threshold.amount)) (per) }
+}

@@ -1,0 +1,101 @@
+//! Events of an account: listed by filters, and read in their order.
+
+use async_trait::async_trait;
+use shared::ids::{AccountId, EventId};
+
+use super::{
+    Error, Management,
+    listing::{Listed, Listing, Page, UnknownCursor},
+};
+use crate::store::{EventsPage, Found, NumberedEvent, Order, StoreError};
+use domain::event::{Event, EventSearch};
+
+/// Events read at a time.
+const READ_AT_ONCE: usize = 500;
+
+impl Management {
+    /// Finds the latest matching events, or those before a number; newest first. The page may end before it is full.
+    pub async fn find_events(
+        &self,
+        account: AccountId,
+        search: &EventSearch,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Found<NumberedEvent, u64>, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        self.store.events(account, search.clone(), before, limit).await
+    }
+
+    /// Events of the account after this number, at most `limit`.
+    pub async fn events_after(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<EventsPage, StoreError> {
+        self.store.events_after(account, after, limit).await
+    }
+
+    /// Reads events in an order behind an event, and the number of the event to go on from, if any.
+    async fn some_events(
+        &self,
+        account: AccountId,
+        listing: &Listing<Event>,
+        behind: Option<u64>,
+    ) -> Result<Found<NumberedEvent, u64>, StoreError> {
+        match listing.order {
+            Order::Descending => {
+                let limit = listing.limit.saturating_add(1).min(READ_AT_ONCE);
+                self.store.events(account, listing.filter.clone(), behind, limit).await
+            }
+            Order::Ascending => {
+                let page = self.store.events_after(account, behind.unwrap_or(0), READ_AT_ONCE).await?;
+                let is_full = page.events.len() == READ_AT_ONCE;
+                let next = page.events.last().map(|event| event.number).filter(|_| is_full);
+                Ok(Found { found: page.events, next })
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Listed for Event {
+    type Id = EventId;
+    type Filter = EventSearch;
+    const NAME: &'static str = "an event";
+
+    fn id(&self) -> EventId {
+        self.id
+    }
+
+    async fn page(
+        management: &Management,
+        account: AccountId,
+        listing: &Listing<Self>,
+    ) -> Result<Page<Self>, Error<UnknownCursor>> {
+        let mut behind = match listing.after {
+            Some(id) => {
+                let number = management.store.event_number(account, id).await?;
+                Some(number.ok_or(Error::Refused(UnknownCursor))?)
+            }
+            None => None,
+        };
+        let mut items = Vec::new();
+        loop {
+            let Found { found, next } = management.some_events(account, listing, behind).await?;
+            for NumberedEvent { event, .. } in found {
+                if !listing.filter.matches(&event) {
+                    continue;
+                }
+                if items.len() == listing.limit {
+                    return Ok(Page { items, has_more: true });
+                }
+                items.push(event);
+            }
+            behind = next;
+            if behind.is_none() {
+                return Ok(Page { items, has_more: false });
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Events: one for each act, in the order of the acts, found by filters, and dropped by age.
+
+use shared::{ids::AccountId, time::Timestamp};
+
+use super::{
+    Subject, accounts::new_management_key, after, digest, members, new_group, new_key, open_account,
+};
+use crate::store::{EVENTS_KEPT, Idempotency, NumberedEvent, Store};
+use domain::{
+    event::{Act, Actor, Event, EventKind, EventSearch},
+    group::GroupPatch,
+    key::KeyPatch,
+    ledger::histories::{START, group, key},
+};
+
+/// All events that are kept, oldest first.
+pub(super) async fn kept(store: &dyn Store, account: AccountId) -> Vec<NumberedEvent> {
+    store.events_after(account, 0, 10_000).await.unwrap().events
+}
+
+/// The act of this number, which a member of the same number does.
+fn act(n: u8) -> Act {
+    let name = format!("Ünï \"{n}\"");
+    Act { actor: Actor::Member { id: members::member(n).id, name }, at: after(n.into()), chance: [n; 10] }
+}
+
+fn labelled(label: &str) -> KeyPatch {
+    KeyPatch { label: Some(label.into()), ..KeyPatch::default() }
+}
+
+pub(super) async fn each_act_leaves_one_event_and_a_repetition_none(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mine = open_account(&**store, 1).await;
+    let (made, parent, team) = (new_key(mine, 1), new_group(mine, 1), new_group(mine, 2));
+    let (manager, member) = (new_management_key(mine, 1), members::member(1));
+    let to_team = KeyPatch { group: Some(Some(group(2))), ..labelled("Ünï") };
+    let into = GroupPatch { parent: Some(Some(group(1))), ..GroupPatch::default() };
+    let session = members::session(1, member.id);
+    for _ in 0..2 {
+        store.create_group(parent.clone(), &act(1)).await.unwrap();
+        store.create_group(team.clone(), &act(2)).await.unwrap();
+        store.update_group(mine, group(2), into.clone(), &act(3)).await.unwrap();
+        store.create_key(made.clone(), None, &act(4)).await.unwrap();
+        store.update_key(mine, key(1), to_team.clone(), &act(5)).await.unwrap();
+        store.create_management_key(manager.clone(), &act(6)).await.unwrap();
+        store.create_member(mine, member.clone(), 9, &act(7)).await.unwrap();
+        store.put_record(mine, session.clone(), &act(8)).await.unwrap();
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    for _ in 0..2 {
+        store.remove_member(mine, member.id, &act(9)).await.unwrap();
+        store.revoke_management_key(manager.key.id, &act(10)).await.unwrap();
+        store.revoke_key(mine, key(1), &act(11)).await.unwrap();
+        store.archive_group(mine, group(2), &act(12)).await.unwrap();
+    }
+    let (management_key_id, name) = (manager.key.id, || manager.key.name.clone());
+    let blank = made.key.clone();
+    let moved = blank.clone().with(&to_team, after(5)).change(&blank, after(5)).unwrap();
+    let placed = team.group.clone().with(&into, after(3)).change(&team.group, after(3)).unwrap();
+    let (in_team, of_team) = ((Some(key(1)), Some(group(2))), (None, Some(group(2))));
+    let expected = [
+        ((None, Some(group(1))), parent.group.creation(after(1))),
+        (of_team, team.group.creation(after(2))),
+        (of_team, placed),
+        ((Some(key(1)), None), blank.creation(after(4))),
+        (in_team, moved),
+        ((None, None), EventKind::ManagementKeyCreated { management_key_id, name: name() }),
+        ((None, None), member.invitation()),
+        ((None, None), EventKind::MemberSignedIn { member_id: member.id }),
+        ((None, None), EventKind::MemberRemoved { member_id: member.id, name: member.name.clone() }),
+        ((None, None), EventKind::ManagementKeyRevoked { management_key_id, name: name() }),
+        (in_team, EventKind::KeyRevoked {}),
+        (of_team, EventKind::GroupArchived {}),
+    ];
+    let expected = (1..).zip(expected).map(|(n, ((key, group), kind))| NumberedEvent {
+        number: n.into(),
+        event: act(n).event(0, key, group, kind),
+    });
+    assert_eq!(kept(&**store, mine).await, expected.collect::<Vec<_>>());
+}
+
+pub(super) async fn an_act_that_changes_nothing_or_is_refused_leaves_no_event(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mine = open_account(&**store, 1).await;
+    store.create_key(new_key(mine, 1), None, &act(1)).await.unwrap();
+    store.create_group(new_group(mine, 1), &act(2)).await.unwrap();
+    store.archive_group(mine, group(1), &act(3)).await.unwrap();
+    store.update_key(mine, key(1), KeyPatch::default(), &act(4)).await.unwrap();
+    store.update_key(mine, key(1), labelled("Key 1"), &act(4)).await.unwrap();
+    store
+        .update_group(mine, group(1), GroupPatch { name: Some("x".into()), ..GroupPatch::default() }, &act(5))
+        .await
+        .unwrap();
+    let archived = KeyPatch { group: Some(Some(group(1))), ..labelled("other") };
+    store.update_key(mine, key(1), archived, &act(6)).await.unwrap();
+    store.update_key(mine, key(2), labelled("other"), &act(6)).await.unwrap();
+    let mut one_more = new_key(mine, 2);
+    one_more.most = 1;
+    store.create_key(one_more, None, &act(7)).await.unwrap();
+    let once = |request: &str| Idempotency {
+        key: digest("once"),
+        request: digest(request),
+        now: START,
+        expires_at: after(9),
+    };
+    store.create_key(new_key(mine, 3), Some(once("a")), &act(8)).await.unwrap();
+    store.create_key(new_key(mine, 4), Some(once("a")), &act(9)).await.unwrap();
+    store.create_key(new_key(mine, 5), Some(once("b")), &act(10)).await.unwrap();
+    store.revoke_key(mine, key(9), &act(11)).await.unwrap();
+    store.create_member(mine, members::member(1), 0, &act(12)).await.unwrap();
+    assert!(!store.remove_member(mine, members::member(1).id, &act(13)).await.unwrap());
+    let types: Vec<_> = kept(&**store, mine).await.iter().map(|event| event.event.kind.as_str()).collect();
+    assert_eq!(types, ["key.created", "group.created", "group.archived", "key.created"]);
+}
+
+pub(super) async fn events_are_found_by_type_key_and_group_page_by_page(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    store.create_key(new_key(theirs, 1), None, &act(0)).await.unwrap();
+    store.create_group(new_group(mine, 1), &act(1)).await.unwrap();
+    for n in 1..=3 {
+        let mut new = new_key(mine, n);
+        new.key.spend.group = (n < 3).then_some(group(1));
+        store.create_key(new, None, &act(2 * n)).await.unwrap();
+        store.update_key(mine, key(n), labelled("other"), &act(2 * n + 1)).await.unwrap();
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    let search = |kind, key, group| EventSearch { kind, key, group };
+    for (search, numbers) in [
+        (search(None, None, None), vec![7, 6, 5, 4, 3, 2, 1]),
+        (search(Some("key.updated"), None, None), vec![7, 5, 3]),
+        (search(None, Some(key(2)), None), vec![5, 4]),
+        (search(None, None, Some(group(1))), vec![5, 4, 3, 2, 1]),
+        (search(Some("key.created"), None, Some(group(1))), vec![4, 2]),
+        (search(Some("key.created"), Some(key(3)), Some(group(1))), vec![]),
+        (search(Some("key.created"), Some(key(3)), None), vec![6]),
+    ] {
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let page = store.events(mine, search.clone(), before, 2).await.unwrap();
+            assert!(page.found.len() <= 2);
+            found.extend(page.found.iter().map(|event| event.number));
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, numbers, "{search:?}");
+    }
+    let all = kept(&**store, mine).await;
+    for event in &all {
+        assert_eq!(store.event_number(mine, event.event.id).await.unwrap(), Some(event.number));
+        assert_eq!(store.event_number(theirs, event.event.id).await.unwrap(), None);
+    }
+    let page = store.events_after(mine, 3, 2).await.unwrap();
+    assert_eq!((page.events, page.gone_until), (all[3..5].to_vec(), 0));
+    assert_eq!(store.events_after(mine, 7, 2).await.unwrap().events, []);
+}
+
+pub(super) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mine = open_account(&**store, 1).await;
+    let at = |at: Timestamp, n| Act { at, ..act(n) };
+    let label = async |store: &dyn Store, act: Act, label: &str| {
+        store.update_key(mine, key(1), labelled(label), &act).await.unwrap();
+    };
+    store.create_key(new_key(mine, 1), None, &at(START, 1)).await.unwrap();
+    label(&**store, at(after(1), 2), "b").await;
+    label(&**store, at(START.plus(EVENTS_KEPT), 3), "c").await;
+    let page = store.events_after(mine, 0, 9).await.unwrap();
+    assert_eq!((page.events.len(), page.gone_until), (3, 0), "the first is as old as it may be");
+    let first: Event = page.events[0].event.clone();
+    label(&**store, at(after(1).plus(EVENTS_KEPT), 4), "d").await;
+    subject.interrupt().await;
+    let store = subject.store();
+    let page = store.events_after(mine, 0, 9).await.unwrap();
+    assert_eq!(page.gone_until, 1);
+    assert_eq!(page.events.iter().map(|event| event.number).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(store.event_number(mine, first.id).await.unwrap(), None);
+    label(&**store, at(START.plus(3 * EVENTS_KEPT), 5), "e").await;
+    let page = store.events_after(mine, 0, 9).await.unwrap();
+    assert_eq!((page.gone_until, page.events.len()), (4, 1), "numbers go on when all others are dropped");
+    assert_eq!(page.events[0].number, 5);
+}
+
+pub(super) async fn acts_at_once_leave_an_event_each(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mine = open_account(&**store, 1).await;
+    store.create_key(new_key(mine, 0), None, &act(0)).await.unwrap();
+    let acts = (1..=20).map(|n| {
+        let (store, label) = (store.clone(), n.to_string());
+        async move { store.update_key(mine, key(0), labelled(&label), &act(n)).await.unwrap() }
+    });
+    futures_util::future::join_all(acts).await;
+    // Each change begins with the label that the one before has left.
+    let mut label = "\"Key 0\"".to_owned();
+    let events = kept(&**store, mine).await;
+    assert_eq!(events.len(), 21);
+    for event in &events[1..] {
+        let EventKind::KeyUpdated { changes } = &event.event.kind else { panic!("{event:?}") };
+        assert_eq!((changes.len(), &changes[0].before), (1, &label));
+        label.clone_from(&changes[0].after);
+    }
+}
