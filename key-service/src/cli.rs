@@ -28,6 +28,7 @@ mod books;
 mod catalogue;
 mod events;
 mod groups;
+mod keys;
 mod members;
 mod spool;
 mod table;
@@ -67,6 +68,9 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeys),
+    /// API keys, which make model calls; the management API and the dashboard make them
+    #[command(subcommand)]
+    Keys(keys::KeyCommand),
     /// Groups of API keys, which share bounds: teams, courses, customers
     #[command(subcommand)]
     Groups(groups::GroupCommand),
@@ -168,6 +172,7 @@ pub async fn run(
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
+        Command::Keys(command) => keys::run(command, management, out).await,
         Command::Groups(command) => groups::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,

@@ -40,6 +40,7 @@ mod margin;
 mod measure;
 mod members;
 mod overview;
+mod rotation;
 mod session;
 mod show;
 mod sign_in;
@@ -118,6 +119,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/keys", get(keys::list).post(keys::create))
         .route("/dashboard/keys/new", get(keys::new))
         .route("/dashboard/keys/{id}", get(key::show).post(keys::update))
+        .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(keys::confirm).post(keys::revoke))
         .route("/dashboard/activity", get(activity::show))
         .route("/dashboard/activity.csv", get(activity::csv))

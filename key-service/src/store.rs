@@ -14,22 +14,21 @@ use std::{ops::RangeInclusive, time::Duration};
 use async_trait::async_trait;
 use shared::{
     ids::{AccountId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
-    rpc::Principal,
     time::Timestamp,
 };
 
 pub(crate) use self::data::{
-    AccountSummary, Created, Cursor, Deposit, DueHold, DueHolds, EventsPage, ExpiringRecord, Found, Funds,
-    GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage, ManagementKey,
-    MemberCreated, NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind, Skew, SpendLine,
-    StoreError, Updated, UsageLine,
+    AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventsPage, ExpiringRecord,
+    Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage,
+    ManagementKey, MemberCreated, NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind,
+    Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
 use domain::{
     audit::Audit,
     digest::Digest,
     event::{Act, EventSearch},
     group::{Group, GroupPatch, NewGroup},
-    key::{ApiKey, KeyPatch, NewKey},
+    key::{ApiKey, KeyPatch, NewCredential, NewKey},
     ledger::{Command, Outcome, Refused},
     member::{Member, MemberChange},
     search::EntrySearch,
@@ -88,12 +87,13 @@ pub trait Ledger: Send + Sync + 'static {
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
-/// The owners of credentials.
+/// Credentials by digest.
 #[async_trait]
 pub trait Credentials: Send + Sync + 'static {
-    /// Finds the owner of the credential with this digest. An owner never changes, so that callers may cache it. A
-    /// revoked credential is found as well.
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError>;
+    /// Finds the credential with this digest. Owner and number never change, so that callers may cache them. A credential
+    /// of a revoked key is found as well. One that a rotation ended is refused by the ledger; the next rotation of the key
+    /// forgets it, unless it is the first.
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError>;
 }
 
 /// API keys.
@@ -136,6 +136,15 @@ pub trait Keys: Send + Sync + 'static {
         patch: KeyPatch,
         act: &Act,
     ) -> Result<Updated, StoreError>;
+
+    /// Gives an API key a new credential by [`ApiKey::rotated`], unless the idempotency key was used within its time to
+    /// live. A call that is repeated with the same digest changes nothing.
+    async fn rotate_key(
+        &self,
+        new: NewCredential,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Rotated, StoreError>;
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
     /// the key.

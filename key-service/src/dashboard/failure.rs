@@ -47,6 +47,12 @@ impl From<Error<KeyRefused>> for Failure {
                 Self::BadRequest("The key cannot be changed so.".into())
             }
             Error::Refused(KeyRefused::Revoked) => Self::BadRequest("A revoked key stays as it is.".into()),
+            Error::Refused(KeyRefused::Expired) => {
+                Self::BadRequest("An expired key cannot be rotated. Give it a later expiry first.".into())
+            }
+            Error::Refused(KeyRefused::RotationInProgress) => {
+                Self::BadRequest("The key was rotated meanwhile, and its previous key still works.".into())
+            }
             Error::Refused(KeyRefused::TooMany { most }) => Self::BadRequest(format!(
                 "This account has {most} API keys, revoked ones included, and may not have more."
             )),

@@ -31,6 +31,7 @@ mod ledger;
 mod members;
 mod outcomes;
 mod records;
+mod rotation;
 mod schema;
 mod script;
 mod settings;

@@ -13,6 +13,7 @@ mod members;
 mod mutations;
 mod outage;
 pub(crate) mod reference;
+mod rotation;
 pub(crate) mod servers;
 mod spending;
 
@@ -137,6 +138,19 @@ macro_rules! contract {
                     old_idempotency_keys_make_room_for_new_ones,
                     a_race_for_an_idempotency_key_makes_one_key,
                     a_creation_sent_again_makes_nothing_more,
+                }
+                rotation::{
+                    both_credentials_spend_until_the_grace_is_over,
+                    both_credentials_of_a_grouped_key_spend_until_the_grace_is_over,
+                    a_rotated_key_that_moves_keeps_its_credentials,
+                    a_credential_that_was_admitted_goes_on,
+                    what_cannot_be_rotated_stays_as_it_is,
+                    an_idempotency_key_rotates_once,
+                    a_rotation_sent_again_changes_nothing,
+                    a_rotation_leaves_one_event,
+                    credentials_that_ended_are_forgotten,
+                    of_rotations_at_once_each_has_a_number_of_its_own,
+                    of_rotations_at_once_one_begins_the_grace,
                 }
                 spending::{
                     an_unknown_account_is_refused_everything,
@@ -378,6 +392,7 @@ pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_tick
     let model = "Model Flash".into();
     Command::Hold {
         key,
+        credential: 0,
         generation,
         model,
         least: amount,

@@ -170,7 +170,7 @@ impl KeySpace {
         format!("{}:{{{account}}}:barrier", self.prefix)
     }
 
-    /// String: the owner of the credential with this digest.
+    /// String: the credential with this digest: account, key, and number unless it is the key's first.
     pub(super) fn credential(&self, digest: &Digest) -> Vec<u8> {
         let mut name = format!("{}:credential:", self.prefix).into_bytes();
         name.extend_from_slice(digest.as_bytes());

@@ -111,6 +111,7 @@ pub(super) struct Scripts {
     pub(super) list_account: Lua,
     pub(super) create_key: Lua,
     pub(super) update_key: Lua,
+    pub(super) rotate_key: Lua,
     pub(super) expire_keys: Lua,
     pub(super) list_keys: Lua,
     pub(super) create_group: Lua,
@@ -218,7 +219,7 @@ impl Scripts {
             ledger: LedgerScripts::new(LEDGER),
             create_account: Lua::new(parts!("create_account")),
             list_account: Lua::new(parts!("list_account")),
-            create_key: keys(parts!("constants", "events", "key", "key_lists", "create_key")),
+            create_key: keys(parts!("constants", "events", "key", "idempotency", "key_lists", "create_key")),
             update_key: keys(parts!(
                 "constants",
                 "events",
@@ -228,6 +229,7 @@ impl Scripts {
                 "key_lists",
                 "update_key"
             )),
+            rotate_key: keys(parts!("constants", "events", "key", "budgets", "idempotency", "rotate_key")),
             expire_keys: Lua::new(parts!("expire_keys")),
             list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),
             create_group: keys(parts!("constants", "events", "key", "create_group")),

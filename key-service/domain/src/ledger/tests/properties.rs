@@ -27,6 +27,7 @@ proptest! {
             match step {
                 Step::Clock(clock) => now = clock.after(now),
                 Step::Update(account, key, patch) => world.update(account, key, &patch, now),
+                Step::Rotate(new) => world.rotate(&new, now),
                 Step::Revoke(account, key) => world.revoke(account, key, now),
                 Step::UpdateGroup(account, group, patch) => world.update_group(account, group, &patch, now),
                 Step::Archive(account, group) => world.archive(account, group, now),

@@ -17,7 +17,8 @@
 --       last, where something may be billed, the keys by spend, and the spend of today by model
 -- ARGV  1 the settings; 2 for each generation the places of its two hashes among KEYS; 3 the commands; 4 their bills;
 --       then the ids of generations, the ids of deposits, 'funds', the ids of keys, the payers, and the further parts of
---       bills: of each bill with a flag, the flagged parts
+--       bills: of each bill with a flag, the flagged parts; last, where a command has one, the numbers of credentials that
+--       are no key's first
 --
 -- Answers a number or a text for each command; nothing where the account does not exist.
 
