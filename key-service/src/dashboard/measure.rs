@@ -17,8 +17,8 @@ use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use shared::{
     catalog::Catalog,
-    current::Current,
     clock::{Clock, System},
+    current::Current,
     ids::{AccountId, DepositId, GenerationId, KeyId},
     key::Prefix,
     money::NanoUsd,
