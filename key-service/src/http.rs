@@ -40,7 +40,7 @@ mod parts;
 mod query;
 mod reading;
 
-pub(crate) use body::settings;
+pub(crate) use body::{settings, settings_among, value};
 pub(crate) use object::Shown;
 
 use object::with_plaintext;

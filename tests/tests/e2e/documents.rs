@@ -6,7 +6,7 @@ use std::{
 };
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "README.md",
@@ -15,6 +15,7 @@ const DOCUMENTS: [&str; 10] = [
     "docs/clients.md",
     "docs/governing.md",
     "docs/measurements.md",
+    "docs/moving.md",
     "docs/operating.md",
     "tests/README.md",
 ];
