@@ -8,6 +8,7 @@ mod generation;
 mod hold;
 mod http;
 mod keys;
+pub mod models;
 pub mod server;
 pub mod sizes;
 mod upstream;
