@@ -9,6 +9,7 @@ mod hold;
 mod http;
 mod http_client;
 mod keys;
+pub mod models;
 pub mod server;
 pub mod sizes;
 mod upstream;

@@ -28,6 +28,7 @@ mod books;
 mod catalogue;
 mod events;
 mod groups;
+mod import;
 mod keys;
 mod members;
 mod spool;
@@ -74,6 +75,9 @@ pub enum Command {
     /// Groups of API keys, which share bounds: teams, courses, customers
     #[command(subcommand)]
     Groups(groups::GroupCommand),
+    /// Move keys in from another gateway, with what they spent: callers keep the keys they have
+    #[command(subcommand)]
+    Import(import::ImportCommand),
     /// The people who sign in to the dashboard of an account
     #[command(subcommand)]
     Members(members::MemberCommand),
@@ -174,6 +178,7 @@ pub async fn run(
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
         Command::Keys(command) => keys::run(command, management, out).await,
         Command::Groups(command) => groups::run(command, management, out).await,
+        Command::Import(command) => import::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
         Command::Journal(command) => {

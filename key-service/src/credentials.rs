@@ -1,10 +1,11 @@
 //! Creates credentials, and finds the key of a presented credential.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use quick_cache::sync::Cache;
+use ring::digest::{SHA256, digest as hash};
 use shared::{
-    key::{Class, Prefix},
+    key::{Class, Prefix, Presented},
     refusal::Refusal,
     rpc::Principal,
     secret::SecretString,
@@ -13,7 +14,7 @@ use shared::{
 
 use crate::store::{Credential, Store, StoreError};
 use domain::{
-    digest::{Digest, Peppers},
+    digest::{Digest, ForeignKey, Peppers},
     key::ApiKey,
 };
 
@@ -38,10 +39,12 @@ impl Credentials {
 
     /// The credential, with its owner; `None` if the credential does not exist.
     pub(crate) async fn find(&self, presented: &str) -> Result<Option<Credential>, StoreError> {
-        if self.prefix.classify(presented).is_none() {
-            return Ok(None);
-        }
-        for digest in self.peppers.candidates(presented) {
+        let text = match self.prefix.recognise(presented) {
+            Presented::Own(_) => Cow::Borrowed(presented),
+            Presented::Foreign => Cow::Owned(foreign(presented).text()),
+            Presented::Malformed => return Ok(None),
+        };
+        for digest in self.peppers.candidates(&text) {
             if let Some(credential) = self.known.get(&digest) {
                 return Ok(Some(credential));
             }
@@ -93,8 +96,27 @@ impl Credentials {
         (plaintext, digest)
     }
 
+    /// The digest to store for a key of another gateway, or the digest under which the key is stored.
+    pub(crate) async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
+        let text = key.text();
+        let current = self.peppers.digest(&text.clone().into());
+        for digest in self.peppers.candidates(&text).filter(|digest| *digest != current) {
+            if self.store.find_credential(digest).await?.is_some() {
+                return Ok(digest);
+            }
+        }
+        Ok(current)
+    }
+
     /// A digest that cannot be calculated without the pepper, of text that is no key: the text must contain a NUL.
     pub(crate) fn keyed_digest(&self, text: String) -> Digest {
         self.peppers.digest(&text.into())
     }
+}
+
+/// The key of another gateway with this plaintext.
+fn foreign(plaintext: &str) -> ForeignKey {
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());
+    ForeignKey::new(sha256)
 }

@@ -14,7 +14,7 @@ use axum::{
     routing::{any, get, post},
 };
 use http::{HeaderName, HeaderValue, header};
-use shared::catalog::Catalog;
+use shared::{catalog::Catalog, current::Current};
 
 use crate::management::Management;
 use activity::Exports;
@@ -82,7 +82,7 @@ pub(crate) struct Desk {
     /// The use-cases.
     pub(crate) management: Arc<Management>,
     /// Models in the offered order.
-    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) catalog: Arc<Current<Catalog>>,
     /// True if clients reach this installation over TLS, by its public address.
     pub(crate) behind_tls: bool,
     /// Exports that are under way.
@@ -91,7 +91,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// The desk of an installation.
-    pub(crate) fn new(management: Arc<Management>, catalog: Arc<Catalog>, behind_tls: bool) -> Self {
+    pub(crate) fn new(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Self {
         Self { management, catalog, behind_tls, exports: Exports::new() }
     }
 }

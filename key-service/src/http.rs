@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
     catalog::Catalog,
     clock::Clock,
+    current::Current,
     error::ApiError,
     ids::{KeyId, RequestId},
     process::http::{
@@ -40,7 +41,7 @@ mod parts;
 mod query;
 mod reading;
 
-pub(crate) use body::settings;
+pub(crate) use body::{settings, settings_among, value};
 pub(crate) use object::Shown;
 
 use object::with_plaintext;
@@ -53,7 +54,7 @@ const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 #[derive(Clone)]
 struct Api {
     management: Arc<Management>,
-    catalog: Arc<Catalog>,
+    catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -62,8 +63,9 @@ impl Api {
     /// a list may name a model that comes later.
     fn name_models_by_id(&self, bounds: &mut BoundsPatch) {
         let Some(Some(models)) = &mut bounds.models else { return };
+        let catalog = self.catalog.get();
         for name in models.iter_mut() {
-            if let Some(model) = self.catalog.model(name) {
+            if let Some(model) = catalog.model(name) {
                 name.clone_from(&model.id);
             }
         }
@@ -76,7 +78,7 @@ impl Api {
 /// What a gateway says of its clients is believed with `internal_token`.
 pub(crate) fn router(
     management: Arc<Management>,
-    catalog: Arc<Catalog>,
+    catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
     internal_token: SecretString,
     dashboard: Router,

@@ -38,7 +38,10 @@ pub mod events;
 pub mod generations;
 pub mod groups;
 pub mod listing;
+#[cfg(test)]
+mod measure;
 pub mod members;
+pub mod moving;
 pub mod reading;
 pub mod rotation;
 pub mod spend;

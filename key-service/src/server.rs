@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use axum::middleware;
 use shared::{
     catalog::Catalog,
+    current::Current,
     process::{
         serve::{Bounds, DRAIN, Port, bind, serve},
         tls::Tls,
@@ -31,7 +32,7 @@ pub struct KeyServiceParts {
     /// The store, and the use-cases over it.
     pub installation: Installation,
     /// Models, their ids and prices.
-    pub catalog: Arc<Catalog>,
+    pub catalog: Arc<Current<Catalog>>,
     /// Token in the calls between the services.
     pub internal_token: SecretString,
     /// TLS of both listeners, if configured.

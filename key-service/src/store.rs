@@ -31,6 +31,7 @@ use domain::{
     key::{ApiKey, KeyPatch, NewCredential, NewKey},
     ledger::{Command, Outcome, Refused},
     member::{Member, MemberChange},
+    moving::{Import, ImportRefused, Plan},
     search::EntrySearch,
     usage::Day,
 };
@@ -46,12 +47,23 @@ pub(crate) const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
 /// A call with an [`Act`] governs an account. If the call changes something, the event of the change is written with the
 /// change: both take effect, or none does. A repetition that changes nothing leaves no event.
 pub trait Store:
-    Ledger + Credentials + Keys + Groups + Accounts + Members + Expiring + Books + Events + Capacity
+    Ledger + Credentials + Keys + Groups + Imports + Accounts + Members + Expiring + Books + Events + Capacity
 {
 }
 
-impl<S: Ledger + Credentials + Keys + Groups + Accounts + Members + Expiring + Books + Events + Capacity>
-    Store for S
+impl<
+    S: Ledger
+        + Credentials
+        + Keys
+        + Groups
+        + Imports
+        + Accounts
+        + Members
+        + Expiring
+        + Books
+        + Events
+        + Capacity,
+> Store for S
 {
 }
 
@@ -202,6 +214,23 @@ pub trait Groups: Send + Sync + 'static {
         id: GroupId,
         act: &Act,
     ) -> Result<Option<Group>, StoreError>;
+}
+
+/// Moving in from another gateway.
+#[async_trait]
+pub trait Imports: Send + Sync + 'static {
+    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, all or nothing; or
+    /// only returns the plan. A repetition changes nothing.
+    ///
+    /// Over Redis nothing is written unless all of it may be. Then groups and keys are written in parts, which others see
+    /// one by one; the same import completes what a call left undone that ended early. Keys and groups that others create
+    /// meanwhile may exceed the bounds.
+    async fn import(
+        &self,
+        import: Import,
+        is_dry_run: bool,
+        act: &Act,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError>;
 }
 
 /// Accounts, and the management keys that govern them.

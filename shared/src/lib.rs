@@ -9,6 +9,8 @@ pub mod backoff;
 pub mod calendar;
 pub mod catalog;
 pub mod clock;
+#[cfg(feature = "process")]
+pub mod current;
 pub mod error;
 pub mod ids;
 pub mod json;

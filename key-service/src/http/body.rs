@@ -2,13 +2,15 @@
 
 mod value;
 
+pub(crate) use self::value::read as value;
+
 use std::time::Duration;
 
 use axum::{body::Bytes, extract::Request};
 use http::{HeaderMap, HeaderName};
 use shared::{
     error::{ApiError, Code},
-    json::parse_object,
+    json::{RawValue, parse_object},
     process::http::{read_body, require_json},
     wire::{Fields, MAX_BODY_BYTES, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
 };
@@ -84,8 +86,16 @@ async fn read_json(request: Request, also: Option<&str>) -> Result<Bytes, ApiErr
 
 /// Reads settings from JSON, of a new object or of a change.
 pub(crate) fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
+    settings_among(parse_object(json)?.iter(), is_new)
+}
+
+/// Reads settings from members of an object.
+pub(crate) fn settings_among<'a, P: Patch>(
+    members: impl Iterator<Item = (&'a str, &'a RawValue)>,
+    is_new: bool,
+) -> Result<P, ApiError> {
     let mut patch = P::default();
-    for (name, raw) in parse_object(json)?.iter() {
+    for (name, raw) in members {
         let Some(field) = settable::<P::Field>(name, is_new) else {
             let names = P::Field::settings().map(Fields::row).filter(|row| is_new || !row.is_fixed);
             return Err(unknown("", name, names.map(|row| row.name)));

@@ -29,6 +29,7 @@ mod key_space;
 mod keys;
 mod ledger;
 mod members;
+mod moving;
 mod outcomes;
 mod records;
 mod rotation;

@@ -10,6 +10,7 @@ mod keys;
 mod leases;
 mod listing;
 mod members;
+mod moving;
 mod mutations;
 mod outage;
 pub(crate) mod reference;
@@ -138,6 +139,15 @@ macro_rules! contract {
                     old_idempotency_keys_make_room_for_new_ones,
                     a_race_for_an_idempotency_key_makes_one_key,
                     a_creation_sent_again_makes_nothing_more,
+                }
+                moving::{
+                    an_import_makes_groups_and_keys_that_are_found_and_listed_like_others,
+                    an_imported_key_spends_on_from_what_it_spent_elsewhere,
+                    a_repeated_import_changes_nothing,
+                    an_import_is_made_whole_or_not_at_all,
+                    a_dry_run_says_what_would_be_made_and_makes_nothing,
+                    imports_at_once_make_each_key_once,
+                    an_import_of_many_keys_is_complete,
                 }
                 rotation::{
                     both_credentials_spend_until_the_grace_is_over,

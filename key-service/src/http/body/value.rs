@@ -18,7 +18,7 @@ use shared::{
 use super::{settable, unknown};
 
 /// Reads and checks a value at this place of the body.
-pub(super) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
+pub(crate) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
     if let Kind::Line { max } = kind {
         return line(param, "a string", max, raw).map(Value::Text);
     }

@@ -231,7 +231,7 @@ impl Redis {
 }
 
 /// Reads a credential: the account, the key and, unless it is the key's first, its number.
-fn parse_credential(text: &str) -> Option<Credential> {
+pub(super) fn parse_credential(text: &str) -> Option<Credential> {
     let mut parts = text.splitn(3, ' ');
     let (account, key) = (parts.next()?.parse().ok()?, parts.next()?);
     let number = parts.next().map_or(Some(0), |number| number.parse().ok())?;

@@ -23,7 +23,7 @@ impl KeySpace {
     }
 
     /// Hash: the account's name and creation time, `funds`, the revision of its groups, and the balances of each key
-    /// under the bytes of the key's id, of each group behind a `g`.
+    /// under the bytes of the key's id, of each group behind a `g`; the opening balance of either behind an `o`.
     pub(super) fn account(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}", self.prefix)
     }

@@ -24,7 +24,8 @@ pub(super) use self::{
         write_bill,
     },
     budgets::{
-        group_field, read_group_spend, read_spend, write_group_spend, write_rest, write_rotation, write_spend,
+        group_field, opening_field, read_group_spend, read_spend, write_group_spend, write_rest,
+        write_rotation, write_spend,
     },
     funds::{FUNDS, FundsRecord},
     groups::{read_group, write_group},

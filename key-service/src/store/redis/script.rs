@@ -110,6 +110,7 @@ pub(super) struct Scripts {
     pub(super) create_account: Lua,
     pub(super) list_account: Lua,
     pub(super) create_key: Lua,
+    pub(super) import_keys: Lua,
     pub(super) update_key: Lua,
     pub(super) rotate_key: Lua,
     pub(super) expire_keys: Lua,
@@ -220,6 +221,7 @@ impl Scripts {
             create_account: Lua::new(parts!("create_account")),
             list_account: Lua::new(parts!("list_account")),
             create_key: keys(parts!("constants", "events", "key", "idempotency", "key_lists", "create_key")),
+            import_keys: keys(parts!("constants", "events", "key", "key_lists", "import_keys")),
             update_key: keys(parts!(
                 "constants",
                 "events",

@@ -4,6 +4,7 @@ mod book;
 mod events;
 mod groups;
 mod members;
+mod moving;
 
 use std::ops::{Bound, RangeInclusive};
 

@@ -39,6 +39,11 @@ pub(in crate::store::redis) fn group_field(id: GroupId) -> Vec<u8> {
     [&b"g"[..], id.as_bytes()].concat()
 }
 
+/// The field of the opening balance of a key or group with this field: the nano-USD that an import brought, as text.
+pub(in crate::store::redis) fn opening_field(field: &[u8]) -> Vec<u8> {
+    [b"o", field].concat()
+}
+
 /// Writes the ledger's part of a group.
 pub(in crate::store::redis) fn write_group_spend(group: &Group) -> Vec<u8> {
     let Group { budget, parent, archived_at } = group;

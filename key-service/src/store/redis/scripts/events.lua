@@ -20,12 +20,15 @@ local function prune_events()
   if last then redis.call('XTRIM', EVENTS, 'MINID', (string.match(last, '^%d+') + 1) .. '-0') end
 end
 
-local function write_event()
-  if EVENT == '' then return end
+local function append_event(id, event)
   local last = redis.call('XREVRANGE', EVENTS, '+', '-', 'COUNT', '1')[1]
   local number = string.format('%.0f', (last and string.match(last[1], '^%d+') or 0) + 1)
-  redis.call('XADD', EVENTS, number .. '-0', 'id', EVENT_ID, 'event', EVENT)
-  redis.call('HSET', NUMBERS, EVENT_ID, number)
+  redis.call('XADD', EVENTS, number .. '-0', 'id', id, 'event', event)
+  redis.call('HSET', NUMBERS, id, number)
   prune_events()
+end
+
+local function write_event()
+  if EVENT ~= '' then append_event(EVENT_ID, EVENT) end
 end
 

@@ -127,23 +127,23 @@ impl Accounts for Sqlite {
 #[async_trait]
 impl Credentials for Sqlite {
     async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
-        let credential = |row: &Row<'_>| {
-            let account = column_id(row, 1, AccountId::from_slice)?;
-            let owner = match row.get_ref(0)?.as_str()? {
-                API => Principal::ApiKey(account, column_id(row, 2, KeyId::from_slice)?),
-                MANAGEMENT => {
-                    Principal::ManagementKey(account, column_id(row, 2, ManagementKeyId::from_slice)?)
-                }
-                _ => return Err(damaged(0, Type::Text, "a credential's class is not known")),
-            };
-            Ok(Credential { owner, number: row.get::<_, i64>(3)?.unsigned_abs() })
-        };
-        let work = move |connection: &Connection| {
-            let sql = "SELECT class, account, id, number FROM credentials WHERE digest = ?1";
-            connection.prepare_cached(sql)?.query_row([digest.as_bytes()], credential).optional()
-        };
-        self.read(work).await
+        self.read(move |connection| credential(connection, &digest)).await
     }
+}
+
+/// Finds a credential.
+pub(crate) fn credential(connection: &Connection, digest: &Digest) -> rusqlite::Result<Option<Credential>> {
+    let credential = |row: &Row<'_>| {
+        let account = column_id(row, 1, AccountId::from_slice)?;
+        let owner = match row.get_ref(0)?.as_str()? {
+            API => Principal::ApiKey(account, column_id(row, 2, KeyId::from_slice)?),
+            MANAGEMENT => Principal::ManagementKey(account, column_id(row, 2, ManagementKeyId::from_slice)?),
+            _ => return Err(damaged(0, Type::Text, "a credential's class is not known")),
+        };
+        Ok(Credential { owner, number: row.get::<_, i64>(3)?.unsigned_abs() })
+    };
+    let sql = "SELECT class, account, id, number FROM credentials WHERE digest = ?1";
+    connection.prepare_cached(sql)?.query_row([digest.as_bytes()], credential).optional()
 }
 
 /// Makes a management key unless the account has as many as it may. Returns whether there is one.

@@ -3,10 +3,11 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
     ids::{AccountId, GroupId, KeyId},
+    money::NanoUsd,
     time::Timestamp,
 };
 
-use super::{bounds, budget, group_if_any, id, time_if_any};
+use super::{bounds, budget, group_if_any, id, money, time_if_any};
 use domain::ledger::{self, Rotation};
 
 /// The ledger's part of a key; `None` where the account does not have the key.
@@ -68,35 +69,35 @@ pub(crate) fn put_group(
     Ok(())
 }
 
-/// Reads every key of an account.
+/// Reads every key of an account, with its opening balance.
 pub(crate) fn each_key(
     connection: &Connection,
     account: AccountId,
-    mut take: impl FnMut(KeyId, &ledger::Key),
+    mut take: impl FnMut(KeyId, &ledger::Key, NanoUsd),
 ) -> rusqlite::Result<()> {
-    let sql = "SELECT id, spend_limit, used, held, bounds, group_id, credential, previous_until, expires_at, revoked_at,
+    let sql = "SELECT id, opening, spend_limit, used, held, bounds, group_id, credential, previous_until, expires_at, revoked_at,
                       last_used_at
                FROM api_keys WHERE account = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([account.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        take(id(row, 0, KeyId::from_slice)?, &key_from(row, 1)?);
+        take(id(row, 0, KeyId::from_slice)?, &key_from(row, 2)?, money(row, 1)?);
     }
     Ok(())
 }
 
-/// Reads every group of an account.
+/// Reads every group of an account, with its opening balance.
 pub(crate) fn each_group(
     connection: &Connection,
     account: AccountId,
-    mut take: impl FnMut(GroupId, &ledger::Group),
+    mut take: impl FnMut(GroupId, &ledger::Group, NanoUsd),
 ) -> rusqlite::Result<()> {
-    let sql =
-        "SELECT id, spend_limit, used, held, bounds, parent, archived_at FROM groups WHERE account = ?1";
+    let sql = "SELECT id, opening, spend_limit, used, held, bounds, parent, archived_at
+               FROM groups WHERE account = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([account.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        take(id(row, 0, GroupId::from_slice)?, &group_from(row, 1)?);
+        take(id(row, 0, GroupId::from_slice)?, &group_from(row, 2)?, money(row, 1)?);
     }
     Ok(())
 }

@@ -232,13 +232,14 @@ fn put_rotation(connection: &Connection, new: &NewCredential, key: &ApiKey) -> r
     Ok(())
 }
 
-/// Writes a key unless its id exists; returns the number of written keys.
-fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
+/// Writes a key unless its id exists; returns the number of written keys. Money that the key has spent is an opening
+/// balance.
+pub(crate) fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, metadata, spend } = key;
     let ledger::Key { budget, group, rotation, expires_at, revoked_at, last_used_at } = spend;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, metadata, spend_limit, used, held, bounds,
-                                     group_id, expires_at, revoked_at, last_used_at, credential, previous_until)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+                                     group_id, expires_at, revoked_at, last_used_at, credential, previous_until, opening)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?8)
                ON CONFLICT (account, id) DO NOTHING";
     let written = connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
@@ -307,7 +308,7 @@ pub(crate) fn list(
 }
 
 /// Judges whether a key may be in this group, if any.
-fn takes_key(
+pub(crate) fn takes_key(
     connection: &Connection,
     account: AccountId,
     group: Option<GroupId>,

@@ -52,6 +52,8 @@ pub(super) struct AccountBook {
     pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
+    /// Opening balances of imported keys and groups.
+    pub(super) openings: (HashMap<KeyId, NanoUsd>, HashMap<GroupId, NanoUsd>),
     pub(super) events: Vec<NumberedEvent>,
     /// Number of the last event.
     pub(super) told: u64,
@@ -86,6 +88,7 @@ impl AccountBook {
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
             expiring: HashMap::new(),
+            openings: (HashMap::new(), HashMap::new()),
             events: Vec::new(),
             told: 0,
         }
@@ -244,10 +247,12 @@ impl AccountBook {
             NanoUsd::from_nanos(holds.map(|hold| hold.amount.nanos()).sum())
         };
         for (id, key) in &self.keys {
-            auditor.key(*id, &key.spend, held(&|payer| payer.key == *id));
+            let opening = self.openings.0.get(id).copied().unwrap_or_default();
+            auditor.key(*id, &key.spend, opening, held(&|payer| payer.key == *id));
         }
         for (id, group) in &self.groups {
-            auditor.group(*id, &group.spend, held(&|payer| payer.is_in(*id)));
+            let opening = self.openings.1.get(id).copied().unwrap_or_default();
+            auditor.group(*id, &group.spend, opening, held(&|payer| payer.is_in(*id)));
         }
         let held = held(&|_| true);
         auditor.account(self.money, held, deposits.into_iter())
