@@ -178,9 +178,9 @@ impl AccountBook {
     }
 
     /// Keeps an idempotency key until it expires, in place of those that have.
-    pub(super) fn keep_idempotency_record(&mut self, attempt: Idempotency, id: KeyId) {
+    pub(super) fn keep_idempotency_record(&mut self, attempt: &Idempotency, id: KeyId) {
         self.idempotency.retain(|_, record| record.expires_at > attempt.now);
-        let Idempotency { key, request, expires_at, .. } = attempt;
+        let Idempotency { key, request, expires_at, .. } = *attempt;
         self.idempotency.insert(key, IdempotencyRecord { request, key: id, expires_at });
     }
 
