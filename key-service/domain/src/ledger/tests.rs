@@ -4,6 +4,7 @@ mod book;
 mod chain;
 mod properties;
 mod rates;
+mod thresholds;
 mod windows;
 
 use crate::event::Actor;
