@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use tests::harness::Dialect;
 use tokio::time::sleep;
 
 use installation::{Installation, Setup};
@@ -37,6 +38,8 @@ const STREAMED_EACH: u32 = 3;
 const QUIET: f64 = 0.03;
 /// Number of quiet rounds from which the others are left out.
 const ENOUGH_QUIET: usize = 3;
+/// Dialects whose streams are measured beside chat's.
+const OTHER_DIALECTS: [Dialect; 2] = [Dialect::Responses, Dialect::Messages];
 /// Time between two tokens of a stream.
 const PACE: Duration = Duration::from_millis(20);
 /// Time between two tokens of a slow stream.
@@ -68,6 +71,10 @@ impl Plan {
     pub const FULL: Self = Self { seconds: 1, rounds: 9, chunks: 200, held: 1_000, requests: 100_000 };
     /// A short extent of about a minute, with rough figures.
     pub const QUICK: Self = Self { seconds: 1, rounds: 1, chunks: 50, held: 200, requests: 5_000 };
+
+    const fn streamed(&self, dialect: Dialect) -> Work {
+        Work::Streamed { dialect, at_once: MANY, chunks: self.chunks }
+    }
 }
 
 /// Processes that together serve requests at some addresses.
@@ -125,6 +132,7 @@ pub async fn run(plan: &Plan) -> Report {
     let metering = System::single("metering proxy", &metering);
     let together = System::installed(report::FAREGATE, &together);
     let many_keys = System::with_keys(report::MANY_KEYS, &services, services.make_keys(KEYS).await);
+    let bounded = System::with_keys(report::BOUNDED, &services, vec![services.make_bounded_key().await]);
     let services = System::installed(report::SERVICES, &services);
     let two = System::installed(report::TWO, &two);
     let full = System::installed(report::FULL_JOURNAL, &full);
@@ -134,11 +142,12 @@ pub async fn run(plan: &Plan) -> Report {
     for at_once in CONCURRENCIES {
         cells.extend(compared.map(|system| (system, Work::Whole { at_once })));
     }
-    cells.extend([&many_keys, &full].map(|system| (system, Work::Whole { at_once: MANY })));
+    cells.extend([&many_keys, &bounded, &full].map(|system| (system, Work::Whole { at_once: MANY })));
     for connections in SHARED {
         cells.extend([&services, &two].map(|system| (system, Work::Shared { at_once: MANY, connections })));
     }
-    cells.extend(compared.map(|system| (system, Work::Streamed { at_once: MANY, chunks: plan.chunks })));
+    cells.extend(compared.map(|system| (system, plan.streamed(Dialect::Chat))));
+    cells.extend(OTHER_DIALECTS.map(|dialect| (&services, plan.streamed(dialect))));
 
     let mut report = Report::new(plan);
     // This comes first: later, the streams would fit into memory that the processes already have.

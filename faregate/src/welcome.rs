@@ -25,19 +25,23 @@ pub(crate) fn print(
     catalog: &Catalog,
     first: Option<&FirstRun>,
 ) -> io::Result<()> {
-    writeln!(out, "Faregate {}: prepaid API keys for language models", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out)?;
-    writeln!(out, "listening public http://{}", at.public)?;
-    writeln!(out, "listening admin http://{}", at.admin)?;
-    writeln!(out, "listening key-http http://{}", at.key_http)?;
-    writeln!(out, "listening key-grpc http://{}", at.key_grpc)?;
-    writeln!(out)?;
+    let (version, Addresses { public: listen, admin, key_http, key_grpc }) = (env!("CARGO_PKG_VERSION"), at);
+    write!(
+        out,
+        "Faregate {version}: prepaid API keys for language models
+
+listening public http://{listen}
+listening admin http://{admin}
+listening key-http http://{key_http}
+listening key-grpc http://{key_grpc}
+
+"
+    )?;
     models(out, catalog)?;
     if let Some(first) = first {
         first.print(out, public, catalog)?;
     } else {
-        writeln!(out)?;
-        writeln!(out, "dashboard {}/dashboard", public.trim_end_matches('/'))?;
+        writeln!(out, "\ndashboard {}/dashboard", public.trim_end_matches('/'))?;
     }
     out.flush()
 }

@@ -28,6 +28,8 @@ mod books;
 mod catalogue;
 mod events;
 mod groups;
+mod import;
+mod keys;
 mod members;
 mod spool;
 mod table;
@@ -36,6 +38,8 @@ pub use catalogue::{Catalogue, catalogue};
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
+/// Entries or events kept in memory at a time while they are exported: some 200 KiB.
+const EXPORTED_AT_ONCE: usize = 500;
 /// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -65,9 +69,15 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeys),
+    /// API keys, which make model calls; the management API and the dashboard make them
+    #[command(subcommand)]
+    Keys(keys::KeyCommand),
     /// Groups of API keys, which share bounds: teams, courses, customers
     #[command(subcommand)]
     Groups(groups::GroupCommand),
+    /// Move keys in from another gateway, with what they spent: callers keep the keys they have
+    #[command(subcommand)]
+    Import(import::ImportCommand),
     /// The people who sign in to the dashboard of an account
     #[command(subcommand)]
     Members(members::MemberCommand),
@@ -166,7 +176,9 @@ pub async fn run(
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
+        Command::Keys(command) => keys::run(command, management, out).await,
         Command::Groups(command) => groups::run(command, management, out).await,
+        Command::Import(command) => import::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
         Command::Journal(command) => {

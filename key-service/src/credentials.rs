@@ -1,49 +1,56 @@
-//! Creates credentials, and finds the owner of a presented credential.
+//! Creates credentials, and finds the key of a presented credential.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use quick_cache::sync::Cache;
+use ring::digest::{SHA256, digest as hash};
 use shared::{
-    key::{Class, Prefix},
+    key::{Class, Prefix, Presented},
     refusal::Refusal,
     rpc::Principal,
     secret::SecretString,
+    time::Timestamp,
 };
 
-use crate::store::{Store, StoreError};
-use domain::digest::{Digest, Peppers};
+use crate::store::{Credential, Store, StoreError};
+use domain::{
+    digest::{Digest, ForeignKey, Peppers},
+    key::ApiKey,
+};
 
 /// Number of mappings kept in memory; some 100 bytes each.
-const CACHED_OWNERS: usize = 100_000;
+const CACHED_CREDENTIALS: usize = 100_000;
 
 /// Creates and recognises credentials. The only type that has the peppers.
 pub struct Credentials {
     store: Arc<dyn Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Owners by digest. A mapping never changes, so an entry is never wrong. Unknown digests are not cached, and
-    /// revocation is never answered from the cache.
-    owners: Cache<Digest, Principal>,
+    /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not cached.
+    /// The cache never answers whether the key still accepts the credential.
+    known: Cache<Digest, Credential>,
 }
 
 impl Credentials {
     /// Credentials in this store, hashed with these peppers.
     pub fn new(store: Arc<dyn Store>, peppers: Peppers, prefix: Prefix) -> Self {
-        Self { store, peppers, prefix, owners: Cache::new(CACHED_OWNERS) }
+        Self { store, peppers, prefix, known: Cache::new(CACHED_CREDENTIALS) }
     }
 
-    /// The owner of the credential; `None` if the credential does not exist.
-    pub async fn find(&self, presented: &str) -> Result<Option<Principal>, StoreError> {
-        if self.prefix.classify(presented).is_none() {
-            return Ok(None);
-        }
-        for digest in self.peppers.candidates(presented) {
-            if let Some(owner) = self.owners.get(&digest) {
-                return Ok(Some(owner));
+    /// The credential, with its owner; `None` if the credential does not exist.
+    pub(crate) async fn find(&self, presented: &str) -> Result<Option<Credential>, StoreError> {
+        let text = match self.prefix.recognise(presented) {
+            Presented::Own(_) => Cow::Borrowed(presented),
+            Presented::Foreign => Cow::Owned(foreign(presented).text()),
+            Presented::Malformed => return Ok(None),
+        };
+        for digest in self.peppers.candidates(&text) {
+            if let Some(credential) = self.known.get(&digest) {
+                return Ok(Some(credential));
             }
-            if let Some(owner) = self.store.find_credential(digest).await? {
-                self.owners.insert(digest, owner);
-                return Ok(Some(owner));
+            if let Some(credential) = self.store.find_credential(digest).await? {
+                self.known.insert(digest, credential);
+                return Ok(Some(credential));
             }
         }
         Ok(None)
@@ -51,20 +58,24 @@ impl Credentials {
 
     /// Returns the owner if live and of the class that a route needs.
     ///
-    /// A live key of the wrong class is refused with its class; a revoked key is refused like an unknown key. The
-    /// ledger decides whether an API key may spend.
-    pub async fn identify(
+    /// A live key of the wrong class is refused with its class. A revoked key is refused like an unknown key, as is a
+    /// credential that a rotation has ended. The ledger decides whether an API key may spend.
+    pub(crate) async fn identify(
         &self,
-        owner: Option<Principal>,
+        credential: Option<Credential>,
         required: Class,
+        now: Timestamp,
     ) -> Result<Result<Principal, Refusal>, StoreError> {
-        let (live, class) = match owner {
+        let owner = credential.map(|credential| credential.owner);
+        let (live, class) = match credential {
             None => (false, required),
-            Some(Principal::ApiKey(account, id)) => {
+            Some(Credential { owner: Principal::ApiKey(account, id), number }) => {
                 let key = self.store.key(account, id).await?;
-                (key.is_some_and(|key| key.spend.revoked_at.is_none()), Class::Api)
+                let is_live =
+                    |key: ApiKey| key.spend.revoked_at.is_none() && key.spend.rotation.accepts(number, now);
+                (key.is_some_and(is_live), Class::Api)
             }
-            Some(Principal::ManagementKey(account, id)) => {
+            Some(Credential { owner: Principal::ManagementKey(account, id), number: _ }) => {
                 let key = self.store.management_key(account, id).await?;
                 (key.is_some_and(|key| key.revoked_at.is_none()), Class::Management)
             }
@@ -85,8 +96,27 @@ impl Credentials {
         (plaintext, digest)
     }
 
+    /// The digest to store for a key of another gateway, or the digest under which the key is stored.
+    pub(crate) async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
+        let text = key.text();
+        let current = self.peppers.digest(&text.clone().into());
+        for digest in self.peppers.candidates(&text).filter(|digest| *digest != current) {
+            if self.store.find_credential(digest).await?.is_some() {
+                return Ok(digest);
+            }
+        }
+        Ok(current)
+    }
+
     /// A digest that cannot be calculated without the pepper, of text that is no key: the text must contain a NUL.
     pub(crate) fn keyed_digest(&self, text: String) -> Digest {
         self.peppers.digest(&text.into())
     }
+}
+
+/// The key of another gateway with this plaintext.
+fn foreign(plaintext: &str) -> ForeignKey {
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());
+    ForeignKey::new(sha256)
 }

@@ -25,6 +25,7 @@ mod assets;
 mod browser;
 mod chart;
 mod credit;
+mod document;
 mod events;
 mod failure;
 mod first_steps;
@@ -39,9 +40,11 @@ mod margin;
 mod measure;
 mod members;
 mod overview;
+mod rotation;
 mod session;
 mod show;
 mod sign_in;
+mod theme;
 mod try_it;
 mod you;
 
@@ -49,6 +52,10 @@ mod you;
 const HOME: &str = "/dashboard";
 /// Path of the page that signs in.
 const SIGN_IN: &str = "/dashboard/sign-in";
+/// Path of the page that compares charges with costs.
+const MARGIN: &str = "/dashboard/margin";
+/// Path of the member's own page.
+const YOU: &str = "/dashboard/you";
 
 /// Sources of everything on a page: this server, and pictures that the page itself makes.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -112,11 +119,12 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/keys", get(keys::list).post(keys::create))
         .route("/dashboard/keys/new", get(keys::new))
         .route("/dashboard/keys/{id}", get(key::show).post(keys::update))
+        .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(keys::confirm).post(keys::revoke))
         .route("/dashboard/activity", get(activity::show))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
-        .route(margin::PATH, get(margin::show))
+        .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
@@ -124,7 +132,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
         .route("/dashboard/events", get(events::show))
         .route("/dashboard/try-it", get(try_it::show))
-        .route("/dashboard/you", get(you::show))
+        .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(failure::no_such_page))

@@ -55,58 +55,43 @@ impl FirstRun {
 
     /// Prints the key and the commands up to a billed answer. `public` is the address that clients use.
     pub fn print(&self, out: &mut impl Write, public: &str, catalog: &Catalog) -> io::Result<()> {
-        let base = format!("{}/v1", public.trim_end_matches('/'));
+        let public = public.trim_end_matches('/');
+        let (link, key) = (link(public, &self.sign_in), self.management_key.expose_secret());
         let model = catalog.models.first().map_or("", |m| m.id.as_str());
-        writeln!(out)?;
-        writeln!(
+        write!(
             out,
-            "First run: made the account \"{ACCOUNT}\" with ${CREDIT} of credit, and a management key."
-        )?;
-        writeln!(out)?;
-        writeln!(out, "dashboard {}/dashboard", public.trim_end_matches('/'))?;
-        writeln!(out, "Sign in with this link, once, within 15 minutes:")?;
-        writeln!(out, "  {}", link(public, &self.sign_in))?;
-        writeln!(out)?;
-        writeln!(out, "The key is shown this once. Paste:")?;
-        writeln!(out)?;
-        writeln!(out, "  export MANAGEMENT_KEY={}", self.management_key.expose_secret())?;
-        writeln!(out)?;
-        writeln!(out, "  # an API key that can spend one dollar at most")?;
-        writeln!(out, "  export API_KEY=$(curl -s {base}/management/keys \\")?;
-        writeln!(
-            out,
-            "    -H \"Authorization: Bearer $MANAGEMENT_KEY\" -H 'Content-Type: application/json' \\"
-        )?;
-        writeln!(
-            out,
-            "    -d '{{\"label\": \"first\", \"limit\": 1}}' | sed 's/.*\"key\":\"\\([^\"]*\\)\".*/\\1/')"
-        )?;
-        writeln!(out)?;
-        writeln!(out, "  # a first answer; add \"stream\": true to see it come word by word")?;
-        writeln!(out, "  curl {base}/chat/completions \\")?;
-        writeln!(out, "    -H \"Authorization: Bearer $API_KEY\" -H 'Content-Type: application/json' \\")?;
-        writeln!(
-            out,
-            "    -d '{{\"model\": \"{model}\", \"messages\": [{{\"role\": \"user\", \"content\": \"What is an API key?\"}}]}}'"
-        )?;
-        writeln!(out)?;
-        agents(out, public, model)?;
-        writeln!(out, "  # what it cost")?;
-        writeln!(out, "  curl {base}/management/keys -H \"Authorization: Bearer $MANAGEMENT_KEY\"")
-    }
-}
+            r#"
+First run: made the account "{ACCOUNT}" with ${CREDIT} of credit, and a management key.
 
-/// Prints the commands that ask agents, under the same limit.
-fn agents(out: &mut impl Write, public: &str, model: &str) -> io::Result<()> {
-    let root = public.trim_end_matches('/');
-    let provider =
-        format!(r#"{{name="Faregate",base_url="{root}/v1",env_key="API_KEY",wire_api="responses"}}"#);
-    writeln!(out, "  # agents, under the same limit: Codex and Claude Code, if they are installed")?;
-    writeln!(out, "  codex exec --skip-git-repo-check -m '{model}' -c model_provider=faregate \\")?;
-    writeln!(out, "    -c 'model_providers.faregate={provider}' 'What is an API key?'")?;
-    writeln!(out, "  ANTHROPIC_BASE_URL={root} ANTHROPIC_API_KEY=$API_KEY ANTHROPIC_MODEL='{model}' \\")?;
-    writeln!(out, "    ANTHROPIC_SMALL_FAST_MODEL='{model}' claude -p 'What is an API key?'")?;
-    writeln!(out)
+dashboard {public}/dashboard
+Sign in with this link, once, within 15 minutes:
+  {link}
+
+The key is shown this once. Paste:
+
+  export MANAGEMENT_KEY={key}
+
+  # an API key that can spend one dollar at most
+  export API_KEY=$(curl -s {public}/v1/management/keys \
+    -H "Authorization: Bearer $MANAGEMENT_KEY" -H 'Content-Type: application/json' \
+    -d '{{"label": "first", "limit": 1}}' | sed 's/.*"key":"\([^"]*\)".*/\1/')
+
+  # a first answer; add "stream": true to see it come word by word
+  curl {public}/v1/chat/completions \
+    -H "Authorization: Bearer $API_KEY" -H 'Content-Type: application/json' \
+    -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "What is an API key?"}}]}}'
+
+  # agents, under the same limit: Codex and Claude Code, if they are installed
+  codex exec --skip-git-repo-check -m '{model}' -c model_provider=faregate \
+    -c 'model_providers.faregate={{name="Faregate",base_url="{public}/v1",env_key="API_KEY",wire_api="responses"}}' 'What is an API key?'
+  ANTHROPIC_BASE_URL={public} ANTHROPIC_API_KEY=$API_KEY ANTHROPIC_MODEL='{model}' \
+    ANTHROPIC_SMALL_FAST_MODEL='{model}' claude -p 'What is an API key?'
+
+  # what it cost
+  curl {public}/v1/management/keys -H "Authorization: Bearer $MANAGEMENT_KEY"
+"#
+        )
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 use futures_util::{Stream, stream};
 use shared::rpc::{
     Answer, Call, CallFailure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock,
-    v1::{self, answer, key_service_server},
+    v1::{self, answer, call, key_service_server},
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,8 @@ impl Grpc {
     }
 
     /// Runs a unary call as a batch of a single call.
-    async fn one(&self, call: Result<Call, Malformed>) -> Result<answer::Response, Status> {
+    async fn one(&self, request: call::Request) -> Result<answer::Response, Status> {
+        let call = Call::from_message(Some(request), SessionClock::starting(Instant::now()));
         let call = call.map_err(|malformed| invalid(&malformed))?;
         match self.service.handle(vec![call]).await.pop() {
             Some(Ok(answer)) => Ok(answer.to_message()),
@@ -44,9 +45,9 @@ impl Grpc {
 
 /// The message inside the answer to a unary call.
 macro_rules! unary {
-    ($self:ident, $call:expr, $answer:ident) => {
-        match $self.one($call).await? {
-            answer::Response::$answer(message) => Ok(Response::new(message)),
+    ($self:ident, $request:expr, $kind:ident) => {
+        match $self.one(call::Request::$kind($request)).await? {
+            answer::Response::$kind(message) => Ok(Response::new(message)),
             _ => Err(Status::internal("the answer does not fit the call")),
         }
     };
@@ -58,7 +59,7 @@ impl key_service_server::KeyService for Grpc {
         &self,
         request: Request<v1::AuthenticateRequest>,
     ) -> Result<Response<v1::AuthenticateResponse>, Status> {
-        unary!(self, request.into_inner().try_into(), Authenticate)
+        unary!(self, request.into_inner(), Authenticate)
     }
 
     /// The call's deadline is that of gRPC: `deadline` drops a late call.
@@ -66,28 +67,29 @@ impl key_service_server::KeyService for Grpc {
         &self,
         request: Request<v1::AuthorizeRequest>,
     ) -> Result<Response<v1::AuthorizeResponse>, Status> {
-        unary!(self, request.into_inner().try_into().map(Call::Authorize), Authorize)
+        let request = v1::AuthorizeRequest { valid_until_ms: 0, ..request.into_inner() };
+        unary!(self, request, Authorize)
     }
 
     async fn extend(
         &self,
         request: Request<v1::ExtendRequest>,
     ) -> Result<Response<v1::ExtendResponse>, Status> {
-        unary!(self, request.into_inner().try_into(), Extend)
+        unary!(self, request.into_inner(), Extend)
     }
 
     async fn capture(
         &self,
         request: Request<v1::CaptureRequest>,
     ) -> Result<Response<v1::CaptureResponse>, Status> {
-        unary!(self, request.into_inner().try_into(), Capture)
+        unary!(self, request.into_inner(), Capture)
     }
 
     async fn release(
         &self,
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::ReleaseResponse>, Status> {
-        unary!(self, request.into_inner().try_into(), Release)
+        unary!(self, request.into_inner(), Release)
     }
 
     type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;

@@ -20,11 +20,12 @@ use shared::{
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
     secret::SecretString,
+    time::Timestamp,
     wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
 };
 use tracing::Instrument;
 
-use crate::management::{Created, KeyRefused, Management};
+use crate::management::{Issued, KeyRefused, Management};
 use domain::{
     key::{ApiKey, KeyPatch},
     ledger::BoundsPatch,
@@ -39,13 +40,13 @@ mod parts;
 mod query;
 mod reading;
 
-pub(crate) use body::settings;
+pub(crate) use body::{settings, settings_among, value};
 pub(crate) use object::Shown;
 
 use object::with_plaintext;
 use parts::{Caller, PathId};
 
-/// Header of an answer about a key that an earlier request made.
+/// Header of an answer about a key that an earlier request made or rotated.
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// The dependencies of every handler.
@@ -84,6 +85,7 @@ pub(crate) fn router(
     Router::new()
         .route(KEYS, get(list).post(create))
         .route(&format!("{KEYS}/{{id}}"), get(fetch).patch(update).delete(revoke))
+        .route(&format!("{KEYS}/{{id}}/rotate"), post(rotate))
         .route(GROUPS, get(groups::list).post(groups::create))
         .route(&format!("{GROUPS}/{{id}}"), get(groups::fetch).patch(groups::update).delete(groups::archive))
         .route(&format!("{GROUPS}/{{id}}/keys"), get(groups::keys))
@@ -124,16 +126,31 @@ async fn create(
     let idempotency_key = body::idempotency_key(request.headers())?;
     let mut draft: KeyPatch = body::read_draft(request).await?;
     api.name_models_by_id(&mut draft.bounds);
-    let created = api.management.create(account, draft, idempotency_key, actor).await?;
-    let now = api.clock.now();
-    let (key, response) = match &created {
-        Created::New { key, plaintext } => (key, ok(&with_plaintext(key, plaintext, now))),
-        Created::Replayed(key) => {
-            (key, ([(IDEMPOTENT_REPLAYED, "true")], ok(&key.shown(now))).into_response())
-        }
-    };
-    let location = format!("{KEYS}/{}", key.id);
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], response).into_response())
+    let issued = api.management.create(account, draft, idempotency_key, actor).await?;
+    let (Issued::New { key, .. } | Issued::Replayed(key)) = &issued;
+    let location = [(header::LOCATION, format!("{KEYS}/{}", key.id))];
+    Ok((StatusCode::CREATED, location, shown_once(&issued, api.clock.now())).into_response())
+}
+
+async fn rotate(
+    State(api): State<Api>,
+    Caller { account, actor }: Caller,
+    path: PathId<KeyId>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let idempotency_key = body::idempotency_key(request.headers())?;
+    let terms = body::read_rotation(request).await?;
+    let id = path.or(KeyRefused::NotFound)?;
+    let issued = api.management.rotate((account, id), terms, idempotency_key, actor).await?;
+    Ok(shown_once(&issued, api.clock.now()))
+}
+
+/// The key, with a plaintext that no repetition shows again.
+fn shown_once(issued: &Issued, now: Timestamp) -> Response {
+    match issued {
+        Issued::New { key, plaintext } => ok(&with_plaintext(key, plaintext, now)),
+        Issued::Replayed(key) => ([(IDEMPOTENT_REPLAYED, "true")], ok(&key.shown(now))).into_response(),
+    }
 }
 
 async fn fetch(

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::{
     credentials::Credentials,
-    store::{self, Idempotency, ManagementKey, Store, StoreError, Updated},
+    store::{self, Credential, Idempotency, ManagementKey, Store, StoreError, Updated},
 };
 use domain::{
     digest::Digest,
@@ -38,8 +38,12 @@ pub mod events;
 pub mod generations;
 pub mod groups;
 pub mod listing;
+#[cfg(test)]
+mod measure;
 pub mod members;
+pub mod moving;
 pub mod reading;
+pub mod rotation;
 pub mod spend;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -88,6 +92,10 @@ pub enum KeyRefused {
     NotFound,
     /// A revoked key cannot be changed.
     Revoked,
+    /// An expired key cannot be rotated.
+    Expired,
+    /// The plaintext before the last rotation still works.
+    RotationInProgress,
     /// The metadata would have too many names.
     TooMuchMetadata,
     /// The key cannot be in this group.
@@ -103,17 +111,17 @@ pub enum KeyRefused {
     StoreFull,
 }
 
-/// Answer to the creation of a key.
+/// Answer to the creation or the rotation of a key.
 #[derive(Debug)]
-pub enum Created {
-    /// The key was made.
+pub enum Issued {
+    /// The key was made, or has a new plaintext.
     New {
         /// The key.
         key: ApiKey,
-        /// Plaintext of the key, which cannot be recovered later.
+        /// The new plaintext, which cannot be recovered later.
         plaintext: SecretString,
     },
-    /// An earlier attempt with the same idempotency key made this key, whose plaintext is gone.
+    /// An earlier attempt with the same idempotency key made or rotated this key, and the plaintext is gone.
     Replayed(ApiKey),
 }
 
@@ -151,13 +159,13 @@ impl Management {
 
     /// The account that a presented management key governs, and the key.
     pub async fn authenticate(&self, presented: &str) -> Result<(AccountId, ManagementKey), Error<Refusal>> {
-        let owner = self.credentials.find(presented).await?;
-        if let Some(Principal::ManagementKey(account, id)) = owner {
+        let found = self.credentials.find(presented).await?;
+        if let Some(Credential { owner: Principal::ManagementKey(account, id), number: _ }) = found {
             let key = self.store.management_key(account, id).await?;
             let live = key.filter(|key| key.revoked_at.is_none());
             return live.map(|key| (account, key)).ok_or(Error::Refused(Refusal::InvalidManagementKey));
         }
-        match self.credentials.identify(owner, Class::Management).await? {
+        match self.credentials.identify(found, Class::Management, self.clock.now()).await? {
             Ok(_) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
             Err(refusal) => Err(Error::Refused(refusal)),
         }
@@ -171,8 +179,8 @@ impl Management {
     /// The presented API key, which may have no money left.
     pub async fn own_key(&self, presented: &str) -> Result<OwnKey, Error<Refusal>> {
         let refused = |refusal| Err(Error::Refused(refusal));
-        let owner = self.credentials.find(presented).await?;
-        let (account, id) = match self.credentials.identify(owner, Class::Api).await? {
+        let (found, now) = (self.credentials.find(presented).await?, self.clock.now());
+        let (account, id) = match self.credentials.identify(found, Class::Api, now).await? {
             Ok(Principal::ApiKey(account, id)) => (account, id),
             Ok(Principal::ManagementKey(..)) => return refused(Refusal::ManagementKeyNotAllowed),
             Err(refusal) => return refused(refusal),
@@ -183,7 +191,7 @@ impl Management {
             None => None,
         };
         let is_archived = |group: &Group| group.spend.archived_at.is_some();
-        match key.status(self.clock.now()) {
+        match key.status(now) {
             Status::Revoked => refused(Refusal::InvalidApiKey),
             Status::Expired => refused(Refusal::KeyExpired),
             Status::Active => match &group {
@@ -202,7 +210,7 @@ impl Management {
         settings: KeyPatch,
         idempotency_key: Option<String>,
         actor: Actor,
-    ) -> Result<Created, Error<KeyRefused>> {
+    ) -> Result<Issued, Error<KeyRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
@@ -215,21 +223,23 @@ impl Management {
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
         let id = KeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let blank = ApiKey::new(id, key::hint(plaintext.expose_secret()), now.to_whole_seconds());
-        let idempotency = idempotency_key.map(|idempotency_key| Idempotency {
-            key: Digest::of(idempotency_key.as_bytes()),
-            request: digest_of_settings(&blank.clone().with(&settings, now)),
-            now,
-            expires_at: now.plus(IDEMPOTENCY_TTL),
-        });
+        let request = digest_of_settings(&blank.clone().with(&settings, now));
+        let idempotency = Self::attempt(idempotency_key, request, now);
         let key = blank.with(&defaults, now).with(&settings, now);
         let new = NewKey { account, key, digest, most: self.max_keys };
         match self.store.create_key(new, idempotency, &act).await? {
-            store::Created::New(key) => Ok(Created::New { key, plaintext }),
-            store::Created::Replayed(key) => Ok(Created::Replayed(key)),
+            store::Created::New(key) => Ok(Issued::New { key, plaintext }),
+            store::Created::Replayed(key) => Ok(Issued::Replayed(key)),
             store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
             store::Created::BadGroup(bad) => Err(Error::Refused(KeyRefused::BadGroup(bad))),
             store::Created::TooMany => Err(Error::Refused(KeyRefused::TooMany { most: self.max_keys })),
         }
+    }
+
+    /// An attempt at a request with this digest, if the client gave it a name.
+    fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> Option<Idempotency> {
+        let expires_at = now.plus(IDEMPOTENCY_TTL);
+        name.map(|name| Idempotency { key: Digest::of(name.as_bytes()), request, now, expires_at })
     }
 
     /// Settings of keys made in a group at this time.

@@ -30,7 +30,7 @@ pub(crate) use self::outcome::count_billed;
 use self::outcome::{Meaning, failure};
 use crate::{
     credentials::Credentials,
-    store::{Ledger, Outcomes, StoreError},
+    store::{Credential, Ledger, Outcomes, StoreError},
 };
 use domain::{
     lease_clock::LEASE_TICKS,
@@ -87,12 +87,13 @@ impl Service {
 
     async fn plan_authenticate(&self, credential: &str, required: Class) -> Result<Plan, StoreError> {
         Ok(match (self.credentials.find(credential).await?, required) {
-            (Some(Principal::ApiKey(account, key)), Class::Api) => {
-                let principal = Principal::ApiKey(account, key);
-                Plan::Run { account, command: Command::Check { key }, meaning: Meaning::Principal(principal) }
+            (Some(Credential { owner: Principal::ApiKey(account, key), number }), Class::Api) => {
+                let (command, owner) =
+                    (Command::Check { key, credential: number }, Principal::ApiKey(account, key));
+                Plan::Run { account, command, meaning: Meaning::Principal(owner) }
             }
-            (owner, required) => {
-                let identified = self.credentials.identify(owner, required).await?;
+            (found, required) => {
+                let identified = self.credentials.identify(found, required, self.clock.now()).await?;
                 let identified = identified.map(Identity::from).map_err(Denial::from);
                 Plan::Done(Ok(Answer::Authenticated(identified)))
             }
@@ -100,10 +101,10 @@ impl Service {
     }
 
     async fn plan_authorize(&self, a: Authorize) -> Result<Plan, StoreError> {
-        let (account, key) = match self.credentials.find(&a.credential).await? {
-            Some(Principal::ApiKey(account, key)) => (account, key),
+        let (account, key, credential) = match self.credentials.find(&a.credential).await? {
+            Some(Credential { owner: Principal::ApiKey(account, key), number }) => (account, key, number),
             other => {
-                let identified = self.credentials.identify(other, Class::Api).await?;
+                let identified = self.credentials.identify(other, Class::Api, self.clock.now()).await?;
                 let refusal = identified.err().unwrap_or(Refusal::InvalidApiKey);
                 return Ok(Plan::Done(Ok(Answer::Authorized(Err(refusal.into())))));
             }
@@ -121,6 +122,7 @@ impl Service {
         let output = a.output_tokens.max(least);
         let command = Command::Hold {
             key,
+            credential,
             generation: a.generation,
             model: model.id.clone(),
             least: worst_case(least),
@@ -174,9 +176,14 @@ impl Service {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
-                Some(Principal::ApiKey(account, key)) => (account, key, generation),
+                // Also of a credential that a rotation has ended since: its hold goes on.
+                Some(Credential { owner: Principal::ApiKey(account, key), number: _ }) => {
+                    (account, key, generation)
+                }
                 // No other credential opens a hold.
-                Some(Principal::ManagementKey(..)) | None => return Ok(Plan::Done(Ok(Answer::Released))),
+                Some(Credential { owner: Principal::ManagementKey(..), number: _ }) | None => {
+                    return Ok(Plan::Done(Ok(Answer::Released)));
+                }
             },
         };
         let command = Command::Release { key, generation };

@@ -14,24 +14,24 @@ use std::{ops::RangeInclusive, time::Duration};
 use async_trait::async_trait;
 use shared::{
     ids::{AccountId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
-    rpc::Principal,
     time::Timestamp,
 };
 
 pub(crate) use self::data::{
-    AccountSummary, Created, Cursor, Deposit, DueHold, DueHolds, EventsPage, ExpiringRecord, Found, Funds,
-    GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage, ManagementKey,
-    MemberCreated, NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind, Skew, SpendLine,
-    StoreError, Updated, UsageLine,
+    AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventsPage, ExpiringRecord,
+    Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage,
+    ManagementKey, MemberCreated, NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind,
+    Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
 use domain::{
     audit::Audit,
     digest::Digest,
     event::{Act, EventSearch},
     group::{Group, GroupPatch, NewGroup},
-    key::{ApiKey, KeyPatch, NewKey},
+    key::{ApiKey, KeyPatch, NewCredential, NewKey},
     ledger::{Command, Outcome, Refused},
     member::{Member, MemberChange},
+    moving::{Import, ImportRefused, Plan},
     search::EntrySearch,
     usage::Day,
 };
@@ -47,12 +47,23 @@ pub(crate) const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
 /// A call with an [`Act`] governs an account. If the call changes something, the event of the change is written with the
 /// change: both take effect, or none does. A repetition that changes nothing leaves no event.
 pub trait Store:
-    Ledger + Credentials + Keys + Groups + Accounts + Members + Expiring + Books + Events + Capacity
+    Ledger + Credentials + Keys + Groups + Imports + Accounts + Members + Expiring + Books + Events + Capacity
 {
 }
 
-impl<S: Ledger + Credentials + Keys + Groups + Accounts + Members + Expiring + Books + Events + Capacity>
-    Store for S
+impl<
+    S: Ledger
+        + Credentials
+        + Keys
+        + Groups
+        + Imports
+        + Accounts
+        + Members
+        + Expiring
+        + Books
+        + Events
+        + Capacity,
+> Store for S
 {
 }
 
@@ -88,12 +99,13 @@ pub trait Ledger: Send + Sync + 'static {
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
-/// The owners of credentials.
+/// Credentials by digest.
 #[async_trait]
 pub trait Credentials: Send + Sync + 'static {
-    /// Finds the owner of the credential with this digest. An owner never changes, so that callers may cache it. A
-    /// revoked credential is found as well.
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError>;
+    /// Finds the credential with this digest. Owner and number never change, so that callers may cache them. A credential
+    /// of a revoked key is found as well. One that a rotation ended is refused by the ledger; the next rotation of the key
+    /// forgets it, unless it is the first.
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError>;
 }
 
 /// API keys.
@@ -136,6 +148,15 @@ pub trait Keys: Send + Sync + 'static {
         patch: KeyPatch,
         act: &Act,
     ) -> Result<Updated, StoreError>;
+
+    /// Gives an API key a new credential by [`ApiKey::rotated`], unless the idempotency key was used within its time to
+    /// live. A call that is repeated with the same digest changes nothing.
+    async fn rotate_key(
+        &self,
+        new: NewCredential,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Rotated, StoreError>;
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
     /// the key.
@@ -193,6 +214,23 @@ pub trait Groups: Send + Sync + 'static {
         id: GroupId,
         act: &Act,
     ) -> Result<Option<Group>, StoreError>;
+}
+
+/// Moving in from another gateway.
+#[async_trait]
+pub trait Imports: Send + Sync + 'static {
+    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, all or nothing; or
+    /// only returns the plan. A repetition changes nothing.
+    ///
+    /// Over Redis nothing is written unless all of it may be. Then groups and keys are written in parts, which others see
+    /// one by one; the same import completes what a call left undone that ended early. Keys and groups that others create
+    /// meanwhile may exceed the bounds.
+    async fn import(
+        &self,
+        import: Import,
+        is_dry_run: bool,
+        act: &Act,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError>;
 }
 
 /// Accounts, and the management keys that govern them.

@@ -125,6 +125,8 @@ codes! {
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
+    /// An expired key cannot be rotated.
+    ExpiredKey = "key_expired", CONFLICT, "invalid_request_error";
     /// An archived group takes no keys and no child groups, and cannot be changed.
     ArchivedGroup = "group_archived", CONFLICT, "invalid_request_error";
     /// An `Idempotency-Key` was used before with another body.
@@ -226,7 +228,7 @@ mod tests {
     fn codes_are_unique_and_their_type_fits_their_status() {
         let mut names = std::collections::HashSet::new();
         for code in Code::ALL {
-            // An archived group refuses its keys' calls, and conflicts with changes.
+            // An archived group and an expired key refuse calls, and conflict with changes.
             assert!(names.insert((code.as_str(), code.status())), "{} twice", code.as_str());
             let kind = match code.status().as_u16() {
                 401 => "authentication_error",

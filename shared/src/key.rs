@@ -24,6 +24,20 @@ pub enum Class {
     Management,
 }
 
+/// Form of a presented credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presented {
+    /// A key of this installation, by prefix and checksum.
+    Own(Class),
+    /// Text that may be an API key of another gateway, moved here.
+    Foreign,
+    /// Text that is no credential, and is refused without a look-up.
+    Malformed,
+}
+
+/// Longest key of another gateway in bytes: several times the longest in use.
+const MAX_FOREIGN_BYTES: usize = 512;
+
 impl Class {
     const fn infix(self) -> &'static str {
         match self {
@@ -50,17 +64,22 @@ impl Prefix {
         format!("{body}{}", checksum(&body)).into()
     }
 
-    /// Returns the class of a presented key with this prefix and a correct checksum. Any other text was never made by
-    /// [`Prefix::mint`], and is refused without a look-up.
-    pub fn classify(&self, presented: &str) -> Option<Class> {
-        let class = [Class::Api, Class::Management].into_iter().find(|class| {
+    /// Judges the form of a presented credential. Text that begins like a key of this installation is one, or malformed.
+    pub fn recognise(&self, presented: &str) -> Presented {
+        let own = [Class::Api, Class::Management].into_iter().find_map(|class| {
             let rest = presented.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix(class.infix()));
-            rest.is_some_and(|rest| {
-                rest.len() == RANDOM_CHARS + CHECKSUM_CHARS && rest.bytes().all(|b| b.is_ascii_alphanumeric())
-            })
-        })?;
+            rest.map(|rest| (class, rest))
+        });
+        let Some((class, rest)) = own else {
+            let is_foreign = (1..=MAX_FOREIGN_BYTES).contains(&presented.len())
+                && presented.bytes().all(|byte| byte.is_ascii_graphic());
+            return if is_foreign { Presented::Foreign } else { Presented::Malformed };
+        };
+        if rest.len() != RANDOM_CHARS + CHECKSUM_CHARS || !rest.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return Presented::Malformed;
+        }
         let (body, sum) = presented.split_at(presented.len() - CHECKSUM_CHARS);
-        (checksum(body) == sum).then_some(class)
+        if checksum(body) == sum { Presented::Own(class) } else { Presented::Malformed }
     }
 }
 
@@ -78,7 +97,10 @@ pub fn hint(plaintext: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// Fewest letters and digits after a key's class that may be a secret.
+/// Beginning of the keys of most other gateways.
+const FOREIGN_KEY: &str = "sk-";
+
+/// Fewest characters after a key's class, or after [`FOREIGN_KEY`], that may be a secret.
 const SECRET_CHARS: usize = 16;
 
 /// A text without any plaintexts of keys, of any installation: for logs and errors, which repeat paths and ids of
@@ -88,20 +110,24 @@ pub fn without_keys(text: &str) -> Cow<'_, str> {
     while let Some(at) = secret(rest) {
         kept.push_str(&rest[..at]);
         kept.push('…');
-        rest = rest[at..].trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+        rest = rest[at..].trim_start_matches(is_secret_char);
     }
     if kept.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(kept + rest) }
 }
 
 /// The place of the first secret.
 fn secret(text: &str) -> Option<usize> {
-    let after = [Class::Api, Class::Management].into_iter().flat_map(|class| {
-        let infix = class.infix();
-        text.match_indices(infix).map(move |(at, _)| at + infix.len())
-    });
+    let before = [Class::Api.infix(), Class::Management.infix(), FOREIGN_KEY];
+    let after = before
+        .into_iter()
+        .flat_map(|before| text.match_indices(before).map(move |(at, _)| at + before.len()));
     let is_secret =
-        |at: &usize| text[*at..].bytes().take_while(u8::is_ascii_alphanumeric).count() >= SECRET_CHARS;
+        |at: &usize| text[*at..].chars().take_while(|c| is_secret_char(*c)).count() >= SECRET_CHARS;
     after.filter(is_secret).min()
+}
+
+const fn is_secret_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
 
 /// CRC-32 (IEEE) of the text as 6 base62 characters.
@@ -148,13 +174,18 @@ mod tests {
         let text = format!("/v1/keys/{key}/{other}?x");
         assert_eq!(without_keys(&text), "/v1/keys/fg_api_…/shop_mgmt_…?x");
         assert_eq!(without_keys("/v1/my_api_keys/ünder"), "/v1/my_api_keys/ünder");
+        assert_eq!(without_keys("/v1/sk-proj-0123456789_abcdef/x"), "/v1/sk-…/x");
+        assert_eq!(without_keys("/v1/models/risk-model"), "/v1/models/risk-model");
     }
 
     #[test]
     fn the_checksum_is_the_one_of_the_test_vector() {
         let body = "mdl_api_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg";
         assert_eq!(checksum(body), "1nb8r9");
-        assert_eq!(Prefix::parse("mdl").unwrap().classify(&format!("{body}1nb8r9")), Some(Class::Api));
+        assert_eq!(
+            Prefix::parse("mdl").unwrap().recognise(&format!("{body}1nb8r9")),
+            Presented::Own(Class::Api)
+        );
     }
 
     #[test]
@@ -162,19 +193,27 @@ mod tests {
         for class in [Class::Api, Class::Management] {
             let key = prefix().mint(class, [200; 32]);
             let key = key.expose_secret();
-            assert_eq!(prefix().classify(key), Some(class));
+            assert_eq!(prefix().recognise(key), Presented::Own(class));
             for at in 0..key.len() {
                 let mut changed = key.as_bytes().to_vec();
                 changed[at] = if changed[at] == b'x' { b'y' } else { b'x' };
-                assert_eq!(prefix().classify(std::str::from_utf8(&changed).unwrap()), None, "at {at}");
+                let recognised = prefix().recognise(std::str::from_utf8(&changed).unwrap());
+                let is_in_front = at < "fg".len() + class.infix().len();
+                let expected = if is_in_front { Presented::Foreign } else { Presented::Malformed };
+                assert_eq!(recognised, expected, "at {at}");
             }
         }
     }
 
     #[test]
-    fn text_of_any_other_shape_is_no_key() {
-        for bad in ["", "fg_api_", "fg", "sk-abc", "fg_api_é", &"x".repeat(100_000)] {
-            assert_eq!(prefix().classify(bad), None);
+    fn short_printable_text_of_any_other_shape_may_be_a_key_of_another_gateway() {
+        for foreign in ["sk-abc", "fg", "other_api_key", "~", &"x".repeat(512)] {
+            assert_eq!(prefix().recognise(foreign), Presented::Foreign, "{foreign}");
+        }
+        for bad in
+            ["", "fg_api_", "fg_mgmt_x", "fg_api_é", "sk-é", "sk a", "sk-\n", "sk-\0", &"x".repeat(513)]
+        {
+            assert_eq!(prefix().recognise(bad), Presented::Malformed, "{bad}");
         }
     }
 

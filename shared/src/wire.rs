@@ -12,7 +12,7 @@ mod value;
 pub use event::{ActorObject, EVENT_TYPES, EventObject};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind};
 pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
-pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey};
+pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey, Rotation};
 pub use value::{Kept, Limit, LimitWindow, Value};
 
 /// Path of an account's API keys.
@@ -52,6 +52,8 @@ pub const MAX_METADATA_NAME_CHARS: usize = 64;
 pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 /// Longest default life of a key: a hundred years.
 pub const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
+/// Longest time for which the plaintext before a rotation works too: 30 days.
+pub const MAX_GRACE_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// Largest body of a management request in bytes. The largest sensible body, of a group with models and metadata for

@@ -204,6 +204,13 @@ impl Stack {
         self.book.others_spend();
     }
 
+    /// Enters all that keys have used so far as spent elsewhere, before they were imported.
+    pub async fn moved_in(&self) {
+        for (_, id, used) in self.listed_keys().await {
+            self.book.moved_in(&id, used);
+        }
+    }
+
     /// Adds to an account's credit.
     pub fn add_credit(&self, account: &Account, amount: NanoUsd) {
         self.cli(&["credits", "add", "--account", &account.name, "--amount", &amount.to_string()]);
@@ -324,7 +331,7 @@ impl Stack {
     }
 
     /// Settings of a process that has access to the store, and so can run the operator's commands.
-    fn operator(&self) -> &Settings {
+    pub fn operator(&self) -> &Settings {
         operator(&self.gateways, &self.key_services)
     }
 
@@ -387,7 +394,9 @@ impl Stack {
             let answer = http.send_as(&account.management_key, Method::GET, &url, None).await;
             assert_eq!(answer.status, 200, "{answer}");
             for key in answer.json()["data"].as_array().unwrap() {
-                keys.push((account.name.clone(), key["id"].as_str().unwrap().into(), nanos(&key["used"])));
+                let id = key["id"].as_str().unwrap();
+                let used = self.book.used_here(id, nanos(&key["used"]));
+                keys.push((account.name.clone(), id.into(), used));
             }
         }
         keys

@@ -16,12 +16,47 @@ COPY = ROOT / "target" / "faults"
 LEDGER = "key-service/domain/src/ledger.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 BOUNDS = "key-service/domain/src/ledger/bounds.rs"
+KEY = "key-service/domain/src/key.rs"
 USAGE = "key-service/domain/src/usage.rs"
 REPLAY = "key-service/domain/src/audit/replay.rs"
 CALENDAR = "shared/src/calendar.rs"
 
 # Name, file, correct text, replacement, and the test that fails.
 FAULTS = [
+    ("a credential that a rotation ended may spend", FUNDS,
+     "if !self.key.rotation.accepts(credential, self.now) {", "if false {",
+     "rotation::a_refused_credential_opens_no_hold_and_what_was_admitted_goes_on"),
+    ("a grace does not end", LEDGER,
+     "self.previous_until.filter(|until| now < *until)", "self.previous_until",
+     "rotation::both_credentials_spend_until_the_grace_is_over_and_the_older_one_never_again"),
+    ("a grace ends late", LEDGER,
+     "self.previous_until.filter(|until| now < *until)", "self.previous_until.filter(|until| now <= *until)",
+     "rotation::both_credentials_spend_until_the_grace_is_over_and_the_older_one_never_again"),
+    ("a grace ends at once", LEDGER,
+     "|| credential.checked_add(1) == Some(self.current) && self.grace(now).is_some()", "",
+     "rotation::both_credentials_spend_until_the_grace_is_over_and_the_older_one_never_again"),
+    ("credentials before the previous one have a grace too", LEDGER,
+     "credential.checked_add(1) == Some(self.current)", "credential < self.current",
+     "rotation::within_a_grace_only_force_rotates_again_and_ends_the_oldest"),
+    ("a hold that was admitted is asked for its credential again", LEDGER,
+     "        (Command::Hold { .. }, Record::Open(hold)) => {\n",
+     "        (Command::Hold { credential, .. }, Record::Open(hold)) => {\n            funds.may_spend(*credential)?;\n",
+     "rotation::a_refused_credential_opens_no_hold_and_what_was_admitted_goes_on"),
+    ("every rotation has a grace", KEY,
+     "(!new.grace.is_zero()).then(|| now.plus(new.grace))", "Some(now.plus(new.grace))",
+     "rotation::a_rotation_without_grace_has_no_previous_credential"),
+    ("a rotation within a grace needs no force", KEY,
+     "self.spend.rotation.grace(now).is_some() && !new.is_forced", "false",
+     "rotation::within_a_grace_only_force_rotates_again_and_ends_the_oldest"),
+    ("an expired key is rotated", KEY,
+     "Status::Expired => return Err(KeyNotRotated::Expired),", "Status::Expired => {}",
+     "rotation::a_key_that_has_ended_is_not_rotated"),
+    ("a revoked key is rotated", KEY,
+     "Status::Revoked => return Err(KeyNotRotated::Revoked),", "Status::Revoked => {}",
+     "rotation::a_key_that_has_ended_is_not_rotated"),
+    ("a revoked key shows a grace", KEY,
+     "self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())", "self.spend.rotation.grace(now)",
+     "rotation::a_revocation_ends_both_credentials"),
     ("keys of an archived parent may spend", FUNDS,
      "self.groups.iter().flatten().any(|(_, group)", "self.groups.iter().take(1).flatten().any(|(_, group)",
      "chain::an_archived_group_refuses_its_keys_and_those_of_child_groups"),

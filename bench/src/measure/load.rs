@@ -23,7 +23,10 @@ use tokio::{
 };
 
 use super::PACE;
-use tests::{harness::FLASH, upstream::Script};
+use tests::{
+    harness::{Dialect, FLASH},
+    upstream::Script,
+};
 
 /// Bound on the requests of one connection in one measurement.
 const MOST_REQUESTS: u32 = 200_000;
@@ -51,6 +54,8 @@ pub(super) enum Work {
     },
     /// Streams, each read to its end.
     Streamed {
+        /// The dialect of the requests.
+        dialect: Dialect,
         /// Streams at once.
         at_once: u32,
         /// Chunks of each.
@@ -62,7 +67,7 @@ impl Work {
     /// The same work, with short streams.
     pub(super) fn warming_up(self) -> Self {
         match self {
-            Self::Streamed { at_once, .. } => Self::Streamed { at_once, chunks: 5 },
+            Self::Streamed { dialect, at_once, .. } => Self::Streamed { dialect, at_once, chunks: 5 },
             Self::Whole { .. } | Self::Shared { .. } => self,
         }
     }
@@ -113,10 +118,11 @@ impl Target {
     }
 
     /// The bytes of an HTTP/1.1 request for each key.
-    fn requests(&self, body: &str) -> Arc<[Bytes]> {
+    fn requests(&self, dialect: Dialect, body: &str) -> Arc<[Bytes]> {
+        let path = dialect.path();
         let request = |key: &String| {
             Bytes::from(format!(
-                "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+                "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
                  content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             ))
@@ -130,18 +136,19 @@ pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load
     let deadline = Instant::now() + duration;
     let workers = match work {
         Work::Whole { at_once } => {
-            let requests = target.requests(&body(None));
+            let requests = target.requests(Dialect::Chat, &body(Dialect::Chat, None));
             (0..at_once)
-                .map(|number| worker(target, number, requests.clone(), 1, Duration::ZERO, deadline))
+                .map(|number| worker(target, number, requests.clone(), None, Duration::ZERO, deadline))
                 .collect()
         }
-        Work::Streamed { at_once, chunks } => {
-            let requests =
-                target.requests(&body(Some(Script::tokens(200, u64::from(chunks)).pace(millis(PACE)))));
+        Work::Streamed { dialect, at_once, chunks } => {
+            let script = Script::tokens(200, u64::from(chunks)).pace(millis(PACE));
+            let requests = target.requests(dialect, &body(dialect, Some(script)));
+            let streamed = Some(Streamed { dialect, chunks });
             // Streams begin one after the other, so that they send at different moments.
             let start = |number| PACE * chunks * number / at_once;
             (0..at_once)
-                .map(|number| worker(target, number, requests.clone(), chunks, start(number), deadline))
+                .map(|number| worker(target, number, requests.clone(), streamed, start(number), deadline))
                 .collect()
         }
         Work::Shared { at_once, connections } => shared(target, at_once, connections, deadline).await,
@@ -153,11 +160,29 @@ pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load
     all
 }
 
+/// A stream to be read.
+#[derive(Clone, Copy)]
+struct Streamed {
+    dialect: Dialect,
+    chunks: u32,
+}
+
+impl Streamed {
+    /// Bytes in front of the first token, and of the last event of a stream that succeeded.
+    const fn marks(self) -> [&'static [u8]; 2] {
+        match self.dialect {
+            Dialect::Chat => [b"\"content\":\" ", b"data: [DONE]"],
+            Dialect::Responses => [b"\"delta\":\" ", b"event: response.completed"],
+            Dialect::Messages => [b"\"text\":\" ", b"event: message_stop"],
+        }
+    }
+}
+
 fn worker(
     target: &Target,
     number: u32,
     requests: Arc<[Bytes]>,
-    pieces: u32,
+    streamed: Option<Streamed>,
     start: Duration,
     deadline: Instant,
 ) -> JoinHandle<Load> {
@@ -170,9 +195,9 @@ fn worker(
                 break;
             }
             let request = &requests[dice.below(requests.len())];
-            if let Some(wait) = connection.exchange(request, pieces > 1).await {
+            if let Some(wait) = connection.exchange(request, streamed).await {
                 load.waits.push(wait);
-                load.pieces += pieces;
+                load.pieces += streamed.map_or(1, |streamed| streamed.chunks);
             } else {
                 load.failed += 1;
             }
@@ -206,13 +231,14 @@ impl Connection {
 
     /// Sends a request and reads its answer. Returns the time until the whole answer, or the first token of a stream,
     /// arrived; `None` if the request failed.
-    async fn exchange(&mut self, request: &[u8], streamed: bool) -> Option<Duration> {
+    async fn exchange(&mut self, request: &[u8], streamed: Option<Streamed>) -> Option<Duration> {
         let sent = Instant::now();
         self.send(request).await;
-        let mut first = None;
+        let (marks, mut first) = (streamed.map(Streamed::marks), None);
         while !is_complete(&self.answer) {
             self.read().await;
-            if streamed && first.is_none() && memmem::find(&self.answer, b"\"content\":\" ").is_some() {
+            let has_begun = |[token, _]: [&[u8]; 2]| memmem::find(&self.answer, token).is_some();
+            if first.is_none() && marks.is_some_and(has_begun) {
                 first = Some(sent.elapsed());
             }
         }
@@ -220,10 +246,9 @@ impl Connection {
             return None;
         }
         assert!(self.answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&self.answer));
-        if streamed {
-            first.filter(|_| memmem::find(&self.answer, b"data: [DONE]").is_some())
-        } else {
-            Some(sent.elapsed())
+        match marks {
+            Some([_, end]) => first.filter(|_| memmem::find(&self.answer, end).is_some()),
+            None => Some(sent.elapsed()),
         }
     }
 
@@ -267,7 +292,7 @@ async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Insta
         tokio::spawn(driver);
         senders.push(sender);
     }
-    let (body, key) = (Bytes::from(body(None)), target.keys[0].clone());
+    let (body, key) = (Bytes::from(body(Dialect::Chat, None)), target.keys[0].clone());
     let worker = |number: u32| {
         let mut sender: http2::SendRequest<Full<Bytes>> = senders[(number % connections) as usize].clone();
         let (body, authorization) = (body.clone(), format!("Bearer {key}"));
@@ -305,7 +330,7 @@ impl Held {
     /// Opens `count` streams with a token each `pace`, and waits for the first one of each.
     pub(super) async fn open(target: &Target, count: usize, pace: Duration) -> Self {
         let script = Script::tokens(200, 1_000_000).pace(millis(pace));
-        let requests = target.requests(&body(Some(script)));
+        let requests = target.requests(Dialect::Chat, &body(Dialect::Chat, Some(script)));
         let mut held = Self(Vec::new());
         while held.0.len() < count {
             let more = OPENED_TOGETHER.min(count - held.0.len());
@@ -352,11 +377,11 @@ impl Dice {
 
 /// Size of each request's body in bytes.
 pub(super) fn request_bytes() -> usize {
-    body(None).len()
+    body(Dialect::Chat, None).len()
 }
 
-/// A chat request of some 0.9 kB: whole, or a stream that follows this script.
-fn body(script: Option<Script>) -> String {
+/// A request of some 0.9 kB: whole, or a stream that follows this script.
+fn body(dialect: Dialect, script: Option<Script>) -> String {
     let streamed = script.is_some();
     let prompt = script.map_or_else(
         || "Please explain, in plain words, how a prepaid account pays for a request. ".repeat(9),
@@ -366,6 +391,9 @@ fn body(script: Option<Script>) -> String {
         {"role": "system", "content": "You are a helpful assistant. Answer briefly and precisely."},
         {"role": "user", "content": prompt},
     ]);
-    json!({"model": FLASH, "messages": messages, "max_tokens": 1024, "temperature": 0.7, "stream": streamed})
-        .to_string()
+    let (list, limit) = match dialect {
+        Dialect::Chat | Dialect::Messages => ("messages", "max_tokens"),
+        Dialect::Responses => ("input", "max_output_tokens"),
+    };
+    json!({"model": FLASH, list: messages, limit: 1024, "temperature": 0.7, "stream": streamed}).to_string()
 }

@@ -2,9 +2,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use tests::harness::Dialect;
+
 use super::{
-    CONCURRENCIES, ENOUGH_QUIET, HeldOpen, MANY, Measured, PACE, Plan, QUIET, SHARED, SLOW_PACE, System,
-    Wear,
+    CONCURRENCIES, ENOUGH_QUIET, HeldOpen, MANY, Measured, OTHER_DIALECTS, PACE, Plan, QUIET, SHARED,
+    SLOW_PACE, System, Wear,
     load::{self, Work},
 };
 
@@ -18,6 +20,8 @@ pub(super) const SERVICES: &str = "services, Redis";
 pub(super) const TWO: &str = "two of each";
 /// The services, with many keys drawn at random.
 pub(super) const MANY_KEYS: &str = "1,000 keys";
+/// The services, with a key that has all bounds, as have its group and the group's parent.
+pub(super) const BOUNDED: &str = "bounded key";
 /// The services, with a journal that is full.
 pub(super) const FULL_JOURNAL: &str = "full journal";
 
@@ -98,21 +102,32 @@ impl Report {
         self.compare(system, work, |measured| measured.micros_of(part, parts))
     }
 
+    /// CPU of a stream's chunk in another dialect as a multiple of the same system's in chat.
+    fn beside_chat(&self, system: &str, dialect: Dialect) -> Option<Spread> {
+        let of = |dialect| self.cell(system, self.plan.streamed(dialect));
+        Self::quotient(of(dialect)?, of(Dialect::Chat)?, Measured::micros)
+    }
+
+    /// CPU of a key with all bounds as a multiple of a key's without.
+    fn beside_unbounded(&self, work: Work) -> Option<Spread> {
+        Self::quotient(self.cell(BOUNDED, work)?, self.cell(SERVICES, work)?, Measured::micros)
+    }
+
     fn compare(&self, system: &str, work: Work, micros: impl Fn(&Measured) -> f64) -> Option<Spread> {
         let base = match work {
             Work::Shared { at_once, .. } => Work::Whole { at_once },
-            Work::Whole { .. } | Work::Streamed { .. } => work,
+            Work::Streamed { .. } => self.plan.streamed(Dialect::Chat),
+            Work::Whole { .. } => work,
         };
-        let (cell, base) = (self.cell(system, work)?, self.cell(BARE, base)?);
+        Self::quotient(self.cell(system, work)?, self.cell(BARE, base)?, micros)
+    }
+
+    fn quotient(cell: &Cell, base: &Cell, micros: impl Fn(&Measured) -> f64) -> Option<Spread> {
         let rounds = cell.rounds.iter().zip(&base.rounds);
         let ratio = |(measured, base): (&Measured, &Measured)| {
             (micros(measured) / base.micros(), measured.is_quiet() && base.is_quiet())
         };
         Spread::of(rounds.map(ratio))
-    }
-
-    fn streamed(&self) -> Work {
-        Work::Streamed { at_once: MANY, chunks: self.plan.chunks }
     }
 
     fn held(&self, system: &str) -> Option<&HeldOpen> {
@@ -146,12 +161,19 @@ impl Report {
         for (system, target) in [(FAREGATE, 2.2), (FULL_JOURNAL, 2.5), (MANY_KEYS, 2.5)] {
             rows.push((format!("{system}, {MANY} at once (×)"), self.ratio(system, at_many), target));
         }
+        let bounded = self.beside_unbounded(at_many);
+        rows.push((format!("{BOUNDED}, {MANY} at once (× of the services)"), bounded, 1.25));
         for connections in SHARED {
             let ratio = self.ratio(SERVICES, Work::Shared { at_once: MANY, connections });
             rows.push((format!("{SERVICES}, {MANY} over {connections} HTTP/2 (×)"), ratio, 2.5));
         }
         rows.push(("added latency p50, one at a time (ms)".into(), self.added_latency(SERVICES), 0.45));
-        rows.push(("a streamed chunk (×)".into(), self.ratio(SERVICES, self.streamed()), 1.3));
+        let chat = self.plan.streamed(Dialect::Chat);
+        rows.push(("a streamed chunk (×)".into(), self.ratio(SERVICES, chat), 1.3));
+        for dialect in OTHER_DIALECTS {
+            let name = format!("a chunk of {dialect:?} beside chat's (×)");
+            rows.push((name, self.beside_chat(SERVICES, dialect), 1.15));
+        }
         let held = self.held(SERVICES);
         rows.push((
             format!("{} slow streams (ms/s)", self.plan.held),
@@ -184,7 +206,7 @@ impl Display for Report {
         )?;
         let mut works: Vec<Work> = CONCURRENCIES.map(|at_once| Work::Whole { at_once }).into();
         works.extend(SHARED.map(|connections| Work::Shared { at_once: MANY, connections }));
-        works.push(self.streamed());
+        works.extend(Dialect::ALL.map(|dialect| self.plan.streamed(dialect)));
         works.iter().try_for_each(|work| self.section(f, *work))?;
         self.memory(f)?;
         writeln!(
@@ -317,8 +339,8 @@ impl Display for Work {
             Self::Shared { at_once, connections } => {
                 write!(f, "whole, {at_once} at once over {connections} HTTP/2")
             }
-            Self::Streamed { at_once, .. } => {
-                write!(f, "chunks, {at_once} streams, {} ms", PACE.as_millis())
+            Self::Streamed { dialect, at_once, .. } => {
+                write!(f, "{dialect:?} chunks, {at_once} streams, {} ms", PACE.as_millis())
             }
         }
     }

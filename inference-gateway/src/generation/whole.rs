@@ -21,6 +21,7 @@ use crate::{
 };
 use domain::{
     answer::{Completion, Reported, Settled},
+    metering::UsageCounter,
     routing::AttemptOutcome,
 };
 
@@ -136,14 +137,8 @@ pub(super) async fn run(
     };
     let counter = job.usage_counter(max_tokens, &running).with_answer(&completion);
     job.check_answer(&counter, completion.unknown_finish, &running);
-    if counter.is_estimate() {
-        estimate_billed(job);
-    }
-    running.note(AttemptOutcome::Served);
-    drop(running);
     let rates = hold.take_rates();
-    log.usage = counter.usage();
-    log.charge = hold.capture(log.usage, counter.is_estimate()).await;
+    bill(job, hold, running, &counter, log).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
@@ -153,9 +148,16 @@ pub(super) async fn run(
     Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })
 }
 
-fn estimate_billed(job: &Job) {
-    tracing::warn!(generation = %job.id, "the upstream did not report all of the usage; billing an estimate");
-    metrics::counter!("gateway_usage_estimates_total").increment(1);
+/// Bills an answer that an upstream has served.
+async fn bill(job: &Job, hold: OpenHold, running: Running, counter: &UsageCounter, log: &mut GenerationLog) {
+    if counter.is_estimate() {
+        tracing::warn!(generation = %job.id, "the upstream did not report all of the usage; billing an estimate");
+        metrics::counter!("gateway_usage_estimates_total").increment(1);
+    }
+    running.note(AttemptOutcome::Served);
+    drop(running);
+    log.usage = counter.usage();
+    log.charge = hold.capture(log.usage, counter.is_estimate()).await;
 }
 
 /// Reads the body. The first byte may take all of generation's time; after that, the upstream may be silent for
@@ -234,12 +236,6 @@ async fn not_kept(
     let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
     let counter = counter.with_end_of_answer(*length, Reported::find_last(end));
     job.check_answer(&counter, None, &running);
-    if counter.is_estimate() {
-        estimate_billed(job);
-    }
-    running.note(AttemptOutcome::Served);
-    drop(running);
-    log.usage = counter.usage();
-    log.charge = hold.capture(log.usage, counter.is_estimate()).await;
+    bill(job, hold, running, &counter, log).await;
     Err(reason.error())
 }

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use shared::{
     error::ApiError,
-    key::Class,
+    key::{Class, Presented},
     process::http::model_credential,
     refusal::{Denial, Refusal},
     rpc::Identity,
@@ -16,10 +16,10 @@ use crate::admission::Caller;
 /// key-service, so that the error names the right reason.
 pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<String, ApiError> {
     let presented = model_credential(headers)?;
-    match app.prefix.classify(presented) {
-        None => Err(Refusal::InvalidApiKey.into()),
-        Some(Class::Api) => Ok(presented.to_owned()),
-        Some(Class::Management) => {
+    match app.prefix.recognise(presented) {
+        Presented::Malformed => Err(Refusal::InvalidApiKey.into()),
+        Presented::Own(Class::Api) | Presented::Foreign => Ok(presented.to_owned()),
+        Presented::Own(Class::Management) => {
             authenticate(app, presented, caller).await?;
             Err(Refusal::InvalidApiKey.into())
         }

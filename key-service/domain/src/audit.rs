@@ -56,6 +56,8 @@ pub struct AuditedEntry {
 struct Balance {
     /// A key's balance after the last entry, or the sum of a group's entries.
     used: NanoUsd,
+    /// The first entry of a complete journal, which the opening balance proves.
+    first: Option<AuditedEntry>,
     windows: Replay,
     /// The key or group itself has been passed in.
     known: bool,
@@ -168,10 +170,8 @@ impl Auditor {
     /// Adds an entry of the journal.
     pub fn entry(&mut self, entry: AuditedEntry) {
         self.entries += 1;
-        let before = self.keys.get(&entry.key).map(|balance| balance.used);
-        if let Some(before) = before.or(self.complete.then_some(NanoUsd::ZERO)) {
-            let proven = i128::from(before.nanos()) + i128::from(entry.delta.nanos());
-            self.compare(Figure::Entry(entry.key, entry.number), entry.used_after, proven);
+        if let Some(before) = self.keys.get(&entry.key).map(|balance| balance.used) {
+            self.follow(before, entry);
         }
         balance(&mut self.keys, entry.key, entry).used = entry.used_after;
         for group in entry.groups.into_iter().flatten() {
@@ -180,24 +180,31 @@ impl Auditor {
         }
     }
 
-    /// Adds a key and the sum of the key's open holds.
-    pub fn key(&mut self, id: KeyId, key: &Key, holds: NanoUsd) {
+    /// Adds a key, the key's opening balance, which an import brought, and the sum of the key's open holds.
+    pub fn key(&mut self, id: KeyId, key: &Key, opening: NanoUsd, holds: NanoUsd) {
         self.checked.0 += 1;
+        self.open(id, opening);
         // Where all entries of the key may have been dropped, nothing is proven.
-        let proven = proven(&mut self.keys, &id, self.complete).unwrap_or(key.budget.used);
-        self.used += i128::from(proven.nanos());
+        let nothing = if self.complete { opening } else { key.budget.used };
+        let proven = proven(&mut self.keys, &id).unwrap_or(nothing);
+        self.used += i128::from(proven.nanos()) - i128::from(opening.nanos());
         self.compare(Figure::Used(id), key.budget.used, i128::from(proven.nanos()));
         self.compare(Figure::KeyHeld(id), key.budget.held, i128::from(holds.nanos()));
         let windows = wrong_windows(&key.budget, self.keys.get(&id), self.complete);
         self.windows(windows, |per| Figure::Window(id, per));
     }
 
-    /// Adds a group and the sum of the group's open holds.
-    pub fn group(&mut self, id: GroupId, group: &Group, holds: NanoUsd) {
+    /// Adds a group, the group's opening balance, and the sum of the group's open holds.
+    pub fn group(&mut self, id: GroupId, group: &Group, opening: NanoUsd, holds: NanoUsd) {
         self.checked.1 += 1;
-        let proven = proven(&mut self.groups, &id, self.complete).filter(|_| self.complete);
-        let proven = proven.unwrap_or(group.budget.used);
-        self.compare(Figure::GroupUsed(id), group.budget.used, i128::from(proven.nanos()));
+        let entries = proven(&mut self.groups, &id).unwrap_or(NanoUsd::ZERO);
+        let proven = i128::from(entries.nanos()) + i128::from(opening.nanos());
+        let recorded = group.budget.used;
+        self.compare(
+            Figure::GroupUsed(id),
+            recorded,
+            if self.complete { proven } else { recorded.nanos().into() },
+        );
         self.compare(Figure::GroupHeld(id), group.budget.held, i128::from(holds.nanos()));
         let windows = wrong_windows(&group.budget, self.groups.get(&id), self.complete);
         self.windows(windows, |per| Figure::GroupWindow(id, per));
@@ -222,6 +229,7 @@ impl Auditor {
     ) -> Audit {
         let unknown: Vec<_> = self.unknown().map(|id| (id, self.keys[&id].used)).collect();
         for (id, used) in unknown {
+            self.open(id, NanoUsd::ZERO);
             self.used += i128::from(used.nanos());
             self.compare(Figure::Used(id), NanoUsd::ZERO, i128::from(used.nanos()));
         }
@@ -234,6 +242,20 @@ impl Auditor {
         self.compare(Figure::Credit, account.credit, deposited - self.used);
         let (keys, groups) = self.checked;
         Audit { entries: self.entries, keys, groups, wrong: self.wrong }
+    }
+
+    /// Compares the first entry of a key with the opening balance.
+    fn open(&mut self, id: KeyId, opening: NanoUsd) {
+        let first = self.keys.get_mut(&id).and_then(|balance| balance.first.take());
+        if let Some(first) = first.filter(|_| self.complete) {
+            self.follow(opening, first);
+        }
+    }
+
+    /// Compares the balance after an entry with the balance before.
+    fn follow(&mut self, before: NanoUsd, entry: AuditedEntry) {
+        let proven = i128::from(before.nanos()) + i128::from(entry.delta.nanos());
+        self.compare(Figure::Entry(entry.key, entry.number), entry.used_after, proven);
     }
 
     fn windows(&mut self, wrong: Vec<(Per, NanoUsd, NanoUsd)>, figure: impl Fn(Per) -> Figure) {
@@ -254,22 +276,18 @@ impl Auditor {
 
 /// Adds an entry to the windows of a key or a group, and returns the balance.
 fn balance<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, entry: AuditedEntry) -> &mut Balance {
-    let new = || Balance { used: NanoUsd::ZERO, windows: Replay::new(), known: false };
+    let new = || Balance { used: NanoUsd::ZERO, first: Some(entry), windows: Replay::new(), known: false };
     let balance = balances.entry(id).or_insert_with(new);
     balance.known = false;
     balance.windows.add(entry.at, entry.delta);
     balance
 }
 
-/// Marks a key or a group as known, and returns the amount that entries prove; `None` where entries prove nothing.
-fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: &Id, complete: bool) -> Option<NanoUsd> {
-    match balances.get_mut(id) {
-        Some(balance) => {
-            balance.known = true;
-            Some(balance.used)
-        }
-        None => complete.then_some(NanoUsd::ZERO),
-    }
+/// Marks a key or a group as known, and returns the amount that entries prove; `None` where there are no entries.
+fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: &Id) -> Option<NanoUsd> {
+    let balance = balances.get_mut(id)?;
+    balance.known = true;
+    Some(balance.used)
 }
 
 /// The windows that entries disprove: recorded and proven spend of each.

@@ -54,6 +54,47 @@ impl Peppers {
     }
 }
 
+/// SHA-256 of the plaintext of a key of another gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ForeignKey([u8; 32]);
+
+impl ForeignKey {
+    /// The key with this SHA-256.
+    pub const fn new(sha256: [u8; 32]) -> Self {
+        Self(sha256)
+    }
+
+    /// Parses a SHA-256 of 64 hexadecimal digits.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(digits, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// The SHA-256's 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Text that is digested in place of the plaintext. The text has a NUL, which no plaintext has.
+    pub fn text(&self) -> String {
+        format!("sha256\0{}", hex::encode(self.0))
+    }
+
+    /// The part that may be shown where nothing of the plaintext is known.
+    pub fn hint(&self) -> String {
+        let digits = hex::encode(self.0);
+        format!("sha256:{}…{}", &digits[..4], &digits[60..])
+    }
+}
+
+/// Not printed: the SHA-256 of a weak key would allow to find the key.
+impl fmt::Debug for ForeignKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ForeignKey(…)")
+    }
+}
+
 /// A BLAKE3 hash: of a key, `blake3::keyed_hash(pepper, plaintext)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);

@@ -238,13 +238,18 @@ pub struct EventSearch {
 }
 
 impl Act {
-    /// The `n`th event of the act, counted from zero.
-    pub fn event(&self, n: u32, key: Option<KeyId>, group: Option<GroupId>, kind: EventKind) -> Event {
-        let mut chance = self.chance;
-        for (byte, flipped) in chance[6..].iter_mut().zip(n.to_be_bytes()) {
+    /// The act whose first event is the `n`th of this act, counted from zero.
+    #[must_use]
+    pub fn nth(mut self, n: u32) -> Self {
+        for (byte, flipped) in self.chance[6..].iter_mut().zip(n.to_be_bytes()) {
             *byte ^= flipped;
         }
-        let (actor, at) = (self.actor.clone(), self.at);
+        self
+    }
+
+    /// The `n`th event of the act, counted from zero.
+    pub fn event(&self, n: u32, key: Option<KeyId>, group: Option<GroupId>, kind: EventKind) -> Event {
+        let Self { actor, at, chance } = self.clone().nth(n);
         Event { id: EventId::new(at, chance), at, actor, key, group, kind }
     }
 }

@@ -1,5 +1,7 @@
 //! Life of an API key: created, updated, expired, revived, revoked.
 
+use std::time::Duration;
+
 use shared::{
     ids::{AccountId, GroupId, KeyId},
     time::Timestamp,
@@ -9,7 +11,7 @@ use shared::{
 use crate::{
     digest::Digest,
     event::EventKind,
-    ledger,
+    ledger::{self, Rotation},
     settings::{Metadata, MetadataPatch, fields},
 };
 
@@ -70,6 +72,34 @@ impl Status {
     }
 }
 
+/// A new credential of a key.
+#[derive(Clone, Debug)]
+pub struct NewCredential {
+    /// Account that owns the key.
+    pub account: AccountId,
+    /// The key.
+    pub key: KeyId,
+    /// Digest of the plaintext.
+    pub digest: Digest,
+    /// Part of the plaintext that may be shown.
+    pub hint: String,
+    /// Time for which the credential before is accepted as well.
+    pub grace: Duration,
+    /// Ends the grace of an earlier rotation instead of being refused.
+    pub is_forced: bool,
+}
+
+/// Reason why a key was not rotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyNotRotated {
+    /// The key is revoked.
+    Revoked,
+    /// The key has expired.
+    Expired,
+    /// The credential before the last rotation is still accepted.
+    InProgress,
+}
+
 /// Reason why a key was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyNotChanged {
@@ -99,6 +129,7 @@ fields! {
         CreatedAt = key.created_at;
         LastUsedAt = key.spend.last_used_at.map(Timestamp::to_whole_seconds);
         RevokedAt = key.spend.revoked_at;
+        PreviousKeyExpiresAt = key.previous_expires_at(now);
     }
 }
 
@@ -139,6 +170,35 @@ impl ApiKey {
             return Err(KeyNotChanged::TooMuchMetadata);
         }
         Ok(self.with(patch, now))
+    }
+
+    /// The instant from which the credential before the last rotation is refused, while it is accepted.
+    pub fn previous_expires_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())
+    }
+
+    /// Event of the key's last rotation.
+    pub fn rotation_event(&self, now: Timestamp) -> EventKind {
+        EventKind::KeyRotated { previous_key_expires_at: self.previous_expires_at(now) }
+    }
+
+    /// The key with a new credential. The credential before is accepted until the grace is over, and every older one
+    /// no more.
+    pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, KeyNotRotated> {
+        match self.status(now) {
+            Status::Revoked => return Err(KeyNotRotated::Revoked),
+            Status::Expired => return Err(KeyNotRotated::Expired),
+            Status::Active if self.spend.rotation.grace(now).is_some() && !new.is_forced => {
+                return Err(KeyNotRotated::InProgress);
+            }
+            Status::Active => {}
+        }
+        self.spend.rotation = Rotation {
+            current: self.spend.rotation.current + 1,
+            previous_until: (!new.grace.is_zero()).then(|| now.plus(new.grace)),
+        };
+        self.hint.clone_from(&new.hint);
+        Ok(self)
     }
 
     /// The key, revoked at this time unless revoked before.

@@ -83,12 +83,36 @@ pub struct Key {
     pub budget: Budget,
     /// The group whose bounds hold too.
     pub group: Option<GroupId>,
+    /// Credentials that the key accepts.
+    pub rotation: Rotation,
     /// Instant from which the key is refused.
     pub expires_at: Option<Timestamp>,
     /// Time of the revocation, if any.
     pub revoked_at: Option<Timestamp>,
     /// Time of the last bill.
     pub last_used_at: Option<Timestamp>,
+}
+
+/// Credentials of a key, by number: a key is made with credential 0, and each rotation adds the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// Number of the current credential: that of rotations so far.
+    pub current: u64,
+    /// Instant from which the credential before is refused; `None` where it was refused from the rotation on.
+    pub previous_until: Option<Timestamp>,
+}
+
+impl Rotation {
+    /// The instant from which the previous credential is refused, while it is accepted.
+    pub fn grace(&self, now: Timestamp) -> Option<Timestamp> {
+        self.previous_until.filter(|until| now < *until)
+    }
+
+    /// Returns whether the credential of this number is current, or the previous one within its grace.
+    pub fn accepts(&self, credential: u64, now: Timestamp) -> bool {
+        credential == self.current
+            || credential.checked_add(1) == Some(self.current) && self.grace(now).is_some()
+    }
 }
 
 /// The ledger's part of a group.
@@ -188,16 +212,19 @@ pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, 
 /// Applies the commands that concern a key, in the order of a generation's life.
 fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record, Outcome), Refused> {
     match (command, record) {
-        (Command::Check { .. }, record) => {
-            funds.may_spend()?;
+        (Command::Check { credential, .. }, record) => {
+            funds.may_spend(*credential)?;
             Ok((record, Outcome::Allowed { models: funds.models() }))
         }
         (Command::Hold { .. }, Record::Open(hold)) => {
             let outcome = Outcome::Held { amount: hold.amount, rates: funds.rates() };
             Ok((Record::Open(hold), outcome))
         }
-        (Command::Hold { key, model, least, enough, most, prompt_tokens, lease_ticks, .. }, Record::None) => {
-            funds.may_spend()?;
+        (
+            Command::Hold { key, credential, model, least, enough, most, prompt_tokens, lease_ticks, .. },
+            Record::None,
+        ) => {
+            funds.may_spend(*credential)?;
             funds.admit(model, *prompt_tokens)?;
             let amount = funds.hold(*least, *enough, *most)?;
             let counted = funds.count(*prompt_tokens);

@@ -9,6 +9,7 @@ pub mod key;
 pub mod lease_clock;
 pub mod ledger;
 pub mod member;
+pub mod moving;
 pub mod pricing;
 pub mod search;
 pub mod settings;

@@ -16,7 +16,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{books::EXPORTED_AT_ONCE, write_json_object};
+use super::{EXPORTED_AT_ONCE, write_json_object};
 use crate::{
     management::Management,
     store::{AccountSummary, JournalEntry},

@@ -18,15 +18,12 @@ mod lines;
 
 use lines::{EntryLine, UsageLineJson};
 
-use super::{against, operator_error, table, write_json};
+use super::{EXPORTED_AT_ONCE, against, operator_error, table, write_json};
 use crate::{management::Management, store::UsageLine};
 use domain::{
     audit::{Audit, Figure, Wrong},
     usage::{Counts, Day},
 };
-
-/// Entries kept in memory at a time while a journal is exported: some 200 KiB.
-pub(super) const EXPORTED_AT_ONCE: usize = 500;
 
 /// Number of days listed by default, today included.
 const DAYS: i64 = 30;

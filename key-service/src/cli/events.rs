@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use shared::wire::EventObject;
 
-use super::{books::EXPORTED_AT_ONCE, operator_error};
+use super::{EXPORTED_AT_ONCE, operator_error};
 use crate::management::Management;
 
 /// Commands on events.

@@ -9,7 +9,7 @@ use shared::{
 use super::*;
 use crate::{
     management::{
-        Created,
+        Issued,
         members::Token,
         testing::{BEGIN, Office},
     },
@@ -154,10 +154,11 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
     office.management.deposit(account, NanoUsd::from_usd(10), Actor::System).await.unwrap();
     let made = office.management.create(account, KeyPatch::default(), None, Actor::System).await.unwrap();
-    let Created::New { key, .. } = made else { panic!("{made:?}") };
+    let Issued::New { key, .. } = made else { panic!("{made:?}") };
     let now = office.clock.now();
     let hold = |n, usd| Ledger::Hold {
         key: key.id,
+        credential: 0,
         generation: GenerationId::new(now, [n; 10]),
         model: "Model Flash".into(),
         least: NanoUsd::from_usd(usd),

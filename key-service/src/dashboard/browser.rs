@@ -10,7 +10,7 @@ use shared::{
     secret::same,
 };
 
-use super::{Desk, failure::Failure};
+use super::{Desk, failure::Failure, theme::Theme};
 use crate::management::members::{KnownBrowser, Token};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -33,36 +33,6 @@ const KNOWN_AGE: i64 = 400 * 24 * 3600;
 
 /// Marks of members that are looked at: people who share a browser are a few.
 const MAX_KNOWN: usize = 16;
-
-/// The colours that a browser asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Theme {
-    /// The system's colours.
-    System,
-    /// Light colours.
-    Light,
-    /// Dark colours.
-    Dark,
-}
-
-impl Theme {
-    /// Every choice.
-    pub(super) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
-
-    /// Returns the form and cookie value of the choice.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Light => "light",
-            Self::Dark => "dark",
-        }
-    }
-
-    /// The choice of this name.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|theme| theme.as_str() == text)
-    }
-}
 
 /// A browser that asks for something.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use maud::html;
 
-use super::{SIGN_IN, browser::Theme, layout};
+use super::{SIGN_IN, document::bare, theme::Theme};
 use crate::{
     management::{Error, KeyRefused, accounts::AccountRefused, members::MemberRefused},
     store::StoreError,
@@ -47,6 +47,12 @@ impl From<Error<KeyRefused>> for Failure {
                 Self::BadRequest("The key cannot be changed so.".into())
             }
             Error::Refused(KeyRefused::Revoked) => Self::BadRequest("A revoked key stays as it is.".into()),
+            Error::Refused(KeyRefused::Expired) => {
+                Self::BadRequest("An expired key cannot be rotated. Give it a later expiry first.".into())
+            }
+            Error::Refused(KeyRefused::RotationInProgress) => {
+                Self::BadRequest("The key was rotated meanwhile, and its previous key still works.".into())
+            }
             Error::Refused(KeyRefused::TooMany { most }) => Self::BadRequest(format!(
                 "This account has {most} API keys, revoked ones included, and may not have more."
             )),
@@ -147,7 +153,7 @@ impl IntoResponse for Failure {
             p { (message) }
             p { a.button href="/dashboard" { "Back to the dashboard" } }
         };
-        (status, layout::bare(Theme::System, title, &body)).into_response()
+        (status, bare(Theme::System, title, &body)).into_response()
     }
 }
 

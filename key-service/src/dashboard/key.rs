@@ -15,6 +15,7 @@ use super::{
     keys::{PATH, named},
     keys_form,
     layout::{Section, hidden, page},
+    rotation,
     session::Viewer,
     show::{status, time, time_or, usd},
 };
@@ -68,6 +69,7 @@ pub(super) async fn whole(
                     }
                 }
             }
+            @if key.status(now) == Status::Active { (rotation::form(desk, viewer, key)) }
         } @else {
             p.quiet { "Expires: " (time_or(key.spend.expires_at, "never"))
                 @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }

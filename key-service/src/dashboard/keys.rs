@@ -19,7 +19,7 @@ use super::{
     show::{count, new_key, or_unnamed, status, time, time_or, usd},
 };
 use crate::management::{
-    Created,
+    Issued,
     reading::{Found, KeyCursor, KeyOrder, KeySearch},
 };
 use domain::key::{ApiKey, Status};
@@ -179,8 +179,8 @@ pub(super) async fn create(
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let account = viewer.signed_in.account;
     match desk.management.create(account, settings, attempt, viewer.signed_in.actor()).await? {
-        Created::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
-        Created::New { key, plaintext } => {
+        Issued::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
+        Issued::New { key, plaintext } => {
             let model = desk.catalog.models.first().map_or("", |model| model.id.as_str());
             let content = html! {
                 p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }

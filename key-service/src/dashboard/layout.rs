@@ -2,20 +2,19 @@
 
 use axum::{
     extract::State,
-    response::{Html, IntoResponse, Redirect, Response},
+    response::{IntoResponse, Redirect, Response},
 };
 use http::{HeaderMap, header};
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 
+pub(super) use super::document::{bare, hinted, problem};
 use super::{
-    Desk, HOME,
-    assets::{ICON, SCRIPT, STYLE},
-    browser::Theme,
+    Desk, HOME, MARGIN, YOU,
+    document::{document, mark},
     failure::Failure,
-    margin,
     session::{Act, Viewer},
     show::usd,
-    you::PATH as YOU,
+    theme::Theme,
 };
 
 /// A part of the dashboard, as in the navigation.
@@ -107,57 +106,6 @@ pub(super) fn hidden(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="token" value=(viewer.form_token()); }
 }
 
-/// A page without navigation: signing in, and failures.
-pub(super) fn bare(theme: Theme, title: &str, content: &Markup) -> Response {
-    let body = html! {
-        main.bare #content {
-            p.brand { (mark()) span { "Faregate" } }
-            (content)
-        }
-    };
-    document(theme, title, &body)
-}
-
-fn document(theme: Theme, title: &str, body: &Markup) -> Response {
-    let markup = html! {
-        (DOCTYPE)
-        html lang="en" data-theme=(theme.as_str()) {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                // Painted only when whole, so that nothing moves while a slow line brings the rest.
-                link rel="expect" href="#end" blocking="render";
-                link rel="stylesheet" href=(STYLE.path);
-                link rel="icon" type="image/svg+xml" href=(ICON.path);
-                script src=(SCRIPT.path) defer {}
-            }
-            body { (body) span #end hidden {} }
-        }
-    };
-    Html(markup.into_string()).into_response()
-}
-
-fn mark() -> Markup {
-    html! {
-        svg.mark viewBox="0 0 32 32" aria-hidden="true" {
-            rect width="32" height="32" rx="8" {}
-            path d="M9 8h14v4H13v4h8v4h-8v5H9z" {}
-        }
-    }
-}
-
-/// A field with a hint below. The input has the id, and names the hint as its description, not as a part of its name.
-pub(super) fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
-    html! { div.field { label for=(id) { (name) } (input) small id={ (id) "-hint" } { (hint) } } }
-}
-
-/// A problem with a form, above the fields.
-pub(super) fn problem(problem: Option<&str>) -> Markup {
-    html! { @if let Some(problem) = problem { p.problem role="alert" { (problem) } } }
-}
-
 /// Stores the chosen colours of the browser, and leads back to the page of the choice.
 pub(super) async fn choose_theme(
     State(_): State<Desk>,
@@ -176,7 +124,7 @@ fn place(headers: &HeaderMap, base: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let Some(place) = referer.and_then(|address| address.strip_prefix(base)) else { return HOME.into() };
     let path = place.split(['?', '#']).next().unwrap_or_default();
-    let is_page = path.starts_with("/dashboard/keys/") || path == YOU || path == margin::PATH;
+    let is_page = path.starts_with("/dashboard/keys/") || path == YOU || path == MARGIN;
     match Section::LISTED.iter().rev().find(|(_, _, listed)| path.starts_with(listed)) {
         Some((_, _, listed)) if is_page || path == *listed => place.to_owned(),
         Some((_, _, listed)) => (*listed).to_owned(),

@@ -14,7 +14,7 @@ use shared::{
 };
 
 use super::{
-    Desk,
+    Desk, MARGIN,
     failure::Failure,
     form::query,
     layout::{Section, page},
@@ -27,9 +27,6 @@ use crate::management::{
 };
 use domain::{group::Group, key::ApiKey, usage::Counts};
 
-/// Path of this page.
-pub(super) const PATH: &str = "/dashboard/margin";
-
 /// Parts that margins are apart by, with their names on the page. The first is the default.
 const PARTS: [(Grouping, &str); 3] =
     [(Grouping::Model, "Model"), (Grouping::Key, "Key"), (Grouping::Group, "Group")];
@@ -40,7 +37,7 @@ const ROWS: usize = 100;
 /// Leads to this page, for owners of an installation that knows what an upstream charges.
 pub(super) fn link(catalog: &Catalog, is_owner: bool) -> Markup {
     let knows_cost = || catalog.models.iter().flat_map(|model| &model.upstreams).any(|up| up.cost.is_some());
-    html! { @if is_owner && knows_cost() { a href=(PATH) { "Margin" } } }
+    html! { @if is_owner && knows_cost() { a href=(MARGIN) { "Margin" } } }
 }
 
 /// Shows the margins of the last days.
@@ -83,7 +80,7 @@ fn choice(by: Grouping) -> Markup {
     html! {
         nav.choice aria-label="Parts of the margin" {
             @for (part, title) in PARTS {
-                a href={ (PATH) "?by=" (part.as_str()) } aria-current=[(part == by).then_some("true")] {
+                a href={ (MARGIN) "?by=" (part.as_str()) } aria-current=[(part == by).then_some("true")] {
                     "By " (title.to_lowercase())
                 }
             }

@@ -134,6 +134,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
             let (least, enough, most) = (amount, amount, amount);
             let hold = Command::Hold {
                 key,
+                credential: 0,
                 generation,
                 model: model.clone(),
                 least,

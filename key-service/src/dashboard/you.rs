@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use shared::ids::SessionId;
 
 use super::{
-    Desk,
+    Desk, YOU,
     failure::{Failure, sentence},
     layout::{Section, hidden, hinted, page, problem},
     session::{Act, Viewer},
@@ -20,9 +20,6 @@ use crate::management::{
     members::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused},
 };
 use domain::member::{LinkMaker, PasswordCondition, Session, SignInWay};
-
-/// Path of this page.
-pub(super) const PATH: &str = "/dashboard/you";
 
 /// Shows how the member signs in.
 pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
@@ -58,7 +55,7 @@ fn password(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Markup {
         }
         @match condition {
             PasswordCondition::FreshSignIn => p { "To set one, sign in with a new link first." },
-            PasswordCondition::None | PasswordCondition::PresentPassword => form.stack method="post" action={ (PATH) "/password" } {
+            PasswordCondition::None | PasswordCondition::PresentPassword => form.stack method="post" action={ (YOU) "/password" } {
                 (hidden(viewer))
                 (problem(wrong))
                 // For managers of passwords, which keep a name with each.
@@ -123,7 +120,7 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
                             td.act {
                                 @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
                                 @else {
-                                    form method="post" action={ (PATH) "/sessions/" (session.id.to_string()) "/end" } {
+                                    form method="post" action={ (YOU) "/sessions/" (session.id.to_string()) "/end" } {
                                         (hidden(viewer))
                                         button.danger { "End" }
                                     }
@@ -154,7 +151,7 @@ pub(super) async fn set_password(
 ) -> Result<Response, Failure> {
     let (present, password) = (form.get("present").into(), form.get("password").into());
     let refused = match desk.management.set_password(&viewer.signed_in, present, password).await {
-        Ok(()) => return Ok(Redirect::to(PATH).into_response()),
+        Ok(()) => return Ok(Redirect::to(YOU).into_response()),
         Err(Error::Refused(refused)) => refused,
         Err(other) => return Err(other.into()),
     };
@@ -176,5 +173,5 @@ pub(super) async fn end_session(
 ) -> Result<Response, Failure> {
     let id: SessionId = id.parse().map_err(|_| Failure::NotFound)?;
     desk.management.end_session(viewer.signed_in.account, viewer.signed_in.member.id, id).await?;
-    Ok(Redirect::to(PATH).into_response())
+    Ok(Redirect::to(YOU).into_response())
 }

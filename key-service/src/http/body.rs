@@ -2,21 +2,26 @@
 
 mod value;
 
-use axum::extract::Request;
+pub(crate) use self::value::read as value;
+
+use std::time::Duration;
+
+use axum::{body::Bytes, extract::Request};
 use http::{HeaderMap, HeaderName};
 use shared::{
     error::{ApiError, Code},
-    json::parse_object,
+    json::{RawValue, parse_object},
     process::http::{read_body, require_json},
-    wire::{Fields, MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
+    wire::{Fields, MAX_BODY_BYTES, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
 };
 
+use crate::management::rotation::RotationTerms;
 use domain::settings::Patch;
 
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Header with the client's name for this attempt to make a key.
+/// Header with the client's name for this attempt to make or rotate a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Reads the settings of the object that a client asks for.
@@ -49,18 +54,48 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
     }
 }
 
+/// Reads the terms of a rotation. No body at all asks for the defaults.
+pub(super) async fn read_rotation(request: Request) -> Result<RotationTerms, ApiError> {
+    let (bytes, mut terms) = (read_json(request, None).await?, RotationTerms::default());
+    if bytes.is_empty() {
+        return Ok(terms);
+    }
+    for (name, raw) in parse_object(&bytes)?.iter() {
+        match name {
+            "grace_seconds" => {
+                let seconds = value::count(name, "an integer", 0..=MAX_GRACE_SECONDS, raw)?;
+                terms.grace = Duration::from_secs(seconds);
+            }
+            "force" => terms.is_forced = value::flag(name, raw)?,
+            _ => return Err(unknown("", name, ["grace_seconds", "force"].into_iter())),
+        }
+    }
+    Ok(terms)
+}
+
 /// Reads settings. An unknown field is refused, not ignored: a typo must not make a key without limit or expiry.
 async fn read<P: Patch>(request: Request, also: Option<&str>, is_new: bool) -> Result<P, ApiError> {
+    settings(&read_json(request, also).await?, is_new)
+}
+
+async fn read_json(request: Request, also: Option<&str>) -> Result<Bytes, ApiError> {
     let (head, body) = request.into_parts();
     require_json(&head.headers, also)?;
-    let bytes = read_body(&head.headers, body, MAX_BODY_BYTES).await?;
-    settings(&bytes, is_new)
+    read_body(&head.headers, body, MAX_BODY_BYTES).await
 }
 
 /// Reads settings from JSON, of a new object or of a change.
 pub(crate) fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
+    settings_among(parse_object(json)?.iter(), is_new)
+}
+
+/// Reads settings from members of an object.
+pub(crate) fn settings_among<'a, P: Patch>(
+    members: impl Iterator<Item = (&'a str, &'a RawValue)>,
+    is_new: bool,
+) -> Result<P, ApiError> {
     let mut patch = P::default();
-    for (name, raw) in parse_object(json)?.iter() {
+    for (name, raw) in members {
         let Some(field) = settable::<P::Field>(name, is_new) else {
             let names = P::Field::settings().map(Fields::row).filter(|row| is_new || !row.is_fixed);
             return Err(unknown("", name, names.map(|row| row.name)));

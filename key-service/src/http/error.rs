@@ -23,6 +23,15 @@ impl From<KeyRefused> for ApiError {
         match refused {
             KeyRefused::NotFound => Self::new(Code::KeyNotFound, "The account has no such API key."),
             KeyRefused::Revoked => Self::new(Code::KeyRevoked, "A revoked API key cannot be changed."),
+            KeyRefused::Expired => Self::new(
+                Code::ExpiredKey,
+                "An expired API key cannot be rotated; give it a later `expires_at` first.",
+            ),
+            KeyRefused::RotationInProgress => Self::new(
+                Code::RotationInProgress,
+                "The key before the last rotation works until `previous_key_expires_at`; send `\"force\": true` to \
+                 end it now.",
+            ),
             KeyRefused::TooMuchMetadata => too_much_metadata(),
             KeyRefused::BadGroup(bad) => bad_group("group_id", bad),
             KeyRefused::TooMany { most } => {

@@ -62,7 +62,7 @@ fn created_at(generation: GenerationId) -> Timestamp {
     generation.created_at().to_whole_seconds()
 }
 
-/// The key with the plaintext, shown only in the answer to the creation.
+/// The key with a new plaintext, shown only in the answer to the creation or the rotation.
 pub(super) fn with_plaintext<'a>(
     key: &'a ApiKey,
     plaintext: &'a SecretString,

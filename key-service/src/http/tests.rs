@@ -27,6 +27,7 @@ mod groups;
 mod listing;
 mod reading;
 mod refusals;
+mod rotation;
 
 /// The API, an account `acme`, and a management key of it.
 struct Desk {
@@ -78,6 +79,7 @@ impl Desk {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let hold = Command::Hold {
             key,
+            credential: 0,
             generation,
             model: "Model Flash".into(),
             least: cost,

@@ -15,7 +15,7 @@ use shared::{
 
 use super::*;
 use crate::{
-    management::{Created, testing::Office},
+    management::{Issued, testing::Office},
     store::{Books as _, Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
 use domain::{
@@ -53,7 +53,7 @@ impl Trial {
         let (account, _) = office.account("acme").await;
         let settings = KeyPatch { bounds: BoundsPatch::of_limit(limit), ..KeyPatch::default() };
         let made = office.management.create(account, settings, None, Actor::System).await.unwrap();
-        let Created::New { key, plaintext } = made else { panic!("{made:?}") };
+        let Issued::New { key, plaintext } = made else { panic!("{made:?}") };
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
     }
 

@@ -3,6 +3,7 @@
 use shared::{
     ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
+    rpc::Principal,
     time::Timestamp,
 };
 
@@ -10,7 +11,7 @@ use domain::{
     digest::Digest,
     event::Event,
     group::{BadGroup, Group, GroupNotChanged},
-    key::{ApiKey, KeyNotChanged, Status},
+    key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
     ledger::{Entry, Payer},
     usage::{Counts, Day},
 };
@@ -181,6 +182,37 @@ pub enum Created {
     BadGroup(BadGroup),
     /// The account is at its bound of keys.
     TooMany,
+}
+
+/// A credential as the index knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// The key.
+    pub owner: Principal,
+    /// Number of the credential among those of the key ([`domain::ledger::Rotation`]).
+    pub number: u64,
+}
+
+impl Credential {
+    /// The credential that a key is made with.
+    pub const fn first(owner: Principal) -> Self {
+        Self { owner, number: 0 }
+    }
+}
+
+/// Answer to the rotation of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rotated {
+    /// The key with the new credential.
+    New(ApiKey),
+    /// The same request rotated the key before; the answer is the key's current state.
+    Replayed(ApiKey),
+    /// The idempotency key was used with another request.
+    Reused,
+    /// The key cannot be rotated now.
+    NotRotated(KeyNotRotated),
+    /// The account does not have the key.
+    NotFound,
 }
 
 /// Answer to the creation of a member.

@@ -10,9 +10,11 @@ mod keys;
 mod leases;
 mod listing;
 mod members;
+mod moving;
 mod mutations;
 mod outage;
 pub(crate) mod reference;
+mod rotation;
 pub(crate) mod servers;
 mod spending;
 
@@ -137,6 +139,28 @@ macro_rules! contract {
                     old_idempotency_keys_make_room_for_new_ones,
                     a_race_for_an_idempotency_key_makes_one_key,
                     a_creation_sent_again_makes_nothing_more,
+                }
+                moving::{
+                    an_import_makes_groups_and_keys_that_are_found_and_listed_like_others,
+                    an_imported_key_spends_on_from_what_it_spent_elsewhere,
+                    a_repeated_import_changes_nothing,
+                    an_import_is_made_whole_or_not_at_all,
+                    a_dry_run_says_what_would_be_made_and_makes_nothing,
+                    imports_at_once_make_each_key_once,
+                    an_import_of_many_keys_is_complete,
+                }
+                rotation::{
+                    both_credentials_spend_until_the_grace_is_over,
+                    both_credentials_of_a_grouped_key_spend_until_the_grace_is_over,
+                    a_rotated_key_that_moves_keeps_its_credentials,
+                    a_credential_that_was_admitted_goes_on,
+                    what_cannot_be_rotated_stays_as_it_is,
+                    an_idempotency_key_rotates_once,
+                    a_rotation_sent_again_changes_nothing,
+                    a_rotation_leaves_one_event,
+                    credentials_that_ended_are_forgotten,
+                    of_rotations_at_once_each_has_a_number_of_its_own,
+                    of_rotations_at_once_one_begins_the_grace,
                 }
                 spending::{
                     an_unknown_account_is_refused_everything,
@@ -378,6 +402,7 @@ pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_tick
     let model = "Model Flash".into();
     Command::Hold {
         key,
+        credential: 0,
         generation,
         model,
         least: amount,

@@ -72,6 +72,10 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
 struct UtcTime;
 
 impl FormatTime for UtcTime {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "lines of the log tell microseconds, which nothing decides by"
+    )]
     fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
         line.write_str(&DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Micros, true))
     }

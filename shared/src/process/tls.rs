@@ -197,8 +197,11 @@ mod tests {
         let (ours, other) = (authority(), authority());
         let server = tls(&ours, &ours);
         assert!(is_accepted(&server, tls(&ours, &ours).client()).await);
-        assert!(!is_accepted(&server, tls(&other, &ours).client()).await, "a stranger's certificate");
-        assert!(!is_accepted(&server, tls(&ours, &other).client()).await, "the server is a stranger to it");
+        assert!(!is_accepted(&server, tls(&other, &ours).client()).await, "another authority's certificate");
+        assert!(
+            !is_accepted(&server, tls(&ours, &other).client()).await,
+            "the server is of another authority"
+        );
         let mut roots = RootCertStore::empty();
         roots.add(ours.der().clone()).unwrap();
         let provider = Arc::new(ring::default_provider());

@@ -170,6 +170,8 @@ fields! {
         LastUsedAt = answered("last_used_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time of the last billed request.");
         RevokedAt = answered("revoked_at", SchemaGenerator::subschema_for::<Option<Timestamp>>, "Time of the revocation.");
+        PreviousKeyExpiresAt = answered("previous_key_expires_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
+            "Time until which the plaintext before the last rotation works too; null if only the current one works.");
         GroupId = setting("group_id", Kind::Group, "The group whose bounds hold too; null is none.");
         Metadata = METADATA;
     }

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{
+    MAX_GRACE_SECONDS,
     event::EventObject,
     field::{Field, Fields, GroupField, KeyField, Kind},
     kind::{described, properties},
@@ -23,7 +24,7 @@ pub trait Object {
     const NAME: &'static str;
     /// Value of `object`.
     const OBJECT: &'static str;
-    /// A member that only the answer to the creation has, with its description.
+    /// A member that only answers with a new plaintext have, with its description.
     const ONCE: Option<(&'static str, &'static str)>;
 }
 
@@ -35,7 +36,8 @@ impl Object for KeyObject {
     type Id = KeyId;
     const NAME: &'static str = "ApiKey";
     const OBJECT: &'static str = "api_key";
-    const ONCE: Option<(&'static str, &'static str)> = Some(("key", "The plaintext, where the key is made."));
+    const ONCE: Option<(&'static str, &'static str)> =
+        Some(("key", "The plaintext, where the key is made or rotated."));
 }
 
 /// A group of API keys that share bounds.
@@ -142,6 +144,26 @@ impl<O: Listable> JsonSchema for List<O> {
             },
             "required": ["object", "data", "first_id", "last_id", "has_more"],
         })
+    }
+}
+
+/// A body that rotates a key.
+pub struct Rotation;
+
+impl JsonSchema for Rotation {
+    fn schema_name() -> Cow<'static, str> {
+        "ApiKeyRotation".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let grace = "Seconds for which the plaintext before works too.";
+        let force = "Rotate even while the plaintext before the last rotation works, which ends then.";
+        json_schema!({"type": "object", "additionalProperties": false, "properties": {
+            "grace_seconds": {
+                "type": "integer", "minimum": 0, "maximum": MAX_GRACE_SECONDS, "default": 0, "description": grace,
+            },
+            "force": {"type": "boolean", "default": false, "description": force},
+        }})
     }
 }
 

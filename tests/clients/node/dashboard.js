@@ -144,6 +144,11 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await owner.visit('/dashboard?by=key');
   await owner.reads('$');
   await examine(owner, 'owner-overview-by-key');
+  await owner.visit('/dashboard/margin?by=key');
+  await owner.reads(KEY);
+  await examine(owner, 'owner-margin');
+  await viewer.visit('/dashboard/margin', 403);
+  await viewer.reads('Only owners can do this');
   await owner.visit('/dashboard/keys?q=nothing+has+this+label');
   await examine(owner, 'owner-no-key');
   await owner.visit('/dashboard/activity?day=2020-01-01');

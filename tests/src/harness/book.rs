@@ -37,6 +37,8 @@ pub struct Balance {
 pub(super) struct Book {
     accounts: Mutex<Vec<(Account, NanoUsd)>>,
     entries: Mutex<Vec<Arc<Mutex<Line>>>>,
+    /// Amounts that imported keys had spent before, by key.
+    elsewhere: Mutex<HashMap<String, NanoUsd>>,
     /// Clients other than the harness spend too; their requests are not in the book.
     others: AtomicBool,
 }
@@ -124,6 +126,17 @@ impl Book {
             let mut line = line.lock().unwrap();
             line.interrupted |= line.told.is_none() && line.url.starts_with(address);
         }
+    }
+
+    /// Enters what an imported key had spent before.
+    pub(super) fn moved_in(&self, key: &str, used: NanoUsd) {
+        self.elsewhere.lock().unwrap().insert(key.to_owned(), used);
+    }
+
+    /// What is left of a key's use without what it had spent before.
+    pub(super) fn used_here(&self, key: &str, used: NanoUsd) -> NanoUsd {
+        let elsewhere = self.elsewhere.lock().unwrap().get(key).copied().unwrap_or_default();
+        used.checked_sub(elsewhere).unwrap()
     }
 
     /// Marks that clients other than the harness spend too, so that the charges of single keys are not known here.

@@ -66,6 +66,16 @@ impl Settings {
         printed
     }
 
+    /// Starts a command, and ends the command after this time as a power failure would.
+    pub fn kill_cli(&self, arguments: &[&str], after: Duration) {
+        let mut command = self.command();
+        let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(after);
+        // A command that has ended needs no end.
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+
     /// Exit status of a command, and its output on both channels.
     pub fn try_cli(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
         let output = self.command().args(arguments).output().expect("the binary can be run");

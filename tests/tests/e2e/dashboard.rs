@@ -6,6 +6,7 @@ mod browser;
 mod first_use;
 mod management_keys;
 mod pages;
+mod rotation;
 
 use tests::harness::{Account, Browser, Deployment, Options, Stack};
 

@@ -1,9 +1,12 @@
 //! Documents: what they link to is there.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "README.md",
@@ -12,6 +15,7 @@ const DOCUMENTS: [&str; 10] = [
     "docs/clients.md",
     "docs/governing.md",
     "docs/measurements.md",
+    "docs/moving.md",
     "docs/operating.md",
     "tests/README.md",
 ];
@@ -51,9 +55,30 @@ fn documents_link_to_files_headings_and_names_that_are_there() {
 }
 
 #[test]
-fn the_architecture_is_short() {
+fn the_architecture_is_short_and_names_files_that_are_there() {
     let text = include_str!("../../../ARCHITECTURE.md");
     assert!(text.lines().count() <= ARCHITECTURE_LINES);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    for source in ["shared", "key-service", "inference-gateway", "local-model", "faregate", "tests"] {
+        collect(&root.join(source), &mut files);
+    }
+    let code = text.split('`').skip(1).step_by(2);
+    for name in code.filter(|name| name.ends_with(".rs") && !name.contains(' ')) {
+        assert!(files.iter().any(|file| file.ends_with(name)), "{name}");
+    }
+}
+
+/// Adds the Rust files below a folder.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") && !path.ends_with("clients") {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
 }
 
 /// Labels and targets of the links to files of the repository, outside of code blocks.

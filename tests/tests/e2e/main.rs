@@ -25,6 +25,7 @@ mod harness;
 mod leases;
 mod leaving;
 mod management;
+mod moving;
 mod openapi;
 mod prices;
 mod recipes;

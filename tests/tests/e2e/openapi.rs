@@ -107,6 +107,11 @@ async fn settings_that_are_taken_are_described_however_unusual() {
         let group = send(Method::POST, "/groups", body).await;
         let key = send(Method::POST, "/keys", with(json!({"group_id": group, "expires_at": null}))).await;
         send(Method::PATCH, &format!("/keys/{key}"), with(json!({"group_id": null}))).await;
+        for terms in
+            [json!({}), json!({"grace_seconds": 2_592_000}), json!({"grace_seconds": 0, "force": true})]
+        {
+            send(Method::POST, &format!("/keys/{key}/rotate"), terms).await;
+        }
         send(Method::PATCH, &format!("/groups/{group}"), with(json!({"key_defaults": null, "name": ""})))
             .await;
     }

@@ -23,6 +23,7 @@ mod late_releases;
 mod outages;
 mod random_faults;
 mod rolling;
+mod rotation;
 mod secured;
 mod spool;
 mod spread;

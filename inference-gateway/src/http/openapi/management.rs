@@ -8,7 +8,7 @@ use shared::{
     wire::{
         BillObject, Body, CREDITS, Credits, EVENT_TYPES, EVENTS, EventObject, GENERATIONS, GROUPS,
         GroupObject, KEYS, KeyObject, List, MAX_EXTERNAL_ID_CHARS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE,
-        ORDERS, OWN_KEY, OwnKey, RevokedKeys, STATUSES, USAGE, UsageList,
+        ORDERS, OWN_KEY, OwnKey, RevokedKeys, Rotation, STATUSES, USAGE, UsageList,
     },
 };
 
@@ -41,11 +41,12 @@ const QUERY: [Code; 3] = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The routes, each with its operations.
-pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 11] {
+pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 12] {
     let of = |path: &str, below: &str| format!("{path}/{{id}}{below}");
     [
         (KEYS.into(), json!({"get": list_keys(schemas), "post": create_key(schemas)})),
         (of(KEYS, ""), key(schemas)),
+        (of(KEYS, "/rotate"), below::<KeyId>(schemas, "post", rotate_key)),
         (GROUPS.into(), json!({"get": list_groups(schemas), "post": create_group(schemas)})),
         (of(GROUPS, ""), group(schemas)),
         (of(GROUPS, "/keys"), below::<GroupId>(schemas, "get", keys_of_group)),
@@ -127,15 +128,21 @@ fn list_keys(schemas: &mut SchemaGenerator) -> Value {
     operation.refuses(&governing(&QUERY)).into_value()
 }
 
-fn create_key(schemas: &mut SchemaGenerator) -> Value {
-    let parameters = json!([{
+/// Header of a request that is carried out once.
+fn idempotency_key() -> Value {
+    json!({
         "name": "Idempotency-Key",
         "in": "header",
         "schema": {"type": "string", "pattern": format!("^[!-~]{{1,{MAX_IDEMPOTENCY_KEY_CHARS}}}$")},
-        "description": "A request with the same key and body makes no second API key.",
-    }]);
+        "description": "A request with the same key and body makes no second plaintext.",
+    })
+}
+
+fn create_key(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("createApiKey", "A new API key; its plaintext is shown this once.");
-    let operation = operation.with("parameters", parameters).takes::<Body<KeyObject, true>>(schemas, &[JSON]);
+    let operation = operation
+        .with("parameters", json!([idempotency_key()]))
+        .takes::<Body<KeyObject, true>>(schemas, &[JSON]);
     let headers = ["Location", "Cache-Control", "Idempotent-Replayed"];
     let operation = operation.answers::<KeyObject>(schemas, 201, &headers);
     let own = [Code::IdempotencyKeyReuse, Code::TooManyKeys, Code::ArchivedGroup, Code::StoreFull];
@@ -160,6 +167,26 @@ fn key(schemas: &mut SchemaGenerator) -> Value {
             .into_value(),
         "delete": revoke.refuses(&governing(&[Code::KeyNotFound])).into_value(),
     })
+}
+
+fn rotate_key(schemas: &mut SchemaGenerator) -> Value {
+    let summary =
+        "Gives an API key a new plaintext, shown this once; the one before works for `grace_seconds` more.";
+    let operation = governs("rotateApiKey", summary).with("parameters", json!([idempotency_key()]));
+    let operation = operation.takes::<Rotation>(schemas, &[JSON]).whose_body_may_be_absent();
+    let operation = operation.answers::<KeyObject>(schemas, 200, &["Cache-Control", "Idempotent-Replayed"]);
+    let of_body =
+        [Code::InvalidType, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue, Code::UnknownParameter];
+    let of_header = [Code::InvalidValue, Code::EmptyString, Code::StringAboveMaxLength];
+    let own = [
+        Code::KeyNotFound,
+        Code::KeyRevoked,
+        Code::ExpiredKey,
+        Code::RotationInProgress,
+        Code::IdempotencyKeyReuse,
+        Code::StoreFull,
+    ];
+    operation.refuses(&governing(&[&BODY[..], &of_body, &of_header, &own].concat())).into_value()
 }
 
 fn list_groups(schemas: &mut SchemaGenerator) -> Value {

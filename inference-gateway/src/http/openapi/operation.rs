@@ -41,6 +41,15 @@ impl Operation {
         self.with("requestBody", json!({"required": true, "content": content}))
     }
 
+    /// Lets a request leave out the body.
+    #[must_use]
+    pub(super) fn whose_body_may_be_absent(mut self) -> Self {
+        if let Some(body) = self.0.get_mut("requestBody") {
+            body["required"] = false.into();
+        }
+        self
+    }
+
     /// Responds with this type and a status.
     #[must_use]
     pub(super) fn answers<T: JsonSchema>(

@@ -29,8 +29,8 @@ fn audit(first: &Key, second: &Key, account: Account) -> Audit {
     for (number, id, delta, used_after) in [(1, 1, 5, 5), (2, 2, 8, 8), (3, 1, 2, 7), (4, 2, -5, 3)] {
         auditor.entry(entry(number, id, delta, used_after));
     }
-    auditor.key(key(1), first, nanos(9));
-    auditor.key(key(2), second, nanos(0));
+    auditor.key(key(1), first, nanos(0), nanos(9));
+    auditor.key(key(2), second, nanos(0), nanos(0));
     auditor.account(account, nanos(9), [nanos(60), nanos(40)].into_iter())
 }
 
@@ -61,7 +61,7 @@ fn a_missing_entry_breaks_the_chain_of_balances() {
     let mut auditor = Auditor::new(true);
     auditor.entry(entry(1, 1, 5, 5));
     auditor.entry(entry(3, 1, 2, 10));
-    auditor.key(key(1), &spent(10, 0), nanos(0));
+    auditor.key(key(1), &spent(10, 0), nanos(0), nanos(0));
     let account = Account { credit: nanos(90), ..Account::default() };
     let found = auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong;
     assert_eq!(found, [wrong(Figure::Entry(key(1), 3), 10, 7)]);
@@ -72,8 +72,8 @@ fn a_journal_without_its_beginning_proves_the_rest() {
     let books = |complete| {
         let mut auditor = Auditor::new(complete);
         auditor.entry(entry(8, 1, 5, 25));
-        auditor.key(key(1), &spent(25, 0), nanos(0));
-        auditor.key(key(2), &spent(30, 0), nanos(0));
+        auditor.key(key(1), &spent(25, 0), nanos(0), nanos(0));
+        auditor.key(key(2), &spent(30, 0), nanos(0), nanos(0));
         let account = Account { credit: nanos(45), ..Account::default() };
         auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
     };
@@ -118,15 +118,15 @@ fn of_groups(complete: bool) -> Auditor {
         let groups = [Some(group(1)), Some(group(0))];
         auditor.entry(AuditedEntry { groups, at, ..entry(number, 1, delta, used_after) });
     }
-    auditor.key(key(1), &spent(26, 0), nanos(0));
+    auditor.key(key(1), &spent(26, 0), nanos(0), nanos(0));
     auditor
 }
 
 /// What is wrong with group 1, whose parent is sound.
 fn wrong_in(group_1: &Group, holds: i64) -> Vec<Wrong> {
     let mut auditor = of_groups(true);
-    auditor.group(group(1), group_1, nanos(holds));
-    auditor.group(group(0), &shared(26, 0, day(20)), nanos(0));
+    auditor.group(group(1), group_1, nanos(0), nanos(holds));
+    auditor.group(group(0), &shared(26, 0, day(20)), nanos(0), nanos(0));
     let account = Account { credit: nanos(74), ..Account::default() };
     let audit = auditor.account(account, nanos(0), [nanos(100)].into_iter());
     assert_eq!((audit.keys, audit.groups), (1, 2));
@@ -161,7 +161,7 @@ fn a_window_used_what_its_entries_add_up_to() {
 fn a_window_of_a_key_without_entries_used_nothing() {
     let mut auditor = Auditor::new(true);
     let Group { budget, .. } = shared(0, 0, day(1));
-    auditor.key(key(1), &Key { budget, ..Key::default() }, nanos(0));
+    auditor.key(key(1), &Key { budget, ..Key::default() }, nanos(0), nanos(0));
     let found = auditor.account(Account::default(), nanos(0), [].into_iter()).wrong;
     assert_eq!(found, [wrong(Figure::Window(key(1), Per::Day), 1, 0)]);
 }
@@ -170,8 +170,8 @@ fn a_window_of_a_key_without_entries_used_nothing() {
 fn a_journal_without_its_beginning_proves_nothing_of_groups_but_what_they_must_have_used() {
     let wrong_in = |group_1: &Group| {
         let mut auditor = of_groups(false);
-        auditor.group(group(1), group_1, nanos(0));
-        auditor.group(group(0), &shared(500, 0, day(20)), nanos(0));
+        auditor.group(group(1), group_1, nanos(0), nanos(0));
+        auditor.group(group(0), &shared(500, 0, day(20)), nanos(0), nanos(0));
         auditor
             .account(Account { credit: nanos(74), ..Account::default() }, nanos(0), [nanos(100)].into_iter())
             .wrong
@@ -184,9 +184,40 @@ fn a_journal_without_its_beginning_proves_nothing_of_groups_but_what_they_must_h
 #[test]
 fn entries_of_a_group_that_does_not_exist_are_found() {
     let mut auditor = of_groups(true);
-    auditor.group(group(0), &shared(26, 0, day(20)), nanos(0));
+    auditor.group(group(0), &shared(26, 0, day(20)), nanos(0), nanos(0));
     assert_eq!(auditor.unknown_groups().collect::<Vec<_>>(), [group(1)]);
     let account = Account { credit: nanos(74), ..Account::default() };
     let found = auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong;
     assert_eq!(found, [wrong(Figure::GroupUsed(group(1)), 0, 26)]);
+}
+
+#[test]
+fn a_balance_that_an_import_brought_is_proven_from_the_first_entry_on() {
+    let books = |opening, complete| {
+        let mut auditor = Auditor::new(complete);
+        let paid = AuditedEntry { groups: [Some(group(1)), None], ..entry(1, 1, 5, 35) };
+        auditor.entry(paid);
+        auditor.group(
+            group(1),
+            &Group { budget: spent(25, 0).budget, ..Group::default() },
+            nanos(20),
+            nanos(0),
+        );
+        auditor.key(key(1), &spent(35, 0), nanos(opening), nanos(0));
+        auditor.key(key(2), &spent(40, 0), nanos(40), nanos(0));
+        let account = Account { credit: nanos(95), ..Account::default() };
+        auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
+    };
+    assert_eq!((books(30, true), books(30, false)), (Vec::new(), Vec::new()));
+    let unproven = [wrong(Figure::Entry(key(1), 1), 35, 34), wrong(Figure::Credit, 95, 94)];
+    assert_eq!(books(29, true), unproven);
+}
+
+#[test]
+fn an_imported_key_that_spent_nothing_here_has_its_opening_balance() {
+    let mut auditor = Auditor::new(true);
+    auditor.key(key(1), &spent(8, 0), nanos(7), nanos(0));
+    auditor.group(group(1), &Group { budget: spent(8, 0).budget, ..Group::default() }, nanos(9), nanos(0));
+    let found = auditor.account(Account::default(), nanos(0), std::iter::empty()).wrong;
+    assert_eq!(found, [wrong(Figure::Used(key(1)), 8, 7), wrong(Figure::GroupUsed(group(1)), 8, 9)]);
 }

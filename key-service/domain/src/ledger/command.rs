@@ -43,11 +43,15 @@ pub enum Command {
     Check {
         /// The key.
         key: KeyId,
+        /// Number of the presented credential.
+        credential: u64,
     },
     /// Sets aside money for a generation.
     Hold {
         /// The key that pays.
         key: KeyId,
+        /// Number of the presented credential.
+        credential: u64,
         /// The generation.
         generation: GenerationId,
         /// The model's id in the catalogue.
@@ -112,7 +116,7 @@ impl Command {
     pub const fn key(&self) -> Option<KeyId> {
         match self {
             Self::Deposit { .. } | Self::Tick { .. } => None,
-            Self::Check { key }
+            Self::Check { key, .. }
             | Self::Hold { key, .. }
             | Self::Extend { key, .. }
             | Self::Capture { key, .. }
@@ -187,7 +191,7 @@ pub enum Level {
 /// Reason why a command was refused. Nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The account does not have the key.
+    /// The account does not have the key, or the key no longer accepts the credential.
     UnknownKey,
     /// The key was revoked.
     Revoked,

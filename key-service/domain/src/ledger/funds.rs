@@ -47,8 +47,11 @@ pub(super) struct Funds {
 }
 
 impl Funds {
-    /// Refuses a key that may not spend. The order of checks is part of the public contract.
-    pub(super) fn may_spend(&self) -> Result<(), Refused> {
+    /// Refuses a credential whose key may not spend. The order of checks is part of the public contract.
+    pub(super) fn may_spend(&self, credential: u64) -> Result<(), Refused> {
+        if !self.key.rotation.accepts(credential, self.now) {
+            return Err(Refused::UnknownKey);
+        }
         if self.key.revoked_at.is_some() {
             return Err(Refused::Revoked);
         }

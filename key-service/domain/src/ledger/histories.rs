@@ -23,7 +23,11 @@ use shared::{
 
 pub use self::world::{Trail, World};
 use super::{BoundsPatch, Command, Level, Outcome, Progress, Refused};
-use crate::{group::GroupPatch, key::KeyPatch};
+use crate::{
+    digest::Digest,
+    group::GroupPatch,
+    key::{KeyPatch, NewCredential},
+};
 
 /// Number of existing accounts; the next number is an account that does not exist.
 pub const ACCOUNTS: u8 = 2;
@@ -52,6 +56,8 @@ pub enum Step {
     Execute(AccountId, Vec<Command>),
     /// The owner changes a key.
     Update(AccountId, KeyId, KeyPatch),
+    /// The owner rotates a key.
+    Rotate(NewCredential),
     /// The owner revokes a key.
     Revoke(AccountId, KeyId),
     /// The owner changes a group.
@@ -146,9 +152,26 @@ fn step() -> impl Strategy<Value = Step> {
         12 => clock().prop_map(Step::Clock),
         6 => (key(), key_patch()).prop_map(|((a, k), patch)| Step::Update(a, k, patch)),
         2 => key().prop_map(|(a, k)| Step::Revoke(a, k)),
+        4 => new_credential().prop_map(Step::Rotate),
         6 => (group(), group_patch()).prop_map(|((a, g), patch)| Step::UpdateGroup(a, g, patch)),
         1 => group().prop_map(|(a, g)| Step::Archive(a, g)),
     ]
+}
+
+/// A credential without grace, or with one so short that a history outlives it.
+fn new_credential() -> impl Strategy<Value = NewCredential> {
+    let grace = prop_oneof![1 => Just(Duration::ZERO), 3 => (1..40_u64).prop_map(Duration::from_secs)];
+    // Equal digests are the same rotation once more.
+    let digest = any::<[u8; 32]>().no_shrink().prop_map(Digest::from_bytes);
+    (0..ACCOUNTS, 0..KEYS, digest, grace, any::<bool>()).prop_map(|(a, k, digest, grace, is_forced)| {
+        let (account, key, hint) = (account(a), key(k), "fg_api_…".to_owned());
+        NewCredential { account, key, digest, hint, grace, is_forced }
+    })
+}
+
+/// Number of a credential, mostly of the first.
+fn credential() -> impl Strategy<Value = u64> {
+    prop_oneof![20 => Just(0), 4 => Just(1), 2 => Just(2), 1 => Just(3)]
 }
 
 /// Mostly seconds; sometimes hours, the end of a window, or a step back.
@@ -215,12 +238,22 @@ fn command() -> impl Strategy<Value = Command> {
         3 => ((0..20_u8).prop_map(deposit), deposited())
             .prop_map(|(id, amount)| Command::Deposit { id, amount, actor: Actor::System }),
         4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
-        1 => key().prop_map(|key| Command::Check { key }),
-        8 => (ids(), model(), bounds, 0..60_u64, 0..4_u64).prop_map(
-            |((key, generation), model, (least, enough, most), prompt_tokens, lease_ticks)| {
+        2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
+        8 => (ids(), credential(), model(), bounds, 0..60_u64, 0..4_u64).prop_map(
+            |((key, generation), credential, model, (least, enough, most), prompt_tokens, lease_ticks)| {
                 let enough = NanoUsd::from_nanos(least.nanos().saturating_add(enough.nanos()));
                 let most = NanoUsd::from_nanos(enough.nanos().saturating_add(most.nanos()));
-                Command::Hold { key, generation, model, least, enough, most, prompt_tokens, lease_ticks }
+                Command::Hold {
+                    key,
+                    credential,
+                    generation,
+                    model,
+                    least,
+                    enough,
+                    most,
+                    prompt_tokens,
+                    lease_ticks,
+                }
             }
         ),
         4 => (ids(), nanos(0..900), progress(), 0..4_u64).prop_map(

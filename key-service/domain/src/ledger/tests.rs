@@ -4,6 +4,7 @@ mod book;
 mod chain;
 mod properties;
 mod rates;
+mod rotation;
 mod thresholds;
 mod windows;
 
@@ -73,7 +74,7 @@ fn what_is_left_and_cannot_pay_is_a_limit_reached_and_never_a_reason_to_wait() {
 #[test]
 fn checks_are_made_in_their_order() {
     let mut book = Book::new(100, Some(100));
-    let check = Command::Check { key: key(0) };
+    let check = Command::Check { key: key(0), credential: 0 };
     assert_eq!(book.run(&check), Ok(Outcome::Allowed { models: None }));
     book.must_hold(1, 100);
     assert_eq!(book.run(&check), Ok(Outcome::Allowed { models: None }));
@@ -86,7 +87,9 @@ fn checks_are_made_in_their_order() {
     assert_eq!(book.run(&check), Err(Refused::KeyExpired));
     book.key_mut().revoked_at = Some(book.now);
     assert_eq!(book.run(&check), Err(Refused::Revoked));
-    assert_eq!(book.run(&Command::Check { key: key(histories::KEYS) }), Err(Refused::UnknownKey));
+    let unknown =
+        [(0, 1), (histories::KEYS, 0)].map(|(n, credential)| Command::Check { key: key(n), credential });
+    assert_eq!(unknown.map(|check| book.run(&check)), [Err(Refused::UnknownKey), Err(Refused::UnknownKey)]);
 }
 
 #[test]

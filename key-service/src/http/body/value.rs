@@ -18,7 +18,7 @@ use shared::{
 use super::{settable, unknown};
 
 /// Reads and checks a value at this place of the body.
-pub(super) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
+pub(crate) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
     if let Kind::Line { max } = kind {
         return line(param, "a string", max, raw).map(Value::Text);
     }
@@ -29,7 +29,7 @@ pub(super) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, Api
         Kind::Line { max } | Kind::ExternalId { max } => external_id(param, max, raw).map(Value::Text),
         Kind::Amount => amount(param, "a number or null", raw).map(Value::Amount),
         Kind::Time => time(param, raw).map(Value::Time),
-        Kind::Count { max } => count(param, 1..=max, raw).map(Value::Count),
+        Kind::Count { max } => count(param, "an integer or null", 1..=max, raw).map(Value::Count),
         // An empty list is no bound.
         Kind::Limits => limits(param, raw)
             .map(|limits| if limits.is_empty() { Value::Null } else { Value::Limits(limits) }),
@@ -83,16 +83,23 @@ fn time(param: &str, raw: &RawValue) -> Result<Timestamp, ApiError> {
     })
 }
 
-fn count(param: &str, bounds: RangeInclusive<u64>, raw: &RawValue) -> Result<u64, ApiError> {
-    expect(param, Json::Number, "an integer or null", raw)?;
+/// Reads an integer within these bounds.
+pub(super) fn count(
+    param: &str,
+    expected: &str,
+    bounds: RangeInclusive<u64>,
+    raw: &RawValue,
+) -> Result<u64, ApiError> {
+    expect(param, Json::Number, expected, raw)?;
     let token = raw.get();
     if token.contains(['.', 'e', 'E']) {
-        let message = format!("`{param}` must be an integer or null, not a decimal number.");
+        let message = format!("`{param}` must be {expected}, not a decimal number.");
         return Err(ApiError::at(Code::InvalidType, param, message));
     }
-    // All digits: a number that no integer holds lies beyond the bounds, on the side of the sign.
-    let number = if token.starts_with('-') { 0 } else { token.parse().unwrap_or(u64::MAX) };
-    if number < *bounds.start() {
+    // All digits: a number that no integer holds lies beyond the bounds, on the side of the sign. `-0` is 0.
+    let is_below = token.starts_with('-') && token.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
+    let number = token.trim_start_matches('-').parse().unwrap_or(u64::MAX);
+    if is_below || number < *bounds.start() {
         let message = format!("`{param}` must be at least {}.", bounds.start());
         return Err(ApiError::at(Code::IntegerBelowMinValue, param, message));
     }
@@ -101,6 +108,12 @@ fn count(param: &str, bounds: RangeInclusive<u64>, raw: &RawValue) -> Result<u64
         return Err(ApiError::at(Code::IntegerAboveMaxValue, param, message));
     }
     Ok(number)
+}
+
+/// Reads `true` or `false`.
+pub(super) fn flag(param: &str, raw: &RawValue) -> Result<bool, ApiError> {
+    expect(param, Json::Bool, "true or false", raw)?;
+    Ok(raw.get() == "true")
 }
 
 fn limits(param: &str, raw: &RawValue) -> Result<Vec<Limit>, ApiError> {

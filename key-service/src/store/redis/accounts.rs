@@ -15,7 +15,8 @@ use super::{
     script::Arguments,
 };
 use crate::store::{
-    AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
+    AccountSummary, Accounts, Credential, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey,
+    StoreError,
 };
 use domain::{
     digest::Digest,
@@ -29,10 +30,10 @@ const HASHES_AT_ONCE: usize = 200;
 
 #[async_trait]
 impl Credentials for Redis {
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
-        let owner: Option<String> =
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
+        let text: Option<String> =
             self.client.ask(cmd("GET").arg(self.key_space.credential(&digest))).await?;
-        owner.map(|owner| parse_owner(&owner).ok_or_else(|| damaged("a credential"))).transpose()
+        text.map(|text| parse_credential(&text).ok_or_else(|| damaged("a credential"))).transpose()
     }
 }
 
@@ -111,7 +112,8 @@ impl Accounts for Redis {
         put.arg(self.key_space.owner(key.id)).arg(account.to_string());
         self.client.ask::<()>(&put).await?;
         self.confirm(&put).await?;
-        self.put_credential(&digest, Principal::ManagementKey(account, key.id)).await?;
+        let owner = Principal::ManagementKey(account, key.id);
+        self.put_credential(&digest, Credential::first(owner)).await?;
         Ok(true)
     }
 
@@ -186,15 +188,22 @@ impl Redis {
         ids.iter().map(|id| id.parse().map_err(|_| damaged(&list))).collect()
     }
 
-    /// Writes the mapping from a digest to an owner. The account's part is written before, so that every credential
-    /// found has a record.
-    pub(super) async fn put_credential(&self, digest: &Digest, owner: Principal) -> RedisResult<()> {
-        let owner = match owner {
+    /// Writes a credential under its digest. The account's part is written before, so that every credential found has a
+    /// record.
+    pub(super) async fn put_credential(
+        &self,
+        digest: &Digest,
+        Credential { owner, number }: Credential,
+    ) -> RedisResult<()> {
+        let mut text = match owner {
             Principal::ApiKey(account, key) => format!("{account} {key}"),
             Principal::ManagementKey(account, key) => format!("{account} {key}"),
         };
+        if number > 0 {
+            text.push_str(&format!(" {number}"));
+        }
         let mut put = cmd("SET");
-        put.arg(self.key_space.credential(digest)).arg(owner);
+        put.arg(self.key_space.credential(digest)).arg(text);
         self.client.ask::<()>(&put).await?;
         self.confirm(&put).await
     }
@@ -223,11 +232,14 @@ impl Redis {
     }
 }
 
-fn parse_owner(text: &str) -> Option<Principal> {
-    let (account, key) = text.split_once(' ')?;
-    let account = account.parse().ok()?;
+/// Reads a credential: the account, the key and, unless it is the key's first, its number.
+pub(super) fn parse_credential(text: &str) -> Option<Credential> {
+    let mut parts = text.splitn(3, ' ');
+    let (account, key) = (parts.next()?.parse().ok()?, parts.next()?);
+    let number = parts.next().map_or(Some(0), |number| number.parse().ok())?;
     let api_key = || key.parse().ok().map(|key| Principal::ApiKey(account, key));
-    api_key().or_else(|| key.parse().ok().map(|key| Principal::ManagementKey(account, key)))
+    let owner = api_key().or_else(|| key.parse().ok().map(|key| Principal::ManagementKey(account, key)))?;
+    Some(Credential { owner, number })
 }
 
 /// Name, time, number of keys and funds.

@@ -15,7 +15,7 @@ use shared::{
 
 use super::{
     Redis,
-    books::{ADDITIONS_AT_ONCE, Addition, addition_of},
+    journal::{ADDITIONS_AT_ONCE, Addition, addition_of},
     records::{self, FundsRecord, HoldSummary, damaged},
     script::Arguments,
 };
@@ -43,7 +43,7 @@ struct Look {
 /// Figures of a single moment.
 struct Figures {
     funds: FundsRecord,
-    /// Balances of each requested key or group.
+    /// Balances of each requested key or group, and the opening balance behind, if there is one.
     balances: Vec<Option<Vec<u8>>>,
     holds: Vec<HoldSummary>,
     deposits: Vec<i64>,
@@ -66,7 +66,7 @@ impl Redis {
         let (groups, keys) = (self.key_space.groups(account), self.key_space.keys(account));
         loop {
             let ids = self.ids_behind(&groups, after, Order::Ascending, BUDGETS_AT_ONCE).await?;
-            let fields = ids.iter().map(|id| records::group_field(*id)).collect();
+            let fields = with_openings(ids.iter().map(|id| records::group_field(*id)));
             match self.read_on(account, &mut reading, fields).await? {
                 Read::Figures(figures) => reading.groups(&ids, &figures)?,
                 Read::NoAccount => return Ok(Attempt::Done(None)),
@@ -80,7 +80,7 @@ impl Redis {
         let mut after = None::<KeyId>;
         loop {
             let ids = self.ids_behind(&keys, after, Order::Ascending, BUDGETS_AT_ONCE).await?;
-            let fields = ids.iter().map(|id| id.as_bytes().to_vec()).collect();
+            let fields = with_openings(ids.iter().map(|id| id.as_bytes().to_vec()));
             let figures = match self.read_on(account, &mut reading, fields).await? {
                 Read::Figures(figures) => figures,
                 Read::NoAccount => return Ok(Attempt::Done(None)),
@@ -218,10 +218,11 @@ impl Reading {
     }
 
     fn groups(&mut self, ids: &[GroupId], figures: &Figures) -> Result<(), StoreError> {
-        for (id, record) in ids.iter().zip(&figures.balances) {
-            let group = records::read_group_spend(record.as_deref().ok_or_else(|| damaged("a group"))?)?;
+        for (id, balances) in ids.iter().zip(figures.balances.chunks_exact(2)) {
+            let (record, opening) = balances_of(balances)?;
+            let group = records::read_group_spend(record.ok_or_else(|| damaged("a group"))?)?;
             let holds = figures.holds.iter().filter(|hold| hold.groups.contains(&Some(*id)));
-            self.auditor.group(*id, &group, sum(holds));
+            self.auditor.group(*id, &group, opening, sum(holds));
         }
         Ok(())
     }
@@ -231,13 +232,33 @@ impl Reading {
         for hold in &figures.holds {
             *holds.entry(hold.key).or_default() += hold.amount.nanos();
         }
-        for (id, record) in ids.iter().zip(&figures.balances) {
-            let key = records::read_spend(record.as_deref().ok_or_else(|| damaged("a key"))?)?;
+        for (id, balances) in ids.iter().zip(figures.balances.chunks_exact(2)) {
+            let (record, opening) = balances_of(balances)?;
+            let key = records::read_spend(record.ok_or_else(|| damaged("a key"))?)?;
             let held = holds.get(id).copied().unwrap_or(0);
-            self.auditor.key(*id, &key, NanoUsd::from_nanos(held));
+            self.auditor.key(*id, &key, opening, NanoUsd::from_nanos(held));
         }
         Ok(())
     }
+}
+
+/// Fields of keys or groups, each followed by the field of the opening balance.
+fn with_openings(fields: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
+    let with_opening = |field: Vec<u8>| {
+        let opening = records::opening_field(&field);
+        [field, opening]
+    };
+    fields.flat_map(with_opening).collect()
+}
+
+/// The record of a key or a group, and its opening balance.
+fn balances_of(balances: &[Option<Vec<u8>>]) -> Result<(Option<&[u8]>, NanoUsd), StoreError> {
+    let [record, opening] = balances else { return Err(damaged("the answer to an audit")) };
+    let nanos = |text: &Vec<u8>| {
+        let nanos = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        nanos.map(NanoUsd::from_nanos).ok_or_else(|| damaged("an opening balance"))
+    };
+    Ok((record.as_deref(), opening.as_ref().map(nanos).transpose()?.unwrap_or_default()))
 }
 
 /// Sum of the amounts of holds.

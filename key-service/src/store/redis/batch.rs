@@ -178,6 +178,9 @@ impl Batch<'_> {
         for id in writer.deposits {
             arguments.value(*id.as_bytes());
         }
+        for event in commands.iter().filter_map(|command| ledger::deposited(command, *now)) {
+            arguments.value(event.to_json());
+        }
         arguments.value(FUNDS);
         for id in writer.keys.all {
             arguments.value(*id.as_bytes());
@@ -188,8 +191,9 @@ impl Batch<'_> {
         for parts in writer.further_parts {
             arguments.value(parts);
         }
-        for event in commands.iter().filter_map(|command| ledger::deposited(command, *now)) {
-            arguments.value(event.to_json());
+        if !writer.credentials.all.is_empty() {
+            let numbers = writer.credentials.all.into_iter().map(u64::cast_signed);
+            arguments.value(numbers.flat_map(double).collect::<Vec<u8>>());
         }
         arguments
     }
@@ -303,6 +307,8 @@ struct BatchEncoder<'a> {
     deposits: Vec<DepositId>,
     keys: Named<KeyId>,
     payers: Named<(KeyId, &'a str)>,
+    /// Numbers of credentials that are no key's first.
+    credentials: Named<u64>,
 }
 
 impl<'a> BatchEncoder<'a> {
@@ -310,8 +316,19 @@ impl<'a> BatchEncoder<'a> {
         let (keys, payers) = (Named { all: Vec::new() }, Named { all: Vec::new() });
         let (commands, bills) = (Vec::with_capacity(generations.ids.len() * COMMAND_SIZE), Vec::new());
         let names = Named { all: Vec::new() };
-        let (deposits, further_parts) = (Vec::new(), Vec::new());
-        Self { generations, has_chains, commands, names, bills, further_parts, deposits, keys, payers }
+        let (deposits, further_parts, credentials) = (Vec::new(), Vec::new(), Named { all: Vec::new() });
+        Self {
+            generations,
+            has_chains,
+            commands,
+            names,
+            bills,
+            further_parts,
+            deposits,
+            keys,
+            payers,
+            credentials,
+        }
     }
 
     fn command(&mut self, command: &'a Command) {
@@ -326,12 +343,15 @@ impl<'a> BatchEncoder<'a> {
             }
             None => 0,
         };
+        // A hold and a check have a credential in place of a bill.
         let (name, payer, bill, numbers) = match command {
-            Command::Check { .. } => (1, 0, 0, [0; 5]),
-            Command::Hold { key, model, least, enough, most, prompt_tokens, lease_ticks, .. } => {
+            Command::Check { credential, .. } => (1, 0, self.credential(*credential), [0; 5]),
+            Command::Hold {
+                key, credential, model, least, enough, most, prompt_tokens, lease_ticks, ..
+            } => {
                 let prompt = exact(*prompt_tokens);
                 let numbers = [money(*least), money(*enough), money(*most), ticks(*lease_ticks), prompt];
-                (2, self.payers.place((*key, model)), 0, numbers)
+                (2, self.payers.place((*key, model)), self.credential(*credential), numbers)
             }
             Command::Extend { most, progress, lease_ticks, .. } => {
                 let bill = self.bill(*progress, Ending::Expired, true);
@@ -358,6 +378,11 @@ impl<'a> BatchEncoder<'a> {
         for number in &numbers[..if self.has_chains { 5 } else { 4 }] {
             self.commands.extend(double(*number));
         }
+    }
+
+    /// Index of a credential's number; 0 for a key's first.
+    fn credential(&mut self, number: u64) -> usize {
+        if number == 0 { 0 } else { self.credentials.place(number) }
     }
 
     /// Adds a bill and returns the index of the bill.

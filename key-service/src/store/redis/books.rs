@@ -12,6 +12,7 @@ use shared::{
 use super::{
     Redis,
     audit::Attempt,
+    journal::{ADDITIONS_AT_ONCE, Addition, addition_of},
     records::{self, Reader, Scanned, damaged},
     spend::DaySpend,
 };
@@ -22,17 +23,12 @@ use domain::{
     usage::{Counts, Day},
 };
 
-/// Additions to the journal read in a round trip: a few thousand entries where many are settled at once.
-pub(super) const ADDITIONS_AT_ONCE: usize = 100;
 /// Additions to the journal read in a round trip where each addition has few entries.
 const MOST_ADDITIONS: usize = 500;
 /// Counters read in a round trip.
 const COUNTERS_AT_ONCE: usize = 1000;
 /// Attempts before an audit gives up. Entries are normally read faster than dropped.
 const AUDIT_ATTEMPTS: u32 = 10;
-
-/// An addition to the journal: the entries of a batch. The id begins with the number of the first entry.
-pub(super) type Addition = (String, Vec<Vec<u8>>);
 
 #[async_trait]
 impl Books for Redis {
@@ -189,13 +185,6 @@ impl Redis {
             cursor = next;
         }
     }
-}
-
-/// The number of the first entry, and the encoded entries.
-pub(super) fn addition_of((id, fields): &Addition) -> Result<(u64, &[u8]), StoreError> {
-    let number = id.split_once('-').and_then(|(number, _)| number.parse().ok());
-    let text = fields.get(1).map(Vec::as_slice);
-    number.zip(text).ok_or_else(|| damaged("a journal"))
 }
 
 /// A pattern for names with this prefix.

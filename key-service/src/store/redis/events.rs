@@ -2,7 +2,10 @@
 
 use async_trait::async_trait;
 use redis::cmd;
-use shared::ids::{AccountId, EventId, GroupId, KeyId};
+use shared::{
+    ids::{AccountId, EventId, GroupId, KeyId},
+    time::Timestamp,
+};
 
 use super::{
     Redis,
@@ -14,7 +17,7 @@ use crate::store::{
     search::{READ_AT_ONCE, Scan},
 };
 use domain::{
-    event::{Event, EventSearch, MoneyBound, Threshold},
+    event::{Act, Event, EventSearch, MoneyBound, Threshold},
     ledger::{Holder, Passed},
 };
 
@@ -78,10 +81,21 @@ impl Redis {
     ) -> Arguments {
         arguments.key(self.key_space.events(account));
         arguments.key(self.key_space.event_numbers(account));
-        let begins = |event: &Event| event.at.minus(self.kept.events).millis();
         let id = event.map_or_else(Vec::new, |event| event.id.as_bytes().to_vec());
         let arguments = arguments.with(event.map_or_else(String::new, Event::to_json)).with(id);
-        arguments.with(event.map_or(0, begins).to_string())
+        arguments.with(event.map_or(0, |event| self.events_begin(event.at)).to_string())
+    }
+
+    /// Adds the arguments of `scripts/events.lua` for an act whose events are among the other arguments.
+    pub(super) fn with_act(&self, mut arguments: Arguments, account: AccountId, act: &Act) -> Arguments {
+        arguments.key(self.key_space.events(account));
+        arguments.key(self.key_space.event_numbers(account));
+        arguments.with("").with("").with(self.events_begin(act.at).to_string())
+    }
+
+    /// Time in milliseconds before which events are dropped.
+    fn events_begin(&self, now: Timestamp) -> i64 {
+        now.minus(self.kept.events).millis()
     }
 }
 

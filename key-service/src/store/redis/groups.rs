@@ -18,7 +18,7 @@ use domain::{
     event::{Act, EventKind},
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     key::ApiKey,
-    ledger,
+    ledger::{self, Rotation},
 };
 
 /// Attempts at a change before the call is given up. Owners change the same group a few times a second at most.
@@ -172,7 +172,7 @@ impl Groups for Redis {
             if let Some((Some(parent), _)) = moved {
                 texts.extend(["past_parents".to_owned(), revision.past_with(parent)]);
             }
-            let rest = records::write_rest(*parent, budget.bounds.as_deref());
+            let rest = records::write_rest(*parent, Rotation::default(), budget.bounds.as_deref());
             let arguments = self
                 .group_arguments(account, id, moved)
                 .with(act.at.millis().to_string())

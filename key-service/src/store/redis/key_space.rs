@@ -23,7 +23,7 @@ impl KeySpace {
     }
 
     /// Hash: the account's name and creation time, `funds`, the revision of its groups, and the balances of each key
-    /// under the bytes of the key's id, of each group behind a `g`.
+    /// under the bytes of the key's id, of each group behind a `g`; the opening balance of either behind an `o`.
     pub(super) fn account(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}", self.prefix)
     }
@@ -170,7 +170,7 @@ impl KeySpace {
         format!("{}:{{{account}}}:barrier", self.prefix)
     }
 
-    /// String: the owner of the credential with this digest.
+    /// String: the credential with this digest: account, key, and number unless it is the key's first.
     pub(super) fn credential(&self, digest: &Digest) -> Vec<u8> {
         let mut name = format!("{}:credential:", self.prefix).into_bytes();
         name.extend_from_slice(digest.as_bytes());

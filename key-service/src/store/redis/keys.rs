@@ -17,12 +17,12 @@ use super::{
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
     script::Arguments,
 };
-use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
+use crate::store::{Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated};
 use domain::{
     digest::Digest,
     event::{Act, Event, EventKind},
     group::BadGroup,
-    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewCredential, NewKey},
     ledger,
 };
 
@@ -55,7 +55,8 @@ impl Keys for Redis {
                 ["new", id] => {
                     let created = created(id).await?;
                     self.confirm_account(account).await?;
-                    self.put_credential(&digest, Principal::ApiKey(account, key.id)).await?;
+                    let owner = Principal::ApiKey(account, key.id);
+                    self.put_credential(&digest, Credential::first(owner)).await?;
                     Created::New(created)
                 }
                 ["replayed", id] => Created::Replayed(created(id).await?),
@@ -153,7 +154,7 @@ impl Keys for Redis {
             if let Err(bad) = judged.of {
                 return Ok(Updated::BadGroup(bad));
             }
-            let ledger::Key { budget, group, expires_at, .. } = &key.spend;
+            let ledger::Key { budget, group, rotation, expires_at, .. } = &key.spend;
             let mut change = KeyChange {
                 moved: (before != *group).then_some((before, *group)),
                 revisions: [
@@ -164,7 +165,7 @@ impl Keys for Redis {
                     ("limit", budget.limit.map(amount)),
                     ("expires_at", expires_at.map(Timestamp::millis)),
                 ],
-                rest: Some(records::write_rest(*group, budget.bounds.as_deref())),
+                rest: Some(records::write_rest(*group, *rotation, budget.bounds.as_deref())),
                 texts: vec!["label".into(), key.label.clone(), "metadata".into()],
                 event: key.change(&old, act.at).map(|kind| act.event(0, Some(id), *group, kind)),
             };
@@ -180,6 +181,15 @@ impl Keys for Redis {
             }
         }
         Err(OVERTAKEN)
+    }
+
+    async fn rotate_key(
+        &self,
+        new: NewCredential,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Rotated, StoreError> {
+        self.rotate(new, idempotency, act).await
     }
 
     async fn revoke_key(
@@ -215,7 +225,7 @@ struct KeyChange {
     revisions: [String; 2],
     /// Numbers of the record.
     settings: Vec<(&'static str, Option<i64>)>,
-    /// Group and bounds.
+    /// Group, rotation and bounds.
     rest: Option<Vec<u8>>,
     /// Names and values of texts.
     texts: Vec<String>,
@@ -298,7 +308,7 @@ impl Redis {
     }
 
     /// Reads a key with its revision.
-    async fn key_with_revision(
+    pub(super) async fn key_with_revision(
         &self,
         account: AccountId,
         id: KeyId,
@@ -377,7 +387,7 @@ impl Redis {
 
 /// The request, the time, and the end of the idempotency key: by the caller's clock, and as a lifetime for Redis. Empty
 /// without an idempotency key.
-fn idempotency_record(attempt: Option<&Idempotency>) -> [String; 4] {
+pub(super) fn idempotency_record(attempt: Option<&Idempotency>) -> [String; 4] {
     let Some(Idempotency { key: _, request, now, expires_at }) = attempt else { return Default::default() };
     let life = expires_at.millis().saturating_sub(now.millis()).max(1);
     let request = hex::encode(request.as_bytes());

@@ -23,7 +23,10 @@ pub(super) use self::{
         BILL_SIZE, HoldSummary, further_parts, read_counts, read_entries, read_hold, read_settlement,
         write_bill,
     },
-    budgets::{group_field, read_group_spend, read_spend, write_group_spend, write_rest, write_spend},
+    budgets::{
+        group_field, opening_field, read_group_spend, read_spend, write_group_spend, write_rest,
+        write_rotation, write_spend,
+    },
     funds::{FUNDS, FundsRecord},
     groups::{read_group, write_group},
     keys::{KEY_TEXTS, KeyTexts, read_key, read_management_key, write_key, write_management_key},

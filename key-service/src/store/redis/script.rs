@@ -110,7 +110,9 @@ pub(super) struct Scripts {
     pub(super) create_account: Lua,
     pub(super) list_account: Lua,
     pub(super) create_key: Lua,
+    pub(super) import_keys: Lua,
     pub(super) update_key: Lua,
+    pub(super) rotate_key: Lua,
     pub(super) expire_keys: Lua,
     pub(super) list_keys: Lua,
     pub(super) create_group: Lua,
@@ -227,8 +229,18 @@ impl Scripts {
                 "events",
                 "act",
                 "key",
+                "idempotency",
                 "key_lists",
                 "create_key"
+            )),
+            import_keys: keys(parts!(
+                "constants",
+                "act_arguments",
+                "events",
+                "act",
+                "key",
+                "key_lists",
+                "import_keys"
             )),
             update_key: keys(parts!(
                 "constants",
@@ -240,6 +252,16 @@ impl Scripts {
                 "new_bounds",
                 "key_lists",
                 "update_key"
+            )),
+            rotate_key: keys(parts!(
+                "constants",
+                "act_arguments",
+                "events",
+                "act",
+                "key",
+                "budgets",
+                "idempotency",
+                "rotate_key"
             )),
             expire_keys: Lua::new(parts!("expire_keys")),
             list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),

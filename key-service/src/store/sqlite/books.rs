@@ -141,12 +141,12 @@ fn audit(moment: &Connection, account: AccountId) -> rusqlite::Result<Option<Aud
     let mut auditor = Auditor::new(true);
     journal::audit(moment, account, &mut auditor)?;
     let held = holds::held_by_keys(moment, account)?;
-    budgets::each_key(moment, account, |id, key| {
-        auditor.key(id, key, held.get(&id).copied().unwrap_or_default());
+    budgets::each_key(moment, account, |id, key, opening| {
+        auditor.key(id, key, opening, held.get(&id).copied().unwrap_or_default());
     })?;
     let held_by_groups = holds::held_by_groups(moment, account)?;
-    budgets::each_group(moment, account, |id, group| {
-        auditor.group(id, group, held_by_groups.get(&id).copied().unwrap_or_default());
+    budgets::each_group(moment, account, |id, group, opening| {
+        auditor.group(id, group, opening, held_by_groups.get(&id).copied().unwrap_or_default());
     })?;
     let held = NanoUsd::from_nanos(held.values().map(|held| held.nanos()).sum());
     let deposits = holds::deposits(moment, account)?;

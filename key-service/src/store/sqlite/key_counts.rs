@@ -32,9 +32,7 @@ impl KeyCounts {
         if let Some(KeyCount { keys, .. }) = remembered.filter(|count| count.exact || count.keys < new.most) {
             return Ok(keys);
         }
-        let sql = "SELECT count(*) FROM api_keys WHERE account = ?1";
-        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
-        let keys = connection.prepare_cached(sql)?.query_row([new.account.as_bytes()], count)?;
+        let keys = count(connection, new.account)?;
         self.0.insert(new.account, KeyCount { keys, exact: true });
         Ok(keys)
     }
@@ -43,4 +41,11 @@ impl KeyCounts {
     pub(super) fn add(&self, account: AccountId, counted: u64, made: u64) {
         self.0.insert(account, KeyCount { keys: counted + made, exact: false });
     }
+}
+
+/// Counts the keys of an account in the file.
+pub(super) fn count(connection: &Connection, account: AccountId) -> rusqlite::Result<u64> {
+    let sql = "SELECT count(*) FROM api_keys WHERE account = ?1";
+    let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
+    connection.prepare_cached(sql)?.query_row([account.as_bytes()], count)
 }

@@ -7,6 +7,7 @@ pub(super) mod groups;
 pub(super) mod holds;
 pub(super) mod journal;
 pub(super) mod keys;
+mod moving;
 pub(super) mod spend;
 pub(super) mod usage;
 

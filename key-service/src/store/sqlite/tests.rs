@@ -89,6 +89,7 @@ fn hold(generation: GenerationId, amount: i64) -> Command {
     let (key, model) = (key(0), "Model Flash".into());
     Command::Hold {
         key,
+        credential: 0,
         generation,
         model,
         least: amount,
@@ -346,7 +347,7 @@ async fn a_refusal_writes_nothing() {
     let store = folder.store().await;
     let written = || fs::metadata(folder.log()).unwrap().len();
     let before = written();
-    let check = |key: KeyId| Command::Check { key };
+    let check = |key: KeyId| Command::Check { key, credential: 0 };
     let outcomes = store.execute(account(0), vec![check(key(0)), check(key(9))], START).await.unwrap();
     assert_eq!(outcomes[0], Ok(Outcome::Allowed { models: None }));
     outcomes[1].clone().unwrap_err();

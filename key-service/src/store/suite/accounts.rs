@@ -9,7 +9,7 @@ use shared::{
 use super::{
     Subject, after, capture, digest, hold, make_key, members, nanos, new_key, open_account, open_account_with,
 };
-use crate::store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey, StoreError};
+use crate::store::{AccountSummary, Credential, ManagementKey, NewAccount, NewManagementKey, StoreError};
 use domain::ledger::histories::{START, account, generation, key};
 
 fn management_key(n: u8) -> ManagementKey {
@@ -92,9 +92,9 @@ pub(super) async fn a_credential_is_found_for_good(subject: &mut impl Subject) {
     subject.interrupt().await;
     let store = subject.store();
     let owner = store.find_credential(api_digest).await.unwrap();
-    assert_eq!(owner, Some(Principal::ApiKey(account, key(1))));
+    assert_eq!(owner, Some(Credential::first(Principal::ApiKey(account, key(1)))));
     let owner = store.find_credential(management_digest).await.unwrap();
-    assert_eq!(owner, Some(Principal::ManagementKey(account, management_key(1).id)));
+    assert_eq!(owner, Some(Credential::first(Principal::ManagementKey(account, management_key(1).id))));
     assert_eq!(store.find_credential(digest("nobody's")).await.unwrap(), None);
 }
 

@@ -118,6 +118,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     commands.extend([hold(second, generation(6), 100, 99), report(second, 6, 9)]);
     commands.push(Command::Hold {
         key: first,
+        credential: 0,
         generation: generation(5),
         model: "Model Max".into(),
         least: nanos(10),

@@ -133,7 +133,7 @@ pub(super) async fn refusals_come_whole(subject: &mut impl Subject) {
     let parent = make_bounded(&**store, account, 1, None, &BoundsPatch::default()).await;
     let group = make_bounded(&**store, account, 2, Some(1), &BoundsPatch::default()).await;
     make_key_in(&**store, account, 1, group).await;
-    let check = Command::Check { key: key(1) };
+    let check = Command::Check { key: key(1), credential: 0 };
     let midnight = Per::Day.end(START);
     bound_group(&**store, account, parent, windows(&[(Per::Day, 100), (Per::Hour, 200)])).await;
     let (mine, long) = (key(1), generation(1));
@@ -275,8 +275,18 @@ pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
     let bound = BoundsPatch { tokens_per_minute: Some(Some(1_000)), ..BoundsPatch::default() };
     bound_key(&**store, account, key(1), bound).await;
     let with = |n, prompt_tokens| match hold(key(1), generation(n), 1, 7) {
-        Command::Hold { key, generation, model, least, enough, most, lease_ticks, .. } => {
-            Command::Hold { key, generation, model, least, enough, most, prompt_tokens, lease_ticks }
+        Command::Hold { key, credential, generation, model, least, enough, most, lease_ticks, .. } => {
+            Command::Hold {
+                key,
+                credential,
+                generation,
+                model,
+                least,
+                enough,
+                most,
+                prompt_tokens,
+                lease_ticks,
+            }
         }
         other => other,
     };

@@ -187,7 +187,8 @@ pub(super) async fn an_archived_group_takes_nothing(subject: &mut impl Subject) 
     let patch = GroupPatch { name: Some("New".into()), ..GroupPatch::default() };
     let refused = store.update_group(mine, parent, patch, &act(START)).await.unwrap();
     assert_eq!(refused, GroupUpdated::NotChanged(GroupNotChanged::Archived));
-    let outcomes = store.execute(mine, vec![Command::Check { key: inside }], START).await.unwrap();
+    let outcomes =
+        store.execute(mine, vec![Command::Check { key: inside, credential: 0 }], START).await.unwrap();
     assert_eq!(outcomes, [Err(Refused::GroupArchived)]);
 }
 

@@ -21,7 +21,7 @@ use domain::{
 };
 
 /// An idempotency key that lives for 24 hours.
-fn attempt(key: &str, request: &str, now: Timestamp) -> Idempotency {
+pub(super) fn attempt(key: &str, request: &str, now: Timestamp) -> Idempotency {
     let expires_at = now.plus(Duration::from_hours(24));
     Idempotency { key: digest(key), request: digest(request), now, expires_at }
 }

@@ -4,6 +4,7 @@ mod book;
 mod events;
 mod groups;
 mod members;
+mod moving;
 
 use std::ops::{Bound, RangeInclusive};
 
@@ -16,18 +17,19 @@ use shared::{
     time::Timestamp,
 };
 
-use self::book::{AccountBook, IdempotencyRecord, Shelf};
+use self::book::{AccountBook, Shelf};
 use super::{Fault, Outage};
 use crate::store::{
-    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHold, DueHolds,
-    Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
-    NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine,
+    AccountSummary, Accounts, Books, Capacity, Created, Credential, Credentials, Cursor, Deposit, DueHold,
+    DueHolds, Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey,
+    NewAccount, NewManagementKey, Order, Outcomes, Page, Rotated, Skew, SpendLine, StoreError, Updated,
+    UsageLine,
 };
 use domain::{
     audit::Audit,
     digest::Digest,
     event::{Act, EventKind},
-    key::{ApiKey, KeyPatch, NewKey},
+    key::{ApiKey, KeyPatch, NewCredential, NewKey},
     ledger::{Command, Record, RecordId, Refused},
     usage::Day,
 };
@@ -145,7 +147,7 @@ impl Ledger for Reference {
 
 #[async_trait]
 impl Credentials for Reference {
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
         Ok(self.books()?.credentials.get(&digest).copied())
     }
 }
@@ -167,9 +169,7 @@ impl Keys for Reference {
             if let Some(refused) = book.refused(&new) {
                 return Ok(refused);
             }
-            book.idempotency.retain(|_, record| record.expires_at > attempt.now);
-            let Idempotency { key, request, expires_at, .. } = attempt;
-            book.idempotency.insert(key, IdempotencyRecord { request, key: new.key.id, expires_at });
+            book.keep_idempotency_record(attempt, new.key.id);
         }
         if let Some(refused) = book.refused(&new) {
             return Ok(refused);
@@ -180,7 +180,8 @@ impl Keys for Reference {
             book.tell(act.event(0, Some(id), new.key.spend.group, created));
         }
         let key = book.keys.entry(id).or_insert(new.key).clone();
-        books.credentials.insert(new.digest, Principal::ApiKey(new.account, id));
+        let owner = Principal::ApiKey(new.account, id);
+        books.credentials.insert(new.digest, Credential::first(owner));
         Ok(Created::New(key))
     }
 
@@ -238,6 +239,41 @@ impl Keys for Reference {
             (Err(reason), _) => Updated::NotChanged(reason),
             (Ok(_), Err(bad)) => Updated::BadGroup(bad),
         })
+    }
+
+    async fn rotate_key(
+        &self,
+        new: NewCredential,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Rotated, StoreError> {
+        let (mut books, owner) = (self.books()?, Principal::ApiKey(new.account, new.key));
+        let is_repeated = books.credentials.contains_key(&new.digest);
+        let Some(book) = books.accounts.get_mut(&new.account) else { return Ok(Rotated::NotFound) };
+        let Some(key) = book.keys.get(&new.key).cloned() else { return Ok(Rotated::NotFound) };
+        if is_repeated {
+            return Ok(Rotated::New(key));
+        }
+        match idempotency.as_ref().and_then(|attempt| book.idempotent(attempt)) {
+            Some(Err(())) => return Ok(Rotated::Reused),
+            Some(Ok(_)) => return Ok(Rotated::Replayed(key)),
+            None => {}
+        }
+        let rotated = match key.rotated(&new, act.at) {
+            Ok(rotated) => rotated,
+            Err(reason) => return Ok(Rotated::NotRotated(reason)),
+        };
+        if let Some(attempt) = idempotency {
+            book.keep_idempotency_record(attempt, new.key);
+        }
+        book.tell(act.event(0, Some(new.key), rotated.spend.group, rotated.rotation_event(act.at)));
+        book.keys.insert(new.key, rotated.clone());
+        let number = rotated.spend.rotation.current;
+        let is_kept =
+            |other: &Credential| other.owner != owner || other.number == 0 || other.number + 1 >= number;
+        books.credentials.retain(|_, other| is_kept(other));
+        books.credentials.insert(new.digest, Credential { owner, number });
+        Ok(Rotated::New(rotated))
     }
 
     async fn revoke_key(
@@ -306,7 +342,8 @@ impl Accounts for Reference {
             book.tell(act.event(0, None, None, created));
             book.management_keys.insert(id, new.key);
         }
-        books.credentials.insert(new.digest, Principal::ManagementKey(new.account, id));
+        let owner = Principal::ManagementKey(new.account, id);
+        books.credentials.insert(new.digest, Credential::first(owner));
         Ok(true)
     }
 

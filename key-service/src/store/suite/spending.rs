@@ -311,6 +311,10 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
                 world.archive(account, group, now);
                 store.archive_group(account, group, &act(now)).await.unwrap();
             }
+            Step::Rotate(new) => {
+                world.rotate(&new, now);
+                store.rotate_key(new, None, &act(now)).await.unwrap();
+            }
             Step::Revoke(account, key) => {
                 world.revoke(account, key, now);
                 store.revoke_key(account, key, &act(now)).await.unwrap();

@@ -63,86 +63,44 @@ impl Call {
 
     /// The call of a message that arrived in a session with this clock.
     pub fn from_message(request: Option<call::Request>, clock: SessionClock) -> Result<Self, Malformed> {
-        match request {
-            Some(call::Request::Authenticate(r)) => r.try_into(),
-            Some(call::Request::Authorize(r)) => {
-                let valid_until = (r.valid_until_ms > 0).then(|| clock.instant(r.valid_until_ms)).flatten();
-                Ok(Self::Authorize(Authorize { valid_until, ..r.try_into()? }))
+        Ok(match request.ok_or_else(|| missing("request"))? {
+            call::Request::Authenticate(r) => {
+                let required = match r.required_class() {
+                    v1::CredentialClass::Api => Class::Api,
+                    v1::CredentialClass::Management => Class::Management,
+                    v1::CredentialClass::Unspecified => return Err(missing("required_class")),
+                };
+                Self::Authenticate { credential: r.credential, required }
             }
-            Some(call::Request::Extend(r)) => r.try_into(),
-            Some(call::Request::Capture(r)) => r.try_into(),
-            Some(call::Request::Release(r)) => r.try_into(),
-            None => Err(missing("request")),
-        }
-    }
-}
-
-impl TryFrom<v1::AuthenticateRequest> for Call {
-    type Error = Malformed;
-
-    fn try_from(r: v1::AuthenticateRequest) -> Result<Self, Malformed> {
-        let required = match r.required_class() {
-            v1::CredentialClass::Api => Class::Api,
-            v1::CredentialClass::Management => Class::Management,
-            v1::CredentialClass::Unspecified => return Err(missing("required_class")),
-        };
-        Ok(Self::Authenticate { credential: r.credential, required })
-    }
-}
-
-/// Leaves out `valid_until`, which needs a session's clock.
-impl TryFrom<v1::AuthorizeRequest> for Authorize {
-    type Error = Malformed;
-
-    fn try_from(r: v1::AuthorizeRequest) -> Result<Self, Malformed> {
-        Ok(Self {
-            credential: r.credential,
-            generation: id("generation_id", &r.generation_id)?,
-            model: r.model,
-            prompt_tokens: r.prompt_tokens,
-            images: r.images,
-            output_tokens: r.output_tokens,
-            enough_output_tokens: r.enough_output_tokens,
-            least_output_tokens: r.least_output_tokens,
-            valid_until: None,
+            call::Request::Authorize(r) => Self::Authorize(Authorize {
+                credential: r.credential,
+                generation: id("generation_id", &r.generation_id)?,
+                model: r.model,
+                prompt_tokens: r.prompt_tokens,
+                images: r.images,
+                output_tokens: r.output_tokens,
+                enough_output_tokens: r.enough_output_tokens,
+                least_output_tokens: r.least_output_tokens,
+                valid_until: (r.valid_until_ms > 0).then(|| clock.instant(r.valid_until_ms)).flatten(),
+            }),
+            call::Request::Extend(r) => Self::Extend(Extend {
+                hold: hold(r.hold)?,
+                usage: usage(r.usage)?,
+                prompt_tokens: r.prompt_tokens,
+                images: r.images,
+                output_tokens: r.output_tokens,
+            }),
+            call::Request::Capture(r) => {
+                Self::Capture(Capture { hold: hold(r.hold)?, usage: usage(r.usage)?, estimated: r.estimated })
+            }
+            call::Request::Release(r) => Self::Release(match r.target {
+                Some(release_request::Target::Hold(named)) => Release::Hold(hold(Some(named))?),
+                Some(release_request::Target::Unknown(v1::UnknownHold { credential, generation_id })) => {
+                    Release::Unknown { credential, generation: id("unknown.generation_id", &generation_id)? }
+                }
+                None => return Err(missing("target")),
+            }),
         })
-    }
-}
-
-impl TryFrom<v1::ExtendRequest> for Call {
-    type Error = Malformed;
-
-    fn try_from(r: v1::ExtendRequest) -> Result<Self, Malformed> {
-        Ok(Self::Extend(Extend {
-            hold: hold(r.hold)?,
-            usage: usage(r.usage)?,
-            prompt_tokens: r.prompt_tokens,
-            images: r.images,
-            output_tokens: r.output_tokens,
-        }))
-    }
-}
-
-impl TryFrom<v1::CaptureRequest> for Call {
-    type Error = Malformed;
-
-    fn try_from(r: v1::CaptureRequest) -> Result<Self, Malformed> {
-        Ok(Self::Capture(Capture { hold: hold(r.hold)?, usage: usage(r.usage)?, estimated: r.estimated }))
-    }
-}
-
-impl TryFrom<v1::ReleaseRequest> for Call {
-    type Error = Malformed;
-
-    fn try_from(r: v1::ReleaseRequest) -> Result<Self, Malformed> {
-        let release = match r.target {
-            Some(release_request::Target::Hold(named)) => Release::Hold(hold(Some(named))?),
-            Some(release_request::Target::Unknown(v1::UnknownHold { credential, generation_id })) => {
-                Release::Unknown { credential, generation: id("unknown.generation_id", &generation_id)? }
-            }
-            None => return Err(missing("target")),
-        };
-        Ok(Self::Release(release))
     }
 }
 

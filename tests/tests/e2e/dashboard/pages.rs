@@ -31,13 +31,13 @@ const HOSTILE: [&str; 4] = [
 ];
 
 /// The plaintext that a page shows once.
-fn new_key(page: &Answer) -> String {
+pub(super) fn new_key(page: &Answer) -> String {
     let (_, rest) = page.text().split_once("aria-label=\"Your new key\" data-copy>").unwrap();
     rest.split('<').next().unwrap().to_owned()
 }
 
 /// The form's own name for this attempt.
-fn attempt(page: &Answer) -> String {
+pub(super) fn attempt(page: &Answer) -> String {
     attribute(page, "name=\"attempt\" value=\"").unwrap()
 }
 

@@ -14,7 +14,7 @@ use shared::{
 use super::{ACCOUNTS, GROUPS, KEYS, account, group, key};
 use crate::{
     group::{GroupPatch, may_be_parent, takes_keys},
-    key::KeyPatch,
+    key::{ApiKey, KeyPatch, NewCredential},
     ledger::{
         Account, Budget, CallEvents, Command, Entry, Group, Key, Outcome, Payer, Record, RecordId, Refused,
         State, Told, apply, entry,
@@ -181,6 +181,15 @@ impl World {
     pub fn archive(&mut self, account: AccountId, id: GroupId, now: Timestamp) {
         if let Some(group) = self.groups.get_mut(&(account, id)) {
             group.archived_at.get_or_insert(now.to_whole_seconds());
+        }
+    }
+
+    /// Applies a rotation by the owner, unless [`ApiKey::rotated`] refuses it.
+    pub fn rotate(&mut self, new: &NewCredential, now: Timestamp) {
+        let Some(spend) = self.keys.get_mut(&(new.account, new.key)) else { return };
+        let key = ApiKey { spend: spend.clone(), ..ApiKey::new(new.key, String::new(), now) };
+        if let Ok(rotated) = key.rotated(new, now) {
+            *spend = rotated.spend;
         }
     }
 

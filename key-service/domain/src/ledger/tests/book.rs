@@ -61,6 +61,7 @@ impl Book {
         let (key, generation) = (key(0), generation(n));
         self.run(&Command::Hold {
             key,
+            credential: 0,
             generation,
             model,
             least,
@@ -108,7 +109,7 @@ impl Book {
     }
 
     pub(super) fn check(&mut self) -> Result<Outcome, Refused> {
-        self.run(&Command::Check { key: key(0) })
+        self.run(&Command::Check { key: key(0), credential: 0 })
     }
 
     /// Credit, held, used.

@@ -98,6 +98,7 @@ fn keys_of_a_group_share_its_bounds() {
         let model = "Model Flash".into();
         Command::Hold {
             key: colleague,
+            credential: 0,
             generation,
             model,
             least,

@@ -27,6 +27,7 @@ proptest! {
             match step {
                 Step::Clock(clock) => now = clock.after(now),
                 Step::Update(account, key, patch) => world.update(account, key, &patch, now),
+                Step::Rotate(new) => world.rotate(&new, now),
                 Step::Revoke(account, key) => world.revoke(account, key, now),
                 Step::UpdateGroup(account, group, patch) => world.update_group(account, group, &patch, now),
                 Step::Archive(account, group) => world.archive(account, group, now),
@@ -56,10 +57,10 @@ fn every_account_passes_an_audit(world: &World) -> Result<(), TestCaseError> {
             auditor.entry(AuditedEntry::of(number, entry));
         }
         for ((_, id), key) in world.keys.iter().filter(|((of, _), _)| of == account) {
-            auditor.key(*id, key, world.booked(*account, |payer| payer.key == *id).0);
+            auditor.key(*id, key, NanoUsd::ZERO, world.booked(*account, |payer| payer.key == *id).0);
         }
         for ((_, id), group) in world.groups.iter().filter(|((of, _), _)| of == account) {
-            auditor.group(*id, group, world.booked(*account, |payer| payer.is_in(*id)).0);
+            auditor.group(*id, group, NanoUsd::ZERO, world.booked(*account, |payer| payer.is_in(*id)).0);
         }
         let held = world.booked(*account, |_| true).0;
         let audit = auditor.account(*money, held, [world.deposited(*account)].into_iter());

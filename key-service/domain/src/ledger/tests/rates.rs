@@ -45,9 +45,19 @@ impl Book {
 
     /// Holds little for a request with this many tokens in the prompt.
     fn request(&mut self, n: u8, prompt_tokens: u64) -> Result<Outcome, Refused> {
-        let (key, generation, model, lease_ticks) = (key(0), generation(n), "Model Flash".into(), 3);
-        let (least, enough, most) = (nanos(1), nanos(1), nanos(1));
-        self.run(&Command::Hold { key, generation, model, least, enough, most, prompt_tokens, lease_ticks })
+        let (key, credential, model, lease_ticks) = (key(0), 0, "Model Flash".into(), 3);
+        let (generation, least, enough, most) = (generation(n), nanos(1), nanos(1), nanos(1));
+        self.run(&Command::Hold {
+            key,
+            credential,
+            generation,
+            model,
+            least,
+            enough,
+            most,
+            prompt_tokens,
+            lease_ticks,
+        })
     }
 
     /// Number of requests of no tokens that are admitted now, beginning with generation `first`.

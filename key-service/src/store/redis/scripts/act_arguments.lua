@@ -5,5 +5,5 @@
 -- ARGV  at the end: the event (empty: none), its id, and the time before which events are dropped
 local NUMBERS, EVENTS = table.remove(KEYS), table.remove(KEYS)
 local BEGINS, EVENT_ID, EVENT = tonumber(table.remove(ARGV)), table.remove(ARGV), table.remove(ARGV)
-local tells = EVENT ~= ''
+local tells = true
 

@@ -35,19 +35,22 @@ local function write_bounds(bounds)
     .. (bounds.max_in_flight and pack('>d', bounds.max_in_flight) or '') .. (bounds.models or '')
 end
 
--- Reads what follows the numbers of a budget: a key's group or a group's parent, then bounds.
+-- Reads what follows the numbers of a budget: a key's group or a group's parent, a key's rotation, then bounds. A rotation
+-- stays packed: the number of the current credential, and the end of the grace.
 local function read_rest(budget, record, at)
   if #record < at then return end
   local flags = read('>B', record, at)
   at = at + 1
   if flags % 2 >= 1 then budget.group, at = sub(record, at, at + 15), at + 16 end
-  if flags >= 2 then budget.bounds = read_bounds(record, at) end
+  if flags >= 4 then budget.rotation, at = sub(record, at, at + 15), at + 16 end
+  if flags % 4 >= 2 then budget.bounds = read_bounds(record, at) end
 end
 
 local function write_rest(budget)
-  local group, bounds = budget.group, budget.bounds
-  if not group and not bounds then return '' end
-  return pack('>B', (group and 1 or 0) + (bounds and 2 or 0)) .. (group or '') .. (bounds and write_bounds(bounds) or '')
+  local group, rotation, bounds = budget.group, budget.rotation, budget.bounds
+  if not group and not rotation and not bounds then return '' end
+  return pack('>B', (group and 1 or 0) + (bounds and 2 or 0) + (rotation and 4 or 0)) .. (group or '') .. (rotation or '')
+    .. (bounds and write_bounds(bounds) or '')
 end
 
 -- A group's `group` is its parent.

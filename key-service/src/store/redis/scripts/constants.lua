@@ -5,9 +5,11 @@
 local NEVER = math.huge
 -- A sum above 2^53 is `high * CARRY + low`.
 local CARRY = 1000000000000000
--- Formats of records. A longer record of a key or a group has a group or bounds (`budgets.lua`).
+-- Formats of records. A longer record of a key or a group has a group, a rotation or bounds (`budgets.lua`); with this
+-- byte behind its numbers, a rotation alone.
 local KEY = '>ddddddd'
 local KEY_SIZE = 56
+local ROTATED = 4
 local GROUP = '>ddddd'
 local GROUP_SIZE = 40
 -- Groups in the account's hash have this before the id.

@@ -8,28 +8,19 @@
 --       the account's groups, and 1 where the group takes no keys; then names and values of the key's texts
 local account, list, key, idempotency, group = KEYS[1], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local id, record, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
-local request, now, ends, life = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
+local request, now = ARGV[5], tonumber(ARGV[6])
 if call('EXISTS', account) == 0 then return false end
 
-if request ~= '' then
-  local earlier = call('GET', idempotency)
-  if earlier then
-    local of, until_, created = string.match(earlier, '^(%S+) (%S+) (%S+)$')
-    if tonumber(until_) > now then
-      if of ~= request then return { 'reused' } end
-      return { created == id and 'new' or 'replayed', created }
-    end
-  end
-end
+local created = idempotent(idempotency, request, now)
+if created == 'reused' then return { 'reused' } end
+if created then return { created == id and 'new' or 'replayed', created } end
 
 local is_new = call('EXISTS', key) == 0
 if is_new and tonumber(call('HGET', account, 'keys') or '0') >= most then return { 'full' } end
 if group and (call('HGET', account, 'groups') or '0') ~= ARGV[9] then return { 'stale' } end
 if group and ARGV[10] == '1' then return { 'bad_group' } end
 
-if request ~= '' then
-  call('SET', idempotency, request .. ' ' .. ends .. ' ' .. id, 'PX', life)
-end
+keep_idempotency_record(idempotency, request, ARGV[7], ARGV[8], id)
 
 if is_new then
   call('HSET', account, ARGV[1], record)

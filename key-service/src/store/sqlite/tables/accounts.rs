@@ -11,8 +11,8 @@ use shared::{
 
 use super::{damaged, events::ActLog, id as column_id, money as nano_usd, time, time_if_any};
 use crate::store::{
-    AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
-    sqlite::Sqlite,
+    AccountSummary, Accounts, Credential, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey,
+    StoreError, sqlite::Sqlite,
 };
 use domain::{
     digest::Digest,
@@ -127,23 +127,24 @@ impl Accounts for Sqlite {
 
 #[async_trait]
 impl Credentials for Sqlite {
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
-        let owner = |row: &Row<'_>| {
-            let account = column_id(row, 1, AccountId::from_slice)?;
-            match row.get_ref(0)?.as_str()? {
-                API => Ok(Principal::ApiKey(account, column_id(row, 2, KeyId::from_slice)?)),
-                MANAGEMENT => {
-                    Ok(Principal::ManagementKey(account, column_id(row, 2, ManagementKeyId::from_slice)?))
-                }
-                _ => Err(damaged(0, Type::Text, "a credential's class is not known")),
-            }
-        };
-        let work = move |connection: &Connection| {
-            let sql = "SELECT class, account, id FROM credentials WHERE digest = ?1";
-            connection.prepare_cached(sql)?.query_row([digest.as_bytes()], owner).optional()
-        };
-        self.read(work).await
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
+        self.read(move |connection| credential(connection, &digest)).await
     }
+}
+
+/// Finds a credential.
+pub(crate) fn credential(connection: &Connection, digest: &Digest) -> rusqlite::Result<Option<Credential>> {
+    let credential = |row: &Row<'_>| {
+        let account = column_id(row, 1, AccountId::from_slice)?;
+        let owner = match row.get_ref(0)?.as_str()? {
+            API => Principal::ApiKey(account, column_id(row, 2, KeyId::from_slice)?),
+            MANAGEMENT => Principal::ManagementKey(account, column_id(row, 2, ManagementKeyId::from_slice)?),
+            _ => return Err(damaged(0, Type::Text, "a credential's class is not known")),
+        };
+        Ok(Credential { owner, number: row.get::<_, i64>(3)?.unsigned_abs() })
+    };
+    let sql = "SELECT class, account, id, number FROM credentials WHERE digest = ?1";
+    connection.prepare_cached(sql)?.query_row([digest.as_bytes()], credential).optional()
 }
 
 /// Makes a management key unless the account has as many as it may. Returns whether there is one.
@@ -172,7 +173,7 @@ fn create_management_key(
         created_at.millis(),
         revoked_at.map(Timestamp::millis),
     ])?;
-    put_owner(connection, digest, Principal::ManagementKey(*account, *id))?;
+    put_credential(connection, digest, Credential::first(Principal::ManagementKey(*account, *id)))?;
     if written > 0 {
         let created = EventKind::ManagementKeyCreated { management_key_id: *id, name: name.clone() };
         log.write(connection, *account, (None, None), created)?;
@@ -214,15 +215,20 @@ pub(crate) fn put_books(connection: &Connection, account: AccountId, books: Book
     Ok(())
 }
 
-/// Records the owner of a credential; repeating it changes nothing.
-pub(crate) fn put_owner(connection: &Connection, digest: &Digest, owner: Principal) -> rusqlite::Result<()> {
+/// Records a credential; repeating it changes nothing.
+pub(crate) fn put_credential(
+    connection: &Connection,
+    digest: &Digest,
+    Credential { owner, number }: Credential,
+) -> rusqlite::Result<()> {
     let (class, account, id) = match &owner {
         Principal::ApiKey(account, key) => (API, account.as_bytes(), key.as_bytes()),
         Principal::ManagementKey(account, key) => (MANAGEMENT, account.as_bytes(), key.as_bytes()),
     };
-    let sql = "INSERT INTO credentials (digest, class, account, id) VALUES (?1, ?2, ?3, ?4)
+    let sql = "INSERT INTO credentials (digest, class, account, id, number) VALUES (?1, ?2, ?3, ?4, ?5)
                ON CONFLICT (digest) DO NOTHING";
-    connection.prepare_cached(sql)?.execute(params![digest.as_bytes(), class, account, id])?;
+    let row = params![digest.as_bytes(), class, account, id, number.cast_signed()];
+    connection.prepare_cached(sql)?.execute(row)?;
     Ok(())
 }
 

@@ -3,11 +3,12 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
     ids::{AccountId, GroupId, KeyId},
+    money::NanoUsd,
     time::Timestamp,
 };
 
-use super::{bounds, budget, group_if_any, id, time_if_any};
-use domain::ledger;
+use super::{bounds, budget, group_if_any, id, money, time_if_any};
+use domain::ledger::{self, Rotation};
 
 /// The ledger's part of a key; `None` where the account does not have the key.
 pub(crate) fn key(
@@ -15,7 +16,8 @@ pub(crate) fn key(
     account: AccountId,
     id: KeyId,
 ) -> rusqlite::Result<Option<ledger::Key>> {
-    let sql = "SELECT spend_limit, used, held, bounds, group_id, expires_at, revoked_at, last_used_at
+    let sql = "SELECT spend_limit, used, held, bounds, group_id, credential, previous_until, expires_at, revoked_at,
+                      last_used_at
                FROM api_keys WHERE account = ?1 AND id = ?2";
     let (account, id) = (account.as_bytes(), id.as_bytes());
     connection.prepare_cached(sql)?.query_row([account, id], |row| key_from(row, 0)).optional()
@@ -67,34 +69,35 @@ pub(crate) fn put_group(
     Ok(())
 }
 
-/// Reads every key of an account.
+/// Reads every key of an account, with its opening balance.
 pub(crate) fn each_key(
     connection: &Connection,
     account: AccountId,
-    mut take: impl FnMut(KeyId, &ledger::Key),
+    mut take: impl FnMut(KeyId, &ledger::Key, NanoUsd),
 ) -> rusqlite::Result<()> {
-    let sql = "SELECT id, spend_limit, used, held, bounds, group_id, expires_at, revoked_at, last_used_at
+    let sql = "SELECT id, opening, spend_limit, used, held, bounds, group_id, credential, previous_until, expires_at, revoked_at,
+                      last_used_at
                FROM api_keys WHERE account = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([account.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        take(id(row, 0, KeyId::from_slice)?, &key_from(row, 1)?);
+        take(id(row, 0, KeyId::from_slice)?, &key_from(row, 2)?, money(row, 1)?);
     }
     Ok(())
 }
 
-/// Reads every group of an account.
+/// Reads every group of an account, with its opening balance.
 pub(crate) fn each_group(
     connection: &Connection,
     account: AccountId,
-    mut take: impl FnMut(GroupId, &ledger::Group),
+    mut take: impl FnMut(GroupId, &ledger::Group, NanoUsd),
 ) -> rusqlite::Result<()> {
-    let sql =
-        "SELECT id, spend_limit, used, held, bounds, parent, archived_at FROM groups WHERE account = ?1";
+    let sql = "SELECT id, opening, spend_limit, used, held, bounds, parent, archived_at
+               FROM groups WHERE account = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([account.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        take(id(row, 0, GroupId::from_slice)?, &group_from(row, 1)?);
+        take(id(row, 0, GroupId::from_slice)?, &group_from(row, 2)?, money(row, 1)?);
     }
     Ok(())
 }
@@ -104,9 +107,13 @@ pub(super) fn key_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::
     Ok(ledger::Key {
         budget: budget(row, first)?,
         group: group_if_any(row, first + 4)?,
-        expires_at: time_if_any(row, first + 5)?,
-        revoked_at: time_if_any(row, first + 6)?,
-        last_used_at: time_if_any(row, first + 7)?,
+        rotation: Rotation {
+            current: row.get::<_, i64>(first + 5)?.unsigned_abs(),
+            previous_until: time_if_any(row, first + 6)?,
+        },
+        expires_at: time_if_any(row, first + 7)?,
+        revoked_at: time_if_any(row, first + 8)?,
+        last_used_at: time_if_any(row, first + 9)?,
     })
 }
 

@@ -19,6 +19,9 @@ use domain::{
 /// Number of old events that an addition may remove: more than it adds, so that none accumulate.
 const PRUNED_AT_ONCE: i64 = 64;
 
+/// The key and the group that an event is about.
+pub(crate) type Subject = (Option<KeyId>, Option<GroupId>);
+
 /// The events of an act.
 pub(crate) struct ActLog {
     /// The act.
@@ -33,10 +36,21 @@ impl ActLog {
         &self,
         connection: &Connection,
         account: AccountId,
-        (key, group): (Option<KeyId>, Option<GroupId>),
+        subject: Subject,
         kind: EventKind,
     ) -> rusqlite::Result<()> {
-        append(connection, account, (&self.act.event(0, key, group, kind), None), self.kept)
+        self.write_nth(connection, account, 0, (subject, kind))
+    }
+
+    /// Writes one of several events of the act, counted from zero.
+    pub(crate) fn write_nth(
+        &self,
+        connection: &Connection,
+        account: AccountId,
+        n: u32,
+        ((key, group), kind): (Subject, EventKind),
+    ) -> rusqlite::Result<()> {
+        append(connection, account, (&self.act.event(n, key, group, kind), None), self.kept)
     }
 }
 

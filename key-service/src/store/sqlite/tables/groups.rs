@@ -126,22 +126,41 @@ fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Re
     if let Err(bad) = may_have_parent(connection, *account, group.id, group.spend.parent)? {
         return Ok(GroupCreated::BadParent(bad));
     }
-    let sql = "SELECT count(*) FROM groups WHERE account = ?1";
-    let groups: i64 = connection.prepare_cached(sql)?.query_row([account.as_bytes()], |row| row.get(0))?;
-    if groups.unsigned_abs() >= *most && get(connection, *account, group.id)?.is_none() {
+    if count(connection, *account)? >= *most && get(connection, *account, group.id)?.is_none() {
         return Ok(GroupCreated::TooMany);
     }
-    let sql = "INSERT INTO groups (account, id, name, external_id, created_at, used, held)
-               VALUES (?1, ?2, ?3, ?4, ?5, 0, 0) ON CONFLICT (account, id) DO NOTHING";
-    let (id, created_at) = (group.id.as_bytes(), group.created_at.millis());
-    let row = params![account.as_bytes(), id, group.name, external_id, created_at];
-    if connection.prepare_cached(sql)?.execute(row)? > 0 {
-        put_terms(connection, *account, group)?;
+    if insert(connection, *account, group)? {
         let created = group.creation(log.act.at);
         log.write(connection, *account, (None, Some(group.id)), created)?;
     }
     let made = get(connection, *account, group.id)?;
     Ok(made.map_or_else(|| GroupCreated::New(group.clone()), GroupCreated::New))
+}
+
+/// Writes a group unless its id exists; returns whether it did. Money that the group has spent is an opening balance.
+pub(crate) fn insert(connection: &Connection, account: AccountId, group: &Group) -> rusqlite::Result<bool> {
+    let sql = "INSERT INTO groups (account, id, name, external_id, created_at, used, held, opening)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?6) ON CONFLICT (account, id) DO NOTHING";
+    let row = params![
+        account.as_bytes(),
+        group.id.as_bytes(),
+        group.name,
+        group.external_id,
+        group.created_at.millis(),
+        group.spend.budget.used.nanos(),
+    ];
+    let is_new = connection.prepare_cached(sql)?.execute(row)? > 0;
+    if is_new {
+        put_terms(connection, account, group)?;
+    }
+    Ok(is_new)
+}
+
+/// Number of the account's groups, archived ones included.
+pub(crate) fn count(connection: &Connection, account: AccountId) -> rusqlite::Result<u64> {
+    let sql = "SELECT count(*) FROM groups WHERE account = ?1";
+    let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
+    connection.prepare_cached(sql)?.query_row([account.as_bytes()], count)
 }
 
 /// Judges whether a group, which may not exist yet, may have this parent, if any.
@@ -164,7 +183,7 @@ fn get(connection: &Connection, account: AccountId, id: GroupId) -> rusqlite::Re
     connection.prepare_cached(&sql)?.query_row([account.as_bytes(), id.as_bytes()], group).optional()
 }
 
-fn with_external_id(
+pub(crate) fn with_external_id(
     connection: &Connection,
     account: AccountId,
     external_id: &str,

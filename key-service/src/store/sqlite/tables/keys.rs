@@ -14,15 +14,15 @@ use super::{
     time,
 };
 use crate::store::{
-    Created, Idempotency, Keys, Order, Page, StoreError, Updated,
+    Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated,
     sqlite::{Sqlite, key_counts::KeyCounts},
 };
 use domain::{
     digest::Digest,
     event::{Act, EventKind},
     group::{self, BadGroup},
-    key::{ApiKey, KeyPatch, NewKey, Status},
-    ledger,
+    key::{ApiKey, KeyPatch, NewCredential, NewKey, Status},
+    ledger::{self, Rotation},
 };
 
 /// Number of expired idempotency keys that a call may remove: more than a call can add, so that none accumulate, and
@@ -31,8 +31,8 @@ const PRUNED_AT_ONCE: i64 = 64;
 
 /// Columns of a key in the order of [`api_key`], of a table named `k`.
 const COLUMNS: &str =
-    "k.id, k.label, k.hint, k.created_at, k.metadata, k.spend_limit, k.used, k.held, k.bounds, k.group_id, k.expires_at,
-    k.revoked_at, k.last_used_at";
+    "k.id, k.label, k.hint, k.created_at, k.metadata, k.spend_limit, k.used, k.held, k.bounds, k.group_id, k.credential,
+    k.previous_until, k.expires_at, k.revoked_at, k.last_used_at";
 
 /// Value that sorts behind every id.
 pub(crate) const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
@@ -115,6 +115,17 @@ impl Keys for Sqlite {
         self.govern(act, work).await
     }
 
+    async fn rotate_key(
+        &self,
+        new: NewCredential,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Rotated, StoreError> {
+        let work =
+            move |connection: &Connection, log: &ActLog| rotate(connection, &new, idempotency.as_ref(), log);
+        self.govern(act, work).await
+    }
+
     async fn revoke_key(
         &self,
         account: AccountId,
@@ -166,20 +177,69 @@ fn create(
         let created = new.key.creation(log.act.at);
         log.write(connection, new.account, (Some(new.key.id), new.key.spend.group), created)?;
     }
-    accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;
+    let owner = Principal::ApiKey(new.account, new.key.id);
+    accounts::put_credential(connection, &new.digest, Credential::first(owner))?;
     if let Some(attempt) = attempt {
         put_idempotency_record(connection, new.account, attempt, new.key.id)?;
     }
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
 
-/// Writes a key unless its id exists; returns the number of written keys.
-fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
+/// Gives a key a new credential; repeating it changes nothing.
+fn rotate(
+    connection: &Connection,
+    new: &NewCredential,
+    attempt: Option<&Idempotency>,
+    log: &ActLog,
+) -> rusqlite::Result<Rotated> {
+    let Some(key) = get(connection, new.account, new.key)? else { return Ok(Rotated::NotFound) };
+    let sql = "SELECT EXISTS (SELECT 1 FROM credentials WHERE digest = ?1)";
+    if connection.prepare_cached(sql)?.query_row([new.digest.as_bytes()], |row| row.get(0))? {
+        return Ok(Rotated::New(key));
+    }
+    if let Some(attempt) = attempt {
+        prune_idempotency_records(connection, attempt.now)?;
+        if let Some((request, _)) = idempotency_record(connection, new.account, attempt)? {
+            return Ok(if request == attempt.request { Rotated::Replayed(key) } else { Rotated::Reused });
+        }
+    }
+    let key = match key.rotated(new, log.act.at) {
+        Ok(key) => key,
+        Err(reason) => return Ok(Rotated::NotRotated(reason)),
+    };
+    put_rotation(connection, new, &key)?;
+    log.write(connection, new.account, (Some(new.key), key.spend.group), key.rotation_event(log.act.at))?;
+    if let Some(attempt) = attempt {
+        put_idempotency_record(connection, new.account, attempt, new.key)?;
+    }
+    Ok(Rotated::New(key))
+}
+
+/// Writes a key's new credential, and forgets those that the key accepts no more.
+fn put_rotation(connection: &Connection, new: &NewCredential, key: &ApiKey) -> rusqlite::Result<()> {
+    let (account, id) = (new.account.as_bytes(), new.key.as_bytes());
+    let Rotation { current, previous_until } = key.spend.rotation;
+    let sql =
+        "UPDATE api_keys SET hint = ?3, credential = ?4, previous_until = ?5 WHERE account = ?1 AND id = ?2";
+    let previous_until = previous_until.map(Timestamp::millis);
+    let row = params![account, id, key.hint, current.cast_signed(), previous_until];
+    connection.prepare_cached(sql)?.execute(row)?;
+    // The first has no place in the index, and stays.
+    let sql = "DELETE FROM credentials WHERE account = ?1 AND id = ?2 AND number > 0 AND number < ?3 - 1";
+    connection.prepare_cached(sql)?.execute(params![account, id, current.cast_signed()])?;
+    let owner = Principal::ApiKey(new.account, new.key);
+    accounts::put_credential(connection, &new.digest, Credential { owner, number: current })?;
+    Ok(())
+}
+
+/// Writes a key unless its id exists; returns the number of written keys. Money that the key has spent is an opening
+/// balance.
+pub(crate) fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, metadata, spend } = key;
-    let ledger::Key { budget, group, expires_at, revoked_at, last_used_at } = spend;
+    let ledger::Key { budget, group, rotation, expires_at, revoked_at, last_used_at } = spend;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, metadata, spend_limit, used, held, bounds,
-                                     group_id, expires_at, revoked_at, last_used_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                                     group_id, expires_at, revoked_at, last_used_at, credential, previous_until, opening)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?8)
                ON CONFLICT (account, id) DO NOTHING";
     let written = connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
@@ -196,6 +256,8 @@ fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite
         expires_at.map(Timestamp::millis),
         revoked_at.map(Timestamp::millis),
         last_used_at.map(Timestamp::millis),
+        rotation.current.cast_signed(),
+        rotation.previous_until.map(Timestamp::millis),
     ])?;
     Ok(written as u64)
 }
@@ -246,7 +308,7 @@ pub(crate) fn list(
 }
 
 /// Judges whether a key may be in this group, if any.
-fn takes_key(
+pub(crate) fn takes_key(
     connection: &Connection,
     account: AccountId,
     group: Option<GroupId>,
@@ -282,9 +344,8 @@ fn idempotency_record(
     let sql = "SELECT request, api_key FROM idempotency
                WHERE account = ?1 AND key = ?2 AND expires_at > ?3";
     let params = params![account.as_bytes(), written(attempt), attempt.now.millis()];
-    let promise =
-        |row: &Row<'_>| Ok((Digest::from_bytes(row.get(0)?), column_id(row, 1, KeyId::from_slice)?));
-    connection.prepare_cached(sql)?.query_row(params, promise).optional()
+    let record = |row: &Row<'_>| Ok((Digest::from_bytes(row.get(0)?), column_id(row, 1, KeyId::from_slice)?));
+    connection.prepare_cached(sql)?.query_row(params, record).optional()
 }
 
 fn put_idempotency_record(

@@ -10,9 +10,10 @@ use shared::{
 };
 
 use domain::{
+    digest::Digest,
     event::Actor,
     group::GroupPatch,
-    key::KeyPatch,
+    key::{KeyPatch, NewCredential},
     ledger::{
         BoundsPatch, Command, Progress,
         histories::{self, ACCOUNTS, Clock, GENERATIONS, KEYS, START, Step, account, group, key, of_history},
@@ -64,7 +65,7 @@ fn detailed(command: Command, parts: u64) -> Command {
 
 /// Short histories at the limits of numbers, amounts, times and bounds, which random histories seldom reach.
 pub(super) fn edges() -> Vec<Vec<Step>> {
-    [of_money(), of_windows(), of_rates_and_models(), of_groups(), of_bills()].concat()
+    [of_money(), of_windows(), of_rates_and_models(), of_groups(), of_rotations(), of_bills()].concat()
 }
 
 const fn nanos(amount: i64) -> NanoUsd {
@@ -90,7 +91,33 @@ fn hold(n: u8, amount: NanoUsd) -> Command {
 
 fn hold_of(key: KeyId, n: u8, [least, enough, most]: [NanoUsd; 3]) -> Command {
     let (model, prompt_tokens, lease_ticks) = ("Model Flash".into(), 1, 1);
-    Command::Hold { key, generation: of_history(n), model, least, enough, most, prompt_tokens, lease_ticks }
+    Command::Hold {
+        key,
+        credential: 0,
+        generation: of_history(n),
+        model,
+        least,
+        enough,
+        most,
+        prompt_tokens,
+        lease_ticks,
+    }
+}
+
+fn check(key: KeyId, credential: u64) -> Command {
+    Command::Check { key, credential }
+}
+
+/// Checks of the first credentials.
+fn checks(key: KeyId) -> Step {
+    at_once([0, 1, 2, 3].map(|credential| check(key, credential)))
+}
+
+/// A rotation with this grace.
+fn rotate(key: KeyId, seconds: u8) -> Step {
+    let (digest, hint) = (Digest::of(&[seconds]), "fg_api_…".to_owned());
+    let grace = Duration::from_secs(seconds.into());
+    Step::Rotate(NewCredential { account: account(0), key, digest, hint, grace, is_forced: false })
 }
 
 fn progress(tokens: u64, cost: NanoUsd) -> Progress {
@@ -155,7 +182,7 @@ fn of_money() -> Vec<Vec<Step>> {
         vec![
             paid(100),
             bounded(BoundsPatch::of_limit(Some(nanos(10)))),
-            at_once([hold(1, nanos(10)), capture(1, 1, nanos(10)), Command::Check { key: key(0) }]),
+            at_once([hold(1, nanos(10)), capture(1, 1, nanos(10)), check(key(0), 0)]),
         ],
         // A hold that asks for more after its key was revoked.
         vec![
@@ -294,7 +321,7 @@ fn of_groups() -> Vec<Vec<Step>> {
             paid(1_000),
             at_once([hold(1, 60)]),
             Step::Archive(account(0), group(0)),
-            at_once([extend(key, 1, nanos(90), billed(0)), hold(2, 50), Command::Check { key }]),
+            at_once([extend(key, 1, nanos(90), billed(0)), hold(2, 50), check(key, 0)]),
         ],
         vec![
             paid(1_000),
@@ -304,6 +331,29 @@ fn of_groups() -> Vec<Vec<Step>> {
             at_once([hold(2, 50), capture_of(key, 2, billed(30))]),
         ],
     ]
+}
+
+/// The first key is alone, and the second one part of a chain.
+fn of_rotations() -> Vec<Vec<Step>> {
+    let history = |key| {
+        let bill = |n| at_once([hold_of(key, n, [nanos(5); 3]), capture_of(key, n, progress(1, nanos(5)))]);
+        vec![
+            paid(100),
+            checks(key),
+            rotate(key, 9),
+            bill(1),
+            checks(key),
+            wait(9),
+            checks(key),
+            rotate(key, 8),
+            checks(key),
+            wait(8),
+            rotate(key, 0),
+            bill(2),
+            checks(key),
+        ]
+    };
+    vec![history(key(0)), history(key(1))]
 }
 
 fn of_bills() -> Vec<Vec<Step>> {
@@ -317,6 +367,13 @@ fn of_bills() -> Vec<Vec<Step>> {
             expire(1),
             at_once([detailed(capture(1, 25, nanos(30)), 9)]),
             at_once([hold(2, nanos(5)), detailed(capture(2, 25, nanos(5)), 4)]),
+        ],
+        // A bill without further parts after one that has them.
+        vec![
+            paid(100),
+            at_once([hold(1, nanos(5)), hold(2, nanos(5))]),
+            at_once([detailed(capture(1, 25, nanos(5)), 4)]),
+            at_once([capture(2, 25, nanos(5))]),
         ],
         // Reports that overtake each other, and a correction of the bill to more than is left.
         vec![

@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 98] = [
+pub(super) const FAULTS: [(&str, &str, &str); 109] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -160,7 +160,11 @@ pub(super) const FAULTS: [(&str, &str, &str); 98] = [
         "  recount(tokens_of",
     ),
     ("tokens are counted without a bound", "return min(prompt, COUNTED_PER_REQUEST)", "return prompt"),
-    ("earlier counts are forgotten", "if before[n] then requests, prompt", "if false then requests, prompt"),
+    (
+        "earlier counts are forgotten",
+        "if counters_before[n] then requests, prompt",
+        "if false then requests, prompt",
+    ),
     (
         "a batch counts its last settlement alone",
         "local sums = counts[payer]\n  if not sums then",
@@ -271,5 +275,48 @@ pub(super) const FAULTS: [(&str, &str, &str); 98] = [
         "a report that was overtaken leaves its further parts",
         "parts = cost < cost_before and parts or parts_of[reported] or '' -- chain",
         "parts = parts_of[reported] or '' -- chain",
+    ),
+    (
+        "a credential that a rotation ended may spend",
+        "if credential ~= current and not is_previous then return 'unknown_key' end",
+        "",
+    ),
+    ("a grace does not end", " and now < previous_until", ""),
+    ("a grace ends late", "now < previous_until and", "now <= previous_until and"),
+    ("every rotation has a grace", " and previous_until < NEVER", ""),
+    (
+        "a grace ends at once",
+        "local is_previous = credential + 1 == current and",
+        "local is_previous = false and",
+    ),
+    (
+        "credentials before the previous one have a grace too",
+        "credential + 1 == current and",
+        "credential + 1 <= current and",
+    ),
+    (
+        "a key that was never rotated has a later credential",
+        "if credential > 0 and not key.rotation then return 'unknown_key' end",
+        "",
+    ),
+    (
+        "every credential is the first",
+        "if credential > 0 then credential = read('>d', ARGV[#ARGV], 8 * credential - 7) end",
+        "credential = 0",
+    ),
+    (
+        "a rotation is lost with the next bill",
+        "if key.rotation then changed[#changed] = changed[#changed] .. '\\4' .. key.rotation end -- plain",
+        "",
+    ),
+    (
+        "a rotation of a chain's key is lost with the next bill",
+        "local group, rotation, bounds = budget.group, budget.rotation, budget.bounds",
+        "local group, rotation, bounds = budget.group, false, budget.bounds",
+    ),
+    (
+        "a counter loses its further part to the script without chains",
+        "if counters_before[n] and #counters_before[n] > COUNTS_SIZE then error(NEEDS_CHAINS) end -- plain",
+        "",
     ),
 ];

@@ -9,13 +9,12 @@ use std::{
 use shared::{
     ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
-    rpc::Principal,
     time::Timestamp,
 };
 
 use crate::store::{
-    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, NumberedEvent,
-    RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
+    Created, Credential, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount,
+    NumberedEvent, RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
     audit::{Audit, AuditedEntry, Auditor},
@@ -30,7 +29,7 @@ use domain::{
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     pub(super) accounts: BTreeMap<AccountId, AccountBook>,
-    pub(super) credentials: HashMap<Digest, Principal>,
+    pub(super) credentials: HashMap<Digest, Credential>,
     /// Attempts under a name, and when they are forgotten.
     pub(super) attempts: HashMap<Digest, (u64, Timestamp)>,
     /// Set by tests: memory has no bound of its own.
@@ -53,6 +52,8 @@ pub(super) struct AccountBook {
     pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
+    /// Opening balances of imported keys and groups.
+    pub(super) openings: (HashMap<KeyId, NanoUsd>, HashMap<GroupId, NanoUsd>),
     pub(super) events: Vec<NumberedEvent>,
     /// Names of thresholds that were told.
     told_once: HashSet<Vec<u8>>,
@@ -89,6 +90,7 @@ impl AccountBook {
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
             expiring: HashMap::new(),
+            openings: (HashMap::new(), HashMap::new()),
             events: Vec::new(),
             told_once: HashSet::new(),
             told: 0,
@@ -185,14 +187,24 @@ impl AccountBook {
         self.keys.len() as u64 >= new.most && !self.keys.contains_key(&new.key.id)
     }
 
+    /// Key of a live idempotency key, unless of another request.
+    pub(super) fn idempotent(&self, attempt: &Idempotency) -> Option<Result<KeyId, ()>> {
+        let record = self.idempotency.get(&attempt.key).filter(|record| record.expires_at > attempt.now)?;
+        Some(if record.request == attempt.request { Ok(record.key) } else { Err(()) })
+    }
+
     /// Answer of a live idempotency key to the creation of this key.
     pub(super) fn repeated(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
-        let record = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
-        if record.request != attempt.request {
-            return Some(Created::Reused);
-        }
-        let made = self.keys.get(&record.key)?.clone();
+        let Ok(id) = self.idempotent(attempt)? else { return Some(Created::Reused) };
+        let made = self.keys.get(&id)?.clone();
         Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
+    }
+
+    /// Keeps an idempotency key until it expires, in place of those that have.
+    pub(super) fn keep_idempotency_record(&mut self, attempt: Idempotency, id: KeyId) {
+        self.idempotency.retain(|_, record| record.expires_at > attempt.now);
+        let Idempotency { key, request, expires_at, .. } = attempt;
+        self.idempotency.insert(key, IdempotencyRecord { request, key: id, expires_at });
     }
 
     pub(super) fn entries_behind(&self, after: u64, limit: usize) -> Vec<JournalEntry> {
@@ -261,10 +273,12 @@ impl AccountBook {
             NanoUsd::from_nanos(holds.map(|hold| hold.amount.nanos()).sum())
         };
         for (id, key) in &self.keys {
-            auditor.key(*id, &key.spend, held(&|payer| payer.key == *id));
+            let opening = self.openings.0.get(id).copied().unwrap_or_default();
+            auditor.key(*id, &key.spend, opening, held(&|payer| payer.key == *id));
         }
         for (id, group) in &self.groups {
-            auditor.group(*id, &group.spend, held(&|payer| payer.is_in(*id)));
+            let opening = self.openings.1.get(id).copied().unwrap_or_default();
+            auditor.group(*id, &group.spend, opening, held(&|payer| payer.is_in(*id)));
         }
         let held = held(&|_| true);
         auditor.account(self.money, held, deposits.into_iter())

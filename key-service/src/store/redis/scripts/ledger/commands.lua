@@ -3,14 +3,14 @@
 
 local commands = {}
 
-commands[CHECK] = present[CHECK] and function(key)
+commands[CHECK] = present[CHECK] and function(key, _, _, credential)
   chain = chain_of(key) -- chain
-  local refused = may_not_spend(key)
+  local refused = may_not_spend(key, credential)
   if chain then return refused or 'allowed ' .. model_lists() end -- chain
   return refused or 'allowed'
 end
 
-commands[HOLD] = present[HOLD] and function(key, n, payer, _, least, enough, most, lease_ticks)
+commands[HOLD] = present[HOLD] and function(key, n, payer, credential, least, enough, most, lease_ticks)
   if holds[n] then
     local held_for, amount = read_hold(holds[n])
     if not is_of(held_for, key) then return 'gone' end
@@ -21,7 +21,7 @@ commands[HOLD] = present[HOLD] and function(key, n, payer, _, least, enough, mos
   if settlement_of(n) then return 'gone' end
   local paid_by = ARGV[BEFORE_PAYERS + payer]
   chain = chain_of(key) -- chain
-  local refused = may_not_spend(key)
+  local refused = may_not_spend(key, credential)
   if chain then refused = refused or refused_by_bounds(paid_by, used) or refused_by_limits(least) end -- chain
   local left_of_limit = left_after(key.limit, key.used)
   if not refused and left_of_limit < least then refused = 'limit_reached' end
@@ -30,7 +30,7 @@ commands[HOLD] = present[HOLD] and function(key, n, payer, _, least, enough, mos
     tell_refusal(key, refused)
     return refused
   end
-  if chain then _, left_of_limit = free_of_chain() end -- chain
+  if chain then free_of_chain() left_of_limit = chain.left end -- chain
   local left, free = min(left_of_limit, account.credit), available(key)
   if enough < least then enough = least end
   if free < min(enough, left) then return 'reserved' end
@@ -165,7 +165,7 @@ commands[DEPOSIT] = present[DEPOSIT] and function(_, n, _, _, amount)
   if amount <= 0 or account.credit + amount > MAX then return 'bad_deposit' end
   account.credit, account.changed = account.credit + amount, true
   account.deposited, account.deposited_at, account.credit_before = account.credit, now, account.credit
-  told[#told + 1] = { id, 'event', ARGV[#ARGV - deposits + n - generations] }
+  told[#told + 1] = { id, 'event', ARGV[BEFORE_IDS + n + deposits] }
   new_deposits[id] = written(amount)
   return account.credit
 end

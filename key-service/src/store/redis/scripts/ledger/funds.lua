@@ -1,7 +1,14 @@
 -- The balances from which every charge is paid, the counters, and the journal.
 
 -- The order of checks is part of the public contract.
-local may_not_spend = (present[CHECK] or present[HOLD]) and function(key)
+local may_not_spend = (present[CHECK] or present[HOLD]) and function(key, credential)
+  if credential > 0 and not key.rotation then return 'unknown_key' end
+  if key.rotation then
+    local current, previous_until = read('>dd', key.rotation)
+    if credential > 0 then credential = read('>d', ARGV[#ARGV], 8 * credential - 7) end
+    local is_previous = credential + 1 == current and now < previous_until and previous_until < NEVER
+    if credential ~= current and not is_previous then return 'unknown_key' end
+  end
   if key.revoked_at < NEVER then return 'revoked' end
   if key.expires_at <= now then return 'key_expired' end
   local refused = chain and (refused_by_groups() or refused_by_limits(1)) -- chain

@@ -15,7 +15,10 @@ for n = 1, named do
   if record then
     keys[n] = read_key(ARGV[BEFORE_KEYS + n], record)
     read_rest(keys[n], record, KEY_SIZE + 1) -- chain
-    if #record > KEY_SIZE then error(NEEDS_CHAINS) end -- plain
+    if #record > KEY_SIZE then -- plain
+      if read('>B', record, KEY_SIZE + 1) ~= ROTATED then error(NEEDS_CHAINS) end -- plain
+      keys[n].rotation = sub(record, KEY_SIZE + 2) -- plain
+    end -- plain
   end
 end
 

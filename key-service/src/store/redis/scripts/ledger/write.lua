@@ -1,4 +1,10 @@
--- Writes all changes. The journal comes first: Redis refuses an entry whose number is not larger than all others.
+-- Writes all changes. The counters are read before: after the first write nothing may fail any more. The journal comes
+-- first: Redis refuses an entry whose number is not larger than all others.
+
+local counters_before, after, spent = #entries > 0 and call('HMGET', COUNTERS, unpack(counters)), {}, {}
+for n = 1, #counters do -- plain
+  if counters_before[n] and #counters_before[n] > COUNTS_SIZE then error(NEEDS_CHAINS) end -- plain
+end -- plain
 
 if #entries > 0 then
   call('XADD', JOURNAL, 'MINID', '~', left_after(account.entries + 1, most_entries),
@@ -48,6 +54,7 @@ for n = 1, named do
   local key = keys[n]
   if key and key.changed then
     changed[#changed + 1], changed[#changed + 2] = key.id, write_key(key)
+    if key.rotation then changed[#changed] = changed[#changed] .. '\4' .. key.rotation end -- plain
     bill_windows(key) -- chain
     changed[#changed] = changed[#changed] .. write_rest(key) -- chain
     if key.used ~= key.used_before then spenders[#spenders + 1], spenders[#spenders + 2] = key.used, key.id end
@@ -64,10 +71,9 @@ end
 for id, amount in pairs(new_deposits) do call('HSET', DEPOSITS, id, amount) end
 if #entries == 0 then return outcomes end
 
-local before, after, spent = call('HMGET', COUNTERS, unpack(counters)), {}, {}
 for n = 1, #counters do
   local requests, prompt, cached, completion, charged = 0, 0, 0, 0, 0
-  if before[n] then requests, prompt, cached, completion, charged = read(COUNTS, before[n]) end
+  if counters_before[n] then requests, prompt, cached, completion, charged = read(COUNTS, counters_before[n]) end
   local sums = counts[counters[n]]
   after[2 * n - 1] = counters[n]
   after[2 * n] = pack(COUNTS, min(requests + sums[1], COUNTED), min(prompt + sums[2], COUNTED),
@@ -75,7 +81,7 @@ for n = 1, #counters do
   local model = sub(counters[n], 19)
   local _, length = size_of_payer(counters[n], 1) -- chain
   model = sub(model, 1, length) -- chain
-  after[2 * n] = after[2 * n] .. further_counts(counters[n], before[n]) -- chain
+  after[2 * n] = after[2 * n] .. further_counts(counters[n], counters_before[n]) -- chain
   spent[model] = (spent[model] or 0) + sums[5]
 end
 if #spenders > 0 then call('ZADD', KEYS[#KEYS - 3], unpack(spenders)) end

@@ -1,0 +1,212 @@
+//! Budgets and rates of LiteLLM as bounds.
+
+use serde_json::Value;
+use shared::{
+    calendar::Per,
+    money::NanoUsd,
+    text::is_control,
+    wire::{MAX_LIMIT, MAX_MODEL_CHARS, MAX_MODELS, MAX_RATE},
+};
+
+use super::{
+    super::values::{self, Fault, Row},
+    BUDGETS,
+    fields::Fields,
+};
+use crate::ledger::BoundsPatch;
+
+/// Seconds of each window; a month has thirty days.
+const WINDOWS: [(Per, u64); 4] =
+    [(Per::Hour, 3_600), (Per::Day, 86_400), (Per::Week, 604_800), (Per::Month, 2_592_000)];
+/// Names that mean all models.
+const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
+
+impl Fields<'_> {
+    /// The bounds of a key or a team. What is not set is taken from the budget that a key names.
+    pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, Fault> {
+        let mut bounds = BoundsPatch { models: self.models()?, ..BoundsPatch::default() };
+        self.money(&mut bounds, budget)?;
+        let rates = [
+            ("tpm_limit", "tokens_per_minute", &mut bounds.tokens_per_minute),
+            ("rpm_limit", "requests_per_minute", &mut bounds.requests_per_minute),
+            ("max_parallel_requests", "max_in_flight", &mut bounds.max_in_flight),
+        ];
+        let mut allows_nothing = false;
+        for (column, name, bound) in rates {
+            let Some((table, most)) = self.first(column, budget, values::count)? else { continue };
+            if most == 0 {
+                allows_nothing = true;
+                self.of(table, column, "limit 0: it allowed nothing");
+            } else {
+                *bound = Some(Some(most.min(MAX_RATE)));
+                self.of(table, column, name);
+            }
+        }
+        if allows_nothing {
+            bounds.limit = Some(Some(NanoUsd::ZERO));
+        }
+        Ok(bounds)
+    }
+
+    fn money(&mut self, bounds: &mut BoundsPatch, budget: Option<&Row>) -> Result<(), Fault> {
+        let amount = self.first("max_budget", budget, values::amount)?;
+        let duration = self.first("budget_duration", budget, values::text)?;
+        let mut windows: Vec<(Per, NanoUsd)> = Vec::new();
+        match (amount, duration) {
+            (None, None) => {}
+            (None, Some((table, _))) => self.of(table, "budget_duration", "dropped: there is no max_budget"),
+            (Some((table, amount)), None) => {
+                self.of(table, "max_budget", format!("limit{}", capped(amount)));
+                bounds.limit = Some(Some(amount.min(MAX_LIMIT)));
+            }
+            (Some((table, amount)), Some((of_duration, duration))) => {
+                let per = nearest(&duration)?;
+                self.of(table, "max_budget", format!("limits per {}{}", per.as_str(), capped(amount)));
+                self.of(of_duration, "budget_duration", format!("{duration} is per {}", per.as_str()));
+                windows.push((per, amount.min(MAX_LIMIT)));
+            }
+        }
+        for (per, amount) in self.budget_limits()? {
+            // Of two limits for a window, the smaller one holds.
+            match windows.iter_mut().find(|(other, _)| *other == per) {
+                Some((_, before)) => *before = amount.min(*before),
+                None => windows.push((per, amount.min(MAX_LIMIT))),
+            }
+        }
+        windows.sort_by_key(|(per, _)| *per);
+        bounds.windows = Some(windows).filter(|windows| !windows.is_empty());
+        Ok(())
+    }
+
+    /// Limits for several windows.
+    fn budget_limits(&mut self) -> Result<Vec<(Per, NanoUsd)>, Fault> {
+        let fault = || "`budget_limits` is no list of budget_duration and max_budget".to_owned();
+        let limits = match self.take("budget_limits", values::json)? {
+            Value::Null => return Ok(Vec::new()),
+            Value::Array(limits) => limits,
+            Value::Object(limits) if limits.is_empty() => return Ok(Vec::new()),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => return Err(fault()),
+        };
+        let limit = |limit: &Value| {
+            let member = |name| limit.get(name).unwrap_or(&Value::Null);
+            let amount = values::amount(member("max_budget")).ok().flatten();
+            let duration = values::text(member("budget_duration")).ok().flatten();
+            let (amount, duration) = amount.zip(duration).ok_or_else(fault)?;
+            let per = nearest(&duration)?;
+            self.became("budget_limits", format!("{duration} is limits per {}", per.as_str()));
+            Ok((per, amount))
+        };
+        limits.iter().map(limit).collect()
+    }
+
+    /// Returns the first value that is set, of the row itself or of the budget, with its table.
+    fn first<T>(
+        &mut self,
+        column: &str,
+        budget: Option<&Row>,
+        read: fn(&Value) -> Result<Option<T>, Fault>,
+    ) -> Result<Option<(&'static str, T)>, Fault> {
+        let own = self.take(column, read)?;
+        let of_budget = || match budget.and_then(|budget| budget.get(column)) {
+            Some(value) if own.is_none() => {
+                read(value).map_err(|fault| format!("`{column}` of its budget {fault}"))
+            }
+            Some(_) | None => Ok(None),
+        };
+        let of_budget = of_budget()?;
+        Ok(own.map(|own| (self.table, own)).or(of_budget.map(|value| (BUDGETS, value))))
+    }
+
+    /// The models that may be used. Names of no model stay in the list, which is so never wider than it was.
+    fn models(&mut self) -> Result<Option<Option<Vec<String>>>, Fault> {
+        let mut models = self.take("models", values::list)?;
+        if models.is_empty() {
+            return Ok(None);
+        }
+        if models.iter().any(|model| ALL_MODELS.contains(&model.as_str())) {
+            self.became("models", "all models, like the list");
+            return Ok(None);
+        }
+        models.sort();
+        models.dedup();
+        if models.len() > MAX_MODELS {
+            return Err(format!("`models` has {} ids, and may have {MAX_MODELS}", models.len()));
+        }
+        let is_id = |model: &String| {
+            (1..=MAX_MODEL_CHARS).contains(&model.chars().count()) && !model.chars().any(is_control)
+        };
+        if !models.iter().all(is_id) {
+            return Err(format!(
+                "`models` has an id that is empty, or has control characters or more than {MAX_MODEL_CHARS}"
+            ));
+        }
+        self.became("models", "models");
+        if models.iter().any(|model| model.contains('*')) {
+            self.became("models", "a wildcard allows no model here: name each model");
+        }
+        Ok(Some(Some(models)))
+    }
+}
+
+/// Remark on an amount beyond the largest limit.
+fn capped(amount: NanoUsd) -> String {
+    if amount > MAX_LIMIT { format!(", cut to {MAX_LIMIT} USD") } else { String::new() }
+}
+
+/// The window whose length is nearest, by ratio.
+fn nearest(duration: &str) -> Result<Per, Fault> {
+    let fault = || {
+        format!(
+            "`budget_duration` is `{}`, and no duration such as 30d",
+            duration.chars().take(20).collect::<String>()
+        )
+    };
+    let digits = duration.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = duration.split_at(digits);
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        "w" => 604_800,
+        "mo" => 2_592_000,
+        _ => return Err(fault()),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(fault)?;
+    let square = u128::from(seconds) * u128::from(seconds);
+    let is_nearer = |pair: &&[(Per, u64)]| square < u128::from(pair[0].1) * u128::from(pair[1].1);
+    Ok(WINDOWS.windows(2).find(is_nearer).map_or(Per::Month, |pair| pair[0].0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_becomes_the_nearest_window() {
+        let cases = [
+            ("30s", Per::Hour),
+            ("45m", Per::Hour),
+            ("1h", Per::Hour),
+            ("4h", Per::Hour),
+            ("5h", Per::Day),
+            ("24h", Per::Day),
+            ("1d", Per::Day),
+            ("2d", Per::Day),
+            ("3d", Per::Week),
+            ("7d", Per::Week),
+            ("1w", Per::Week),
+            ("14d", Per::Week),
+            ("15d", Per::Month),
+            ("30d", Per::Month),
+            ("1mo", Per::Month),
+            ("365d", Per::Month),
+        ];
+        for (duration, per) in cases {
+            assert_eq!(nearest(duration), Ok(per), "{duration}");
+        }
+        for bad in ["", "d", "30", "30y", "-1d", "99999999999999999999d", "18446744073709551615w"] {
+            assert!(nearest(bad).is_err(), "{bad}");
+        }
+    }
+}

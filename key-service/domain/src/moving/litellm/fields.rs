@@ -1,0 +1,174 @@
+//! Fields of a row, taken one by one, and what became of each.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use shared::{
+    text::is_control,
+    wire::{MAX_LABEL_CHARS, MAX_METADATA, MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS},
+};
+
+use super::super::{
+    Report,
+    values::{self, Fault, Row, is_empty},
+};
+use crate::settings::MetadataPatch;
+
+/// Column with the aliases of a team: by its name in LiteLLM's schema, and in its database.
+pub(super) const MODEL_ALIASES: [&str; 2] = ["model_aliases", "aliases"];
+/// Longest masked key, such as `sk-...abcd`.
+const MAX_HINT_CHARS: usize = 20;
+
+/// Reasons why columns are dropped.
+const DROPPED: [(&[&str], &str); 9] = [
+    (
+        &["created_at", "created_by", "updated_at", "updated_by", "last_active"],
+        "dropped: times begin with the import",
+    ),
+    (&["budget_reset_at"], "dropped: windows are those of the calendar, in UTC"),
+    (&["model_spend"], "dropped: the journal begins with the import"),
+    (
+        &["soft_budget", "soft_budget_cooldown"],
+        "dropped: events tell when 50, 80 and 95 % of a limit are spent",
+    ),
+    (
+        &["model_max_budget", "default_team_member_models"],
+        "dropped: give each model, or each person, a key of its own",
+    ),
+    (&["config", "router_settings"], "dropped: the catalogue says how models are served"),
+    (
+        &["rotation_count", "auto_rotate", "rotation_interval", "last_rotation_at", "key_rotation_at"],
+        "dropped: rotate keys by the management API",
+    ),
+    (
+        &["admins", "members", "members_with_roles", "team_member_permissions"],
+        "dropped: invite people with `members invite`",
+    ),
+    (
+        &[
+            "permissions",
+            "allowed_cache_controls",
+            "policies",
+            "access_group_ids",
+            "object_permission_id",
+            "allow_team_guardrail_config",
+        ],
+        "dropped: no counterpart",
+    ),
+];
+
+/// A row whose fields are taken one by one.
+pub(super) struct Fields<'a> {
+    pub(super) table: &'static str,
+    pub(super) row: Row,
+    report: &'a mut Report,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(table: &'static str, row: Row, report: &'a mut Report) -> Self {
+        Self { table, row, report }
+    }
+
+    /// Takes and reads the value of a column.
+    pub(super) fn take<T>(&mut self, column: &str, read: fn(&Value) -> Result<T, Fault>) -> Result<T, Fault> {
+        let value = self.row.remove(column).unwrap_or(Value::Null);
+        read(&value).map_err(|fault| format!("`{column}` {fault}"))
+    }
+
+    /// Reports what became of a column.
+    pub(super) fn became(&mut self, column: &str, became: impl Into<String>) {
+        self.report.add(self.table, column, became);
+    }
+
+    /// Reports what became of a column of this table.
+    pub(super) fn of(&mut self, table: &str, column: &str, became: impl Into<String>) {
+        self.report.add(table, column, became);
+    }
+
+    /// Takes a line of text, cut to the length of a label.
+    pub(super) fn line(&mut self, column: &str, name: &str) -> Result<Option<String>, Fault> {
+        let Some(text) = self.take(column, values::text)? else { return Ok(None) };
+        let line = cut(&text);
+        self.became(
+            column,
+            if line == text {
+                name.to_owned()
+            } else {
+                format!("{name}, cut to {MAX_LABEL_CHARS} characters")
+            },
+        );
+        Ok(Some(line))
+    }
+
+    /// Takes the metadata, with some columns in front.
+    pub(super) fn metadata(&mut self, columns: &[&str]) -> Result<MetadataPatch, Fault> {
+        let mut kept = BTreeMap::new();
+        for column in columns {
+            if let Some(text) = self.take(column, values::text)? {
+                kept.insert(
+                    (*column).to_owned(),
+                    Some(text.chars().take(MAX_METADATA_VALUE_CHARS).collect()),
+                );
+                self.became(column, format!("metadata.{column}"));
+            }
+        }
+        for (name, value) in self.take("metadata", values::object)? {
+            if value.is_null() {
+                continue;
+            }
+            let text = plain(&value).filter(|text| {
+                let has_room = kept.len() < MAX_METADATA && !kept.contains_key(&name);
+                let is_short = text.chars().count() <= MAX_METADATA_VALUE_CHARS;
+                has_room && is_short && (1..=MAX_METADATA_NAME_CHARS).contains(&name.chars().count())
+            });
+            if let Some(text) = text {
+                kept.insert(name, Some(text));
+                self.became("metadata", "metadata");
+            } else {
+                let name = cut(&name);
+                self.became("metadata", format!("dropped: `{name}` is nested, too long, or one too many"));
+            }
+        }
+        Ok(MetadataPatch { is_cleared: false, changes: kept })
+    }
+
+    /// Reports aliases: names of models by alias.
+    pub(super) fn aliases(&mut self, column: &str, named: &Value) -> Result<(), Fault> {
+        let aliases = values::object(named).map_err(|fault| format!("`{column}` {fault}"))?;
+        for (alias, model) in aliases {
+            let model = values::text(&model).map_err(|fault| format!("`{column}` {fault}"))?;
+            let (alias, model) = (cut(&alias), cut(&model.unwrap_or_default()));
+            self.became(column, format!("dropped: to keep it, add to the model `{model}` in the catalogue: aliases = [\"{alias}\"]"));
+        }
+        Ok(())
+    }
+
+    /// Reports all remaining columns that have a value as dropped.
+    pub(super) fn drop_rest(&mut self) {
+        for (column, _) in self.row.iter().filter(|(_, value)| !is_empty(value)) {
+            let reason = DROPPED.iter().find(|(columns, _)| columns.contains(&column.as_str()));
+            let reason = reason.map_or("dropped: the column is not known", |(_, reason)| reason);
+            self.report.add(self.table, column, reason);
+        }
+    }
+}
+
+/// Text without control characters, as long as a label may be.
+pub(super) fn cut(text: &str) -> String {
+    text.chars().filter(|c| !is_control(*c)).take(MAX_LABEL_CHARS).collect()
+}
+
+/// Returns whether a text is a masked key, and not a whole one.
+pub(super) fn is_foreign_hint(text: &str) -> bool {
+    text.contains("...") && text.chars().count() <= MAX_HINT_CHARS && !text.chars().any(is_control)
+}
+
+/// The text of a plain value, or of a list of texts.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::Null | Value::Object(_) => None,
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::String(text) => Some(text.clone()),
+        Value::Array(values) => values.iter().all(Value::is_string).then(|| value.to_string()),
+    }
+}

@@ -1,0 +1,167 @@
+//! The commands that move keys in from another gateway.
+
+mod jsonl;
+mod litellm;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::File,
+    io::{BufReader, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, Subcommand};
+
+use super::{operator, operator_error, store_error, table};
+use crate::management::{Error, Management};
+use domain::{
+    group::BadGroup,
+    moving::{Draft, ImportRefused, Plan, Report, Wrong},
+};
+
+/// Number of wrong lines that are named.
+const NAMED: usize = 20;
+
+/// Imports from other gateways.
+#[derive(Debug, Subcommand)]
+pub enum ImportCommand {
+    /// Import keys from lines of JSON: {"sha256": "64 hexadecimal digits", "label": …, "limit": …}
+    Keys {
+        #[command(flatten)]
+        into: Into,
+        /// File with a key in each line
+        #[arg(long, value_name = "KEYS.jsonl")]
+        file: PathBuf,
+    },
+    /// Import keys and teams from tables of LiteLLM, and say what became of each field
+    Litellm {
+        #[command(flatten)]
+        into: Into,
+        /// Files with the tables: JSON, {"table": [row, …]}, or CSV with a header, one table a file
+        #[arg(long, value_name = "EXPORT", num_args = 1.., required = true)]
+        file: Vec<PathBuf>,
+    },
+}
+
+/// Where an import goes.
+#[derive(Debug, Args)]
+pub struct Into {
+    /// The account's name
+    #[arg(long, value_name = "NAME")]
+    account: String,
+    /// Say what would be made, and make nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) async fn run(
+    command: ImportCommand,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let (into, draft) = match command {
+        ImportCommand::Keys { into, file } => {
+            (into, jsonl::read(open(&file)?, &name(&file))?.map_err(wrong)?)
+        }
+        ImportCommand::Litellm { into, file } => {
+            let (draft, report) = domain::moving::litellm::read(litellm::read(&file)?).map_err(wrong)?;
+            write_report(out, &report)?;
+            (into, draft)
+        }
+    };
+    let account = management.account(&into.account).await.map_err(operator_error)?;
+    let plan = management
+        .import(account, &draft, into.dry_run, operator())
+        .await
+        .map_err(|error| refused(error, &draft))?;
+    write_summary(out, &plan, &draft, into.dry_run)
+}
+
+fn open(file: &Path) -> anyhow::Result<BufReader<File>> {
+    Ok(BufReader::new(File::open(file).with_context(|| format!("--file: cannot open {}", file.display()))?))
+}
+
+/// Name of a file in messages.
+fn name(file: &Path) -> String {
+    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn write_report(out: &mut (dyn Write + Send), report: &Report) -> anyhow::Result<()> {
+    let row = |line: domain::moving::ReportLine<'_>| {
+        [line.table, line.column, &line.rows.to_string(), line.became].map(str::to_owned)
+    };
+    table::write(out, &["TABLE", "COLUMN", "ROWS", "BECAME"], report.lines().map(row))?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn write_summary(
+    out: &mut (dyn Write + Send),
+    plan: &Plan,
+    draft: &Draft,
+    is_dry_run: bool,
+) -> anyhow::Result<()> {
+    let (made, ending) = if is_dry_run { ("would make", "; nothing was changed") } else { ("made", "") };
+    let revoked = plan.keys.iter().filter(|(key, _)| key.spend.revoked_at.is_some()).count();
+    let (groups, keys) = (plan.groups.len(), plan.keys.len());
+    writeln!(out, "{made} {groups} groups and {keys} keys, {revoked} of them revoked{ending}")?;
+    let places = |places: Vec<&str>| {
+        let more = if places.len() > NAMED { ", …" } else { "" };
+        format!("{}{more}", places[..places.len().min(NAMED)].join(", "))
+    };
+    let existing: Vec<_> = plan.existing_groups.iter().map(|at| draft.groups[*at].place.as_str()).collect();
+    if !existing.is_empty() {
+        writeln!(out, "{} groups exist, and stay as they are: {}", existing.len(), places(existing))?;
+    }
+    let existing: Vec<_> = plan.existing_keys.iter().map(|at| draft.keys[*at].place.as_str()).collect();
+    if !existing.is_empty() {
+        writeln!(out, "{} keys exist, and stay as they are: {}", existing.len(), places(existing))?;
+    }
+    Ok(())
+}
+
+/// The error for rows that cannot be imported.
+fn wrong(rows: Vec<Wrong>) -> anyhow::Error {
+    let mut message = "nothing was imported:".to_owned();
+    for Wrong { place, reason } in rows.iter().take(NAMED) {
+        message.extend(["\n  ", place, ": ", reason]);
+    }
+    let more = rows.len().saturating_sub(NAMED);
+    if more > 0 { anyhow!("{message}\n  and {more} more") } else { anyhow!(message) }
+}
+
+/// The error of an import that the store does not take.
+fn refused(error: Error<ImportRefused>, draft: &Draft) -> anyhow::Error {
+    let at = |key: usize, reason: &str| {
+        let place = draft.keys[key].place.clone();
+        wrong(vec![Wrong { place, reason: reason.to_owned() }])
+    };
+    match error {
+        Error::Refused(ImportRefused::Taken(key)) => at(key, "belongs to another account"),
+        Error::Refused(ImportRefused::BadGroup(key, BadGroup::Archived)) => at(key, "its group is archived"),
+        Error::Refused(ImportRefused::BadGroup(key, BadGroup::Unknown | BadGroup::TooDeep)) => {
+            let group = draft.keys[key].group.as_deref().unwrap_or_default();
+            at(
+                key,
+                &format!(
+                    "no group of the account has the external_id `{group}`; import or make the group first"
+                ),
+            )
+        }
+        Error::Refused(ImportRefused::TooManyKeys) => {
+            anyhow!("--account: would have more keys than it may; nothing was imported")
+        }
+        Error::Refused(ImportRefused::TooManyGroups) => {
+            anyhow!("--account: would have more groups than it may; nothing was imported")
+        }
+        Error::Refused(ImportRefused::StoreFull) => anyhow!("--store: is nearly full; nothing was imported"),
+        Error::Store(cause) => match store_error(&cause, "accounts list") {
+            error if matches!(cause, crate::store::StoreError::Unavailable(_)) => {
+                error.context("the import may be made in part: run it again to complete it")
+            }
+            error => error,
+        },
+    }
+}

@@ -1,0 +1,72 @@
+//! Keys as lines of JSON.
+
+use std::io::BufRead;
+
+use shared::{
+    error::{ApiError, Code},
+    json::{Object, parse_object},
+    money::NanoUsd,
+    wire::{Fields as _, GroupField, Kept, KeyField, Kind},
+};
+
+use crate::http::{settings_among, value};
+use domain::{
+    digest::ForeignKey,
+    key::KeyPatch,
+    moving::{Draft, DraftKey, Wrong},
+};
+
+/// Members of a line that are no settings of keys.
+const SHA256: &str = "sha256";
+const USED: &str = "used";
+const GROUP: &str = "group_external_id";
+
+/// Reads keys, or says what is wrong with lines.
+pub(super) fn read(lines: impl BufRead, file: &str) -> std::io::Result<Result<Draft, Vec<Wrong>>> {
+    let (mut draft, mut wrong) = (Draft::default(), Vec::new());
+    for (number, line) in (1..).zip(lines.split(b'\n')) {
+        let line = line?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let place = format!("{file} line {number}");
+        match key(place.clone(), &line) {
+            Ok(key) => draft.keys.push(key),
+            Err(error) => wrong.push(Wrong { place, reason: error.message.into_owned() }),
+        }
+    }
+    wrong.extend(draft.repeated());
+    Ok(if wrong.is_empty() { Ok(draft) } else { Err(wrong) })
+}
+
+fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
+    let members = parse_object(line)?;
+    let sha256: Option<String> = member(&members, SHA256, Kind::Line { max: 64 })?;
+    let foreign = sha256.as_deref().and_then(ForeignKey::from_hex);
+    let foreign = foreign.ok_or_else(|| invalid(SHA256, "must be a SHA-256 in 64 hexadecimal digits"))?;
+    let used: Option<Option<NanoUsd>> = member(&members, USED, Kind::Amount)?;
+    let group: Option<Option<String>> = member(&members, GROUP, GroupField::ExternalId.row().kind)?;
+    if members.get(KeyField::GroupId.row().name).is_some() {
+        return Err(invalid(KeyField::GroupId.row().name, "cannot be set; `group_external_id` can"));
+    }
+    let settings = members.iter().filter(|(name, _)| ![SHA256, USED, GROUP].contains(name));
+    Ok(DraftKey {
+        place,
+        foreign,
+        hint: None,
+        is_revoked: false,
+        used: used.flatten().unwrap_or(NanoUsd::ZERO),
+        settings: settings_among::<KeyPatch>(settings, true)?,
+        group: group.flatten(),
+    })
+}
+
+/// Reads a member, if there is one.
+fn member<T: Kept>(members: &Object<'_>, name: &str, kind: Kind) -> Result<Option<T>, ApiError> {
+    let Some(raw) = members.get(name) else { return Ok(None) };
+    T::from_value(value(name, kind, raw)?).map(Some).ok_or_else(ApiError::internal)
+}
+
+fn invalid(name: &str, reason: &str) -> ApiError {
+    ApiError::at(Code::InvalidValue, name, format!("`{name}` {reason}."))
+}
