@@ -223,6 +223,11 @@ pub enum MoneyBound {
     Credit,
 }
 
+impl MoneyBound {
+    /// Every bound, in the order of their numbers.
+    pub const ALL: [Self; 6] = [Self::Limit, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Credit];
+}
+
 /// The events that a reader looks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventSearch {
@@ -313,6 +318,32 @@ impl EventKind {
             Self::MemberRemoved { .. } => "member.removed",
             Self::MemberSignedIn { .. } => "member.signed_in",
             Self::WebhookDisabled { .. } => "webhook.disabled",
+        }
+    }
+
+    /// The threshold that was passed, if the event tells one.
+    pub const fn threshold(&self) -> Option<&Threshold> {
+        match self {
+            Self::KeyThresholdReached(threshold)
+            | Self::KeyLimitReached(threshold)
+            | Self::GroupThresholdReached(threshold)
+            | Self::GroupLimitReached(threshold)
+            | Self::CreditThresholdReached(threshold)
+            | Self::CreditExhausted(threshold) => Some(threshold),
+            Self::KeyCreated { .. }
+            | Self::KeyUpdated { .. }
+            | Self::KeyRotated { .. }
+            | Self::KeyRevoked {}
+            | Self::GroupCreated { .. }
+            | Self::GroupUpdated { .. }
+            | Self::GroupArchived {}
+            | Self::CreditAdded { .. }
+            | Self::ManagementKeyCreated { .. }
+            | Self::ManagementKeyRevoked { .. }
+            | Self::MemberInvited { .. }
+            | Self::MemberRemoved { .. }
+            | Self::MemberSignedIn { .. }
+            | Self::WebhookDisabled { .. } => None,
         }
     }
 

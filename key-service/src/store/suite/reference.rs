@@ -103,7 +103,7 @@ impl Ledger for Reference {
         now: Timestamp,
     ) -> Result<Outcomes, StoreError> {
         Ok(match self.books()?.accounts.get_mut(&account) {
-            Some(book) => commands.iter().map(|command| book.apply(command, now)).collect(),
+            Some(book) => book.execute(account, &commands, now),
             None => commands.iter().map(|_| Err(Refused::UnknownKey)).collect(),
         })
     }

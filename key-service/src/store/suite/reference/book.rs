@@ -1,7 +1,7 @@
 //! The contents of the store in memory, by account.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     convert::Infallible,
     ops::{Bound, RangeInclusive},
 };
@@ -22,7 +22,7 @@ use domain::{
     digest::Digest,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
-    ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
+    ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State, Told},
     member::Member,
     usage::{self, Counts, Day},
 };
@@ -57,6 +57,8 @@ pub(super) struct AccountBook {
     /// Opening balances of imported keys and groups.
     pub(super) openings: (HashMap<KeyId, NanoUsd>, HashMap<GroupId, NanoUsd>),
     pub(super) events: Vec<NumberedEvent>,
+    /// Names of thresholds that were told.
+    told_once: HashSet<Vec<u8>>,
     /// Number of the last event.
     pub(super) told: u64,
 }
@@ -93,24 +95,48 @@ impl AccountBook {
             webhooks: BTreeMap::new(),
             openings: (HashMap::new(), HashMap::new()),
             events: Vec::new(),
+            told_once: HashSet::new(),
             told: 0,
         }
     }
 
+    /// Applies the commands of a call, and writes their events.
+    pub(super) fn execute(
+        &mut self,
+        account: AccountId,
+        commands: &[Command],
+        now: Timestamp,
+    ) -> Vec<Result<Outcome, Refused>> {
+        let mut events = CallEvents::new(account, &self.money, now);
+        let outcomes = commands.iter().map(|command| self.apply(command, now, &mut events)).collect();
+        for Told { once, event } in events.finish(&self.money) {
+            if once.is_none_or(|once| self.told_once.insert(once)) {
+                self.tell(event);
+            }
+        }
+        outcomes
+    }
+
     /// Loads the state, applies the command, and writes the result.
-    pub(super) fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Outcome, Refused> {
+    fn apply(
+        &mut self,
+        command: &Command,
+        now: Timestamp,
+        events: &mut CallEvents,
+    ) -> Result<Outcome, Refused> {
         let before = command.record().and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
         let key = command.key().and_then(|id| self.keys.get(&id)).map(|key| key.spend.clone());
         let group = |id| Ok::<_, Refused>(self.groups.get(&id).map(|group| group.spend.clone()));
         let state = State::load(self.money, key, before.clone(), group)?;
-        let (after, outcome) = ledger::apply(state, command, now)?;
+        let state_before = state.clone();
+        let applied = ledger::apply(state, command, now);
+        let (after, outcome) =
+            applied.inspect_err(|refused| events.refused(command, &state_before, refused))?;
+        events.applied(command, &state_before, &after);
         if let (Some(RecordId::Generation(generation)), Some(entry)) =
             (command.record(), ledger::entry(&before, &after))
         {
             self.append(generation, &before, entry);
-        }
-        for event in ledger::events(command, &before, &after, now) {
-            self.tell(event);
         }
         self.money = after.account;
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
