@@ -132,6 +132,7 @@ pub async fn run(plan: &Plan) -> Report {
     let metering = System::single("metering proxy", &metering);
     let together = System::installed(report::FAREGATE, &together);
     let many_keys = System::with_keys(report::MANY_KEYS, &services, services.make_keys(KEYS).await);
+    let bounded = System::with_keys(report::BOUNDED, &services, vec![services.make_bounded_key().await]);
     let services = System::installed(report::SERVICES, &services);
     let two = System::installed(report::TWO, &two);
     let full = System::installed(report::FULL_JOURNAL, &full);
@@ -141,7 +142,7 @@ pub async fn run(plan: &Plan) -> Report {
     for at_once in CONCURRENCIES {
         cells.extend(compared.map(|system| (system, Work::Whole { at_once })));
     }
-    cells.extend([&many_keys, &full].map(|system| (system, Work::Whole { at_once: MANY })));
+    cells.extend([&many_keys, &bounded, &full].map(|system| (system, Work::Whole { at_once: MANY })));
     for connections in SHARED {
         cells.extend([&services, &two].map(|system| (system, Work::Shared { at_once: MANY, connections })));
     }

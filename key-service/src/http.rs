@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
     catalog::Catalog,
     clock::Clock,
+    current::Current,
     error::ApiError,
     ids::{KeyId, RequestId},
     process::http::{
@@ -21,7 +22,7 @@ use shared::{
     },
     secret::SecretString,
     time::Timestamp,
-    wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
+    wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
 };
 use tracing::Instrument;
 
@@ -39,6 +40,7 @@ mod object;
 mod parts;
 mod query;
 mod reading;
+mod webhooks;
 
 pub(crate) use body::{settings, settings_among, value};
 pub(crate) use object::Shown;
@@ -53,7 +55,7 @@ const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 #[derive(Clone)]
 struct Api {
     management: Arc<Management>,
-    catalog: Arc<Catalog>,
+    catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -62,8 +64,9 @@ impl Api {
     /// a list may name a model that comes later.
     fn name_models_by_id(&self, bounds: &mut BoundsPatch) {
         let Some(Some(models)) = &mut bounds.models else { return };
+        let catalog = self.catalog.get();
         for name in models.iter_mut() {
-            if let Some(model) = self.catalog.model(name) {
+            if let Some(model) = catalog.model(name) {
                 name.clone_from(&model.id);
             }
         }
@@ -76,7 +79,7 @@ impl Api {
 /// What a gateway says of its clients is believed with `internal_token`.
 pub(crate) fn router(
     management: Arc<Management>,
-    catalog: Arc<Catalog>,
+    catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
     internal_token: SecretString,
     dashboard: Router,
@@ -90,6 +93,13 @@ pub(crate) fn router(
         .route(&format!("{GROUPS}/{{id}}"), get(groups::fetch).patch(groups::update).delete(groups::archive))
         .route(&format!("{GROUPS}/{{id}}/keys"), get(groups::keys))
         .route(&format!("{GROUPS}/{{id}}/revoke_keys"), post(groups::revoke_keys))
+        .route(WEBHOOKS, get(webhooks::list).post(webhooks::create))
+        .route(
+            &format!("{WEBHOOKS}/{{id}}"),
+            get(webhooks::fetch).patch(webhooks::update).delete(webhooks::delete),
+        )
+        .route(&format!("{WEBHOOKS}/{{id}}/deliveries"), get(webhooks::deliveries))
+        .route(&format!("{WEBHOOKS}/{{id}}/test"), post(webhooks::test))
         .route(CREDITS, get(reading::credits))
         .route(USAGE, get(reading::usage))
         .route(GENERATIONS, get(reading::generations))

@@ -12,6 +12,9 @@ use tests::harness::{ACCOUNT, Deployment, Form, Http, Models, Processes, Redis};
 
 /// More than any measurement spends or holds, in USD.
 const CREDIT: &str = "100000";
+/// A limit in USD, and a rate, that no measurement reaches.
+const MUCH: u32 = 100_000;
+const FREQUENT: u64 = 1_000_000_000;
 /// Keys that are created concurrently.
 const MADE_TOGETHER: usize = 32;
 
@@ -81,13 +84,34 @@ impl Installation {
         keys
     }
 
+    /// Makes a key with every bound, in a group with every bound, whose parent has them as well; none is ever reached.
+    pub(super) async fn make_bounded_key(&self) -> String {
+        let http = Http::new();
+        let limits = ["hour", "day", "week", "month"].map(|per| json!({"amount": MUCH, "per": per}));
+        let bounded = |field: &str, above: Option<&str>| {
+            json!({
+                "limits": limits, "requests_per_minute": FREQUENT, "tokens_per_minute": FREQUENT,
+                "max_in_flight": FREQUENT, field: above,
+            })
+        };
+        let parent = self.make(&http, "groups", bounded("parent_id", None)).await;
+        let group = self.make(&http, "groups", bounded("parent_id", parent["id"].as_str())).await;
+        let key = self.make(&http, "keys", bounded("group_id", group["id"].as_str())).await;
+        key["key"].as_str().expect("a key has a plaintext").to_owned()
+    }
+
     async fn make_key(&self, http: &Http) -> String {
-        let url = format!("{}/v1/management/keys", self.processes.gateways[0].public());
-        let body = Some(json!({"label": "bench"}));
-        let made = http.send_as(&self.management_key, Method::POST, &url, body).await;
-        let key = made.json()["key"].take();
-        let Value::String(key) = key else { panic!("no key was made: {made}") };
-        key
+        let made = self.make(http, "keys", json!({"label": "bench"})).await;
+        made["key"].as_str().expect("a key has a plaintext").to_owned()
+    }
+
+    /// Makes an object of these.
+    async fn make(&self, http: &Http, objects: &str, body: Value) -> Value {
+        let url = format!("{}/v1/management/{objects}", self.processes.gateways[0].public());
+        let made = http.send_as(&self.management_key, Method::POST, &url, Some(body)).await;
+        let object = made.json();
+        assert!(object["error"].is_null(), "{made}");
+        object
     }
 
     /// The addresses at which clients reach the installation.

@@ -20,6 +20,8 @@ pub(super) const SERVICES: &str = "services, Redis";
 pub(super) const TWO: &str = "two of each";
 /// The services, with many keys drawn at random.
 pub(super) const MANY_KEYS: &str = "1,000 keys";
+/// The services, with a key that has all bounds, as have its group and the group's parent.
+pub(super) const BOUNDED: &str = "bounded key";
 /// The services, with a journal that is full.
 pub(super) const FULL_JOURNAL: &str = "full journal";
 
@@ -106,6 +108,11 @@ impl Report {
         Self::quotient(of(dialect)?, of(Dialect::Chat)?, Measured::micros)
     }
 
+    /// CPU of a key with all bounds as a multiple of a key's without.
+    fn beside_unbounded(&self, work: Work) -> Option<Spread> {
+        Self::quotient(self.cell(BOUNDED, work)?, self.cell(SERVICES, work)?, Measured::micros)
+    }
+
     fn compare(&self, system: &str, work: Work, micros: impl Fn(&Measured) -> f64) -> Option<Spread> {
         let base = match work {
             Work::Shared { at_once, .. } => Work::Whole { at_once },
@@ -154,6 +161,8 @@ impl Report {
         for (system, target) in [(FAREGATE, 2.2), (FULL_JOURNAL, 2.5), (MANY_KEYS, 2.5)] {
             rows.push((format!("{system}, {MANY} at once (×)"), self.ratio(system, at_many), target));
         }
+        let bounded = self.beside_unbounded(at_many);
+        rows.push((format!("{BOUNDED}, {MANY} at once (× of the services)"), bounded, 1.25));
         for connections in SHARED {
             let ratio = self.ratio(SERVICES, Work::Shared { at_once: MANY, connections });
             rows.push((format!("{SERVICES}, {MANY} over {connections} HTTP/2 (×)"), ratio, 2.5));

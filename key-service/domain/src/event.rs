@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use shared::{
-    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId},
+    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
     wire::{ActorObject, EventObject},
@@ -178,13 +178,15 @@ pub enum EventKind {
         /// The member.
         member_id: MemberId,
     },
-    /// A webhook was disabled, as its deliveries failed.
+    /// A webhook was disabled: by an owner, or as its deliveries failed.
     #[serde(rename = "webhook.disabled")]
     WebhookDisabled {
         /// The webhook.
-        webhook_id: String,
+        webhook_id: WebhookId,
         /// Address of the webhook.
         url: String,
+        /// Reason, as in the webhook's `disabled_reason`.
+        reason: String,
     },
 }
 

@@ -14,3 +14,4 @@ pub mod pricing;
 pub mod search;
 pub mod settings;
 pub mod usage;
+pub mod webhook;

@@ -41,6 +41,7 @@ mod spend;
 mod tests;
 mod tls;
 mod watermark;
+mod webhooks;
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -232,6 +232,11 @@ impl Server {
         signal(self.pid(), "TERM");
     }
 
+    /// Asks the process to read its catalogue again, as an operator does.
+    pub fn reload(&self) {
+        signal(self.pid(), "HUP");
+    }
+
     /// Stops the process with a signal: its connections stay open, and nothing is answered until it is resumed.
     pub fn hang(&self) {
         signal(self.pid(), "STOP");

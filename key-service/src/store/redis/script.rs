@@ -125,6 +125,9 @@ pub(super) struct Scripts {
     pub(super) find_record: Lua,
     pub(super) count_attempt: Lua,
     pub(super) audit: Lua,
+    pub(super) change_webhook: Lua,
+    pub(super) claim_deliveries: Lua,
+    pub(super) finish_delivery: Lua,
 }
 
 /// Joins the parts of a script. Parts in brackets are left out where nothing uses chains of budgets.
@@ -244,6 +247,9 @@ impl Scripts {
             find_record: Lua::new(parts!("find_record")),
             count_attempt: Lua::new(parts!("count_attempt")),
             audit: Lua::new(parts!("audit")),
+            change_webhook: Lua::new(parts!("events", "change_webhook")),
+            claim_deliveries: Lua::new(parts!("claim_deliveries")),
+            finish_delivery: Lua::new(parts!("finish_delivery")),
         }
     }
 }

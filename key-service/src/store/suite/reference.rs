@@ -5,6 +5,7 @@ mod events;
 mod groups;
 mod members;
 mod moving;
+mod webhooks;
 
 use std::ops::{Bound, RangeInclusive};
 
@@ -169,7 +170,7 @@ impl Keys for Reference {
             if let Some(refused) = book.refused(&new) {
                 return Ok(refused);
             }
-            book.keep_idempotency_record(attempt, new.key.id);
+            book.keep_idempotency_record(&attempt, new.key.id);
         }
         if let Some(refused) = book.refused(&new) {
             return Ok(refused);
@@ -261,9 +262,9 @@ impl Keys for Reference {
         }
         let rotated = match key.rotated(&new, act.at) {
             Ok(rotated) => rotated,
-            Err(reason) => return Ok(Rotated::NotRotated(reason)),
+            Err(reason) => return Ok(Rotated::Refused(reason)),
         };
-        if let Some(attempt) = idempotency {
+        if let Some(attempt) = &idempotency {
             book.keep_idempotency_record(attempt, new.key);
         }
         book.tell(act.event(0, Some(new.key), rotated.spend.group, rotated.rotation_event(act.at)));

@@ -7,11 +7,12 @@ use std::{
 };
 
 use shared::{
-    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
 };
 
+use super::webhooks::WebhookBook;
 use crate::store::{
     Created, Credential, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount,
     NumberedEvent, RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
@@ -52,6 +53,7 @@ pub(super) struct AccountBook {
     pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
+    pub(super) webhooks: BTreeMap<WebhookId, WebhookBook>,
     /// Opening balances of imported keys and groups.
     pub(super) openings: (HashMap<KeyId, NanoUsd>, HashMap<GroupId, NanoUsd>),
     pub(super) events: Vec<NumberedEvent>,
@@ -88,6 +90,7 @@ impl AccountBook {
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
             expiring: HashMap::new(),
+            webhooks: BTreeMap::new(),
             openings: (HashMap::new(), HashMap::new()),
             events: Vec::new(),
             told: 0,
@@ -175,9 +178,9 @@ impl AccountBook {
     }
 
     /// Keeps an idempotency key until it expires, in place of those that have.
-    pub(super) fn keep_idempotency_record(&mut self, attempt: Idempotency, id: KeyId) {
+    pub(super) fn keep_idempotency_record(&mut self, attempt: &Idempotency, id: KeyId) {
         self.idempotency.retain(|_, record| record.expires_at > attempt.now);
-        let Idempotency { key, request, expires_at, .. } = attempt;
+        let Idempotency { key, request, expires_at, .. } = *attempt;
         self.idempotency.insert(key, IdempotencyRecord { request, key: id, expires_at });
     }
 

@@ -1,0 +1,195 @@
+//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, and times of listings. Nothing is
+//! asserted.
+//!
+//! `cargo test -p key-service --lib -- --ignored --nocapture groups_of_a_large_account` prints two tables.
+
+use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, stream};
+use shared::{
+    calendar::Per,
+    clock::{Clock, System},
+    ids::{AccountId, GroupId, KeyId},
+    key::Prefix,
+    money::NanoUsd,
+    time::Timestamp,
+};
+use tempfile::TempDir;
+
+use super::{
+    Management,
+    listing::{GroupFilter, KeyFilter, Listed, Listing},
+};
+use crate::{
+    credentials::Credentials,
+    store::{
+        Order, Store,
+        redis::Redis,
+        sqlite::Sqlite,
+        suite::{act, in_redis::settings, servers::RedisServer},
+    },
+};
+use domain::{
+    digest::{Digest, Pepper, Peppers},
+    event::Actor,
+    group::{Group, NewGroup},
+    key::{ApiKey, NewKey},
+    ledger::{BoundsPatch, Budget},
+};
+
+/// Size of the account.
+const KEYS: u64 = 100_000;
+const GROUPS: u64 = 1_000;
+/// Objects made at once, so that stores can group them.
+const AT_ONCE: usize = 32;
+/// Repetitions of each listing.
+const LISTINGS: usize = 11;
+/// Objects on a page.
+const PAGE: usize = 100;
+
+fn group_id(n: u64, end: Timestamp) -> GroupId {
+    GroupId::new(end.minus(Duration::from_secs(GROUPS - n)), [7; 10])
+}
+
+fn key_id(n: u64, end: Timestamp) -> KeyId {
+    KeyId::new(end.minus(Duration::from_secs(KEYS - n)), [7; 10])
+}
+
+/// A budget without bounds, or with four windows and all rates.
+fn budget(is_bounded: bool, now: Timestamp) -> Budget {
+    let bounds = BoundsPatch {
+        windows: Some(Per::ALL.map(|per| (per, NanoUsd::from_usd(1_000))).to_vec()),
+        requests_per_minute: Some(Some(600)),
+        tokens_per_minute: Some(Some(1_000_000)),
+        max_in_flight: Some(Some(100)),
+        ..BoundsPatch::default()
+    };
+    if is_bounded { Budget::new(&bounds, now) } else { Budget::default() }
+}
+
+async fn make_groups(store: &dyn Store, account: AccountId, is_bounded: bool, end: Timestamp) {
+    let make = async |n: u64| {
+        let mut group = Group::new(group_id(n, end), end);
+        (group.name, group.external_id) = (format!("Customer {n:06}"), Some(format!("customer-{n}")));
+        group.metadata.insert("team".into(), (n % 10).to_string());
+        group.spend.budget = budget(is_bounded, end);
+        store.create_group(NewGroup { account, group, most: GROUPS }, &act(end)).await.unwrap();
+    };
+    stream::iter(0..GROUPS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
+}
+
+/// Makes the keys, without a group or a hundred in each group.
+async fn make_keys(store: &dyn Store, account: AccountId, in_groups: bool, is_bounded: bool, end: Timestamp) {
+    let make = async |n: u64| {
+        let mut key = ApiKey::new(key_id(n, end), format!("fg_api_{:04}…", n % 9_973), end);
+        key.label = format!("Customer {n:06}");
+        key.metadata.insert("user".into(), n.to_string());
+        key.metadata.insert("team".into(), (n % 10).to_string());
+        key.spend.group = in_groups.then(|| group_id(n % GROUPS, end));
+        key.spend.budget = budget(is_bounded, end);
+        let digest = Digest::of(&[account.as_bytes(), &n.to_be_bytes()[..]].concat());
+        store.create_key(NewKey { account, key, digest, most: KEYS }, None, &act(end)).await.unwrap();
+    };
+    stream::iter(0..KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
+}
+
+/// Memory that Redis uses, in bytes.
+fn memory(server: &RedisServer) -> u64 {
+    let path = server.url().trim_start_matches("unix://").to_owned();
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.write_all(b"INFO memory\r\nQUIT\r\n").unwrap();
+    let mut info = String::new();
+    stream.read_to_string(&mut info).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+fn management(store: &Arc<dyn Store>) -> Management {
+    let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
+    let credentials = Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap());
+    Management::new(store.clone(), Arc::new(System), Arc::new(credentials))
+}
+
+/// Prints the memory of each kind of object, and leaves an account with bounded keys in bounded groups.
+async fn measure_memory(server: &RedisServer, store: &Arc<dyn Store>) {
+    println!("| object in Redis | bytes each |\n|---|---|");
+    let (management, end) = (management(store), System.now());
+    for (name, in_groups, is_bounded) in
+        [("alone", false, false), ("in a group", true, false), ("with bounds, in a group", true, true)]
+    {
+        let account = management.create_account(name, NanoUsd::from_usd(10), Actor::System).await.unwrap();
+        let before = memory(server);
+        make_groups(&**store, account, is_bounded, end).await;
+        let with_groups = memory(server);
+        make_keys(&**store, account, in_groups, is_bounded, end).await;
+        let bounds = if is_bounded { "with bounds" } else { "without bounds" };
+        println!("| a group {bounds} | {} |", (with_groups - before) / GROUPS);
+        println!("| a key {name} | {} |", (memory(server) - with_groups) / KEYS);
+    }
+}
+
+async fn measure_lists(name: &str, store: &Arc<dyn Store>) {
+    let (management, end) = (management(store), System.now());
+    let account = management.create_account("listed", NanoUsd::from_usd(10), Actor::System).await.unwrap();
+    make_groups(&**store, account, true, end).await;
+    make_keys(&**store, account, true, true, end).await;
+    let group = Some(group_id(7, end));
+    let with = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+    let keys = KeyFilter::default();
+    time::<ApiKey>(name, "keys", &management, account, keys.clone()).await;
+    time::<ApiKey>(name, "keys of a group", &management, account, KeyFilter { group, ..keys.clone() }).await;
+    let frequent = KeyFilter { metadata: with("team", "3"), ..keys.clone() };
+    time::<ApiKey>(name, "keys by a frequent metadata value", &management, account, frequent).await;
+    let rare = KeyFilter { metadata: with("user", "77777"), ..keys.clone() };
+    time::<ApiKey>(name, "keys by a rare metadata value", &management, account, rare).await;
+    let rare = KeyFilter { metadata: with("user", "77007"), group, ..keys };
+    time::<ApiKey>(name, "keys of a group by a rare metadata value", &management, account, rare).await;
+    let groups = GroupFilter::default();
+    time::<Group>(name, "groups", &management, account, groups.clone()).await;
+    let known = GroupFilter { external_id: Some("customer-77".into()), ..groups.clone() };
+    time::<Group>(name, "groups by external_id", &management, account, known).await;
+    let rare = GroupFilter { metadata: with("team", "none"), ..groups };
+    time::<Group>(name, "groups by a metadata value that none has", &management, account, rare).await;
+    let began = Instant::now();
+    let revoked = management.revoke_keys(account, group_id(9, end), Actor::System).await.unwrap();
+    println!(
+        "| {name} | revoke all {revoked} keys of a group | {:.1} |",
+        began.elapsed().as_secs_f64() * 1e3
+    );
+}
+
+async fn time<T: Listed>(
+    name: &str,
+    what: &str,
+    management: &Management,
+    account: AccountId,
+    filter: T::Filter,
+) {
+    let listing = Listing::<T> { after: None, order: Order::Descending, filter, limit: PAGE };
+    let mut times = Vec::new();
+    for _ in 0..LISTINGS {
+        let began = Instant::now();
+        assert!(management.list(account, &listing).await.is_ok());
+        times.push(began.elapsed());
+    }
+    times.sort();
+    println!("| {name} | {what} | {:.1} |", times[LISTINGS / 2].as_secs_f64() * 1e3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes minutes and measures: see the head of this file"]
+async fn groups_of_a_large_account() {
+    let (folder, server) = (TempDir::new().unwrap(), RedisServer::start());
+    let redis: Arc<dyn Store> =
+        Arc::new(Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap());
+    measure_memory(&server, &redis).await;
+    println!("\n| store | listing, a page of {PAGE} | median of {LISTINGS}, ms |\n|---|---|---|");
+    measure_lists("Redis", &redis).await;
+    let sqlite: Arc<dyn Store> = Arc::new(Sqlite::open(&folder.path().join("store.db")).unwrap());
+    measure_lists("SQLite", &sqlite).await;
+}
