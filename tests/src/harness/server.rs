@@ -67,10 +67,10 @@ impl Settings {
     }
 
     /// Starts a command, and ends the command after this time as a power failure would.
-    pub fn kill_cli(&self, arguments: &[&str], after: Duration) {
+    pub async fn kill_cli(&self, arguments: &[&str], after: Duration) {
         let mut command = self.command();
         let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(after);
+        tokio::time::sleep(after).await;
         // A command that has ended needs no end.
         let _ = child.kill();
         child.wait().unwrap();
