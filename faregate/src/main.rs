@@ -13,6 +13,7 @@ use std::{
 use clap::Parser;
 use http::Uri;
 use inference_gateway::{
+    models::OfferedModels,
     server::{GatewayParts, KeyServices, RunningGateway},
     sizes::Sizes,
 };
@@ -26,9 +27,10 @@ use mimalloc::MiMalloc;
 use shared::{
     catalog::{Catalog, UpstreamKind},
     clock::{Clock, System},
+    current::Current,
     process::{
         self, CommandLine, LimitOptions, Limits, Process,
-        config::{Basics, Common},
+        config::{Basics, Common, ConfigError},
         probe::READY,
         serve::{Port, serve},
     },
@@ -106,10 +108,19 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url(gateway.listen)).await;
     }
 
-    let process = Process::start(&limits, admin_listen)?;
+    let process = Process::start(&common, &limits, admin_listen)?;
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
-    let catalog = Arc::new(common.catalog()?);
+    let catalog = common.catalog()?;
     let builtin = start_builtin(&catalog, &clock, &process.limits).await?;
+    let models = Arc::new(OfferedModels::new(catalog.clone(), builtin)?);
+    let catalog = Arc::new(Current::new(catalog));
+    let (offered, priced, settings) = (models.clone(), catalog.clone(), common.clone());
+    process::reload_on_hangup(move || {
+        let catalog = settings.catalog()?;
+        offered.replace(catalog.clone())?;
+        priced.replace(catalog);
+        Ok::<_, ConfigError>(())
+    });
     let parts = KeyServiceParts {
         installation: installation.clone(),
         catalog: catalog.clone(),
@@ -122,14 +133,14 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let running = RunningKeyService::start(&key_service, parts, process.shutdown.clone()).await?;
     let parts = GatewayParts {
         clock,
-        catalog: catalog.clone(),
+        models,
         prefix: common.key_prefix,
         key_services: KeyServices::Local(running.service.clone()),
         internal_token: secrets.internal_token,
         key_service_http: vec![loopback(running.http)?],
         tls: None,
-        builtin,
         sizes,
+        stopping: process.stopping.clone(),
         data_dir: Some(key_service.data_dir),
     };
     let gateway = RunningGateway::start(&gateway, parts)?;
@@ -142,8 +153,9 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         key_grpc: running.grpc,
     };
     let public_url = public_url(gateway.public);
-    let announce =
-        |out: &mut StdoutLock<'_>| welcome::print(out, &addresses, &public_url, &catalog, first.as_ref());
+    let announce = |out: &mut StdoutLock<'_>| {
+        welcome::print(out, &addresses, &public_url, &catalog.get(), first.as_ref())
+    };
     let drain = async |shutdown: CancellationToken| {
         gateway.stop().await?;
         shutdown.cancel();

@@ -32,7 +32,8 @@ use crate::{
     client::{Client, StreamBody},
     hold::{HoldStatus, Holds, OpenHold},
     keys::Keys,
-    upstream::{Failure, Pools, Running, UpstreamClient},
+    models::Models,
+    upstream::{Failure, Running, UpstreamClient},
 };
 use authorize::Authorized;
 use dispatch::{Reached, Route};
@@ -55,16 +56,12 @@ pub(crate) struct Generator {
     pub(crate) keys: Keys,
     /// The open holds of this worker.
     pub(crate) holds: Holds,
-    /// The upstreams of every model.
-    pub(crate) pools: Arc<Pools>,
     /// This worker's connections to upstreams.
     pub(crate) http: UpstreamClient,
     /// Every generation that runs.
     pub(crate) running: TaskTracker,
     /// Cancelled when the generations that still run have to end.
     pub(crate) cut: CancellationToken,
-    /// The metrics of every model.
-    pub(crate) metrics: Arc<Metrics>,
     /// Time without reads after which a stream's client counts as gone.
     pub(crate) client_stall: Duration,
     /// The gateway's quotas.
@@ -89,6 +86,8 @@ pub(crate) struct Job {
     pub(crate) created: i64,
     /// The presented key.
     pub(crate) credential: String,
+    /// The models on offer when the request began.
+    pub(crate) models: Arc<Models>,
     /// The model's id.
     pub(crate) model: String,
     /// Alias by which the request named the model.
@@ -215,7 +214,7 @@ impl Generator {
         {
             log.outcome = error.code.as_str();
         }
-        log.write(&job.model, &self.metrics);
+        log.write(&job);
         started.map(|started| (job.id, started))
     }
 
@@ -226,7 +225,8 @@ impl Generator {
         deadline: &whole::Deadline,
         log: &mut GenerationLog,
     ) -> Result<(OpenHold, Reached), ApiError> {
-        let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
+        let models = job.models.clone();
+        let pool = models.pools.get(&job.model).ok_or_else(ApiError::internal)?;
         let Authorized { hold, asked, counted_by } = self.authorize(job, pool).await?;
         let mut route = Route { counted_by, asked: None };
         log.generation = hold.generation();

@@ -16,12 +16,13 @@ mod router;
 use std::sync::Arc;
 
 use axum::{extract::Request, http::HeaderName};
-use shared::{catalog::Catalog, clock::Clock, ids::RequestId, key::Prefix, process::serve::ConnectionTrust};
+use shared::{clock::Clock, ids::RequestId, key::Prefix, process::serve::ConnectionTrust};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::{Admission, Caller},
     generation::Generator,
+    models::OfferedModels,
 };
 pub(crate) use passthrough::Management;
 pub(crate) use router::routes;
@@ -33,7 +34,7 @@ pub(crate) struct App {
     /// Runs chat requests.
     pub(crate) generator: Arc<Generator>,
     /// The models.
-    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) models: Arc<OfferedModels>,
     /// Prefix of every key.
     pub(crate) prefix: Prefix,
     /// The largest body of a chat request, in bytes.
@@ -44,7 +45,9 @@ pub(crate) struct App {
     pub(crate) management: Arc<Management>,
     /// True if the proxy in front of the gateway is trusted to name the client.
     pub(crate) proxy_trusted: bool,
-    /// Cancelled when the gateway begins to stop: no new requests are accepted.
+    /// Cancelled when `/health` is to say that the gateway stops.
+    pub(crate) stopping: CancellationToken,
+    /// Cancelled when the gateway begins to drain: no new requests are accepted.
     pub(crate) draining: CancellationToken,
 }
 

@@ -13,6 +13,7 @@ use clap::Parser;
 use http::Uri;
 use inference_gateway::{
     config::Options,
+    models::OfferedModels,
     server::{GatewayParts, KeyServices, RunningGateway},
     sizes::Sizes,
 };
@@ -98,21 +99,24 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (common, options) = (&arguments.common, &arguments.options);
-    let process = Process::start(&arguments.limits, arguments.admin_listen)?;
+    let process = Process::start(common, &arguments.limits, arguments.admin_listen)?;
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;
     let internal_token = common
         .internal_token()?
         .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
+    let models = Arc::new(OfferedModels::new(common.catalog()?, arguments.builtin_url)?);
+    let (offered, settings) = (models.clone(), common.clone());
+    process::reload_on_hangup(move || offered.replace(settings.catalog()?));
     let parts = GatewayParts {
         clock: Arc::new(System),
-        catalog: Arc::new(common.catalog()?),
+        models,
         prefix: common.key_prefix.clone(),
         key_services: KeyServices::Remote(arguments.key_service_url),
         internal_token,
         key_service_http: arguments.key_service_http_url,
         tls: arguments.internal_tls.open()?,
-        builtin: arguments.builtin_url,
         sizes,
+        stopping: process.stopping.clone(),
         data_dir: arguments.data_dir,
     };
     let gateway = RunningGateway::start(options, parts)?;

@@ -12,7 +12,6 @@ use std::{
 use anyhow::Context;
 use http::{HeaderValue, Uri};
 use shared::{
-    catalog::Catalog,
     clock::Clock,
     key::{Class, Prefix},
     process::{
@@ -32,12 +31,13 @@ use tonic::transport::Endpoint;
 use crate::{
     admission::Admission,
     config::Options,
-    generation::{Generator, Metrics},
+    generation::Generator,
     hold::{Holds, Spool},
     http::{App, Management, routes},
     keys::{KeyServiceHealth, Keys, Peers, connect},
+    models::OfferedModels,
     sizes::Sizes,
-    upstream::{Pool, upstream_client},
+    upstream::upstream_client,
     workers::WorkerThread,
 };
 
@@ -54,7 +54,7 @@ pub struct GatewayParts {
     /// Source of time and randomness.
     pub clock: Arc<dyn Clock>,
     /// The models.
-    pub catalog: Arc<Catalog>,
+    pub models: Arc<OfferedModels>,
     /// The prefix of every key.
     pub prefix: Prefix,
     /// The key-services.
@@ -65,10 +65,10 @@ pub struct GatewayParts {
     pub key_service_http: Vec<Uri>,
     /// TLS to the key-services, if used.
     pub tls: Option<Tls>,
-    /// Address of a running built-in model.
-    pub builtin: Option<Uri>,
     /// Sizes of the budgets.
     pub sizes: Sizes,
+    /// Cancelled when `/health` is to say that the gateway stops.
+    pub stopping: CancellationToken,
     /// Directory for the spool of captures, if any.
     pub data_dir: Option<PathBuf>,
 }
@@ -108,9 +108,7 @@ impl RunningGateway {
         let token = internal_token_header(&parts.internal_token).context(UNFIT_TOKEN)?;
         let management = Arc::new(management(parts.key_service_http, &health, parts.tls.as_ref(), token)?);
         let spool = open_spool(parts.data_dir.as_deref(), &parts.clock)?;
-        let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
         let admission = Admission::new(&parts.sizes);
-        let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
         let [draining, cut, close] = [(); 3].map(|()| CancellationToken::new());
         let workers = (0..options.workers()).map(WorkerThread::start).collect::<io::Result<Vec<_>>>()?;
@@ -128,11 +126,9 @@ impl RunningGateway {
                 clock: parts.clock.clone(),
                 keys,
                 holds,
-                pools: pools.clone(),
                 http: upstream_client(),
                 running: running.clone(),
                 cut: cut.clone(),
-                metrics: metrics.clone(),
                 client_stall: options.client_stall(),
                 admission: admission.clone(),
                 answer_deadline: options.answer_deadline(),
@@ -142,12 +138,13 @@ impl RunningGateway {
             let app = App {
                 clock: parts.clock.clone(),
                 generator,
-                catalog: parts.catalog.clone(),
+                models: parts.models.clone(),
                 prefix: parts.prefix.clone(),
                 max_body: options.max_body_bytes(),
                 admission: admission.clone(),
                 management: management.clone(),
                 proxy_trusted: options.trust_proxy,
+                stopping: parts.stopping.clone(),
                 draining: draining.clone(),
             };
             serving.push(Worker { runtime: worker.runtime.clone(), handler: routes(Arc::new(app)) });

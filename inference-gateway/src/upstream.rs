@@ -14,11 +14,13 @@ use serde::Deserialize;
 use shared::{
     admission::{Owner, Quota},
     catalog::{self, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam},
-    process::config::ConfigError,
+    process::{
+        config::ConfigError,
+        http_client::{ClientSettings, HttpClient, http_client},
+    },
 };
 use tokio::time::{Instant, timeout};
 
-use crate::http_client::{ClientSettings, HttpClient, http_client};
 use dialect::{Counter, Dialect};
 use domain::{
     affinity,

@@ -11,6 +11,7 @@ use clap::Args;
 use http::Uri;
 use shared::{
     clock::Clock,
+    network::Network,
     process::config::{ConfigError, either, parse_secret, read_pem},
     secret::{ExposeSecret, SecretString},
 };
@@ -123,6 +124,10 @@ pub struct Options {
     /// where the gateway listens]
     #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", value_parser = parse_public_url, global = true)]
     pub public_url: Option<Uri>,
+
+    /// Networks that webhooks may lead to although they are not public, such as 10.0.0.0/8, with commas in between
+    #[arg(long, env = "FAREGATE_WEBHOOK_NETWORKS", value_name = "NETWORKS", value_delimiter = ',')]
+    pub webhook_networks: Vec<Network>,
 
     /// Seconds that a hold outlives the last renewal by its gateway; expiry follows at most a sixth and a second
     /// later

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use quick_cache::sync::Cache;
 use ring::digest::{SHA256, digest as hash};
 use shared::{
-    ids::AccountId,
+    ids::{AccountId, WebhookId},
     key::{Class, Prefix, Presented},
     refusal::Refusal,
     rpc::Principal,
@@ -17,6 +17,7 @@ use crate::store::{Credential, ManagementKey, Store, StoreError};
 use domain::{
     digest::{Digest, ForeignKey, Peppers},
     key::{ApiKey, Status},
+    webhook::{Webhook, WebhookSecret},
 };
 
 /// Number of mappings kept in memory; some 100 bytes each.
@@ -121,6 +122,16 @@ impl Credentials {
         let plaintext = self.prefix.mint(class, random);
         let digest = self.peppers.digest(&plaintext);
         (plaintext, digest)
+    }
+
+    /// The secret of a new webhook.
+    pub(crate) fn webhook_secret(&self, id: WebhookId) -> WebhookSecret {
+        WebhookSecret::new(&self.peppers.current, id)
+    }
+
+    /// The secret of a stored webhook; `None` where the webhook was made with another pepper.
+    pub(crate) fn secret_of(&self, webhook: &Webhook) -> Option<WebhookSecret> {
+        WebhookSecret::of(&self.peppers, webhook)
     }
 
     /// The digest to store for a key of another gateway, or the digest under which the key is stored.

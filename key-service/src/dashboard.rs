@@ -14,7 +14,7 @@ use axum::{
     routing::{any, get, post},
 };
 use http::{HeaderName, HeaderValue, header};
-use shared::catalog::Catalog;
+use shared::{catalog::Catalog, current::Current};
 
 use crate::management::Management;
 use activity::Exports;
@@ -46,6 +46,7 @@ mod show;
 mod sign_in;
 mod theme;
 mod try_it;
+mod webhooks;
 mod you;
 
 /// Path of the first page.
@@ -82,7 +83,7 @@ pub(crate) struct Desk {
     /// The use-cases.
     pub(crate) management: Arc<Management>,
     /// Models in the offered order.
-    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) catalog: Arc<Current<Catalog>>,
     /// True if clients reach this installation over TLS, by its public address.
     pub(crate) behind_tls: bool,
     /// Exports that are under way.
@@ -91,7 +92,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// The desk of an installation.
-    pub(crate) fn new(management: Arc<Management>, catalog: Arc<Catalog>, behind_tls: bool) -> Self {
+    pub(crate) fn new(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Self {
         Self { management, catalog, behind_tls, exports: Exports::new() }
     }
 }
@@ -131,6 +132,11 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/members/{id}/role", post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
         .route("/dashboard/events", get(events::show))
+        .route("/dashboard/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/dashboard/webhooks/{id}", get(webhooks::show))
+        .route("/dashboard/webhooks/{id}/test", post(webhooks::test))
+        .route("/dashboard/webhooks/{id}/enabled", post(webhooks::set_enabled))
+        .route("/dashboard/webhooks/{id}/delete", get(webhooks::confirm).post(webhooks::delete))
         .route("/dashboard/try-it", get(try_it::show))
         .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))

@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
     catalog::Catalog,
     clock::Clock,
+    current::Current,
     error::ApiError,
     ids::{KeyId, RequestId},
     process::http::{
@@ -21,7 +22,7 @@ use shared::{
     },
     secret::SecretString,
     time::Timestamp,
-    wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
+    wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
 };
 use tracing::Instrument;
 
@@ -40,6 +41,7 @@ mod parts;
 mod query;
 mod reach;
 mod reading;
+mod webhooks;
 
 pub(crate) use body::{settings, settings_among, value};
 pub(crate) use object::Shown;
@@ -55,7 +57,7 @@ const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 #[derive(Clone)]
 struct Api {
     management: Arc<Management>,
-    catalog: Arc<Catalog>,
+    catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -64,8 +66,9 @@ impl Api {
     /// a list may name a model that comes later.
     fn name_models_by_id(&self, bounds: &mut BoundsPatch) {
         let Some(Some(models)) = &mut bounds.models else { return };
+        let catalog = self.catalog.get();
         for name in models.iter_mut() {
-            if let Some(model) = self.catalog.model(name) {
+            if let Some(model) = catalog.model(name) {
                 name.clone_from(&model.id);
             }
         }
@@ -78,7 +81,7 @@ impl Api {
 /// What a gateway says of its clients is believed with `internal_token`.
 pub(crate) fn router(
     management: Arc<Management>,
-    catalog: Arc<Catalog>,
+    catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
     internal_token: SecretString,
     dashboard: Router,
@@ -112,6 +115,10 @@ fn routes() -> Vec<(String, MethodRouter<Api>)> {
         (of(GROUPS, ""), get(groups::fetch).patch(groups::update).delete(groups::archive)),
         (of(GROUPS, "/keys"), get(groups::keys)),
         (of(GROUPS, "/revoke_keys"), post(groups::revoke_keys)),
+        (WEBHOOKS.into(), get(webhooks::list).post(webhooks::create)),
+        (of(WEBHOOKS, ""), get(webhooks::fetch).patch(webhooks::update).delete(webhooks::delete)),
+        (of(WEBHOOKS, "/deliveries"), get(webhooks::deliveries)),
+        (of(WEBHOOKS, "/test"), post(webhooks::test)),
         (CREDITS.into(), get(reading::credits)),
         (USAGE.into(), get(reading::usage)),
         (GENERATIONS.into(), get(reading::generations)),

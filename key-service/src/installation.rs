@@ -41,7 +41,8 @@ impl Installation {
         let store = options.open_store(&clock).await?;
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
         let management = Management::new(store.clone(), clock.clone(), credentials.clone())
-            .with_max_keys(options.max_keys_per_account);
+            .with_max_keys(options.max_keys_per_account)
+            .with_webhook_networks(options.webhook_networks.clone());
         let public_url = options.public_url.clone();
         Ok(Self { store, clock, credentials, management: Arc::new(management), public_url })
     }

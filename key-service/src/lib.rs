@@ -17,5 +17,6 @@ pub mod server;
 mod service;
 mod store;
 mod sweeper;
+mod webhooks;
 
 pub use domain::digest;

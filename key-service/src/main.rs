@@ -19,6 +19,7 @@ use key_service::{
 use mimalloc::MiMalloc;
 use shared::{
     clock::System,
+    current::Current,
     process::{
         self, CommandLine, LimitOptions, Process,
         config::{Basics, Common},
@@ -100,13 +101,15 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url).await;
     }
 
-    let process = Process::start(&limits, admin_listen)?;
+    let process = Process::start(&common, &limits, admin_listen)?;
     let internal_token = common
         .internal_token()?
         .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
     let tls = internal_tls.open()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let catalog = Arc::new(common.catalog()?);
+    let catalog = Arc::new(Current::new(common.catalog()?));
+    let offered = catalog.clone();
+    process::reload_on_hangup(move || common.catalog().map(|catalog| offered.replace(catalog)));
     let ready = installation.readiness(process.shutdown.clone());
     let bounds = process.limits.connections.bounds(process.limits.connections(PORTS, STORE_FILES)?);
     let parts = KeyServiceParts {
@@ -124,7 +127,7 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         writeln!(out, "listening key-http {scheme}://{http}")?;
         writeln!(out, "listening key-grpc {scheme}://{grpc}")?;
         writeln!(out, "listening admin http://{admin}")?;
-        first.map_or(Ok(()), |first| first.print(out, &public_url, &catalog))
+        first.map_or(Ok(()), |first| first.print(out, &public_url, &catalog.get()))
     };
     let drain = async |shutdown: CancellationToken| {
         shutdown.cancel();

@@ -13,6 +13,7 @@ use shared::{
     clock::{Clock, random_bytes},
     ids::{AccountId, GroupId, KeyId},
     key::{self, Class},
+    network::Network,
     refusal::Refusal,
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
@@ -52,6 +53,7 @@ pub mod spend;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod usage;
+pub mod webhooks;
 
 /// API keys that an account may have unless configured otherwise: some 50 MB in Redis, or 180 MB with the longest labels and
 /// idempotency keys.
@@ -69,6 +71,8 @@ pub struct Management {
     credentials: Arc<Credentials>,
     /// API keys that an account may have.
     max_keys: u64,
+    /// Networks of receivers beside the public ones.
+    webhook_networks: Vec<Network>,
     passwords: members::Passwords,
     /// Reads for pages and listings, one at a time of each account, so that the store serves others between.
     reads: Quota,
@@ -148,14 +152,31 @@ impl Management {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let passwords = members::Passwords::new();
         let (reads, owners) = (Quota::new(usize::MAX, 1), tokio::sync::Mutex::default());
-        let last_uses = LastUses::default();
-        Self { store, clock, credentials, max_keys, passwords, reads, last_uses, owners, last_id }
+        let (last_uses, webhook_networks) = (LastUses::default(), Vec::new());
+        Self {
+            store,
+            clock,
+            credentials,
+            max_keys,
+            webhook_networks,
+            passwords,
+            reads,
+            last_uses,
+            owners,
+            last_id,
+        }
     }
 
     /// Waits for the permit to read a page or listing of an account.
     async fn read_permit(&self, account: AccountId) -> Result<Permit, StoreError> {
         let permit = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
         permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
+    }
+
+    /// Sets the networks that webhooks may lead to beside the public ones.
+    #[must_use]
+    pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
+        Self { webhook_networks, ..self }
     }
 
     /// Sets the bound of API keys per account.

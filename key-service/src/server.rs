@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use axum::middleware;
 use shared::{
     catalog::Catalog,
+    current::Current,
     process::{
         serve::{Bounds, DRAIN, Port, bind, serve},
         tls::Tls,
@@ -24,6 +25,7 @@ use crate::{
     installation::Installation,
     service::Service,
     sweeper,
+    webhooks::{Dispatcher, Sender},
 };
 
 /// Dependencies of a key-service.
@@ -31,7 +33,7 @@ pub struct KeyServiceParts {
     /// The store, and the use-cases over it.
     pub installation: Installation,
     /// Models, their ids and prices.
-    pub catalog: Arc<Catalog>,
+    pub catalog: Arc<Current<Catalog>>,
     /// Token in the calls between the services.
     pub internal_token: SecretString,
     /// TLS of both listeners, if configured.
@@ -66,7 +68,7 @@ impl RunningKeyService {
 
         let lease = options.hold_lease();
         let service: Arc<dyn KeyService> =
-            Arc::new(Service::new(store.clone(), clock.clone(), credentials, catalog.clone(), lease));
+            Arc::new(Service::new(store.clone(), clock.clone(), credentials.clone(), catalog.clone(), lease));
         let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
@@ -76,10 +78,13 @@ impl RunningKeyService {
             .layer(middleware::from_fn(drop_late_calls));
         let behind_tls = options.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
         let desk = Desk::new(management.clone(), catalog.clone(), behind_tls);
+        let sender = Sender::new(&options.webhook_networks);
+        let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
         let app = http::router(management, catalog, clock.clone(), internal_token, dashboard::router(desk));
 
         let tasks = TaskTracker::new();
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));
+        tasks.spawn(Arc::new(dispatcher).run(shutdown.clone()));
         let mut http_port = Port::new(http_listener, bounds);
         http_port.tls = tls.as_ref().map(Tls::acceptor);
         let mut grpc_port = Port::new(grpc_listener, bounds);

@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use shared::{
     catalog::Catalog,
     clock::Clock,
+    current::Current,
     ids::AccountId,
     key::Class,
     refusal::{Denial, Refusal},
@@ -43,7 +44,7 @@ pub(crate) struct Service {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
-    catalog: Arc<Catalog>,
+    catalog: Arc<Current<Catalog>>,
     lease: Duration,
 }
 
@@ -66,7 +67,7 @@ impl Service {
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
         credentials: Arc<Credentials>,
-        catalog: Arc<Catalog>,
+        catalog: Arc<Current<Catalog>>,
         lease: Duration,
     ) -> Self {
         Self { ledger, clock, credentials, catalog, lease }
@@ -109,7 +110,8 @@ impl Service {
                 return Ok(Plan::Done(Ok(Answer::Authorized(Err(refusal.into())))));
             }
         };
-        let Some(model) = self.catalog.model(&a.model) else {
+        let catalog = self.catalog.get();
+        let Some(model) = catalog.model(&a.model) else {
             return Ok(Plan::Done(Ok(Answer::Authorized(Err(Refusal::ModelNotFound.into())))));
         };
         if a.valid_until.is_some_and(|until| until < Instant::now()) {
@@ -165,7 +167,8 @@ impl Service {
     /// The usage with its price, by the hold's prices, and its cost, by the catalogue's costs of the upstream.
     fn progress(&self, hold: &HoldRef, usage: Usage) -> Progress {
         let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
-        let model = self.catalog.model(&hold.model);
+        let catalog = self.catalog.get();
+        let model = catalog.model(&hold.model);
         let upstream = model.zip(place).and_then(|(model, place)| model.upstreams.get(place));
         let upstream_cost =
             upstream.and_then(|upstream| upstream.cost.as_ref()).map(|cost| pricing::cost(cost, usage));

@@ -8,12 +8,13 @@ mod sign_in;
 pub(crate) mod sqlite;
 #[cfg(test)]
 pub(crate) mod suite;
+mod webhook_records;
 
 use std::{ops::RangeInclusive, time::Duration};
 
 use async_trait::async_trait;
 use shared::{
-    ids::{AccountId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     time::Timestamp,
 };
 
@@ -34,6 +35,7 @@ use domain::{
     moving::{Import, ImportRefused, Plan},
     search::EntrySearch,
     usage::Day,
+    webhook::{Attempt, Delivery, StoredWebhook, Webhook, WebhookPatch},
 };
 
 /// Life of events unless configured otherwise: a year, and time to read what it began with.
@@ -47,23 +49,34 @@ pub(crate) const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
 /// A call with an [`Act`] governs an account. If the call changes something, the event of the change is written with the
 /// change: both take effect, or none does. A repetition that changes nothing leaves no event.
 pub trait Store:
-    Ledger + Credentials + Keys + Groups + Imports + Accounts + Members + Expiring + Books + Events + Capacity
+    Ledger
+    + Credentials
+    + Keys
+    + Groups
+    + Imports
+    + Webhooks
+    + Accounts
+    + Members
+    + Expiring
+    + Books
+    + Events
+    + Capacity
 {
 }
 
-impl<
+impl<S> Store for S where
     S: Ledger
         + Credentials
         + Keys
         + Groups
         + Imports
+        + Webhooks
         + Accounts
         + Members
         + Expiring
         + Books
         + Events
-        + Capacity,
-> Store for S
+        + Capacity
 {
 }
 
@@ -217,6 +230,71 @@ pub trait Groups: Send + Sync + 'static {
         id: GroupId,
         act: &Act,
     ) -> Result<Option<Group>, StoreError>;
+}
+
+/// Webhooks of accounts, and the deliveries on their way.
+#[async_trait]
+pub trait Webhooks: Send + Sync + 'static {
+    /// Creates a webhook of an existing account with fewer than `most` webhooks; repeating it changes nothing. `false` where
+    /// the account has as many.
+    async fn create_webhook(
+        &self,
+        account: AccountId,
+        new: StoredWebhook,
+        most: u64,
+    ) -> Result<bool, StoreError>;
+
+    /// The account's webhooks, oldest first.
+    async fn webhooks(&self, account: AccountId) -> Result<Vec<StoredWebhook>, StoreError>;
+
+    /// Changes a webhook by [`StoredWebhook::with`]; one that is disabled afterwards has no deliveries left. `None` where
+    /// the account does not have the webhook.
+    async fn update_webhook(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        patch: WebhookPatch,
+        act: &Act,
+    ) -> Result<Option<Webhook>, StoreError>;
+
+    /// Removes a webhook with its deliveries and attempts, and returns the webhook. `None` where there is none.
+    async fn delete_webhook(&self, account: AccountId, id: WebhookId) -> Result<Option<Webhook>, StoreError>;
+
+    /// Lists the accounts that have webhooks. Accounts that had webhooks may be listed too.
+    async fn accounts_with_webhooks(&self) -> Result<Vec<AccountId>, StoreError>;
+
+    /// Adds deliveries, due at once, and moves the cursor of their webhook, unless the webhook is no longer as `seen` or
+    /// would have more than [`MAX_PENDING_DELIVERIES`](domain::webhook::MAX_PENDING_DELIVERIES). Returns whether it did.
+    async fn fan_out(
+        &self,
+        account: AccountId,
+        seen: StoredWebhook,
+        cursor: u64,
+        deliveries: Vec<Delivery>,
+    ) -> Result<bool, StoreError>;
+
+    /// Begins an attempt for each of at most `limit` due deliveries, the longest due first, which fall due again at
+    /// `until`. So no two calls return the same attempt, and attempts of a process that died are made again.
+    async fn claim_deliveries(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        (now, until): (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
+
+    /// Ends the attempt of a claimed delivery: keeps the attempt among the webhook's last, and makes the delivery due at
+    /// `next`, or removes the delivery. `false`, without a change, where another attempt has begun since.
+    async fn finish_delivery(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        claimed: Delivery,
+        (attempt, next): (Attempt, Option<Timestamp>),
+    ) -> Result<bool, StoreError>;
+
+    /// The last attempts of a webhook, newest first.
+    async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, StoreError>;
 }
 
 /// Moving in from another gateway.

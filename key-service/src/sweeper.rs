@@ -218,7 +218,7 @@ impl Watcher<'_> {
 }
 
 /// Lets a warning pass once in [`WARN_AGAIN`].
-struct Throttle<K> {
+pub(crate) struct Throttle<K> {
     last: HashMap<K, Instant>,
 }
 
@@ -229,7 +229,7 @@ impl<K> Default for Throttle<K> {
 }
 
 impl<K: std::hash::Hash + Eq> Throttle<K> {
-    fn passes(&mut self, what: K, now: Instant) -> bool {
+    pub(crate) fn passes(&mut self, what: K, now: Instant) -> bool {
         self.last.retain(|_, at| now.saturating_duration_since(*at) < WARN_AGAIN);
         match self.last.entry(what) {
             std::collections::hash_map::Entry::Occupied(_) => false,

@@ -115,6 +115,8 @@ codes! {
     KeyNotFound = "key_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this group.
     GroupNotFound = "group_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this webhook.
+    WebhookNotFound = "webhook_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have a bill of this generation.
     GenerationNotFound = "generation_not_found", NOT_FOUND, "invalid_request_error";
     /// The route does not exist.
@@ -125,6 +127,8 @@ codes! {
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
     /// The account has as many groups as it may.
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
+    /// The account has as many webhooks as it may.
+    TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
     /// An expired key cannot be rotated.

@@ -148,6 +148,11 @@ id!(
     "evt_"
 );
 id!(
+    /// A webhook: the address that an account's events are sent to.
+    WebhookId,
+    "wh_"
+);
+id!(
     /// An HTTP request, in `x-request-id`.
     RequestId,
     "req_"

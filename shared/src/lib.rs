@@ -9,11 +9,14 @@ pub mod backoff;
 pub mod calendar;
 pub mod catalog;
 pub mod clock;
+#[cfg(feature = "process")]
+pub mod current;
 pub mod error;
 pub mod ids;
 pub mod json;
 pub mod key;
 pub mod money;
+pub mod network;
 pub mod private_files;
 #[cfg(feature = "process")]
 pub mod process;

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod http;
+pub mod http_client;
 mod idle_memory;
 mod limits;
 pub mod probe;
@@ -12,20 +13,23 @@ pub mod tls;
 
 use std::{
     fmt::Display,
-    future::{Future, pending},
+    future::{self, Future, pending},
     io::{self, StdoutLock, Write},
     net::SocketAddr,
     process::ExitCode,
+    sync::Arc,
+    time::Duration,
 };
 
 use clap::Parser;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    task::JoinHandle,
+    task::{JoinHandle, spawn_blocking},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
-use config::{Basics, ConfigError};
+use config::{Basics, Common, ConfigError};
 pub use limits::{LimitOptions, Limits};
 use probe::probe;
 use serve::{Port, bind, serve};
@@ -72,29 +76,34 @@ where
 pub struct Process {
     /// Limits of open files and memory.
     pub limits: Limits,
+    /// Cancelled at the signal to stop: probes say so from then on.
+    pub stopping: CancellationToken,
     /// Cancelled when the services are to stop.
     pub shutdown: CancellationToken,
+    drain_pause: Duration,
     metrics: PrometheusHandle,
     admin: Port,
 }
 
 impl Process {
     /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes.
-    pub fn start(options: &LimitOptions, admin_listen: SocketAddr) -> io::Result<Self> {
+    pub fn start(common: &Common, options: &LimitOptions, admin_listen: SocketAddr) -> io::Result<Self> {
         let limits = options.raise();
         idle_memory::return_regularly();
         let metrics = telemetry::metrics().map_err(io::Error::other)?;
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
-        Ok(Self { limits, shutdown: CancellationToken::new(), metrics, admin })
+        let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
+        Ok(Self { limits, stopping, shutdown, drain_pause: common.drain_pause(), metrics, admin })
     }
 
     /// Answers probes and requests for metrics from now on.
     pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
-        let Self { shutdown, metrics, admin, .. } = self;
+        let Self { stopping, shutdown, drain_pause, metrics, admin, .. } = self;
         let address = admin.listener.local_addr()?;
+        let ready = until_stopping(ready, stopping.clone());
         let admin = tokio::spawn(serve(admin, admin_router(metrics, ready), shutdown.clone()));
-        Ok(Serving { admin_address: address, shutdown, admin })
+        Ok(Serving { admin_address: address, stopping, shutdown, drain_pause, admin })
     }
 }
 
@@ -102,12 +111,15 @@ impl Process {
 pub struct Serving {
     /// Address of probes and metrics.
     pub admin_address: SocketAddr,
+    stopping: CancellationToken,
     shutdown: CancellationToken,
+    drain_pause: Duration,
     admin: JoinHandle<()>,
 }
 
 impl Serving {
-    /// Prints the addresses, serves until a signal, and lets `drain` end the services. A signal counts from the first line on.
+    /// Prints the addresses, serves until a signal and through the pause after it, and lets `drain` end the services. A signal
+    /// counts from the first line on; a second one ends the pause.
     pub async fn until_signalled(
         self,
         announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
@@ -116,6 +128,15 @@ impl Serving {
         let stop = stop_signal();
         announce(&mut io::stdout().lock())?;
         stop.await;
+        self.stopping.cancel();
+        if !self.drain_pause.is_zero() {
+            tracing::info!(
+                seconds = self.drain_pause.as_secs(),
+                "stopping soon; requests are still accepted"
+            );
+            // Over already if the process is signalled again.
+            let _ = timeout(self.drain_pause, stop_signal()).await;
+        }
         tracing::info!("draining; running requests may finish");
         drain(self.shutdown.clone()).await?;
         self.shutdown.cancel();
@@ -123,11 +144,31 @@ impl Serving {
     }
 }
 
+/// The readiness of a process, which ends when the process is to stop.
+fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
+    Arc::new(move || if stopping.is_cancelled() { Box::pin(future::ready(false)) } else { ready() })
+}
+
+/// Reloads the catalogue at each SIGHUP from now on. A catalogue that cannot be used changes nothing.
+pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + Sync + 'static) {
+    let mut hangup = listen("SIGHUP", SignalKind::hangup());
+    let reload = Arc::new(reload);
+    tokio::spawn(async move {
+        loop {
+            arrival(&mut hangup).await;
+            let reload = reload.clone();
+            // Reads a file.
+            let reloaded = spawn_blocking(move || reload().map_err(|e| format!("{e:#}"))).await;
+            match reloaded.map_err(|e| e.to_string()).flatten() {
+                Ok(()) => tracing::info!("the catalogue was reloaded"),
+                Err(error) => tracing::error!(error, "the catalogue was not reloaded; the one before stays"),
+            }
+        }
+    });
+}
+
 /// Listens for Ctrl-C and SIGTERM from now on. The future ends with the first signal.
 pub fn stop_signal() -> impl Future<Output = ()> {
-    let listen = |name: &str, kind| {
-        signal(kind).inspect_err(|e| tracing::warn!(error = %e, "{name} cannot be noticed")).ok()
-    };
     let mut terminate = listen("SIGTERM", SignalKind::terminate());
     let mut interrupt = listen("Ctrl-C", SignalKind::interrupt());
     async move {
@@ -136,6 +177,10 @@ pub fn stop_signal() -> impl Future<Output = ()> {
             () = arrival(&mut interrupt) => {}
         }
     }
+}
+
+fn listen(name: &str, kind: SignalKind) -> Option<Signal> {
+    signal(kind).inspect_err(|e| tracing::warn!(error = %e, "{name} cannot be noticed")).ok()
 }
 
 async fn arrival(signal: &mut Option<Signal>) {

@@ -10,15 +10,19 @@ mod schema;
 mod value;
 
 pub use event::{ActorObject, EVENT_TYPES, EventObject};
-pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind};
-pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
-pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey, Rotation};
+pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
+pub use reading::{
+    AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject,
+};
+pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey, Rotation, WebhookObject};
 pub use value::{Kept, Limit, LimitWindow, Value};
 
 /// Path of an account's API keys.
 pub const KEYS: &str = "/v1/management/keys";
 /// Path of an account's groups.
 pub const GROUPS: &str = "/v1/management/groups";
+/// Path of an account's webhooks.
+pub const WEBHOOKS: &str = "/v1/management/webhooks";
 /// Path of an account's money.
 pub const CREDITS: &str = "/v1/management/credits";
 /// Path of an account's counters.
@@ -59,6 +63,8 @@ pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// Largest body of a management request in bytes. The largest sensible body, of a group with models and metadata for
 /// itself and for its keys, takes some 180 KiB.
 pub const MAX_BODY_BYTES: usize = 256 << 10;
+/// Longest URL of a webhook in characters.
+pub const MAX_URL_CHARS: usize = 2048;
 /// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key, computed on read.

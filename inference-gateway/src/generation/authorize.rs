@@ -183,11 +183,10 @@ impl Generator {
     /// Counts the tokens of a prompt that is not sent: exactly where the upstream can, else at their bound.
     pub(crate) async fn count_prompt(
         &self,
-        model: &str,
+        pool: &Pool,
         forward: &Forward,
         account: AccountId,
     ) -> Result<u64, ApiError> {
-        let pool = self.pools.get(model).ok_or_else(ApiError::internal)?;
         let running = pool.choose(forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
         match running.upstream().count(&self.http, forward, Owner::Account(account)).await {
             Ok(counted) => Ok(counted.bound(forward)),

@@ -11,7 +11,7 @@ use shared::{
 };
 use tokio::time::Instant;
 
-use super::{Job, model_metrics::Metrics};
+use super::Job;
 
 /// The facts of one generation.
 pub(super) struct GenerationLog {
@@ -53,9 +53,9 @@ impl GenerationLog {
     }
 
     /// Writes the log line and counts the metrics.
-    pub(super) fn write(&self, model: &str, metrics: &Metrics) {
+    pub(super) fn write(&self, job: &Job) {
         let took = self.began.elapsed();
-        if let Some(metrics) = metrics.model(model) {
+        if let Some(metrics) = job.models.metrics.model(&job.model) {
             metrics.record(self.outcome, took, self.first_token, self.usage);
         }
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -66,7 +66,7 @@ impl GenerationLog {
             session = self.session.as_ref().map(ClientRequestId::as_str),
             generation = %self.generation,
             key = self.key.map(tracing::field::display),
-            model,
+            model = job.model,
             stream = self.stream,
             outcome = self.outcome,
             prompt_tokens = self.usage.prompt,

@@ -25,10 +25,10 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let account = identity.account();
     let mut permit = app.admission.prompt(account);
     let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;
-    let model = app.catalog.model(&checked.model);
-    if !model.is_some_and(|model| identity.may_use(&model.id)) {
+    if !identity.may_use(&checked.model) {
         return Err(Refusal::ModelNotAllowed.into());
     }
-    let input_tokens = app.generator.count_prompt(&checked.model, &checked.forward, account).await?;
+    let pool = checked.models.pools.get(&checked.model).ok_or_else(ApiError::internal)?;
+    let input_tokens = app.generator.count_prompt(pool, &checked.forward, account).await?;
     Ok(ok(&TokenCount { input_tokens }))
 }

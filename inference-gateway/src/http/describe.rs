@@ -50,7 +50,8 @@ pub(super) struct Health {
 /// `GET /v1/models`
 pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
-    let data = listed(&app.catalog, &identity);
+    let models = app.models.get();
+    let data = listed(&models.catalog, &identity);
     if speaks_messages(call.request.headers()) {
         return Ok(ok(&page(data, call.request.uri().query())?));
     }
@@ -63,10 +64,12 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     // A path that is no UTF-8 names no model.
     let id = model_id(call.request.uri().path()).map(percent_decode_str);
     let name = id.and_then(|id| id.decode_utf8().ok());
+    let models = app.models.get();
     let not_found =
-        || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
+        || ApiError::model_not_found(usable(&models.catalog, &identity).map(|m| m.id.clone()).collect());
     let name = name.ok_or_else(not_found)?;
-    let model = app.catalog.model(&name).filter(|model| identity.may_use(&model.id)).ok_or_else(not_found)?;
+    let model =
+        models.catalog.model(&name).filter(|model| identity.may_use(&model.id)).ok_or_else(not_found)?;
     let described = describe(model, &name);
     let paged = speaks_messages(call.request.headers());
     Ok(if paged { ok(&PagedModel::new(described)) } else { ok(&described) })
@@ -109,7 +112,8 @@ fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
 
 /// `GET /v1`, `GET /`
 pub(super) fn service(app: &App) -> Response {
-    let Service { name, provider, docs } = &app.catalog.service;
+    let models = app.models.get();
+    let Service { name, provider, docs } = &models.catalog.service;
     ok(&About {
         service: name,
         provider,
@@ -120,11 +124,11 @@ pub(super) fn service(app: &App) -> Response {
 }
 
 /// `GET /health`: this process serves. Dependencies are not checked.
-pub(super) fn health() -> Response {
-    ok(&Health { status: "ok" })
+pub(super) fn health(app: &App) -> Response {
+    if app.stopping.is_cancelled() { stopping() } else { ok(&Health { status: "ok" }) }
 }
 
 /// `GET /health` of a gateway that is to stop.
-pub(super) fn draining() -> Response {
+pub(super) fn stopping() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "draining" })).into_response()
 }

@@ -31,6 +31,7 @@ use crate::{
     admission::take_bytes,
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
+    models::Models,
 };
 use domain::request::{Forward, Request};
 
@@ -59,7 +60,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     }
     let parse = |body: &Bytes| dialect.parse(body);
     let checked = check(&app, (&parts.headers, body), parse, small, &mut permit).await;
-    let Checked { model, alias, mut forward } = match checked {
+    let Checked { models, model, alias, mut forward } = match checked {
         Ok(checked) => checked,
         Err(fault) if !small && fault.code == Code::Overloaded => return Ok(unread(fault)),
         Err(fault) if !small => return Err(fault),
@@ -74,8 +75,19 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let client_request = ClientRequestId::read(&parts.headers);
     let session = ClientRequestId::read_session(&parts.headers);
     let dropped_tools = forward.dropped_tools.take();
-    let job =
-        Job { id, request, client_request, session, created, credential, model, alias, forward, admitted };
+    let job = Job {
+        id,
+        request,
+        client_request,
+        session,
+        created,
+        credential,
+        models,
+        model,
+        alias,
+        forward,
+        admitted,
+    };
     let client = Client::default();
     let running = app.generator.clone().run(job, client.clone());
     let mut running = RunToEnd::new(running, client, &app.generator.running);
@@ -107,6 +119,8 @@ fn small_length(headers: &HeaderMap) -> Option<usize> {
 
 /// A request that was checked.
 pub(super) struct Checked {
+    /// The models on offer when the request was checked.
+    pub(super) models: Arc<Models>,
     /// The model's id.
     pub(super) model: String,
     /// Alias by which the request names the model.
@@ -128,13 +142,15 @@ pub(super) async fn check(
     // The body for upstreams is written beside the received body.
     reserve(body.len())?;
     let request = parse(&body)?;
-    let model = app.catalog.model(&request.model);
-    let model = model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
+    let models = app.models.get();
+    let model = models.catalog.model(&request.model);
+    let model = model.ok_or_else(|| ApiError::model_not_found(models.catalog.ids()))?;
     let alias = (request.model != model.id).then(|| request.model.clone());
     let forward = request.forward(model)?;
     drop(body);
     permit.shrink_to(forward.prompt_bytes());
-    Ok(Checked { model: model.id.clone(), alias, forward })
+    let model = model.id.clone();
+    Ok(Checked { models, model, alias, forward })
 }
 
 /// The response to a generation whose answer begins.

@@ -22,6 +22,7 @@ use shared::{
     key::Class,
     process::{
         http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
+        http_client::{ClientSettings, HttpClient, http_client},
         tls::Tls,
     },
     wire::OWN_KEY,
@@ -32,7 +33,6 @@ use tracing::{Instrument, Span};
 use super::{App, Call, caller};
 use crate::{
     admission::{Caller, take_bytes},
-    http_client::{ClientSettings, HttpClient, http_client},
     keys::{KeyServiceHealth, KeyServicePort},
     sizes::MANAGEMENT_IN_FLIGHT,
 };

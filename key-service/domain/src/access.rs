@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_use_is_noted_once_a_minute() {
-        let at = |seconds| Timestamp::from_millis(seconds * 1_000);
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1_000);
         assert!(is_noted(None, at(0)));
         let noted = [0, 59, 60, 61].map(|seconds| is_noted(Some(at(0)), at(seconds)));
         assert_eq!(noted, [false, false, true, true]);

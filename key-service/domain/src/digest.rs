@@ -22,6 +22,13 @@ impl Pepper {
         Some(Self(bytes))
     }
 
+    /// Derives a secret from the pepper, which tells nothing of the pepper and of other secrets.
+    pub(crate) fn derive(&self, context: &'static str, of: &[u8]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key(context);
+        hasher.update(&self.0).update(of);
+        *hasher.finalize().as_bytes()
+    }
+
     fn digest(&self, plaintext: &str) -> Digest {
         Digest(*blake3::keyed_hash(&self.0, plaintext.as_bytes()).as_bytes())
     }
@@ -48,9 +55,14 @@ impl Peppers {
         self.current.digest(plaintext.expose_secret())
     }
 
+    /// All peppers, the current one first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Pepper> {
+        std::iter::once(&self.current).chain(&self.previous)
+    }
+
     /// The digests under which a presented key may be stored, the most likely first.
     pub fn candidates<'a>(&'a self, plaintext: &'a str) -> impl Iterator<Item = Digest> + 'a {
-        std::iter::once(&self.current).chain(&self.previous).map(move |pepper| pepper.digest(plaintext))
+        self.all().map(move |pepper| pepper.digest(plaintext))
     }
 }
 

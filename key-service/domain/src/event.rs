@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use shared::{
-    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId},
+    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
     wire::{ActorObject, EventObject},
@@ -178,13 +178,15 @@ pub enum EventKind {
         /// The member.
         member_id: MemberId,
     },
-    /// A webhook was disabled, as its deliveries failed.
+    /// A webhook was disabled: by an owner, or as its deliveries failed.
     #[serde(rename = "webhook.disabled")]
     WebhookDisabled {
         /// The webhook.
-        webhook_id: String,
+        webhook_id: WebhookId,
         /// Address of the webhook.
         url: String,
+        /// Reason, as in the webhook's `disabled_reason`.
+        reason: String,
     },
 }
 
@@ -219,6 +221,11 @@ pub enum MoneyBound {
     Month,
     /// The account's credit.
     Credit,
+}
+
+impl MoneyBound {
+    /// Every bound, in the order of their numbers.
+    pub const ALL: [Self; 6] = [Self::Limit, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Credit];
 }
 
 /// The events that a reader looks for.
@@ -311,6 +318,32 @@ impl EventKind {
             Self::MemberRemoved { .. } => "member.removed",
             Self::MemberSignedIn { .. } => "member.signed_in",
             Self::WebhookDisabled { .. } => "webhook.disabled",
+        }
+    }
+
+    /// The threshold that was passed, if the event tells one.
+    pub const fn threshold(&self) -> Option<&Threshold> {
+        match self {
+            Self::KeyThresholdReached(threshold)
+            | Self::KeyLimitReached(threshold)
+            | Self::GroupThresholdReached(threshold)
+            | Self::GroupLimitReached(threshold)
+            | Self::CreditThresholdReached(threshold)
+            | Self::CreditExhausted(threshold) => Some(threshold),
+            Self::KeyCreated { .. }
+            | Self::KeyUpdated { .. }
+            | Self::KeyRotated { .. }
+            | Self::KeyRevoked {}
+            | Self::GroupCreated { .. }
+            | Self::GroupUpdated { .. }
+            | Self::GroupArchived {}
+            | Self::CreditAdded { .. }
+            | Self::ManagementKeyCreated { .. }
+            | Self::ManagementKeyRevoked { .. }
+            | Self::MemberInvited { .. }
+            | Self::MemberRemoved { .. }
+            | Self::MemberSignedIn { .. }
+            | Self::WebhookDisabled { .. } => None,
         }
     }
 

@@ -42,7 +42,7 @@ pub use self::{
         tightest,
     },
     command::{Command, Level, Outcome, RecordId, Refused},
-    events::events,
+    events::{CallEvents, Holder, Passed, Told, deposited},
     funds::RETRY_IN_FLIGHT,
     record::{Counted, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };
@@ -63,6 +63,17 @@ pub struct Account {
     pub held: NanoUsd,
     /// Lease time: the number of ticks so far.
     pub tick: u64,
+    /// The last deposit, of which thresholds of the credit are parts.
+    pub last_deposit: Option<LastDeposit>,
+}
+
+/// The last deposit of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastDeposit {
+    /// Credit just after the deposit.
+    pub credit: NanoUsd,
+    /// Time of the deposit.
+    pub at: Timestamp,
 }
 
 /// The ledger's part of a key.
@@ -172,7 +183,7 @@ pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, 
     let State { account, key, groups, record } = state;
     match command {
         Command::Deposit { amount, .. } => {
-            let (account, record, outcome) = deposit(account, record, *amount)?;
+            let (account, record, outcome) = deposit(account, record, *amount, now)?;
             return Ok((State { account, key, groups, record }, outcome));
         }
         Command::Tick { seen } => {
@@ -263,7 +274,12 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
     }
 }
 
-fn deposit(account: Account, record: Record, amount: NanoUsd) -> Result<(Account, Record, Outcome), Refused> {
+fn deposit(
+    account: Account,
+    record: Record,
+    amount: NanoUsd,
+    now: Timestamp,
+) -> Result<(Account, Record, Outcome), Refused> {
     if record != Record::None {
         return Ok((account, record, Outcome::Deposited(account.credit)));
     }
@@ -272,7 +288,8 @@ fn deposit(account: Account, record: Record, amount: NanoUsd) -> Result<(Account
     }
     let credit =
         account.credit.checked_add(amount).filter(|c| *c <= NanoUsd::MAX).ok_or(Refused::BadDeposit)?;
-    Ok((Account { credit, ..account }, Record::Deposited(amount), Outcome::Deposited(credit)))
+    let last_deposit = Some(LastDeposit { credit, at: now });
+    Ok((Account { credit, last_deposit, ..account }, Record::Deposited(amount), Outcome::Deposited(credit)))
 }
 
 /// Returns whether every store would still have the record of a settlement of the generation.

@@ -15,3 +15,4 @@ pub mod pricing;
 pub mod search;
 pub mod settings;
 pub mod usage;
+pub mod webhook;

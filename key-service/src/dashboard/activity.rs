@@ -87,7 +87,7 @@ pub(super) async fn show(
             }
             a href={ (PATH) ".csv?" (files) } { "CSV" }
             a href={ (PATH) ".jsonl?" (files) } { "JSON lines" }
-            (margin::link(&desk.catalog, viewer.is_owner()))
+            (margin::link(&desk.catalog.get(), viewer.is_owner()))
         }
     };
     Ok(page(&viewer, Section::Activity, "Activity", &content))
@@ -104,7 +104,7 @@ fn filters(desk: &Desk, query: &Fields, key: Option<&ApiKey>) -> Markup {
             }
             label { "Model" select name="model" {
                 option value="" { "All" }
-                @for model in &desk.catalog.models {
+                @for model in &desk.catalog.get().models {
                     option value=(model.id) selected[query.get("model") == model.id] { (model.id) }
                 }
             } }

@@ -6,7 +6,12 @@ use maud::html;
 
 use super::{SIGN_IN, document::bare, theme::Theme};
 use crate::{
-    management::{Error, KeyRefused, management_keys::ManagementKeyRefused, members::MemberRefused},
+    management::{
+        Error, KeyRefused,
+        management_keys::ManagementKeyRefused,
+        members::MemberRefused,
+        webhooks::{MAX_WEBHOOKS, WebhookRefused},
+    },
     store::StoreError,
 };
 
@@ -84,6 +89,22 @@ impl From<Error<MemberRefused>> for Failure {
             Error::Refused(MemberRefused::NotFound) => Self::NotFound,
             Error::Refused(MemberRefused::StoreFull) => Self::StoreFull,
             Error::Refused(other) => Self::BadRequest(sentence(&other.to_string())),
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<WebhookRefused>> for Failure {
+    fn from(error: Error<WebhookRefused>) -> Self {
+        match error {
+            Error::Refused(WebhookRefused::NotFound) => Self::NotFound,
+            Error::Refused(WebhookRefused::Address(refused)) => {
+                Self::BadRequest(sentence(&refused.to_string()))
+            }
+            Error::Refused(WebhookRefused::TooMany) => {
+                Self::BadRequest(format!("This account has {MAX_WEBHOOKS} webhooks, and may not have more."))
+            }
+            Error::Refused(WebhookRefused::StoreFull) => Self::StoreFull,
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }

@@ -46,6 +46,11 @@ impl Fields {
         self.0.iter().find(|(named, _)| named == name).map_or("", |(_, value)| value.as_str())
     }
 
+    /// All values of a field.
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(named, _)| named == name).map(|(_, value)| value.as_str()).collect()
+    }
+
     /// Returns the form's idempotency key, which stays the same when the form is sent again: the 64 hexadecimal digits
     /// that the page wrote into the form.
     pub(super) fn attempt(&self) -> Result<&str, Failure> {

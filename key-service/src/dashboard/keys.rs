@@ -181,7 +181,8 @@ pub(super) async fn create(
     match desk.management.create(account, settings, attempt, viewer.signed_in.actor()).await? {
         Issued::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
         Issued::New { key, plaintext } => {
-            let model = desk.catalog.models.first().map_or("", |model| model.id.as_str());
+            let catalog = desk.catalog.get();
+            let model = catalog.models.first().map_or("", |model| model.id.as_str());
             let content = html! {
                 p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
                 (new_key(&plaintext))

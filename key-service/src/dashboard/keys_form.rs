@@ -54,6 +54,9 @@ fn value(field: &Field, form: &Fields) -> Result<Value, String> {
         | Kind::Models
         | Kind::Metadata
         | Kind::Group
+        | Kind::Url
+        | Kind::EventTypes
+        | Kind::Flag
         | Kind::KeyDefaults => Err("the value cannot be set here.".into()),
     }
 }
@@ -100,7 +103,7 @@ fn input(field: &Field, entered: &Fields) -> Markup {
             Kind::Amount => input id=(name) name=(name) inputmode="decimal" value=(text) autocomplete="off" aria-describedby=(hint);,
             Kind::Time => input id=(name) type="datetime-local" name=(name) value=(text) aria-describedby=(hint);,
             Kind::Answered(_) | Kind::ExternalId { .. } | Kind::Count { .. } | Kind::Limits | Kind::Models
-                | Kind::Metadata | Kind::Group | Kind::KeyDefaults => {},
+                | Kind::Metadata | Kind::Group | Kind::Url | Kind::EventTypes | Kind::Flag | Kind::KeyDefaults => {},
         }
     }
 }

@@ -27,6 +27,7 @@ pub(super) enum Section {
     Credit,
     Members,
     Events,
+    Webhooks,
     TryIt,
     /// The member's own sign-in, which the member's name leads to.
     You,
@@ -34,7 +35,7 @@ pub(super) enum Section {
 
 impl Section {
     /// The parts listed in the navigation, with addresses, in order.
-    const LISTED: [(Self, &'static str, &'static str); 8] = [
+    const LISTED: [(Self, &'static str, &'static str); 9] = [
         (Self::Overview, "Overview", HOME),
         (Self::Keys, "API keys", "/dashboard/keys"),
         (Self::ManagementKeys, "Management keys", "/dashboard/management-keys"),
@@ -42,6 +43,7 @@ impl Section {
         (Self::Credit, "Credit", "/dashboard/credit"),
         (Self::Members, "Members", "/dashboard/members"),
         (Self::Events, "Events", "/dashboard/events"),
+        (Self::Webhooks, "Webhooks", "/dashboard/webhooks"),
         (Self::TryIt, "Try it", "/dashboard/try-it"),
     ];
 }

@@ -18,6 +18,7 @@ use http_body_util::BodyExt;
 use shared::{
     catalog::Catalog,
     clock::{Clock, System},
+    current::Current,
     ids::{AccountId, DepositId, GenerationId, KeyId},
     key::Prefix,
     money::NanoUsd,
@@ -175,7 +176,7 @@ impl Pages {
         let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
         let session = management.sign_in_with_link(&link, "measure", &[]).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
-        let catalog = Arc::new(Catalog::parse(CATALOG, "measure").unwrap());
+        let catalog = Arc::new(Current::new(Catalog::parse(CATALOG, "measure").unwrap()));
         let router = router(Desk::new(management, catalog, false));
         (Self { router, cookie, name }, account, end)
     }

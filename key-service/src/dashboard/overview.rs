@@ -56,7 +56,7 @@ pub(super) async fn show(
             (chart)
         }
         (top_keys(&top))
-        (margin::link(&desk.catalog, viewer.is_owner()))
+        (margin::link(&desk.catalog.get(), viewer.is_owner()))
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }

@@ -18,7 +18,7 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
             div.row {
                 label { "API key" input type="password" name="key" autocomplete="off" required spellcheck="false"; }
                 label { "Model" select name="model" {
-                    @for model in &desk.catalog.models { option value=(model.id) { (model.id) } }
+                    @for model in &desk.catalog.get().models { option value=(model.id) { (model.id) } }
                 } }
                 label { "Temperature" input name="temperature" inputmode="decimal" placeholder="default"; }
             }

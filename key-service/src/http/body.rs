@@ -10,7 +10,7 @@ use axum::{body::Bytes, extract::Request};
 use http::{HeaderMap, HeaderName};
 use shared::{
     error::{ApiError, Code},
-    json::{RawValue, parse_object},
+    json::{Object, RawValue, parse_object},
     process::http::{read_body, require_json},
     wire::{Fields, MAX_BODY_BYTES, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
 };
@@ -86,7 +86,12 @@ async fn read_json(request: Request, also: Option<&str>) -> Result<Bytes, ApiErr
 
 /// Reads settings from JSON, of a new object or of a change.
 pub(crate) fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
-    settings_among(parse_object(json)?.iter(), is_new)
+    let object = parse_object(json)?;
+    let patch = settings_among(object.iter(), is_new)?;
+    if is_new {
+        require::<P::Field>(&object)?;
+    }
+    Ok(patch)
 }
 
 /// Reads settings from members of an object.
@@ -106,6 +111,18 @@ pub(crate) fn settings_among<'a, P: Patch>(
         }
     }
     Ok(patch)
+}
+
+/// Refuses an object without a field that a new one needs.
+fn require<F: Fields>(object: &Object<'_>) -> Result<(), ApiError> {
+    let required = F::settings().map(Fields::row).filter(|row| row.is_required);
+    match required.map(|row| row.name).find(|name| object.get(name).is_none()) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("`{name}` is missing.");
+            Err(ApiError::at(Code::MissingRequiredParameter, name, message))
+        }
+    }
 }
 
 /// The setting of this name, if requests may set it.

@@ -13,6 +13,7 @@ use crate::{
         Error, KeyRefused,
         groups::GroupRefused,
         listing::{Listed, UnknownCursor},
+        webhooks::{MAX_WEBHOOKS, WebhookRefused},
     },
     store::StoreError,
 };
@@ -71,6 +72,25 @@ impl From<GroupRefused> for ApiError {
             GroupRefused::StoreFull => Self::new(
                 Code::StoreFull,
                 "The store is nearly full; no groups can be made until its operator enlarges it.",
+            ),
+        }
+    }
+}
+
+impl From<WebhookRefused> for ApiError {
+    fn from(refused: WebhookRefused) -> Self {
+        match refused {
+            WebhookRefused::NotFound => Self::new(Code::WebhookNotFound, "The account has no such webhook."),
+            WebhookRefused::Address(refused) => {
+                Self::at(Code::InvalidValue, "url", format!("`url` cannot be used: {refused}."))
+            }
+            WebhookRefused::TooMany => {
+                let message = format!("The account has {MAX_WEBHOOKS} webhooks, and may not have more.");
+                Self::new(Code::TooManyWebhooks, message)
+            }
+            WebhookRefused::StoreFull => Self::new(
+                Code::StoreFull,
+                "The store is nearly full; no webhooks can be made until its operator enlarges it.",
             ),
         }
     }
@@ -135,6 +155,12 @@ impl From<Error<KeyRefused>> for ApiError {
 
 impl From<Error<GroupRefused>> for ApiError {
     fn from(error: Error<GroupRefused>) -> Self {
+        client_error(error, Self::from)
+    }
+}
+
+impl From<Error<WebhookRefused>> for ApiError {
+    fn from(error: Error<WebhookRefused>) -> Self {
         client_error(error, Self::from)
     }
 }

@@ -5,11 +5,14 @@ use shared::{
     ids::GenerationId,
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
-    wire::{BillObject, Fields, GroupField, GroupObject, KeyField, KeyObject, Object, OwnGroup, Value},
+    wire::{
+        BillObject, Fields, GroupField, GroupObject, KeyField, KeyObject, Object, OwnGroup, Value,
+        WebhookField, WebhookObject,
+    },
 };
 
 use crate::management::{generations::Bill, listing::Listed};
-use domain::{event::Event, group::Group, key::ApiKey};
+use domain::{event::Event, group::Group, key::ApiKey, webhook::Webhook};
 
 /// An object as clients read it.
 pub(crate) trait Shown: Listed {
@@ -55,6 +58,34 @@ impl Shown for Bill {
             estimated: settlement.estimated,
             created_at: created_at(*generation),
         }
+    }
+}
+
+impl Shown for Webhook {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        ShownWebhook { webhook: self, secret: None }
+    }
+}
+
+/// The webhook with the secret, shown only in the answer to the creation.
+pub(super) fn with_secret<'a>(webhook: &'a Webhook, secret: &'a SecretString) -> impl Serialize + 'a {
+    ShownWebhook { webhook, secret: Some(secret) }
+}
+
+struct ShownWebhook<'a> {
+    webhook: &'a Webhook,
+    secret: Option<&'a SecretString>,
+}
+
+impl Serialize for ShownWebhook<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        let value = |field: WebhookField| self.webhook.value(field);
+        members_of::<WebhookObject, S>(&mut members, &self.webhook.id, value)?;
+        if let Some(secret) = self.secret {
+            members.serialize_entry("secret", secret.expose_secret())?;
+        }
+        members.end()
     }
 }
 

@@ -23,6 +23,7 @@ use domain::{
     key::{ApiKey, Status},
     search::EntrySearch,
     usage::Day,
+    webhook::Webhook,
 };
 
 /// The parameters of a listing.
@@ -65,6 +66,12 @@ impl Filtered for Group {
             return Err(ApiError::at(Code::StringAboveMaxLength, "external_id", message));
         }
         Ok(GroupFilter { external_id, metadata: query.metadata()? })
+    }
+}
+
+impl Filtered for Webhook {
+    fn filter(_: &Query<'_>) -> Result<(), ApiError> {
+        Ok(())
     }
 }
 

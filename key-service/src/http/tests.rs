@@ -31,6 +31,7 @@ mod listing;
 mod reading;
 mod refusals;
 mod rotation;
+mod webhooks;
 
 /// The API, an account `acme`, and a management key of it.
 struct Desk {

@@ -49,9 +49,9 @@ impl Management {
             Rotated::New(key) => Ok(Issued::New { key, plaintext }),
             Rotated::Replayed(key) => Ok(Issued::Replayed(key)),
             Rotated::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
-            Rotated::NotRotated(KeyNotRotated::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
-            Rotated::NotRotated(KeyNotRotated::Expired) => Err(Error::Refused(KeyRefused::Expired)),
-            Rotated::NotRotated(KeyNotRotated::InProgress) => {
+            Rotated::Refused(KeyNotRotated::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
+            Rotated::Refused(KeyNotRotated::Expired) => Err(Error::Refused(KeyRefused::Expired)),
+            Rotated::Refused(KeyNotRotated::InProgress) => {
                 Err(Error::Refused(KeyRefused::RotationInProgress))
             }
             Rotated::NotFound => Err(Error::Refused(KeyRefused::NotFound)),

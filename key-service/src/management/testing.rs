@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use shared::{
-    catalog::Catalog, clock::Clock, ids::AccountId, key::Prefix, money::NanoUsd, secret::ExposeSecret,
-    time::Timestamp,
+    catalog::Catalog, clock::Clock, current::Current, ids::AccountId, key::Prefix, money::NanoUsd,
+    secret::ExposeSecret, time::Timestamp,
 };
 
 use super::{Management, management_keys::ManagementKeySettings};
@@ -81,6 +81,8 @@ impl Clock for Script {
 }
 
 /// The catalogue that ships with the project.
-pub(crate) fn catalog() -> Arc<Catalog> {
-    Arc::new(Catalog::parse(include_str!("../../../config/models.toml"), "models.toml").unwrap())
+pub(crate) fn catalog() -> Arc<Current<Catalog>> {
+    Arc::new(Current::new(
+        Catalog::parse(include_str!("../../../config/models.toml"), "models.toml").unwrap(),
+    ))
 }

@@ -24,19 +24,19 @@ use domain::{
 };
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
-fn catalogue(model: &str, usd: u32) -> Arc<Catalog> {
+fn catalogue(model: &str, usd: u32) -> Arc<Current<Catalog>> {
     priced(model, &format!("input = \"0\"\ncached_input = \"0\"\noutput = \"{usd}\"\n"))
 }
 
 /// A catalogue with this model, at these prices and those of the tables that follow them.
-fn priced(model: &str, price: &str) -> Arc<Catalog> {
+fn priced(model: &str, price: &str) -> Arc<Current<Catalog>> {
     let text = format!(
         "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n\
          [[model]]\nid = \"{model}\"\nowned_by = \"f\"\naliases = [\"{model} Latest\"]\n\
          context_window = 9000\nmax_output_tokens = 9000\n[model.price]\n{price}\
          [[model.upstream]]\nkind = \"vllm\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"f\"\n"
     );
-    Arc::new(Catalog::parse(&text, "test").unwrap())
+    Arc::new(Current::new(Catalog::parse(&text, "test").unwrap()))
 }
 
 /// An account with 10 USD, a key, and services over a shared store.
@@ -57,11 +57,11 @@ impl Trial {
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
     }
 
-    fn service(&self, catalog: Arc<Catalog>) -> Service {
+    fn service(&self, catalog: Arc<Current<Catalog>>) -> Service {
         self.over(self.office.store.clone(), catalog)
     }
 
-    fn over(&self, ledger: Arc<dyn Ledger>, catalog: Arc<Catalog>) -> Service {
+    fn over(&self, ledger: Arc<dyn Ledger>, catalog: Arc<Current<Catalog>>) -> Service {
         let (clock, credentials) = (self.office.clock.clone(), self.office.credentials.clone());
         Service::new(ledger, clock, credentials, catalog, Duration::from_secs(30))
     }

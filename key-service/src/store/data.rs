@@ -230,7 +230,7 @@ pub enum Rotated {
     /// The idempotency key was used with another request.
     Reused,
     /// The key cannot be rotated now.
-    NotRotated(KeyNotRotated),
+    Refused(KeyNotRotated),
     /// The account does not have the key.
     NotFound,
 }

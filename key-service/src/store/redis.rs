@@ -41,6 +41,7 @@ mod spend;
 mod tests;
 mod tls;
 mod watermark;
+mod webhooks;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -81,7 +82,6 @@ pub(crate) struct Redis {
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
     kept: Kept,
-    events_kept: Duration,
     chained: ChainedAccounts,
     marking: JoinHandle<()>,
 }
@@ -126,8 +126,11 @@ impl Redis {
             durability: DurabilityWait::new(),
             memory: MemoryWatch::default(),
             clock,
-            kept: Kept { journal_entries: settings.journal_entries, usage_days: settings.usage_days },
-            events_kept: settings.events_kept,
+            kept: Kept {
+                journal_entries: settings.journal_entries,
+                usage_days: settings.usage_days,
+                events: settings.events_kept,
+            },
             chained: ChainedAccounts::default(),
         })
     }

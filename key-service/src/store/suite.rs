@@ -17,6 +17,7 @@ pub(crate) mod reference;
 mod rotation;
 pub(crate) mod servers;
 mod spending;
+mod webhooks;
 
 pub(crate) use outage::Outage;
 
@@ -116,6 +117,16 @@ macro_rules! contract {
                     a_link_signs_in_once_and_before_it_expires,
                     a_session_lives_until_it_expires_or_is_ended,
                     attempts_are_counted_until_they_are_forgotten,
+                }
+                webhooks::{
+                    webhooks_are_listed_oldest_first_and_leave_nothing_behind,
+                    an_account_has_no_more_webhooks_than_it_may,
+                    a_change_of_a_webhook_changes_what_it_names,
+                    a_cursor_moves_together_with_the_deliveries,
+                    a_delivery_is_claimed_once_until_it_falls_due_again,
+                    an_attempt_that_another_one_followed_ends_nothing,
+                    the_last_attempts_are_kept,
+                    a_disabled_webhook_looks_at_the_events_of_its_deliveries_again,
                 }
                 leases::{
                     holds_are_due_when_the_ledger_has_counted_their_lease,

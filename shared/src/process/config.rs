@@ -6,6 +6,7 @@ use std::{
     fmt::Display,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::Args;
@@ -47,6 +48,11 @@ pub struct Common {
     /// Prefix of every key: 1 to 16 characters a-z0-9
     #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
     pub key_prefix: Prefix,
+
+    /// Seconds between a signal to stop and the shutdown: requests are still accepted, but probes say that the process stops, so that load balancers leave first
+    #[arg(long, env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=3600))]
+    drain_pause_seconds: u32,
 
     /// Settings of every program.
     #[command(flatten)]
@@ -92,6 +98,11 @@ impl Basics {
 }
 
 impl Common {
+    /// Time between a signal to stop and the shutdown.
+    pub fn drain_pause(&self) -> Duration {
+        Duration::from_secs(self.drain_pause_seconds.into())
+    }
+
     /// Reads the catalogue.
     pub fn catalog(&self) -> Result<Catalog, ConfigError> {
         let default = Path::new(DEFAULT_MODELS);

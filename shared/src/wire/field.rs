@@ -38,6 +38,12 @@ pub enum Kind {
     Metadata,
     /// Id of a group, or null.
     Group,
+    /// URL that events are sent to. Never null.
+    Url,
+    /// Types of events, or null.
+    EventTypes,
+    /// True or false. Never null.
+    Flag,
     /// Settings of keys that are made in a group. A change merges them (RFC 7396), and null clears them.
     KeyDefaults,
 }
@@ -55,6 +61,8 @@ pub struct Field {
     pub input: Option<Input>,
     /// The field is set when the object is made, and never again.
     pub is_fixed: bool,
+    /// No object is made without the field.
+    pub is_required: bool,
 }
 
 /// Input of a form.
@@ -81,6 +89,21 @@ pub trait Fields: Copy + PartialEq + std::fmt::Debug + 'static {
 }
 
 macro_rules! fields {
+    ($(#[$doc:meta])* $object:ident { $($field:ident = $row:expr;)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $object { $(#[doc = concat!("`", stringify!($field), "`")] $field,)+ }
+
+        impl Fields for $object {
+            fn all() -> impl Iterator<Item = Self> {
+                [$(Self::$field),+].into_iter()
+            }
+
+            fn row(self) -> Field {
+                match self { $(Self::$field => $row,)+ }
+            }
+        }
+    };
     (
         $(#[$doc:meta])* $object:ident {
             $($before:ident = $row_before:expr;)*
@@ -152,7 +175,7 @@ bounds! {
 const METADATA: Field =
     setting("metadata", Kind::Metadata, "Texts of the caller; lists filter by `metadata[name]=value`.");
 
-/// The time of creation, on keys and groups.
+/// The time of creation, on keys, groups and webhooks.
 const CREATED_AT: Field =
     answered("created_at", SchemaGenerator::subschema_for::<Timestamp>, "Time of creation.");
 
@@ -196,6 +219,24 @@ fields! {
 }
 
 fields! {
+    /// A field of a webhook. In answers `id` and `object` stand before the fields.
+    WebhookField {
+        Url = setting("url", Kind::Url,
+            "Address that events are sent to: https, or http to a loopback address such as 127.0.0.1.")
+            .with_input("URL", "Begins with https://. An event is a POST, signed with the webhook's secret.").required();
+        Types = setting("types", Kind::EventTypes, "Types of the events that are sent; null is all.");
+        Enabled = setting("enabled", Kind::Flag,
+            "Whether events are sent. A webhook that is enabled again gets the events since it was disabled.");
+        CreatedAt = CREATED_AT;
+        DisabledAt = answered("disabled_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
+            "Time from which nothing is sent.");
+        DisabledReason = answered("disabled_reason",
+            |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
+            "`owner`; `failing` where an event could not be delivered for 24 hours; `gone` where 410 was answered.");
+    }
+}
+
+fields! {
     /// A setting of keys made in a group.
     DefaultField {
         ..Bound
@@ -206,7 +247,7 @@ fields! {
 }
 
 const fn setting(name: &'static str, kind: Kind, description: &'static str) -> Field {
-    Field { name, kind, description, input: None, is_fixed: false }
+    Field { name, kind, description, input: None, is_fixed: false, is_required: false }
 }
 
 const fn answered(
@@ -224,5 +265,9 @@ impl Field {
 
     const fn fixed(self) -> Self {
         Self { is_fixed: true, ..self }
+    }
+
+    const fn required(self) -> Self {
+        Self { is_required: true, ..self }
     }
 }

@@ -3,8 +3,8 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
-    MAX_LIMIT_USD, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS,
-    MAX_MODEL_CHARS, MAX_MODELS,
+    EVENT_TYPES, MAX_LIMIT_USD, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS,
+    MAX_MODEL_CHARS, MAX_MODELS, MAX_URL_CHARS,
     field::{DefaultField, Field, Fields, Kind},
 };
 use serde_json::{Map, Value};
@@ -48,7 +48,8 @@ impl Kind {
                 let (properties, required) = properties(schemas, settings, Self::defaulted);
                 json_schema!({"type": ["object", "null"], "properties": properties, "required": required})
             }
-            Self::Count { .. } | Self::Models => self.requested(schemas),
+            Self::Url => json_schema!({"type": "string", "format": "uri"}),
+            Self::Count { .. } | Self::Models | Self::EventTypes | Self::Flag => self.requested(schemas),
         }
     }
 
@@ -65,6 +66,9 @@ impl Kind {
             | Self::Models
             | Self::Metadata
             | Self::Group
+            | Self::Url
+            | Self::EventTypes
+            | Self::Flag
             | Self::KeyDefaults => self.answered(schemas),
         }
     }
@@ -97,6 +101,10 @@ impl Kind {
                 "propertyNames": {"minLength": 1, "maxLength": MAX_METADATA_NAME_CHARS},
                 "additionalProperties": {"type": ["string", "null"], "maxLength": MAX_METADATA_VALUE_CHARS}}),
             Self::Group => schemas.subschema_for::<Option<GroupId>>(),
+            Self::Url => json_schema!({"type": "string", "format": "uri", "maxLength": MAX_URL_CHARS}),
+            Self::EventTypes => json_schema!({"type": ["array", "null"], "minItems": 1,
+                "maxItems": EVENT_TYPES.len(), "uniqueItems": true, "items": {"enum": EVENT_TYPES}}),
+            Self::Flag => json_schema!({"type": "boolean"}),
             Self::KeyDefaults => {
                 let settings = DefaultField::settings().map(|field| {
                     let row = field.row();

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    ids::{GenerationId, GroupId, KeyId},
+    ids::{EventId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -112,6 +112,40 @@ pub struct RevokedKeys {
     pub object: &'static str,
     /// Number of keys that were revoked now; keys revoked before do not count.
     pub revoked: u64,
+}
+
+/// An attempt to deliver an event to a webhook.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "WebhookDelivery")]
+pub struct AttemptObject<'a> {
+    /// `webhook.delivery`
+    #[schemars(extend("const" = "webhook.delivery"))]
+    pub object: &'static str,
+    /// The event.
+    pub event_id: EventId,
+    /// Type of the event.
+    pub r#type: &'a str,
+    /// Time of the attempt.
+    pub created_at: Timestamp,
+    /// Duration in milliseconds.
+    pub duration_ms: u64,
+    /// Status of the answer; null where there was none.
+    pub status: Option<u16>,
+    /// Reason why there was no answer.
+    pub error: Option<&'a str>,
+}
+
+/// The last attempts to deliver events to a webhook.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "WebhookDeliveryList")]
+pub struct AttemptList<'a> {
+    /// `list`
+    #[schemars(extend("const" = "list"))]
+    pub object: &'static str,
+    /// The attempts, newest first.
+    pub data: Vec<AttemptObject<'a>>,
+    /// Always false: the list is whole.
+    pub has_more: bool,
 }
 
 /// Id and name of a key's group, and of the group's parent.

@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::{
     MAX_GRACE_SECONDS,
     event::EventObject,
-    field::{Field, Fields, GroupField, KeyField, Kind},
+    field::{Field, Fields, GroupField, KeyField, Kind, WebhookField},
     kind::{described, properties},
     reading::{BillObject, OwnGroup},
 };
-use crate::ids::{EventId, GenerationId, GroupId, KeyId};
+use crate::ids::{EventId, GenerationId, GroupId, KeyId, WebhookId};
 
 /// An object of the management API: its fields, and what stands before them.
 pub trait Object {
@@ -51,6 +51,18 @@ impl Object for GroupObject {
     const ONCE: Option<(&'static str, &'static str)> = None;
 }
 
+/// An address that events are sent to.
+pub struct WebhookObject;
+
+impl Object for WebhookObject {
+    type Fields = WebhookField;
+    type Id = WebhookId;
+    const NAME: &'static str = "Webhook";
+    const OBJECT: &'static str = "webhook";
+    const ONCE: Option<(&'static str, &'static str)> =
+        Some(("secret", "The secret that signs deliveries, where the webhook is made."));
+}
+
 /// Schema of an object in answers.
 macro_rules! answered {
     ($($object:ident),+) => {
@@ -66,7 +78,7 @@ macro_rules! answered {
     };
 }
 
-answered!(KeyObject, GroupObject);
+answered!(KeyObject, GroupObject, WebhookObject);
 
 fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
     let id = described(schemas.subschema_for::<O::Id>(), "Names the object for good.");
@@ -112,6 +124,10 @@ impl Listable for KeyObject {
 
 impl Listable for GroupObject {
     type Id = GroupId;
+}
+
+impl Listable for WebhookObject {
+    type Id = WebhookId;
 }
 
 impl Listable for BillObject<'_> {
@@ -176,10 +192,13 @@ impl<O: Object, const NEW: bool> JsonSchema for Body<O, NEW> {
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let rows = O::Fields::settings().map(Fields::row).filter(|row| NEW || !row.is_fixed);
+        let rows = || O::Fields::settings().map(Fields::row).filter(|row| NEW || !row.is_fixed);
         let schema =
             |row: Field| (row.name.to_owned(), described(row.kind.requested(schemas), row.description));
-        let properties: Map<String, Value> = rows.map(schema).collect();
-        json_schema!({"type": "object", "additionalProperties": false, "properties": properties})
+        let properties: Map<String, Value> = rows().map(schema).collect();
+        let required: Vec<_> = rows().filter(|row| NEW && row.is_required).map(|row| row.name).collect();
+        json_schema!({
+            "type": "object", "additionalProperties": false, "properties": properties, "required": required,
+        })
     }
 }

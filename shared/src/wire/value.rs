@@ -20,6 +20,8 @@ pub enum Value {
     Time(Timestamp),
     /// A number.
     Count(u64),
+    /// True or false.
+    Flag(bool),
     /// Amounts for windows of the calendar.
     Limits(Vec<Limit>),
     /// Texts in an order.
@@ -78,6 +80,7 @@ impl Serialize for Value {
             Self::Amount(amount) => amount.serialize(serializer),
             Self::Time(at) => at.serialize(serializer),
             Self::Count(count) => count.serialize(serializer),
+            Self::Flag(flag) => flag.serialize(serializer),
             Self::Limits(limits) => limits.serialize(serializer),
             Self::Texts(texts) => texts.serialize(serializer),
             Self::Metadata(texts) => texts.serialize(serializer),
@@ -102,6 +105,7 @@ impl fmt::Display for Value {
             Self::Amount(amount) => amount.fmt(f),
             Self::Time(at) => at.fmt(f),
             Self::Count(count) => count.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
             Self::Group(id) => id.fmt(f),
             Self::Limits(_) | Self::Texts(_) | Self::Metadata(_) | Self::KeyDefaults(_) => {
                 f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
@@ -138,6 +142,7 @@ kept!(
     NanoUsd = Amount,
     Timestamp = Time,
     u64 = Count,
+    bool = Flag,
     Vec<Limit> = Limits,
     Vec<String> = Texts,
     GroupId = Group

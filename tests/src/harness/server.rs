@@ -67,10 +67,10 @@ impl Settings {
     }
 
     /// Starts a command, and ends the command after this time as a power failure would.
-    pub fn kill_cli(&self, arguments: &[&str], after: Duration) {
+    pub async fn kill_cli(&self, arguments: &[&str], after: Duration) {
         let mut command = self.command();
         let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(after);
+        tokio::time::sleep(after).await;
         // A command that has ended needs no end.
         let _ = child.kill();
         child.wait().unwrap();
@@ -230,6 +230,11 @@ impl Server {
     /// Asks the process to end, as a supervisor does.
     pub fn terminate(&self) {
         signal(self.pid(), "TERM");
+    }
+
+    /// Asks the process to read its catalogue again, as an operator does.
+    pub fn reload(&self) {
+        signal(self.pid(), "HUP");
     }
 
     /// Stops the process with a signal: its connections stay open, and nothing is answered until it is resumed.

@@ -123,6 +123,22 @@ async fn an_idle_server_ends_at_once_when_interrupted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn before_it_drains_a_process_says_that_it_stops_and_goes_on_serving_until_signalled_again() {
+    let env = vec![("FAREGATE_DRAIN_PAUSE_SECONDS", "600".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    let ready = async || stack.http.get(&format!("{}/readyz", stack.server().admin())).await.status;
+    assert_eq!(ready().await, 200);
+    stack.server().terminate();
+    assert_drains_soon(&stack).await;
+    assert_eq!(ready().await, 503);
+    assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.cost(), cost_of(12, 5));
+    stack.server().terminate();
+    assert!(stack.server().ended().await.success());
+    assert_eq!(stack.balance(&stack.account).held, NanoUsd::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_drain_has_an_end() {
     let env = vec![("FAREGATE_DRAIN_SECONDS", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;

@@ -44,8 +44,8 @@ fn documents_link_to_files_headings_and_names_that_are_there() {
             );
             // A name in code style is defined there: a test, a type or a function.
             if let Some(name) = label.strip_prefix('`').and_then(|label| label.strip_suffix('`'))
-                && linked.extension().is_some_and(|extension| extension == "rs")
-                && !name.ends_with(".rs")
+                && is_rust(&linked)
+                && !is_rust(name)
             {
                 let defined = name.rsplit("::").next().unwrap();
                 assert!(content.contains(defined), "{document}: {name} is not in {target}");
@@ -64,7 +64,7 @@ fn the_architecture_is_short_and_names_files_that_are_there() {
         collect(&root.join(source), &mut files);
     }
     let code = text.split('`').skip(1).step_by(2);
-    for name in code.filter(|name| name.ends_with(".rs") && !name.contains(' ')) {
+    for name in code.filter(|name| is_rust(name) && !name.contains(' ')) {
         assert!(files.iter().any(|file| file.ends_with(name)), "{name}");
     }
 }
@@ -75,10 +75,14 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.ends_with("target") && !path.ends_with("clients") {
             collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if is_rust(&path) {
             files.push(path);
         }
     }
+}
+
+fn is_rust(file: impl AsRef<Path>) -> bool {
+    file.as_ref().extension().is_some_and(|extension| extension == "rs")
 }
 
 /// Labels and targets of the links to files of the repository, outside of code blocks.

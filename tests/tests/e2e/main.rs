@@ -29,6 +29,7 @@ mod moving;
 mod openapi;
 mod prices;
 mod recipes;
+mod reload;
 mod routing;
 mod scopes;
 mod services;

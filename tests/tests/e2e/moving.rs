@@ -165,7 +165,7 @@ async fn a_killed_import_is_completed(stack: &Stack, is_whole: bool) {
     };
     for kill in 0..KILLS {
         let arguments = import("keys", &files, &[]);
-        stack.operator().kill_cli(&arguments, Duration::from_millis(20 + 90 * kill));
+        stack.operator().kill_cli(&arguments, Duration::from_millis(20 + 90 * kill)).await;
         let made = count();
         assert!(made <= MANY && (!is_whole || made == 0 || made == MANY), "{made} keys");
     }

@@ -18,13 +18,15 @@ const CRATES: [&str; 8] = [
     "bench",
 ];
 /// Libraries that a domain may name: of data, hashes, errors and tests.
-const PURE: [&str; 11] = [
+const PURE: [&str; 13] = [
+    "base64",
     "blake3",
     "bytes",
     "hex",
     "itoa",
     "memchr",
     "proptest",
+    "ring",
     "schemars",
     "serde",
     "serde_json",

@@ -59,9 +59,10 @@ fn tools(members: &Members<'_, '_>) -> Result<String, ApiError> {
             }
             let is_function = tool.require("type")?.string()? == "function";
             let absent = OF_FUNCTIONS.iter().filter(|name| is_function && tool.even_null(name).is_none());
-            let absent: String = absent.map(|name| format!(",\"{name}\":null")).collect();
             let (before, brace) = value.raw().split_at(value.raw().len() - 1);
-            tools.extend([before, &absent, brace]);
+            tools.push_str(before);
+            absent.for_each(|name| tools.extend([",\"", *name, "\":null"]));
+            tools.push_str(brace);
             Ok(())
         })?;
     }

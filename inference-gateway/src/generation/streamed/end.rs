@@ -91,7 +91,7 @@ impl Stream {
             }
             End::Failed(error) => meter.fail(error, cost, now),
         }
-        log.write(&job.model, &generator.metrics);
+        log.write(&job);
         pipe.put_last(memory.leave_with(meter.take_output()));
     }
 

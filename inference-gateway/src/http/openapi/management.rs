@@ -4,11 +4,12 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 use shared::{
     error::Code,
-    ids::{EventId, GenerationId, GroupId, KeyId},
+    ids::{EventId, GenerationId, GroupId, KeyId, WebhookId},
     wire::{
-        BillObject, Body, CREDITS, Credits, EVENT_TYPES, EVENTS, EventObject, GENERATIONS, GROUPS,
-        GroupObject, KEYS, KeyObject, List, MAX_EXTERNAL_ID_CHARS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE,
-        ORDERS, OWN_KEY, OwnKey, RevokedKeys, Rotation, STATUSES, USAGE, UsageList,
+        AttemptList, BillObject, Body, CREDITS, Credits, EVENT_TYPES, EVENTS, EventObject, GENERATIONS,
+        GROUPS, GroupObject, KEYS, KeyObject, List, MAX_EXTERNAL_ID_CHARS, MAX_IDEMPOTENCY_KEY_CHARS,
+        MAX_PAGE, ORDERS, OWN_KEY, OwnKey, RevokedKeys, Rotation, STATUSES, USAGE, UsageList, WEBHOOKS,
+        WebhookObject,
     },
 };
 
@@ -41,7 +42,7 @@ const QUERY: [Code; 3] = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The routes, each with its operations.
-pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 12] {
+pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 16] {
     let of = |path: &str, below: &str| format!("{path}/{{id}}{below}");
     [
         (KEYS.into(), json!({"get": list_keys(schemas), "post": create_key(schemas)})),
@@ -51,6 +52,10 @@ pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 12] {
         (of(GROUPS, ""), group(schemas)),
         (of(GROUPS, "/keys"), below::<GroupId>(schemas, "get", keys_of_group)),
         (of(GROUPS, "/revoke_keys"), below::<GroupId>(schemas, "post", revoke_keys)),
+        (WEBHOOKS.into(), json!({"get": list_webhooks(schemas), "post": create_webhook(schemas)})),
+        (of(WEBHOOKS, ""), webhook(schemas)),
+        (of(WEBHOOKS, "/deliveries"), below::<WebhookId>(schemas, "get", deliveries)),
+        (of(WEBHOOKS, "/test"), below::<WebhookId>(schemas, "post", test_webhook)),
         (CREDITS.into(), json!({"get": credits(schemas)})),
         (USAGE.into(), json!({"get": usage(schemas)})),
         (GENERATIONS.into(), json!({"get": list_generations(schemas)})),
@@ -241,6 +246,51 @@ fn revoke_keys(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("revokeKeysOfGroup", "Revokes all API keys of a group for good.");
     let operation = operation.answers::<RevokedKeys>(schemas, 200, &[]);
     operation.refuses(&writing(&[Code::GroupNotFound])).into_value()
+}
+
+fn list_webhooks(schemas: &mut SchemaGenerator) -> Value {
+    let parameters = paged::<WebhookId>(schemas, []);
+    let operation = governs("listWebhooks", "The webhooks.").with("parameters", parameters);
+    let operation = operation.answers::<List<WebhookObject>>(schemas, 200, &[]);
+    operation.refuses(&reading(&[&QUERY[..], &[Code::GroupKeyNotAllowed]].concat())).into_value()
+}
+
+fn create_webhook(schemas: &mut SchemaGenerator) -> Value {
+    let summary = "A new webhook, which gets later events; the secret that signs them is shown this once.";
+    let operation = governs("createWebhook", summary).takes::<Body<WebhookObject, true>>(schemas, &[JSON]);
+    let operation = operation.answers::<WebhookObject>(schemas, 201, &["Location", "Cache-Control"]);
+    let own = [Code::GroupKeyNotAllowed, Code::TooManyWebhooks, Code::StoreFull];
+    operation.refuses(&writing(&[&BODY[..], &SETTINGS, &own].concat())).into_value()
+}
+
+fn webhook(schemas: &mut SchemaGenerator) -> Value {
+    let fetch = governs("retrieveWebhook", "A webhook.").answers::<WebhookObject>(schemas, 200, &[]);
+    let update = governs("updateWebhook", "Changes a webhook: what is absent stays, null clears (RFC 7396).");
+    let update = update.takes::<Body<WebhookObject, false>>(schemas, &[JSON, MERGE_PATCH]);
+    let summary = "Removes a webhook, with the deliveries on their way.";
+    let delete = governs("deleteWebhook", summary).answers::<WebhookObject>(schemas, 200, &[]);
+    let unreached = [Code::GroupKeyNotAllowed, Code::WebhookNotFound];
+    json!({
+        "parameters": named::<WebhookId>(schemas),
+        "get": fetch.refuses(&reading(&unreached)).into_value(),
+        "patch": update
+            .answers::<WebhookObject>(schemas, 200, &[])
+            .refuses(&writing(&[&BODY[..], &SETTINGS, &unreached].concat()))
+            .into_value(),
+        "delete": delete.refuses(&writing(&unreached)).into_value(),
+    })
+}
+
+fn deliveries(schemas: &mut SchemaGenerator) -> Value {
+    let operation = governs("listWebhookDeliveries", "The last attempts to deliver events, newest first.");
+    let operation = operation.answers::<AttemptList<'_>>(schemas, 200, &[]);
+    operation.refuses(&reading(&[Code::GroupKeyNotAllowed, Code::WebhookNotFound])).into_value()
+}
+
+fn test_webhook(schemas: &mut SchemaGenerator) -> Value {
+    let summary = "Sends an event of type `webhook.test`, once, and answers with it.";
+    let operation = governs("testWebhook", summary).answers::<EventObject>(schemas, 200, &[]);
+    operation.refuses(&writing(&[Code::GroupKeyNotAllowed, Code::WebhookNotFound])).into_value()
 }
 
 fn credits(schemas: &mut SchemaGenerator) -> Value {

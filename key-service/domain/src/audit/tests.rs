@@ -34,7 +34,8 @@ fn audit(first: &Key, second: &Key, account: Account) -> Audit {
     auditor.account(account, nanos(9), [nanos(60), nanos(40)].into_iter())
 }
 
-const SOUND: Account = Account { credit: NanoUsd::from_nanos(90), held: NanoUsd::from_nanos(9), tick: 4 };
+const SOUND: Account =
+    Account { credit: NanoUsd::from_nanos(90), held: NanoUsd::from_nanos(9), tick: 4, last_deposit: None };
 
 fn wrong(figure: Figure, recorded: i64, proven: i64) -> Wrong {
     Wrong { figure, recorded: nanos(recorded), proven: nanos(proven) }
@@ -50,7 +51,7 @@ fn books_that_add_up_are_sound() {
 fn a_wrong_figure_is_named_with_its_proven_value() {
     let found = audit(&spent(8, 9), &spent(3, 1), SOUND).wrong;
     assert_eq!(found, [wrong(Figure::Used(key(1)), 8, 7), wrong(Figure::KeyHeld(key(2)), 1, 0)]);
-    let account = Account { credit: nanos(91), held: nanos(0), tick: 4 };
+    let account = Account { credit: nanos(91), held: nanos(0), tick: 4, last_deposit: None };
     let found = audit(&spent(7, 9), &spent(3, 0), account).wrong;
     assert_eq!(found, [wrong(Figure::Held, 0, 9), wrong(Figure::Credit, 91, 90)]);
 }

@@ -45,7 +45,11 @@ fn every_type_of_event_reads_back_what_it_writes() {
         EventKind::MemberInvited { member_id, name: name(), role: "viewer".into() },
         EventKind::MemberRemoved { member_id, name: name() },
         EventKind::MemberSignedIn { member_id },
-        EventKind::WebhookDisabled { webhook_id: "wh_1".into(), url: "https://example.com".into() },
+        EventKind::WebhookDisabled {
+            webhook_id: WebhookId::new(AT, [6; 10]),
+            url: "https://example.com".into(),
+            reason: "failing".into(),
+        },
     ];
     assert_eq!(kinds.each_ref().map(EventKind::as_str), EVENT_TYPES);
     for kind in kinds {

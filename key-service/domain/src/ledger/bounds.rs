@@ -149,7 +149,7 @@ impl Budget {
         }
     }
 
-    fn windows(&self) -> impl Iterator<Item = &Window> {
+    pub(super) fn windows(&self) -> impl Iterator<Item = &Window> {
         self.bounds.iter().flat_map(|bounds| &bounds.windows)
     }
 

@@ -1,27 +1,249 @@
-//! Events of commands.
+//! Events of commands: deposits, and thresholds of money that commands pass.
 
-use shared::{ids::EventId, time::Timestamp};
+use shared::{
+    calendar::Per,
+    ids::{AccountId, EventId, GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
 
-use super::{Command, Record, State};
-use crate::event::{Event, EventKind};
+use super::{Account, Budget, Command, LastDeposit, Level, Record, Refused, State, Window, funds::NANO};
+use crate::event::{Actor, Event, EventKind, MoneyBound, Threshold};
 
-/// Events of a command that was applied: `before` is its record as it was, `after` the new state. The id of an event follows
-/// from the command, so that every store makes the same.
-pub fn events(command: &Command, before: &Record, after: &State, now: Timestamp) -> Vec<Event> {
-    match command {
-        Command::Deposit { id, amount, actor } if *before == Record::None && after.record != Record::None => {
-            let kind = EventKind::CreditAdded { deposit_id: *id, amount: *amount };
-            let id = EventId::from_slice(id.as_bytes());
-            let event = |id| Event { id, at: now, actor: actor.clone(), key: None, group: None, kind };
-            id.map(event).into_iter().collect()
-        }
-        Command::Deposit { .. }
-        | Command::Tick { .. }
-        | Command::Check { .. }
-        | Command::Hold { .. }
-        | Command::Extend { .. }
-        | Command::Capture { .. }
-        | Command::Release { .. }
-        | Command::Expire { .. } => Vec::new(),
+/// Parts of a limit that are thresholds, in percent. The last is the whole limit.
+const LIMIT_PERCENTS: [u8; 4] = [50, 80, 95, 100];
+/// Parts of the credit just after the last deposit of which no more is left, in percent.
+const CREDIT_PERCENTS: [u8; 3] = [20, 5, 0];
+
+/// An event to be written, unless an event of the same name is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Name of a threshold, which is told once: budget, bound, percent, beginning and amount.
+    pub once: Option<Vec<u8>>,
+    /// The event.
+    pub event: Event,
+}
+
+/// A holder of money: an account's credit, or the budget of a key or of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A key, with its group.
+    Key(KeyId, Option<GroupId>),
+    /// A group.
+    Group(GroupId),
+    /// An account.
+    Account(AccountId),
+}
+
+/// A threshold of a holder, passed in the window that begins at `start`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The holder.
+    pub holder: Holder,
+    /// Beginning of the window; for credit, time of the last deposit; zero for a lifetime limit.
+    pub start: Timestamp,
+    /// The threshold.
+    pub threshold: Threshold,
+}
+
+/// Events of the commands of a call, which all have the same time. Thresholds compare the money before the call with the
+/// money after it.
+#[derive(Debug)]
+pub struct CallEvents {
+    account: AccountId,
+    now: Timestamp,
+    credit_before: NanoUsd,
+    /// Budgets that commands have billed, before the call and now.
+    billed: Vec<(Holder, Budget, Budget)>,
+    told: Vec<Told>,
+}
+
+impl CallEvents {
+    /// The events of a call that has not begun.
+    pub const fn new(account: AccountId, before: &Account, now: Timestamp) -> Self {
+        Self { account, now, credit_before: before.credit, billed: Vec::new(), told: Vec::new() }
     }
+
+    /// Notes a command that was applied.
+    pub fn applied(&mut self, command: &Command, before: &State, after: &State) {
+        if before.record == Record::None
+            && after.record != Record::None
+            && let Some(event) = deposited(command, self.now)
+        {
+            // Thresholds of the credit begin anew with the deposit.
+            self.credit_before = after.account.credit;
+            self.told.push(Told { once: None, event });
+        }
+        let key = command.key().zip(before.key.as_ref().zip(after.key.as_ref()));
+        if let Some((id, (before, after))) = key {
+            self.billed(Holder::Key(id, after.group), &before.budget, &after.budget);
+        }
+        for (before, after) in before.groups.iter().flatten().zip(after.groups.iter().flatten()) {
+            self.billed(Holder::Group(after.0), &before.1.budget, &after.1.budget);
+        }
+    }
+
+    /// Notes a command that was refused: of a hold, the bounds on money that leave too little.
+    pub fn refused(&mut self, command: &Command, state: &State, refused: &Refused) {
+        let Command::Hold { key, least, .. } = command else { return };
+        if *refused == Refused::CreditEmpty {
+            return self.credit(&state.account, 0);
+        }
+        let Refused::LimitReached { level, resets_at } = refused else { return };
+        let Some(of_key) = &state.key else { return };
+        let [group, parent] = &state.groups;
+        let (holder, budget) = match level {
+            Level::Key => (Holder::Key(*key, of_key.group), &of_key.budget),
+            Level::Group | Level::Parent => {
+                let group = if *level == Level::Group { group } else { parent };
+                let Some((id, group)) = group else { return };
+                (Holder::Group(*id), &group.budget)
+            }
+        };
+        if resets_at.is_none() {
+            return self.limit(holder, budget, 100);
+        }
+        let now = self.now;
+        let amount = if budget.covers(NANO, now).is_ok() { *least } else { NANO };
+        for window in budget.windows().map(|window| window.at(now)) {
+            if window.left() < amount {
+                self.window(holder, &window, 100);
+            }
+        }
+    }
+
+    /// The events of the call, given the account after the call.
+    pub fn finish(mut self, after: &Account) -> Vec<Told> {
+        for (holder, before, after) in std::mem::take(&mut self.billed) {
+            if let Some(limit) = after.limit {
+                for percent in crossed(limit, before.used, after.used) {
+                    self.limit(holder, &after, percent);
+                }
+            }
+            for (before, after) in before.windows().zip(after.windows()) {
+                let used_before = before.at(self.now).used;
+                for percent in crossed(after.amount, used_before, after.used) {
+                    self.window(holder, after, percent);
+                }
+            }
+        }
+        let base = after.last_deposit.map_or(NanoUsd::ZERO, |deposit| deposit.credit);
+        for percent in CREDIT_PERCENTS {
+            let border = part(base, percent, false);
+            let has_base = percent == 0 || after.last_deposit.is_some();
+            if has_base && self.credit_before > border && after.credit <= border {
+                self.credit(after, percent);
+            }
+        }
+        self.told
+    }
+
+    fn billed(&mut self, holder: Holder, before: &Budget, after: &Budget) {
+        if before.used == after.used || (after.limit.is_none() && after.windows().next().is_none()) {
+            return;
+        }
+        match self.billed.iter_mut().find(|(known, ..)| *known == holder) {
+            Some((.., now)) => now.clone_from(after),
+            None => self.billed.push((holder, before.clone(), after.clone())),
+        }
+    }
+
+    fn limit(&mut self, holder: Holder, budget: &Budget, percent: u8) {
+        let (bound, amount) = (MoneyBound::Limit, budget.limit.unwrap_or(NanoUsd::ZERO));
+        let threshold = Threshold { bound, percent, amount, used: budget.used };
+        self.tell(Passed { holder, start: Timestamp::from_millis(0), threshold });
+    }
+
+    fn window(&mut self, holder: Holder, window: &Window, percent: u8) {
+        let bound = match window.per {
+            Per::Hour => MoneyBound::Hour,
+            Per::Day => MoneyBound::Day,
+            Per::Week => MoneyBound::Week,
+            Per::Month => MoneyBound::Month,
+        };
+        let threshold = Threshold { bound, percent, amount: window.amount, used: window.used };
+        self.tell(Passed { holder, start: window.start, threshold });
+    }
+
+    fn credit(&mut self, account: &Account, percent: u8) {
+        let base = account
+            .last_deposit
+            .unwrap_or(LastDeposit { credit: NanoUsd::ZERO, at: Timestamp::from_millis(0) });
+        let used = base.credit.left_after(account.credit);
+        let threshold = Threshold { bound: MoneyBound::Credit, percent, amount: base.credit, used };
+        self.tell(Passed { holder: Holder::Account(self.account), start: base.at, threshold });
+    }
+
+    fn tell(&mut self, passed: Passed) {
+        let once = Some(passed.name());
+        if self.told.iter().all(|told| told.once != once) {
+            self.told.extend(passed.event(self.now).map(|event| Told { once, event }));
+        }
+    }
+}
+
+impl Passed {
+    /// Name of the threshold.
+    fn name(&self) -> Vec<u8> {
+        let Threshold { bound, percent, amount, .. } = self.threshold;
+        let numbers = [self.start.millis(), amount.nanos()].map(i64::to_be_bytes).concat();
+        [self.holder.as_bytes(), &[bound as u8, percent], &numbers].concat()
+    }
+
+    /// Event of the threshold. Its id follows from the time and the holder, so that every store makes the same.
+    pub fn event(&self, now: Timestamp) -> Option<Event> {
+        let Threshold { bound, percent, .. } = self.threshold;
+        let id = self.holder.as_bytes();
+        let time = now.millis().to_be_bytes();
+        let id = [&time[2..], &id[6..14], &[bound as u8, percent]].concat();
+        let (key, group) = match self.holder {
+            Holder::Key(key, group) => (Some(key), group),
+            Holder::Group(group) => (None, Some(group)),
+            Holder::Account(_) => (None, None),
+        };
+        let kind = match (self.holder, percent) {
+            (Holder::Key(..), 100) => EventKind::KeyLimitReached,
+            (Holder::Key(..), _) => EventKind::KeyThresholdReached,
+            (Holder::Group(_), 100) => EventKind::GroupLimitReached,
+            (Holder::Group(_), _) => EventKind::GroupThresholdReached,
+            (Holder::Account(_), 0) => EventKind::CreditExhausted,
+            (Holder::Account(_), _) => EventKind::CreditThresholdReached,
+        };
+        let (id, kind) = (EventId::from_slice(&id)?, kind(self.threshold));
+        Some(Event { id, at: now, actor: Actor::System, key, group, kind })
+    }
+}
+
+impl Holder {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Key(id, _) => id.as_bytes(),
+            Self::Group(id) => id.as_bytes(),
+            Self::Account(id) => id.as_bytes(),
+        }
+    }
+}
+
+/// Event of a deposit, which has the deposit's own id; `None` for other commands.
+pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
+    let Command::Deposit { id, amount, actor } = command else { return None };
+    let kind = EventKind::CreditAdded { deposit_id: *id, amount: *amount };
+    let id = EventId::from_slice(id.as_bytes())?;
+    Some(Event { id, at, actor: actor.clone(), key: None, group: None, kind })
+}
+
+/// Parts of an amount that are used now, and were not used before.
+fn crossed(amount: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<Item = u8> {
+    let is_crossed = move |percent: &u8| {
+        let border = part(amount, *percent, true);
+        before < border && border <= after
+    };
+    LIMIT_PERCENTS.into_iter().filter(is_crossed)
+}
+
+/// A part of an amount in percent, exact, rounded up or down to nano-USD.
+fn part(amount: NanoUsd, percent: u8, up: bool) -> NanoUsd {
+    let (whole, rest, percent) = (amount.nanos() / 100, amount.nanos() % 100, i64::from(percent));
+    let rest = (rest * percent + if up { 99 } else { 0 }) / 100;
+    NanoUsd::from_nanos(whole * percent + rest)
 }

@@ -19,7 +19,7 @@ use super::{
 pub const RETRY_IN_FLIGHT: Duration = Duration::from_secs(1);
 
 /// The smallest amount.
-const NANO: NanoUsd = NanoUsd::from_nanos(1);
+pub(super) const NANO: NanoUsd = NanoUsd::from_nanos(1);
 
 /// Usage and cost of a generation to be billed.
 #[derive(Clone, Copy)]

@@ -5,6 +5,7 @@ mod chain;
 mod properties;
 mod rates;
 mod rotation;
+mod thresholds;
 mod windows;
 
 use crate::event::Actor;

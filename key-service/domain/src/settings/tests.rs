@@ -2,14 +2,16 @@
 
 use shared::{
     calendar::Per,
-    ids::{GroupId, KeyId},
-    wire::{DefaultField, Field, GroupField, KeyField, Kind},
+    ids::{GroupId, KeyId, WebhookId},
+    wire::{DefaultField, Field, GroupField, KeyField, Kind, WebhookField},
 };
 
 use super::*;
 use crate::{
+    digest::Digest,
     group::{Group, GroupNotChanged, GroupPatch},
     key::{ApiKey, KeyNotChanged, KeyPatch},
+    webhook::{Webhook, WebhookPatch, WebhookUrl},
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_000);
@@ -36,6 +38,9 @@ fn sample(row: Field) -> Option<Value> {
         Kind::Models => Value::Texts(vec!["Model Flash".into()]),
         Kind::Metadata => Value::Metadata(BTreeMap::from([("plan".into(), Some("gold".into()))])),
         Kind::Group => Value::Group(GroupId::new(NOW, [1; 10])),
+        Kind::Url => Value::Text("https://example.com/hook".into()),
+        Kind::EventTypes => Value::Texts(vec!["key.created".into()]),
+        Kind::Flag => Value::Flag(false),
         Kind::KeyDefaults => Value::KeyDefaults(
             DefaultField::settings().filter_map(|field| Some((field, sample(field.row())?))).collect(),
         ),
@@ -83,6 +88,22 @@ fn each_setting_is_kept_where_it_is_read_and_no_other_field_can_be_set() {
             patch.set(field, value).then(|| group.with(&patch, NOW))
         },
         |group, field: GroupField| group.value(field, NOW),
+    );
+    let webhook = Webhook {
+        id: WebhookId::new(NOW, [0; 10]),
+        url: WebhookUrl::parse("https://example.com/").unwrap(),
+        types: None,
+        secret: Digest::of(b"secret"),
+        created_at: NOW,
+        disabled: None,
+    };
+    each_setting_is_kept(
+        &webhook,
+        |webhook, field, value| {
+            let mut patch = WebhookPatch::default();
+            patch.set(field, value).then(|| webhook.with(&patch, NOW))
+        },
+        |webhook, field: WebhookField| webhook.value(field),
     );
 }
 

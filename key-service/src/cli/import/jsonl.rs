@@ -44,8 +44,8 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
     let sha256: Option<String> = member(&members, SHA256, Kind::Line { max: 64 })?;
     let foreign = sha256.as_deref().and_then(ForeignKey::from_hex);
     let foreign = foreign.ok_or_else(|| invalid(SHA256, "must be a SHA-256 in 64 hexadecimal digits"))?;
-    let used: Option<Option<NanoUsd>> = member(&members, USED, Kind::Amount)?;
-    let group: Option<Option<String>> = member(&members, GROUP, GroupField::ExternalId.row().kind)?;
+    let used = member::<Option<NanoUsd>>(&members, USED, Kind::Amount)?.flatten();
+    let group = member::<Option<String>>(&members, GROUP, GroupField::ExternalId.row().kind)?.flatten();
     if members.get(KeyField::GroupId.row().name).is_some() {
         return Err(invalid(KeyField::GroupId.row().name, "cannot be set; `group_external_id` can"));
     }
@@ -55,9 +55,9 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
         foreign,
         hint: None,
         is_revoked: false,
-        used: used.flatten().unwrap_or(NanoUsd::ZERO),
+        used: used.unwrap_or(NanoUsd::ZERO),
         settings: settings_among::<KeyPatch>(settings, true)?,
-        group: group.flatten(),
+        group,
     })
 }
 

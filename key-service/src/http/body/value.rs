@@ -10,17 +10,25 @@ use shared::{
     text::is_control,
     time::Timestamp,
     wire::{
-        DefaultField, Fields, Kind, Limit, MAX_LIMIT, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS,
-        MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, Value,
+        DefaultField, EVENT_TYPES, Fields, Kind, Limit, MAX_LIMIT, MAX_LIMITS, MAX_METADATA,
+        MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, Value,
     },
 };
 
 use super::{settable, unknown};
+use domain::webhook::{BadUrl, WebhookUrl};
 
 /// Reads and checks a value at this place of the body.
 pub(crate) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
     if let Kind::Line { max } = kind {
         return line(param, "a string", max, raw).map(Value::Text);
+    }
+    if let Kind::Url = kind {
+        return url(param, raw).map(Value::Text);
+    }
+    if let Kind::Flag = kind {
+        expect(param, Json::Bool, "true or false", raw)?;
+        return Ok(Value::Flag(raw.get() == "true"));
     }
     if Json::of(raw) == Json::Null {
         return Ok(Value::Null);
@@ -37,7 +45,8 @@ pub(crate) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, Api
         Kind::Metadata => metadata(param, raw).map(Value::Metadata),
         Kind::Group => group(param, raw),
         Kind::KeyDefaults => key_defaults(param, raw).map(Value::KeyDefaults),
-        Kind::Answered(_) => Err(ApiError::internal()),
+        Kind::EventTypes => event_types(param, raw).map(Value::Texts),
+        Kind::Answered(_) | Kind::Url | Kind::Flag => Err(ApiError::internal()),
     }
 }
 
@@ -151,6 +160,36 @@ fn limit(param: &str, raw: &RawValue) -> Result<Limit, ApiError> {
         ApiError::at(Code::InvalidValue, &per_param, message)
     })?;
     Ok(Limit { amount, per, window: None })
+}
+
+fn url(param: &str, raw: &RawValue) -> Result<String, ApiError> {
+    let url = text(param, "a string", raw)?;
+    let code = |bad| match bad {
+        BadUrl::TooLong => Code::StringAboveMaxLength,
+        BadUrl::Malformed | BadUrl::NotEncrypted => Code::InvalidValue,
+    };
+    WebhookUrl::parse(&url).map_err(|bad| ApiError::at(code(bad), param, format!("`{param}` {bad}.")))?;
+    Ok(url.into_owned())
+}
+
+fn event_types(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {
+    let types = list(param, EVENT_TYPES.len(), raw)?;
+    if types.is_empty() {
+        let message = format!("`{param}` is empty; null sends events of all types.");
+        return Err(ApiError::at(Code::EmptyArray, param, message));
+    }
+    let mut known = Vec::new();
+    for (at, raw) in types.into_iter().enumerate() {
+        let param = format!("{param}[{at}]");
+        let name = text(&param, "a string", raw)?.into_owned();
+        if !EVENT_TYPES.contains(&name.as_str()) || known.contains(&name) {
+            let message =
+                format!("`{param}` must be the type of an event, such as `key.created`, and given once.");
+            return Err(ApiError::at(Code::InvalidValue, param, message));
+        }
+        known.push(name);
+    }
+    Ok(known)
 }
 
 fn models(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {

@@ -22,7 +22,7 @@ enum Concern {
 use Concern::{Account, Keys, OwnKey};
 
 /// The routes, each with its part of the account. A route that is not here is one that nobody has judged.
-const ROUTES: [(Method, &str, Concern); 19] = [
+const ROUTES: [(Method, &str, Concern); 26] = [
     (Method::GET, "/v1/management/keys", Keys),
     (Method::POST, "/v1/management/keys", Keys),
     (Method::GET, "/v1/management/keys/{id}", Keys),
@@ -36,6 +36,13 @@ const ROUTES: [(Method, &str, Concern); 19] = [
     (Method::DELETE, "/v1/management/groups/{id}", Account),
     (Method::GET, "/v1/management/groups/{id}/keys", Keys),
     (Method::POST, "/v1/management/groups/{id}/revoke_keys", Keys),
+    (Method::GET, "/v1/management/webhooks", Account),
+    (Method::POST, "/v1/management/webhooks", Account),
+    (Method::GET, "/v1/management/webhooks/{id}", Account),
+    (Method::PATCH, "/v1/management/webhooks/{id}", Account),
+    (Method::DELETE, "/v1/management/webhooks/{id}", Account),
+    (Method::GET, "/v1/management/webhooks/{id}/deliveries", Account),
+    (Method::POST, "/v1/management/webhooks/{id}/test", Account),
     (Method::GET, "/v1/management/credits", Account),
     (Method::GET, "/v1/management/usage", Keys),
     (Method::GET, "/v1/management/generations", Keys),

@@ -177,8 +177,8 @@ async fn an_idempotency_key_rotates_once() {
     let reused = desk.rotate_once("once", &other, r#"{"grace_seconds":60}"#).await;
     reused.is_error(409, "idempotency_key_reuse", None);
     assert_eq!(desk.accepted(&id).await, [0, 1]);
-    let refused = desk.rotate_once("", &id, "{}").await;
-    refused.is_error(400, "empty_string", Some("Idempotency-Key"));
+    let unnamed = desk.rotate_once("", &id, "{}").await;
+    unnamed.is_error(400, "empty_string", Some("Idempotency-Key"));
 }
 
 #[tokio::test]

@@ -211,13 +211,11 @@ impl Redis {
         digest: &Digest,
         Credential { owner, number }: Credential,
     ) -> RedisResult<()> {
-        let mut text = match owner {
+        let owner = match owner {
             Principal::ApiKey(account, key) => format!("{account} {key}"),
             Principal::ManagementKey(account, key) => format!("{account} {key}"),
         };
-        if number > 0 {
-            text.push_str(&format!(" {number}"));
-        }
+        let text = if number == 0 { owner } else { format!("{owner} {number}") };
         let mut put = cmd("SET");
         put.arg(self.key_space.credential(digest)).arg(text);
         self.client.ask::<()>(&put).await?;

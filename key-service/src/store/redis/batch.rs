@@ -1,6 +1,6 @@
 //! Arguments and answers of `scripts/ledger/`: a batch of commands to an account.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use quick_cache::sync::Cache;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::store::Outcomes;
 use domain::{
-    ledger::{Command, Ending, Outcome, Payer, Progress, RecordId, Refused},
+    ledger::{self, Command, Ending, Outcome, Payer, Progress, RecordId, Refused},
     usage::{COUNTED, COUNTED_PER_REQUEST, Day},
 };
 
@@ -47,6 +47,8 @@ const MOST_TICKS: u64 = 1 << 48;
 pub(super) struct Kept {
     pub(super) journal_entries: u32,
     pub(super) usage_days: u32,
+    /// Life of events.
+    pub(super) events: Duration,
 }
 
 /// Accounts in which a key, a hold or a settlement has a group, bounds, or further parts of a bill.
@@ -137,6 +139,8 @@ impl Batch<'_> {
             arguments.key(key_space.spenders(*account));
             arguments.key(key_space.spend(*account, today));
         }
+        arguments.key(key_space.events(*account));
+        arguments.key(key_space.event_numbers(*account));
         let mut writer = BatchEncoder::new(&generations, has_chains);
         for command in commands {
             writer.command(command);
@@ -151,8 +155,9 @@ impl Batch<'_> {
         // Counters of a day are kept for `usage_days` after that day.
         let counters_kept = SECONDS_PER_DAY * (i64::from(kept.usage_days) + 1);
         let hour = generations.ids.first().map_or(0, |id| id.created_at().millis().div_euclid(HOUR));
-        let mut settings = Vec::with_capacity(8 * 8 + 6 * 2 + 8);
-        for number in [now.millis(), kept.journal_entries.into(), counters_kept, hour] {
+        let begins = now.minus(kept.events).millis();
+        let mut settings = Vec::with_capacity(9 * 8 + 6 * 2 + 8);
+        for number in [now.millis(), kept.journal_entries.into(), counters_kept, hour, begins] {
             settings.extend(double(number));
         }
         for count in counts {
@@ -172,6 +177,9 @@ impl Batch<'_> {
         }
         for id in writer.deposits {
             arguments.value(*id.as_bytes());
+        }
+        for event in commands.iter().filter_map(|command| ledger::deposited(command, *now)) {
+            arguments.value(event.to_json());
         }
         arguments.value(FUNDS);
         for id in writer.keys.all {

@@ -3,16 +3,23 @@
 use async_trait::async_trait;
 use redis::cmd;
 use shared::{
-    ids::{AccountId, EventId},
+    ids::{AccountId, EventId, GroupId, KeyId},
     time::Timestamp,
 };
 
-use super::{Redis, records::damaged, script::Arguments};
+use super::{
+    Redis,
+    records::{Reader, damaged},
+    script::Arguments,
+};
 use crate::store::{
     Events, EventsPage, Found, NumberedEvent, StoreError,
     search::{READ_AT_ONCE, Scan},
 };
-use domain::event::{Act, Event, EventSearch};
+use domain::{
+    event::{Act, Event, EventSearch, MoneyBound, Threshold},
+    ledger::{Holder, Passed},
+};
 
 /// An entry of the stream: its id, and names and values of its fields.
 type Entry = (String, Vec<(String, Vec<u8>)>);
@@ -88,19 +95,40 @@ impl Redis {
 
     /// Time in milliseconds before which events are dropped.
     fn events_begin(&self, now: Timestamp) -> i64 {
-        now.minus(self.events_kept).millis()
+        now.minus(self.kept.events).millis()
     }
 }
 
 fn numbered(entries: Vec<Entry>) -> Result<Vec<NumberedEvent>, StoreError> {
     let event = |(id, fields): Entry| {
         let number = id.split_once('-').and_then(|(number, _)| number.parse().ok());
-        let event = fields.iter().find(|(name, _)| name == "event");
-        let event = event.and_then(|(_, json)| Event::from_json(std::str::from_utf8(json).ok()?));
+        let event = fields.iter().find_map(|(name, value)| match name.as_str() {
+            "event" => Event::from_json(std::str::from_utf8(value).ok()?),
+            "threshold" => threshold(value),
+            _ => None,
+        });
         number
             .zip(event)
             .map(|(number, event)| NumberedEvent { number, event })
             .ok_or_else(|| damaged("an event"))
     };
     entries.into_iter().map(event).collect()
+}
+
+/// Reads a threshold, as `scripts/ledger/thresholds.lua` writes it.
+fn threshold(record: &[u8]) -> Option<Event> {
+    let mut reader = Reader(record);
+    let [holder] = reader.bytes()?;
+    let (amount, used, at) = (reader.money()?, reader.money()?, reader.time()?);
+    let [bound, percent] = reader.bytes()?;
+    let id: [u8; 16] = reader.bytes()?;
+    let holder = match holder {
+        1 => Holder::Key(KeyId::from_slice(&id)?, GroupId::from_slice(reader.0)),
+        2 => Holder::Group(GroupId::from_slice(&id)?),
+        3 => Holder::Account(AccountId::from_slice(&id)?),
+        _ => return None,
+    };
+    let bound = *MoneyBound::ALL.get(usize::from(bound))?;
+    let threshold = Threshold { bound, percent, amount, used };
+    Passed { holder, start: at, threshold }.event(at)
 }

@@ -3,12 +3,12 @@
 //! The data of an account shares one hash tag, so that all of an account lies in one slot and a script can change it
 //! atomically. Lookups that lead to an account (a credential, a name, a due hold) lie in other slots.
 
-use shared::ids::{AccountId, GroupId, KeyId, ManagementKeyId, MemberId};
+use shared::ids::{AccountId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
 
 use crate::store::RecordKind;
 use domain::{digest::Digest, key::Status, usage::Day};
 
-/// Number of parts of the index of accounts with holds, which spreads the load over a cluster.
+/// Number of parts of an index of accounts, which spreads the load over a cluster.
 pub(super) const PARTS: usize = 16;
 
 /// Makes the names, which begin with the installation's prefix.
@@ -129,6 +129,41 @@ impl KeySpace {
         format!("{}:{{{account}}}:{key}", self.prefix)
     }
 
+    /// Sorted set: the ids of webhooks, in order.
+    pub(super) fn webhooks(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:webhooks", self.prefix)
+    }
+
+    /// Hash: record and cursor of a webhook.
+    pub(super) fn webhook(&self, account: AccountId, webhook: WebhookId) -> String {
+        format!("{}:{{{account}}}:{webhook}", self.prefix)
+    }
+
+    /// Hash: by event, the number of attempts and the record of each delivery on its way to a webhook.
+    pub(super) fn deliveries(&self, account: AccountId, webhook: WebhookId) -> String {
+        format!("{}:{{{account}}}:{webhook}:deliveries", self.prefix)
+    }
+
+    /// Sorted set: the events on their way to a webhook, by the time of the next attempt.
+    pub(super) fn delivery_times(&self, account: AccountId, webhook: WebhookId) -> String {
+        format!("{}:{{{account}}}:{webhook}:times", self.prefix)
+    }
+
+    /// List: the last attempts of a webhook, newest first.
+    pub(super) fn attempts_of(&self, account: AccountId, webhook: WebhookId) -> String {
+        format!("{}:{{{account}}}:{webhook}:attempts", self.prefix)
+    }
+
+    /// Set: accounts that have webhooks, or had some.
+    pub(super) fn webhook_accounts(&self, part: usize) -> String {
+        format!("{}:{{webhooks-{part}}}", self.prefix)
+    }
+
+    /// The part of the index that lists an account with webhooks.
+    pub(super) fn webhook_accounts_of(&self, account: AccountId) -> String {
+        self.webhook_accounts(part_of(account))
+    }
+
     /// Sorted set: the ids of members, in order.
     pub(super) fn members(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:members", self.prefix)
@@ -199,7 +234,7 @@ impl KeySpace {
 
     /// The part of the index that lists an account.
     pub(super) fn holders_of(&self, account: AccountId) -> String {
-        self.holders(usize::from(account.as_bytes()[15]) % PARTS)
+        self.holders(part_of(account))
     }
 
     /// String: the number of the data layout.
@@ -211,4 +246,9 @@ impl KeySpace {
     pub(super) fn marks(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }
+}
+
+/// Part of an index that lists an account.
+fn part_of(account: AccountId) -> usize {
+    usize::from(account.as_bytes()[15]) % PARTS
 }

@@ -53,7 +53,7 @@ impl Redis {
                 }
                 ("replayed", _) => Rotated::Replayed(key),
                 ("reused", _) => Rotated::Reused,
-                ("refused", Err(reason)) => Rotated::NotRotated(reason),
+                ("refused", Err(reason)) => Rotated::Refused(reason),
                 ("stale", _) => continue,
                 _ => return Err(damaged("the answer to a rotation")),
             });

@@ -126,6 +126,9 @@ pub(super) struct Scripts {
     pub(super) find_record: Lua,
     pub(super) count_attempt: Lua,
     pub(super) audit: Lua,
+    pub(super) change_webhook: Lua,
+    pub(super) claim_deliveries: Lua,
+    pub(super) finish_delivery: Lua,
 }
 
 /// Joins the parts of a script. Parts in brackets are left out where nothing uses chains of budgets.
@@ -145,7 +148,10 @@ pub(in crate::store) const LEDGER: &str = parts!(
     "ledger/load",
     ["ledger/chain"],
     "ledger/funds",
+    "ledger/thresholds",
     "ledger/commands",
+    "ledger/passed",
+    "events",
     "ledger/write",
 );
 
@@ -221,31 +227,76 @@ impl Scripts {
             ledger: LedgerScripts::new(LEDGER),
             create_account: Lua::new(parts!("create_account")),
             list_account: Lua::new(parts!("list_account")),
-            create_key: keys(parts!("constants", "events", "key", "idempotency", "key_lists", "create_key")),
-            import_keys: keys(parts!("constants", "events", "key", "key_lists", "import_keys")),
+            create_key: keys(parts!(
+                "constants",
+                "act_arguments",
+                "events",
+                "act",
+                "key",
+                "idempotency",
+                "key_lists",
+                "create_key"
+            )),
+            import_keys: keys(parts!(
+                "constants",
+                "act_arguments",
+                "events",
+                "act",
+                "key",
+                "key_lists",
+                "import_keys"
+            )),
             update_key: keys(parts!(
                 "constants",
+                "act_arguments",
                 "events",
+                "act",
                 "key",
                 "budgets",
                 "new_bounds",
                 "key_lists",
                 "update_key"
             )),
-            rotate_key: keys(parts!("constants", "events", "key", "budgets", "idempotency", "rotate_key")),
+            rotate_key: keys(parts!(
+                "constants",
+                "act_arguments",
+                "events",
+                "act",
+                "key",
+                "budgets",
+                "idempotency",
+                "rotate_key"
+            )),
             expire_keys: Lua::new(parts!("expire_keys")),
             list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),
-            create_group: keys(parts!("constants", "events", "key", "create_group")),
-            update_group: keys(parts!("constants", "events", "key", "budgets", "new_bounds", "update_group")),
-            revoke_management_key: Lua::new(parts!("events", "revoke_management_key")),
+            create_group: keys(parts!("constants", "act_arguments", "events", "act", "key", "create_group")),
+            update_group: keys(parts!(
+                "constants",
+                "act_arguments",
+                "events",
+                "act",
+                "key",
+                "budgets",
+                "new_bounds",
+                "update_group"
+            )),
+            revoke_management_key: Lua::new(parts!(
+                "act_arguments",
+                "events",
+                "act",
+                "revoke_management_key"
+            )),
             use_management_key: Lua::new(parts!("use_management_key")),
-            create_listed: Lua::new(parts!("events", "create_listed")),
-            remove_member: Lua::new(parts!("events", "remove_member")),
-            begin_session: Lua::new(parts!("events", "begin_session")),
+            create_listed: Lua::new(parts!("act_arguments", "events", "act", "create_listed")),
+            remove_member: Lua::new(parts!("act_arguments", "events", "act", "remove_member")),
+            begin_session: Lua::new(parts!("act_arguments", "events", "act", "begin_session")),
             transaction: Lua::new(parts!("transaction")),
             find_record: Lua::new(parts!("find_record")),
             count_attempt: Lua::new(parts!("count_attempt")),
             audit: Lua::new(parts!("audit")),
+            change_webhook: Lua::new(parts!("events", "change_webhook")),
+            claim_deliveries: Lua::new(parts!("claim_deliveries")),
+            finish_delivery: Lua::new(parts!("finish_delivery")),
         }
     }
 }

@@ -12,7 +12,7 @@ use shared::{
 use super::tables::{accounts, budgets, events, holds, journal, spend, usage as counters};
 use crate::store::Outcomes;
 use domain::{
-    ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
+    ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
     usage::{self, Added, Counts, Day},
 };
 
@@ -36,10 +36,10 @@ pub(super) fn execute(
     };
     let (books, keys, groups) = (Row::new(books), HashMap::new(), HashMap::new());
     let mut batch = LedgerBatch { connection, account, books, keys, groups, counted: HashMap::new() };
-    let outcomes = requests
-        .iter()
-        .map(|request| request.commands.iter().map(|command| batch.apply(command, request)).collect());
-    let outcomes = outcomes.collect::<rusqlite::Result<_>>()?;
+    let mut outcomes = Vec::with_capacity(requests.len());
+    for request in requests {
+        outcomes.push(batch.call(request)?);
+    }
     batch.write()?;
     Ok(outcomes)
 }
@@ -74,26 +74,43 @@ impl<T: Clone + PartialEq> Row<T> {
 }
 
 impl LedgerBatch<'_> {
+    /// Applies the commands of a call, and writes their events.
+    fn call(&mut self, request: &Request) -> rusqlite::Result<Outcomes> {
+        let mut events = CallEvents::new(self.account, &self.books.current.money, request.now);
+        let commands = request.commands.iter();
+        let outcomes = commands.map(|command| self.apply(command, request.now, &mut events));
+        let outcomes = outcomes.collect::<rusqlite::Result<_>>()?;
+        let told = events.finish(&self.books.current.money);
+        events::append_told(self.connection, self.account, told, request.events_kept)?;
+        Ok(outcomes)
+    }
+
     /// Loads the state, applies the command, and records the result. Holds and settlements are written at once: few
     /// change twice.
-    fn apply(&mut self, command: &Command, request: &Request) -> rusqlite::Result<Result<Outcome, Refused>> {
-        let Request { now, events_kept, .. } = *request;
+    fn apply(
+        &mut self,
+        command: &Command,
+        now: Timestamp,
+        events: &mut CallEvents,
+    ) -> rusqlite::Result<Result<Outcome, Refused>> {
         let state = match self.load(command) {
             Err(rusqlite::Error::FromSqlConversionFailure(..)) => return Ok(Err(Refused::Damaged)),
             loaded => loaded?,
         };
-        let before = state.record.clone();
+        let state_before = state.clone();
         let (after, outcome) = match ledger::apply(state, command, now) {
             Ok(applied) => applied,
-            Err(refused) => return Ok(Err(refused)),
+            Err(refused) => {
+                events.refused(command, &state_before, &refused);
+                return Ok(Err(refused));
+            }
         };
+        events.applied(command, &state_before, &after);
+        let before = state_before.record;
         if let (Some(RecordId::Generation(id)), Some(entry)) =
             (command.record(), ledger::entry(&before, &after))
         {
             self.append(id, &before, &entry)?;
-        }
-        for event in ledger::events(command, &before, &after, now) {
-            events::append(self.connection, self.account, &event, events_kept)?;
         }
         self.books.current.money = after.account;
         if let Some(row) = command.key().and_then(|id| self.keys.get_mut(&id)) {

@@ -10,6 +10,7 @@ pub(super) mod keys;
 mod moving;
 pub(super) mod spend;
 pub(super) mod usage;
+mod webhooks;
 
 use rusqlite::{Row, types::Type};
 use shared::{

@@ -5,6 +5,7 @@ mod events;
 mod groups;
 mod members;
 mod moving;
+mod webhooks;
 
 use std::ops::{Bound, RangeInclusive};
 
@@ -103,7 +104,7 @@ impl Ledger for Reference {
         now: Timestamp,
     ) -> Result<Outcomes, StoreError> {
         Ok(match self.books()?.accounts.get_mut(&account) {
-            Some(book) => commands.iter().map(|command| book.apply(command, now)).collect(),
+            Some(book) => book.execute(account, &commands, now),
             None => commands.iter().map(|_| Err(Refused::UnknownKey)).collect(),
         })
     }
@@ -170,7 +171,7 @@ impl Keys for Reference {
             if let Some(refused) = book.refused(&new) {
                 return Ok(refused);
             }
-            book.keep_idempotency_record(attempt, new.key.id);
+            book.keep_idempotency_record(&attempt, new.key.id);
         }
         if let Some(refused) = book.refused(&new) {
             return Ok(refused);
@@ -262,9 +263,9 @@ impl Keys for Reference {
         }
         let rotated = match key.rotated(&new, act.at) {
             Ok(rotated) => rotated,
-            Err(reason) => return Ok(Rotated::NotRotated(reason)),
+            Err(reason) => return Ok(Rotated::Refused(reason)),
         };
-        if let Some(attempt) = idempotency {
+        if let Some(attempt) = &idempotency {
             book.keep_idempotency_record(attempt, new.key);
         }
         book.tell(act.event(0, Some(new.key), rotated.spend.group, rotated.rotation_event(act.at)));

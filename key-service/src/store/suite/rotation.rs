@@ -150,7 +150,7 @@ pub(super) async fn what_cannot_be_rotated_stays_as_it_is(subject: &mut impl Sub
         let new = NewCredential { is_forced, ..credential(name, GRACE) };
         let before = store.key(account(1), key(1)).await.unwrap();
         let once = attempt(&format!("{name} {is_forced}"), "a", now);
-        let Rotated::NotRotated(reason) = store.rotate_key(new, Some(once), &act(now)).await.unwrap() else {
+        let Rotated::Refused(reason) = store.rotate_key(new, Some(once), &act(now)).await.unwrap() else {
             panic!("{name} was rotated")
         };
         assert_eq!(store.key(account(1), key(1)).await.unwrap(), before);
@@ -291,7 +291,7 @@ pub(super) async fn of_rotations_at_once_one_begins_the_grace(subject: &mut impl
     for racer in racers.collect::<Vec<_>>() {
         match racer.await.unwrap().unwrap() {
             Rotated::New(_) => rotated += 1,
-            other => assert_eq!(other, Rotated::NotRotated(KeyNotRotated::InProgress)),
+            other => assert_eq!(other, Rotated::Refused(KeyNotRotated::InProgress)),
         }
     }
     assert_eq!(rotated, 1);

@@ -1,7 +1,7 @@
 //! Spending: the ledger's answers, independent of batching and concurrency.
 
 use super::act;
-use domain::event::Actor;
+use domain::event::{Actor, Event};
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
 use proptest::test_runner::{Config, TestRunner};
@@ -320,14 +320,32 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
                 store.revoke_key(account, key, &act(now)).await.unwrap();
             }
             Step::Execute(account, commands) => {
-                let expected: Vec<_> = commands.iter().map(|c| world.apply(account, c, now)).collect();
+                let expected = world.execute(account, &commands, now);
                 assert_eq!(store.execute(account, commands, now).await.unwrap(), expected);
             }
         }
     }
     the_books_are_equal(&**subject.store(), &world).await;
     the_trails_are_equal(&**subject.store(), &world).await;
+    the_events_are_equal(&**subject.store(), &world).await;
     the_books_balance(&**subject.store(), world, now).await;
+}
+
+/// Compares the events of commands, with their ids.
+async fn the_events_are_equal(store: &dyn Store, world: &World) {
+    let of_commands =
+        |event: &Event| matches!(event.kind.as_str(), "credit.added") || event.kind.threshold().is_some();
+    let sorted = |mut events: Vec<String>| {
+        events.sort();
+        events
+    };
+    for account in world.accounts.keys() {
+        let kept = super::events::kept(store, *account).await;
+        let kept =
+            kept.iter().map(|event| &event.event).filter(|event| of_commands(event)).map(Event::to_json);
+        let expected = world.events.get(account).into_iter().flatten().map(|told| told.event.to_json());
+        assert_eq!(sorted(kept.collect()), sorted(expected.collect()));
+    }
 }
 
 /// Compares everything that can be read: keys, groups, accounts, open holds.
@@ -414,7 +432,7 @@ async fn the_books_balance(store: &dyn Store, mut world: World, now: Timestamp) 
         let mut charged = 0;
         for n in 0..GENERATIONS {
             let command = capture(key, of_history(n), 0);
-            let expected = vec![world.apply(account, &command, now)];
+            let expected = world.execute(account, std::slice::from_ref(&command), now);
             assert_eq!(store.execute(account, vec![command], now).await.unwrap(), expected);
             if let [Ok(Outcome::Captured(settlement))] = &expected[..] {
                 charged += settlement.charged.nanos();

@@ -3,7 +3,9 @@
 //! Names are not resolved here: a public name may still lead inside, so a server that fetches has to look at addresses itself.
 //! What readers of URLs understand differently (numbers in place of addresses, escapes, credentials) counts as inside.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use shared::network;
 
 /// The last labels of names that no public host has.
 const INSIDE: [&str; 18] = [
@@ -31,9 +33,9 @@ const INSIDE: [&str; 18] = [
 /// on.
 pub(super) fn is_public(authority: &str) -> bool {
     if let Some(rest) = authority.strip_prefix('[') {
-        return rest
-            .split_once(']')
-            .is_some_and(|(address, port)| is_port(port) && address.parse().is_ok_and(is_public_v6));
+        return rest.split_once(']').is_some_and(|(address, port)| {
+            is_port(port) && address.parse::<Ipv6Addr>().is_ok_and(is_public_address)
+        });
     }
     let (host, port) = authority.find(':').map_or((authority, ""), |colon| authority.split_at(colon));
     is_port(port) && is_public_host(host)
@@ -55,35 +57,13 @@ fn is_public_host(host: &str) -> bool {
     }
     // A last label that is a number, also as `0x7f`, makes the whole host an address to browsers and to C libraries.
     if last.starts_with(|c: char| c.is_ascii_digit()) {
-        return host.parse::<Ipv4Addr>().is_ok_and(is_public_v4);
+        return host.parse::<Ipv4Addr>().is_ok_and(is_public_address);
     }
     !INSIDE.contains(&last)
 }
 
-/// Addresses that the registries of IANA call globally reachable.
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    !matches!(
-        address.octets(),
-        [0 | 10 | 127 | 224.., ..]
-            | [100, 64..=127, ..]
-            | [169, 254, ..]
-            | [172, 16..=31, ..]
-            | [192, 168, ..]
-            | [192, 0, 0 | 2, _]
-            | [192, 88, 99, _]
-            | [198, 18..=19, ..]
-            | [198, 51, 100, _]
-            | [203, 0, 113, _]
-    )
-}
-
-/// The part of the Internet that is handed out, without tunnels that lead inside and without addresses for examples.
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    match address.segments() {
-        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
-        [0x2000..=0x3fff, ..] => true,
-        _ => false,
-    }
+fn is_public_address(address: impl Into<IpAddr>) -> bool {
+    network::is_public(address.into())
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use crate::{
     group::{GroupPatch, may_be_parent, takes_keys},
     key::{ApiKey, KeyPatch, NewCredential},
     ledger::{
-        Account, Budget, Command, Entry, Group, Key, Outcome, Payer, Record, RecordId, Refused, State, apply,
-        entry,
+        Account, Budget, CallEvents, Command, Entry, Group, Key, Outcome, Payer, Record, RecordId, Refused,
+        State, Told, apply, entry,
     },
     usage::{Counts, Day, added},
 };
@@ -33,6 +33,8 @@ pub struct World {
     pub groups: HashMap<(AccountId, GroupId), Group>,
     /// Holds, settlements and deposits of the accounts.
     pub records: HashMap<(AccountId, RecordId), Record>,
+    /// Events of commands by account, and the names of thresholds that were told.
+    pub events: HashMap<AccountId, Vec<Told>>,
     /// Journals and counters of the accounts.
     pub trails: HashMap<AccountId, Trail>,
 }
@@ -66,12 +68,42 @@ impl World {
         world
     }
 
-    /// Applies a command, as every store has to.
+    /// Applies the commands of a call, as every store has to.
+    pub fn execute(
+        &mut self,
+        account: AccountId,
+        commands: &[Command],
+        now: Timestamp,
+    ) -> Vec<Result<Outcome, Refused>> {
+        let before = self.accounts.get(&account).copied().unwrap_or_default();
+        let mut events = CallEvents::new(account, &before, now);
+        let outcomes = commands.iter().map(|command| self.run(account, command, now, &mut events)).collect();
+        let after = self.accounts.get(&account).copied().unwrap_or_default();
+        for event in events.finish(&after) {
+            let told = self.events.entry(account).or_default();
+            if event.once.is_none() || told.iter().all(|told| told.once != event.once) {
+                told.push(event);
+            }
+        }
+        outcomes
+    }
+
+    /// Applies a command, as a call of its own.
     pub fn apply(
         &mut self,
         account: AccountId,
         command: &Command,
         now: Timestamp,
+    ) -> Result<Outcome, Refused> {
+        self.execute(account, std::slice::from_ref(command), now).remove(0)
+    }
+
+    fn run(
+        &mut self,
+        account: AccountId,
+        command: &Command,
+        now: Timestamp,
+        events: &mut CallEvents,
     ) -> Result<Outcome, Refused> {
         let money = self.accounts.get(&account).copied().ok_or(Refused::UnknownKey)?;
         let (key_id, record_id) =
@@ -81,7 +113,11 @@ impl World {
         let before = record.clone();
         let group = |id| Ok::<_, Refused>(self.groups.get(&(account, id)).cloned());
         let state = State::load(money, key, record, group)?;
-        let (after, outcome) = apply(state, command, now)?;
+        let state_before = state.clone();
+        let applied = apply(state, command, now);
+        let (after, outcome) =
+            applied.inspect_err(|refused| events.refused(command, &state_before, refused))?;
+        events.applied(command, &state_before, &after);
         if let (Some((_, RecordId::Generation(id))), Some(entry)) = (record_id, entry(&before, &after)) {
             let trail = self.trails.entry(account).or_default();
             let added = added(&before, &entry);

@@ -24,7 +24,7 @@ const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
 impl Fields<'_> {
     /// The bounds of a key or a team. What is not set is taken from the budget that a key names.
     pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, Fault> {
-        let mut bounds = BoundsPatch { models: self.models()?, ..BoundsPatch::default() };
+        let mut bounds = BoundsPatch { models: self.models()?.map(Some), ..BoundsPatch::default() };
         self.money(&mut bounds, budget)?;
         let rates = [
             ("tpm_limit", "tokens_per_minute", &mut bounds.tokens_per_minute),
@@ -118,7 +118,7 @@ impl Fields<'_> {
     }
 
     /// The models that may be used. Names of no model stay in the list, which is so never wider than it was.
-    fn models(&mut self) -> Result<Option<Option<Vec<String>>>, Fault> {
+    fn models(&mut self) -> Result<Option<Vec<String>>, Fault> {
         let mut models = self.take("models", values::list)?;
         if models.is_empty() {
             return Ok(None);
@@ -144,7 +144,7 @@ impl Fields<'_> {
         if models.iter().any(|model| model.contains('*')) {
             self.became("models", "a wildcard allows no model here: name each model");
         }
-        Ok(Some(Some(models)))
+        Ok(Some(models))
     }
 }
 

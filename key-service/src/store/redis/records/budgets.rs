@@ -78,7 +78,9 @@ pub(in crate::store::redis) fn write_rest(
     }
     let mut rest = vec![flags];
     rest.extend(group.iter().flat_map(|group| *group.as_bytes()));
-    rest.extend(is_rotated.then(|| write_rotation(rotation)).unwrap_or_default());
+    if is_rotated {
+        rest.extend(write_rotation(rotation));
+    }
     rest.extend(bounds.map(records::bounds).unwrap_or_default());
     rest
 }

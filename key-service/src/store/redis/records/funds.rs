@@ -29,6 +29,6 @@ impl FundsRecord {
     }
 
     pub(in crate::store::redis) fn account(self) -> ledger::Account {
-        ledger::Account { credit: self.credit, held: self.held, tick: self.tick }
+        ledger::Account { credit: self.credit, held: self.held, tick: self.tick, last_deposit: None }
     }
 }

@@ -13,7 +13,7 @@ local function read_bounds(record, at)
   for n = 1, windows do
     local per, amount, start, used
     per, amount, start, used, at = read('>Bddd', record, at)
-    bounds.windows[n] = { per = per, amount = amount, start = start, used = used }
+    bounds.windows[n] = { per = per, amount = amount, start = start, used = used, used_before = false }
   end
   if flags % 2 >= 1 then bounds.requests, at = read_rate(record, at) end
   if flags % 4 >= 2 then bounds.tokens, at = read_rate(record, at) end
@@ -58,7 +58,7 @@ local function read_group(id, record)
   local limit, high, low, held, archived_at = read(GROUP, record)
   local group = {
     id = id, limit = limit, high = high, low = low, used = high * CARRY + low, held = held, archived_at = archived_at,
-    group = false, bounds = false, changed = false,
+    used_before = high * CARRY + low, group = false, bounds = false, changed = false,
   }
   read_rest(group, record, GROUP_SIZE + 1)
   return group

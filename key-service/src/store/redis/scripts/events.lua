@@ -1,34 +1,23 @@
--- Writes the event of an act together with the act. Scripts that govern begin with this part, which takes its arguments from
--- the ends of the lists.
+-- Appends an event: its id, then names and values of fields. Drops some that are too old.
 --
--- KEYS  at the end: the events, and the numbers of events
--- ARGV  at the end: the event (empty: none), its id, and the time before which events are dropped
-local NUMBERS, EVENTS = table.remove(KEYS), table.remove(KEYS)
-local BEGINS, EVENT_ID, EVENT = tonumber(table.remove(ARGV)), table.remove(ARGV), table.remove(ARGV)
--- More old events than an addition adds, so that none accumulate.
-local PRUNED_AT_ONCE = '64'
-
-local function prune_events()
-  local last
-  for _, entry in ipairs(redis.call('XRANGE', EVENTS, '-', '+', 'COUNT', PRUNED_AT_ONCE)) do
-    local id = entry[2][2]
-    -- An id begins with its time in milliseconds.
-    if struct.unpack('>I6', id) >= BEGINS then break end
-    redis.call('HDEL', NUMBERS, id)
-    last = entry[1]
-  end
-  if last then redis.call('XTRIM', EVENTS, 'MINID', (string.match(last, '^%d+') + 1) .. '-0') end
-end
-
-local function append_event(id, event)
+-- An event is kept with its id first. A threshold has the name under which it is told once, and its numbers; anything else is
+-- the event as JSON.
+local append_event = tells and function(id, ...)
   local last = redis.call('XREVRANGE', EVENTS, '+', '-', 'COUNT', '1')[1]
   local number = string.format('%.0f', (last and string.match(last[1], '^%d+') or 0) + 1)
-  redis.call('XADD', EVENTS, number .. '-0', 'id', id, 'event', event)
+  redis.call('XADD', EVENTS, number .. '-0', 'id', id, ...)
   redis.call('HSET', NUMBERS, id, number)
-  prune_events()
-end
-
-local function write_event()
-  if EVENT ~= '' then append_event(EVENT_ID, EVENT) end
+  local dropped
+  -- More than an addition adds, so that none accumulate.
+  for _, entry in ipairs(redis.call('XRANGE', EVENTS, '-', '+', 'COUNT', '64')) do
+    local fields = entry[2]
+    -- An id begins with its time in milliseconds.
+    if struct.unpack('>I6', fields[2]) >= BEGINS then break end
+    redis.call('HDEL', NUMBERS, fields[2])
+    if fields[3] == 'once' then redis.call('HDEL', NUMBERS, fields[4]) end
+    dropped = entry[1]
+  end
+  if dropped then redis.call('XTRIM', EVENTS, 'MINID', (string.match(dropped, '^%d+') + 1) .. '-0') end
+  return number
 end
 

@@ -24,7 +24,7 @@ while ARGV[at] do
     end
     list_key(KEYS[2], KEYS[3], KEYS[4], KEYS[5], text, key)
     call('HINCRBY', account, 'keys', '1')
-    for n = at + 6, first_text - 1, 2 do append_event(ARGV[n], ARGV[n + 1]) end
+    for n = at + 6, first_text - 1, 2 do append_event(ARGV[n], 'event', ARGV[n + 1]) end
   end
   at, name = last + 1, name + 2
 end

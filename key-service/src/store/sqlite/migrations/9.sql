@@ -1,6 +1,6 @@
 -- Events: who governed what, and which thresholds were passed.
 
--- `once` names a threshold, which is told once. `event` is JSON, as `domain::event` writes it; the columns beside it are for
+-- `once` names a threshold, which is told once, in hexadecimal digits. `event` is JSON, as `domain::event` writes it; the columns beside it are for
 -- searches.
 CREATE TABLE events (
     account  BLOB    NOT NULL REFERENCES accounts,
@@ -24,5 +24,6 @@ CREATE UNIQUE INDEX events_once ON events (account, once) WHERE once IS NOT NULL
 -- The number of the last event.
 ALTER TABLE accounts ADD COLUMN events INTEGER NOT NULL DEFAULT 0 CHECK (events >= 0);
 -- Credit just after the last deposit, of which thresholds are parts.
-ALTER TABLE accounts ADD COLUMN deposited INTEGER NOT NULL DEFAULT 0 CHECK (deposited >= 0);
-UPDATE accounts SET deposited = credit;
+ALTER TABLE accounts ADD COLUMN deposited INTEGER CHECK (deposited >= 0);
+ALTER TABLE accounts ADD COLUMN deposited_at INTEGER;
+UPDATE accounts SET deposited = credit, deposited_at = 0;

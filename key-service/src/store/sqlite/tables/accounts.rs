@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::{
     ids::{AccountId, GroupId, KeyId, ManagementKeyId},
+    money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
@@ -17,7 +18,7 @@ use domain::{
     access::{Access, Scope, is_noted},
     digest::Digest,
     event::{Act, EventKind},
-    ledger::Account,
+    ledger::{Account, LastDeposit},
 };
 
 /// Columns of a management key in the order of [`management_key`].
@@ -218,10 +219,12 @@ pub(crate) struct Books {
 
 /// An account's books; `None` where the account does not exist.
 pub(crate) fn books(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Books>> {
-    let sql = "SELECT credit, held, entries, tick FROM accounts WHERE id = ?1";
+    let sql = "SELECT credit, held, entries, tick, deposited, deposited_at FROM accounts WHERE id = ?1";
     let books_of = |row: &Row<'_>| {
         let tick = row.get::<_, i64>(3)?.unsigned_abs();
-        let money = Account { credit: nano_usd(row, 0)?, held: nano_usd(row, 1)?, tick };
+        let deposited = row.get::<_, Option<i64>>(4)?.map(NanoUsd::from_nanos).zip(time_if_any(row, 5)?);
+        let last_deposit = deposited.map(|(credit, at)| LastDeposit { credit, at });
+        let money = Account { credit: nano_usd(row, 0)?, held: nano_usd(row, 1)?, tick, last_deposit };
         Ok(Books { money, entries: row.get::<_, i64>(2)?.unsigned_abs() })
     };
     connection.prepare_cached(sql)?.query_row([account.as_bytes()], books_of).optional()
@@ -229,10 +232,13 @@ pub(crate) fn books(connection: &Connection, account: AccountId) -> rusqlite::Re
 
 /// Writes an account's books.
 pub(crate) fn put_books(connection: &Connection, account: AccountId, books: Books) -> rusqlite::Result<()> {
-    let Books { money: Account { credit, held, tick }, entries } = books;
-    let sql = "UPDATE accounts SET credit = ?2, held = ?3, entries = ?4, tick = ?5 WHERE id = ?1";
+    let Books { money: Account { credit, held, tick, last_deposit }, entries } = books;
+    let sql = "UPDATE accounts SET credit = ?2, held = ?3, entries = ?4, tick = ?5, deposited = ?6, deposited_at = ?7
+               WHERE id = ?1";
     let (entries, tick) = (entries.cast_signed(), tick.cast_signed());
-    let row = params![account.as_bytes(), credit.nanos(), held.nanos(), entries, tick];
+    let deposited = last_deposit.map(|deposit| (deposit.credit.nanos(), deposit.at.millis())).unzip();
+    let row =
+        params![account.as_bytes(), credit.nanos(), held.nanos(), entries, tick, deposited.0, deposited.1,];
     connection.prepare_cached(sql)?.execute(row)?;
     Ok(())
 }

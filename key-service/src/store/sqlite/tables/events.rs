@@ -11,7 +11,10 @@ use shared::{
 
 use super::{damaged, journal::number, rows};
 use crate::store::{Events, EventsPage, Found, NumberedEvent, StoreError, sqlite::Sqlite};
-use domain::event::{Act, Event, EventKind, EventSearch};
+use domain::{
+    event::{Act, Event, EventKind, EventSearch},
+    ledger::Told,
+};
 
 /// Number of old events that an addition may remove: more than it adds, so that none accumulate.
 const PRUNED_AT_ONCE: i64 = 64;
@@ -47,21 +50,40 @@ impl ActLog {
         n: u32,
         ((key, group), kind): (Subject, EventKind),
     ) -> rusqlite::Result<()> {
-        append(connection, account, &self.act.event(n, key, group, kind), self.kept)
+        append(connection, account, (&self.act.event(n, key, group, kind), None), self.kept)
     }
 }
 
-/// Appends an event, and drops some that are older than `kept`.
-pub(crate) fn append(
+/// Appends the events of a call, without thresholds that were told before.
+pub(crate) fn append_told(
     connection: &Connection,
     account: AccountId,
-    event: &Event,
+    told: Vec<Told>,
+    kept: Duration,
+) -> rusqlite::Result<()> {
+    for Told { once, event } in told {
+        let once = once.map(hex::encode);
+        let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE account = ?1 AND once = ?2)";
+        let row = params![account.as_bytes(), once];
+        let is_told: bool = connection.prepare_cached(sql)?.query_row(row, |row| row.get(0))?;
+        if !is_told {
+            append(connection, account, (&event, once), kept)?;
+        }
+    }
+    Ok(())
+}
+
+/// Appends an event, with the name of its threshold, and drops some that are older than `kept`.
+fn append(
+    connection: &Connection,
+    account: AccountId,
+    (event, once): (&Event, Option<String>),
     kept: Duration,
 ) -> rusqlite::Result<()> {
     let sql = "UPDATE accounts SET events = events + 1 WHERE id = ?1 RETURNING events";
     let number: i64 = connection.prepare_cached(sql)?.query_row([account.as_bytes()], |row| row.get(0))?;
-    let sql = "INSERT INTO events (account, number, id, at, type, key, group_id, event)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let sql = "INSERT INTO events (account, number, id, at, type, key, group_id, event, once)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let row = params![
         account.as_bytes(),
         number,
@@ -71,6 +93,7 @@ pub(crate) fn append(
         event.key.as_ref().map(KeyId::as_bytes),
         event.group.as_ref().map(GroupId::as_bytes),
         event.to_json(),
+        once,
     ];
     connection.prepare_cached(sql)?.execute(row)?;
     prune(connection, account, event.at.minus(kept))

@@ -205,7 +205,7 @@ fn rotate(
     }
     let key = match key.rotated(new, log.act.at) {
         Ok(key) => key,
-        Err(reason) => return Ok(Rotated::NotRotated(reason)),
+        Err(reason) => return Ok(Rotated::Refused(reason)),
     };
     put_rotation(connection, new, &key)?;
     log.write(connection, new.account, (Some(new.key), key.spend.group), key.rotation_event(log.act.at))?;

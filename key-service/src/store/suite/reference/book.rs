@@ -1,17 +1,18 @@
 //! The contents of the store in memory, by account.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     convert::Infallible,
     ops::{Bound, RangeInclusive},
 };
 
 use shared::{
-    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
 };
 
+use super::webhooks::WebhookBook;
 use crate::store::{
     Created, Credential, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount,
     NumberedEvent, RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
@@ -21,7 +22,7 @@ use domain::{
     digest::Digest,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
-    ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
+    ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State, Told},
     member::Member,
     usage::{self, Counts, Day},
 };
@@ -52,9 +53,12 @@ pub(super) struct AccountBook {
     pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
+    pub(super) webhooks: BTreeMap<WebhookId, WebhookBook>,
     /// Opening balances of imported keys and groups.
     pub(super) openings: (HashMap<KeyId, NanoUsd>, HashMap<GroupId, NanoUsd>),
     pub(super) events: Vec<NumberedEvent>,
+    /// Names of thresholds that were told.
+    told_once: HashSet<Vec<u8>>,
     /// Number of the last event.
     pub(super) told: u64,
 }
@@ -88,26 +92,51 @@ impl AccountBook {
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
             expiring: HashMap::new(),
+            webhooks: BTreeMap::new(),
             openings: (HashMap::new(), HashMap::new()),
             events: Vec::new(),
+            told_once: HashSet::new(),
             told: 0,
         }
     }
 
+    /// Applies the commands of a call, and writes their events.
+    pub(super) fn execute(
+        &mut self,
+        account: AccountId,
+        commands: &[Command],
+        now: Timestamp,
+    ) -> Vec<Result<Outcome, Refused>> {
+        let mut events = CallEvents::new(account, &self.money, now);
+        let outcomes = commands.iter().map(|command| self.apply(command, now, &mut events)).collect();
+        for Told { once, event } in events.finish(&self.money) {
+            if once.is_none_or(|once| self.told_once.insert(once)) {
+                self.tell(event);
+            }
+        }
+        outcomes
+    }
+
     /// Loads the state, applies the command, and writes the result.
-    pub(super) fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Outcome, Refused> {
+    fn apply(
+        &mut self,
+        command: &Command,
+        now: Timestamp,
+        events: &mut CallEvents,
+    ) -> Result<Outcome, Refused> {
         let before = command.record().and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
         let key = command.key().and_then(|id| self.keys.get(&id)).map(|key| key.spend.clone());
         let group = |id| Ok::<_, Refused>(self.groups.get(&id).map(|group| group.spend.clone()));
         let state = State::load(self.money, key, before.clone(), group)?;
-        let (after, outcome) = ledger::apply(state, command, now)?;
+        let state_before = state.clone();
+        let applied = ledger::apply(state, command, now);
+        let (after, outcome) =
+            applied.inspect_err(|refused| events.refused(command, &state_before, refused))?;
+        events.applied(command, &state_before, &after);
         if let (Some(RecordId::Generation(generation)), Some(entry)) =
             (command.record(), ledger::entry(&before, &after))
         {
             self.append(generation, &before, entry);
-        }
-        for event in ledger::events(command, &before, &after, now) {
-            self.tell(event);
         }
         self.money = after.account;
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
@@ -175,9 +204,9 @@ impl AccountBook {
     }
 
     /// Keeps an idempotency key until it expires, in place of those that have.
-    pub(super) fn keep_idempotency_record(&mut self, attempt: Idempotency, id: KeyId) {
+    pub(super) fn keep_idempotency_record(&mut self, attempt: &Idempotency, id: KeyId) {
         self.idempotency.retain(|_, record| record.expires_at > attempt.now);
-        let Idempotency { key, request, expires_at, .. } = attempt;
+        let Idempotency { key, request, expires_at, .. } = *attempt;
         self.idempotency.insert(key, IdempotencyRecord { request, key: id, expires_at });
     }
 

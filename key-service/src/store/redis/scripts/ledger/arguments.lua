@@ -2,7 +2,7 @@
 -- If the two differ, the script is wrong.
 --
 -- The parts are a single script, joined in this order: `../constants`, `../key`, `../budgets`; `arguments`; `payer`; `load`
--- reads everything once; `chain`, `funds` and `commands` decide command by command, as `domain/ledger/funds.rs` and `domain/ledger.rs` do; `write`
+-- reads everything once; `chain`, `funds`, `thresholds` and `commands` decide command by command, as `domain/ledger/funds.rs` and `domain/ledger.rs` do; `write`
 -- writes all changes once. Nothing is written before the last decision, so an error leaves everything unchanged.
 --
 -- Most accounts have neither groups nor bounds besides limits. For these, `script.rs` leaves out `../budgets`, `payer`,
@@ -14,9 +14,10 @@
 -- `records.rs` and `../records.rs` have all formats, `batch.rs` the arguments.
 --
 -- KEYS  the account, its holds, journal, deposits and counters of today; then hashes of settled and of expired generations;
---       last, where something may be billed, the keys by spend, and the spend of today by model
+--       where something may be billed, the keys by spend, and the spend of today by model; last the events, and the numbers of
+--       events
 -- ARGV  1 the settings; 2 for each generation the places of its two hashes among KEYS; 3 the commands; 4 their bills;
---       then the ids of generations, the ids of deposits, 'funds', the ids of keys, the payers, and the further parts of
+--       then the ids of generations, the ids of deposits, their events, 'funds', the ids of keys, the payers, and the further parts of
 --       bills: of each bill with a flag, the flagged parts; last, where a command has one, the numbers of credentials that
 --       are no key's first
 --
@@ -25,8 +26,8 @@
 local NOTHING_USED = '\2' .. string.rep('\0', 32)
 
 -- The first generations are to be held (`holding`), and the first of all share two hashes (`alike`).
-local now, most_entries, counters_kept, hour, holding, alike, generations, deposits, named, next_setting =
-  read('>ddddHHHHH', ARGV[1])
+local now, most_entries, counters_kept, hour, BEGINS, holding, alike, generations, deposits, named, next_setting =
+  read('>dddddHHHHH', ARGV[1])
 local payer_count, STARTS -- chain
 payer_count, next_setting = read('>H', ARGV[1], next_setting) -- chain
 -- Beginnings of the hour, the day, the week and the month.
@@ -35,9 +36,11 @@ STARTS, next_setting = { read('>dddd', ARGV[1], next_setting) }, next_setting + 
 local present = {}
 for n = next_setting, #ARGV[1] do present[string.byte(ARGV[1], n)] = true end
 local settles = present[CAPTURE] or present[EXPIRE]
-local BEFORE_KEYS = BEFORE_IDS + generations + deposits + 1
+local BEFORE_KEYS = BEFORE_IDS + generations + 2 * deposits + 1
 local BEFORE_PAYERS = BEFORE_KEYS + named
 local BEFORE_PARTS = BEFORE_PAYERS + payer_count -- chain
+local EVENTS = KEYS[#KEYS-1]
+local NUMBERS = KEYS[#KEYS]
 
 local function left_after(n, taken)
   if n > taken then return n - taken end

@@ -97,6 +97,7 @@ local function bill_windows(budget)
   if budget.billed then
     for _, window in ipairs(budget.bounds and budget.bounds.windows or NONE) do
       local start, billed = turned(window)
+      window.used_before = window.used_before or billed
       window.start, window.used = start, billed + budget.billed
     end
     budget.billed = false

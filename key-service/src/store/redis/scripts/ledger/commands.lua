@@ -23,10 +23,13 @@ commands[HOLD] = present[HOLD] and function(key, n, payer, credential, least, en
   chain = chain_of(key) -- chain
   local refused = may_not_spend(key, credential)
   if chain then refused = refused or refused_by_bounds(paid_by, used) or refused_by_limits(least) end -- chain
-  if refused then return refused end
   local left_of_limit = left_after(key.limit, key.used)
-  if left_of_limit < least then return 'limit_reached' end
-  if account.credit < least then return 'credit_empty' end
+  if not refused and left_of_limit < least then refused = 'limit_reached' end
+  if not refused and account.credit < least then refused = 'credit_empty' end
+  if refused then
+    tell_refusal(key, refused)
+    return refused
+  end
   if chain then free_of_chain() left_of_limit = chain.left end -- chain
   local left, free = min(left_of_limit, account.credit), available(key)
   if enough < least then enough = least end
@@ -161,6 +164,8 @@ commands[DEPOSIT] = present[DEPOSIT] and function(_, n, _, _, amount)
   if new_deposits[id] or call('HEXISTS', DEPOSITS, id) == 1 then return account.credit end
   if amount <= 0 or account.credit + amount > MAX then return 'bad_deposit' end
   account.credit, account.changed = account.credit + amount, true
+  account.deposited, account.deposited_at, account.credit_before = account.credit, now, account.credit
+  told[#told + 1] = { id, 'event', ARGV[BEFORE_IDS + n + deposits] }
   new_deposits[id] = written(amount)
   return account.credit
 end

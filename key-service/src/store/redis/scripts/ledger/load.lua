@@ -3,9 +3,11 @@
 local records = call('HMGET', ACCOUNT, unpack(ARGV, BEFORE_KEYS, BEFORE_PAYERS))
 if not records[1] then return false end
 local credit, held, tick, entries_before, last_expiry, settled_hour = read(FUNDS, records[1])
+local deposited, deposited_at = 0, -1
+if #records[1] > FUNDS_SIZE then deposited, deposited_at = read(LAST_DEPOSIT, records[1], FUNDS_SIZE + 1) end
 local account = {
   credit = credit, held = held, tick = tick, entries = entries_before, last_expiry = last_expiry,
-  settled_hour = settled_hour, changed = false,
+  settled_hour = settled_hour, deposited = deposited, deposited_at = deposited_at, credit_before = credit, changed = false,
 }
 local keys = {}
 for n = 1, named do

@@ -46,6 +46,9 @@ local changed, spenders = {}, {}
 if account.changed then
   changed = { 'funds', pack(FUNDS, account.credit, account.held, account.tick, account.entries,
                             account.last_expiry, account.settled_hour) }
+  if account.deposited_at >= 0 then
+    changed[2] = changed[2] .. pack(LAST_DEPOSIT, account.deposited, account.deposited_at)
+  end
 end
 for n = 1, named do
   local key = keys[n]
@@ -61,6 +64,10 @@ write_groups(changed) -- chain
 if #changed > 0 then call('HSET', ACCOUNT, unpack(changed)) end
 if #running > 0 then call('HSET', HOLDS, unpack(running)) end
 if #ended > 0 then call('HDEL', HOLDS, unpack(ended)) end
+for _, event in ipairs(told) do
+  local number = append_event(unpack(event))
+  if event[2] == 'once' then call('HSET', NUMBERS, event[3], number) end
+end
 for id, amount in pairs(new_deposits) do call('HSET', DEPOSITS, id, amount) end
 if #entries == 0 then return outcomes end
 
@@ -77,8 +84,8 @@ for n = 1, #counters do
   after[2 * n] = after[2 * n] .. further_counts(counters[n], counters_before[n]) -- chain
   spent[model] = (spent[model] or 0) + sums[5]
 end
-if #spenders > 0 then call('ZADD', KEYS[#KEYS - 1], unpack(spenders)) end
-local SPEND, new = KEYS[#KEYS], call('HSET', COUNTERS, unpack(after))
+if #spenders > 0 then call('ZADD', KEYS[#KEYS - 3], unpack(spenders)) end
+local SPEND, new = KEYS[#KEYS - 2], call('HSET', COUNTERS, unpack(after))
 for model, charged in pairs(spent) do call('HINCRBY', SPEND, model, charged) end
 -- New counters may be the first of the day: then the spend is that of the whole day.
 if new > 0 then

@@ -1,32 +1,40 @@
-//! HTTP clients of upstreams and of key-services, all built alike.
+//! HTTP clients, all built alike: of upstreams, of key-services and of the receivers of webhooks.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
-use hyper::body::Body;
+use http::Uri;
+use hyper::{
+    body::Body,
+    rt::{Read, Write},
+};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::{
+        Client,
+        connect::{Connection, HttpConnector},
+    },
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls::ClientConfig;
+use tower::Service;
 
-/// A client, http and https, with a pool of connections. Cheap to clone.
-pub(crate) type HttpClient<B> = Client<HttpsConnector<HttpConnector>, B>;
+/// A client, http and https, with a pool of connections that `C` makes. Cheap to clone.
+pub type HttpClient<B, C = HttpConnector> = Client<HttpsConnector<C>, B>;
 
 /// Settings in which clients differ.
-pub(crate) struct ClientSettings {
+pub struct ClientSettings {
     /// Certificates to trust and to show; `None` trusts the authorities of the web.
-    pub(crate) tls: Option<ClientConfig>,
+    pub tls: Option<ClientConfig>,
     /// Longest time to make a connection.
-    pub(crate) connect_deadline: Duration,
+    pub connect_deadline: Duration,
     /// Longest time that an idle connection is kept.
-    pub(crate) idle: Duration,
+    pub idle: Duration,
     /// Idle connections kept for a server.
-    pub(crate) idle_connections: usize,
+    pub idle_connections: usize,
 }
 
 /// Makes a client that connects within a bound and sends small packets at once.
-pub(crate) fn http_client<B>(settings: ClientSettings) -> HttpClient<B>
+pub fn http_client<B>(settings: ClientSettings) -> HttpClient<B>
 where
     B: Body<Data: Send> + Send,
 {
@@ -34,6 +42,16 @@ where
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(settings.connect_deadline));
     tcp.enforce_http(false);
+    http_client_over(tcp, settings)
+}
+
+/// Makes a client over connections that `tcp` makes, within a bound of its own.
+pub fn http_client_over<B, C>(tcp: C, settings: ClientSettings) -> HttpClient<B, C>
+where
+    B: Body<Data: Send> + Send,
+    C: Service<Uri, Error: Into<Box<dyn Error + Send + Sync>>, Future: Send> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin,
+{
     let builder = HttpsConnectorBuilder::new();
     let builder = match settings.tls {
         Some(tls) => builder.with_tls_config(tls),

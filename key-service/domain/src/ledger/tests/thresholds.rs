@@ -1,0 +1,69 @@
+//! Thresholds of limits and of the credit: each is told once, by the bill that passes it.
+
+use super::*;
+use crate::event::Threshold;
+
+impl Book {
+    fn bill(&mut self, n: u8, cost: i64) {
+        self.hold(n, 1, cost, cost).unwrap();
+        let total = Progress { usage: Usage::default(), cost: nanos(cost), upstream_cost: None };
+        self.capture(n, total);
+    }
+
+    /// Types, percents and used amounts of the thresholds told so far.
+    fn told(&self) -> Vec<(&'static str, u8, i64)> {
+        let events = self.world.events[&account(MINE)].iter().map(|told| &told.event.kind);
+        let line =
+            |kind: &'static str, threshold: &Threshold| (kind, threshold.percent, threshold.used.nanos());
+        events.filter_map(|kind| kind.threshold().map(|threshold| line(kind.as_str(), threshold))).collect()
+    }
+}
+
+#[test]
+fn each_part_of_a_limit_is_told_by_the_bill_that_reaches_it() {
+    let mut book = Book::new(100_000, Some(101));
+    let reached = "key.threshold_reached";
+    book.bill(1, 50);
+    assert_eq!(book.told(), []);
+    book.bill(2, 1);
+    assert_eq!(book.told(), [(reached, 50, 51)]);
+    book.bill(3, 29);
+    book.bill(4, 21);
+    let all = [(reached, 50, 51), (reached, 80, 101), (reached, 95, 101), ("key.limit_reached", 100, 101)];
+    assert_eq!(book.told(), all);
+    book.hold(5, 1, 1, 1).unwrap_err();
+    assert_eq!(book.told(), all, "a limit that is told already is not told by a refusal");
+    book.set_limit(Some(202));
+    book.bill(6, 1);
+    assert_eq!(book.told().len(), all.len(), "half of the raised limit was used before");
+    book.bill(7, 100);
+    assert_eq!(book.told()[4..], [(reached, 80, 202), (reached, 95, 202), ("key.limit_reached", 100, 202)]);
+}
+
+#[test]
+fn a_hold_that_a_limit_refuses_tells_the_limit_once() {
+    let mut book = Book::new(100_000, Some(100));
+    book.bill(1, 40);
+    for n in 2..4 {
+        book.hold(n, 61, 61, 61).unwrap_err();
+    }
+    assert_eq!(book.told(), [("key.limit_reached", 100, 40)]);
+}
+
+#[test]
+fn the_credit_is_told_by_parts_of_the_last_deposit_s_balance() {
+    let mut book = Book::new(1_000, None);
+    book.bill(1, 799);
+    assert_eq!(book.told(), []);
+    book.bill(2, 1);
+    book.bill(3, 150);
+    let low = "credit.threshold_reached";
+    assert_eq!(book.told(), [(low, 20, 800), (low, 5, 950)]);
+    book.hold(4, 51, 51, 51).unwrap_err();
+    book.bill(5, 50);
+    assert_eq!(book.told()[2..], [("credit.exhausted", 0, 950)]);
+    book.now = book.now.plus(Duration::from_secs(1));
+    book.run(&Command::Deposit { id: deposit(1), amount: nanos(1_000), actor: Actor::System }).unwrap();
+    book.bill(6, 1_000);
+    assert_eq!(book.told()[3..], [(low, 20, 1_000), (low, 5, 1_000), ("credit.exhausted", 0, 1_000)]);
+}

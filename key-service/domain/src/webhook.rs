@@ -1,0 +1,340 @@
+//! Webhooks: addresses that an account's events are sent to, and the schedule of the attempts.
+
+mod address;
+mod signature;
+
+use std::time::Duration;
+
+use shared::{
+    backoff::jittered,
+    ids::{EventId, WebhookId},
+    time::Timestamp,
+    wire::{Kept, Value, WebhookField},
+};
+
+pub use address::{AddressRefused, BadUrl, Host, WebhookUrl, may_connect};
+pub use signature::WebhookSecret;
+
+use crate::{
+    digest::Digest,
+    event::EventKind,
+    settings::{Patch, keep},
+};
+
+/// Pause before the second attempt. Further pauses double.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+/// Longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+/// Time after the first attempt within which a delivery has to succeed.
+const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
+/// Deliveries that wait for a webhook. Beyond them, later events wait in the account.
+pub const MAX_PENDING_DELIVERIES: usize = 256;
+/// Last attempts that are kept of a webhook.
+pub const KEPT_ATTEMPTS: usize = 20;
+/// Type of the event that a test of a webhook sends.
+pub const TEST_TYPE: &str = "webhook.test";
+
+/// A webhook as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhook {
+    /// Identifier; the order of identifiers is the order of creation.
+    pub id: WebhookId,
+    /// Address that events are sent to.
+    pub url: WebhookUrl,
+    /// Types of the events to send; `None` is all of them.
+    pub types: Option<Vec<String>>,
+    /// Digest of the secret, by which the pepper behind the secret is recognised.
+    pub secret: Digest,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Time and reason of the end of deliveries, if they ended.
+    pub disabled: Option<(Timestamp, DisabledReason)>,
+}
+
+/// Reason why nothing is sent to a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DisabledReason {
+    /// An owner disabled the webhook.
+    Owner,
+    /// An event could not be delivered for 24 hours.
+    Failing,
+    /// The receiver answered 410.
+    Gone,
+}
+
+/// A webhook, and the number of the last event that was looked at for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredWebhook {
+    /// The webhook.
+    pub webhook: Webhook,
+    /// Number of the event.
+    pub cursor: u64,
+}
+
+/// A change of a webhook: `None` leaves a setting, inner `None` clears the setting.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebhookPatch {
+    /// A new address.
+    pub url: Option<WebhookUrl>,
+    /// Other types of events.
+    pub types: Option<Option<Vec<String>>>,
+    /// A reason to end deliveries, or `None` to send events again.
+    pub disabled: Option<Option<DisabledReason>>,
+}
+
+/// An event on its way to a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The event, by which receivers tell repetitions.
+    pub event: EventId,
+    /// Number of the event in the account; `None` for a test.
+    pub number: Option<u64>,
+    /// Type of the event.
+    pub kind: String,
+    /// The event as JSON.
+    pub body: String,
+    /// Time at which the delivery was made.
+    pub created_at: Timestamp,
+    /// Number of attempts begun, the one under way included. An attempt is over when another one has begun.
+    pub attempts: u32,
+}
+
+/// The end of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The event that was sent.
+    pub event: EventId,
+    /// Type of the event.
+    pub kind: String,
+    /// Time at which the attempt began.
+    pub at: Timestamp,
+    /// Duration in milliseconds.
+    pub milliseconds: u64,
+    /// The receiver's answer.
+    pub answer: Answer,
+}
+
+/// Answer of a receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Status of the response.
+    Status(u16),
+    /// Reason why there was no response.
+    None(String),
+}
+
+/// Consequence of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The delivery is over: it arrived, or it was a test.
+    Done,
+    /// Another attempt is due at this time.
+    Again(Timestamp),
+    /// The webhook is disabled.
+    Disable(DisabledReason),
+}
+
+impl DisabledReason {
+    /// Every reason.
+    pub const ALL: [Self; 3] = [Self::Owner, Self::Failing, Self::Gone];
+
+    /// The reason as clients and stores read it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Failing => "failing",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// The reason of this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+}
+
+impl Patch for WebhookPatch {
+    type Field = WebhookField;
+
+    fn set(&mut self, field: WebhookField, value: Value) -> bool {
+        match field {
+            WebhookField::Url => {
+                self.url = String::from_value(value).and_then(|url| WebhookUrl::parse(&url).ok());
+                self.url.is_some()
+            }
+            WebhookField::Types => keep(&mut self.types, value),
+            WebhookField::Enabled => {
+                let enabled = bool::from_value(value);
+                self.disabled = enabled.map(|enabled| (!enabled).then_some(DisabledReason::Owner));
+                self.disabled.is_some()
+            }
+            WebhookField::CreatedAt | WebhookField::DisabledAt | WebhookField::DisabledReason => false,
+        }
+    }
+}
+
+impl Webhook {
+    /// Value of a field.
+    pub fn value(&self, field: WebhookField) -> Value {
+        match field {
+            WebhookField::Url => self.url.as_str().to_owned().to_value(),
+            WebhookField::Types => self.types.to_value(),
+            WebhookField::Enabled => self.disabled.is_none().to_value(),
+            WebhookField::CreatedAt => self.created_at.to_value(),
+            WebhookField::DisabledAt => self.disabled.map(|(at, _)| at).to_value(),
+            WebhookField::DisabledReason => {
+                self.disabled.map(|(_, reason)| reason.as_str().to_owned()).to_value()
+            }
+        }
+    }
+
+    /// Returns whether events of this type are sent.
+    pub fn wants(&self, kind: &str) -> bool {
+        self.types.as_ref().is_none_or(|types| types.iter().any(|wanted| wanted == kind))
+    }
+
+    /// The webhook with these settings.
+    #[must_use]
+    pub fn with(mut self, patch: &WebhookPatch, now: Timestamp) -> Self {
+        if let Some(url) = &patch.url {
+            self.url.clone_from(url);
+        }
+        if let Some(types) = &patch.types {
+            self.types.clone_from(types);
+        }
+        match patch.disabled {
+            Some(Some(reason)) => drop(self.disabled.get_or_insert((now, reason))),
+            Some(None) => self.disabled = None,
+            None => {}
+        }
+        self
+    }
+}
+
+impl Delivery {
+    /// A delivery before the first attempt.
+    pub fn new(event: EventId, number: Option<u64>, kind: String, body: String, now: Timestamp) -> Self {
+        Self { event, number, kind, body, created_at: now, attempts: 0 }
+    }
+
+    /// Decides what follows from the answer to the attempt under way. `chance` is random.
+    pub fn outcome(&self, answer: &Answer, now: Timestamp, chance: u16) -> Outcome {
+        match answer {
+            Answer::Status(200..=299) => Outcome::Done,
+            Answer::Status(410) => Outcome::Disable(DisabledReason::Gone),
+            // A test shows the answer, and is not worth a repetition.
+            Answer::Status(_) | Answer::None(_) if self.number.is_none() => Outcome::Done,
+            Answer::Status(_) | Answer::None(_) => {
+                let at = now.plus(jittered(step(self.attempts), chance));
+                let is_late = at > self.created_at.plus(GIVEN_UP_AFTER);
+                if is_late { Outcome::Disable(DisabledReason::Failing) } else { Outcome::Again(at) }
+            }
+        }
+    }
+}
+
+impl Webhook {
+    /// Event of the end of deliveries, if they ended since the webhook was as `before`.
+    pub fn end_since(&self, before: &Self) -> Option<EventKind> {
+        let (_, reason) = self.disabled.filter(|_| before.disabled.is_none())?;
+        let (url, reason) = (self.url.as_str().to_owned(), reason.as_str().to_owned());
+        Some(EventKind::WebhookDisabled { webhook_id: self.id, url, reason })
+    }
+}
+
+impl StoredWebhook {
+    /// The webhook with these settings. A webhook that gets disabled loses its pending deliveries, whose events are looked
+    /// at again once it is enabled.
+    #[must_use]
+    pub fn with<'a>(
+        self,
+        patch: &WebhookPatch,
+        pending: impl Iterator<Item = &'a Delivery>,
+        now: Timestamp,
+    ) -> Self {
+        let webhook = self.webhook.with(patch, now);
+        let first = pending.filter_map(|delivery| delivery.number).min();
+        let before = first.map(|first| first.saturating_sub(1)).filter(|_| webhook.disabled.is_some());
+        Self { webhook, cursor: before.map_or(self.cursor, |before| before.min(self.cursor)) }
+    }
+}
+
+/// Longest pause after this many attempts.
+fn step(attempts: u32) -> Duration {
+    let doubled = 1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+    FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_millis(1_795_000_000_000);
+
+    fn delivery(number: Option<u64>) -> Delivery {
+        Delivery::new(EventId::new(START, [1; 10]), number, "key.created".into(), "{}".into(), START)
+    }
+
+    #[test]
+    fn pauses_double_from_five_seconds_to_an_hour_and_end_the_webhook_after_a_day() {
+        let (mut delivery, mut now, mut pauses) = (delivery(Some(1)), START, Vec::new());
+        let reason = loop {
+            delivery.attempts += 1;
+            match delivery.outcome(&Answer::Status(500), now, u16::MAX) {
+                Outcome::Again(at) => {
+                    pauses.push((at.millis() - now.millis()) / 1000);
+                    now = at;
+                }
+                Outcome::Disable(reason) => break reason,
+                Outcome::Done => panic!("500 is a failure"),
+            }
+        };
+        assert_eq!(reason, DisabledReason::Failing);
+        assert_eq!(pauses[..12], [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600]);
+        let day = START.plus(GIVEN_UP_AFTER);
+        assert!(now <= day && now.plus(LONGEST_PAUSE) > day);
+        delivery.attempts = 1;
+        let soonest = Outcome::Again(START.plus(FIRST_PAUSE / 2));
+        assert_eq!(delivery.outcome(&Answer::None("timeout".into()), START, 0), soonest);
+        delivery.attempts = u32::MAX;
+        assert_eq!(
+            delivery.outcome(&Answer::Status(500), START, u16::MAX),
+            Outcome::Again(START.plus(LONGEST_PAUSE))
+        );
+    }
+
+    #[test]
+    fn an_answer_ends_a_delivery_repeats_it_or_ends_the_webhook() {
+        let outcome = |number, status| delivery(number).outcome(&Answer::Status(status), START, 0);
+        for status in [200, 204, 299] {
+            assert_eq!(outcome(Some(1), status), Outcome::Done);
+        }
+        for status in [199, 300, 301, 307, 400, 404, 409, 429, 500] {
+            assert!(matches!(outcome(Some(1), status), Outcome::Again(_)), "{status}");
+            assert_eq!(outcome(None, status), Outcome::Done, "a test is sent once");
+        }
+        assert_eq!(outcome(Some(1), 410), Outcome::Disable(DisabledReason::Gone));
+    }
+
+    #[test]
+    fn a_webhook_wants_all_types_or_those_it_names() {
+        let webhook = Webhook {
+            id: WebhookId::new(START, [1; 10]),
+            url: WebhookUrl::parse("https://example.com/hook").unwrap(),
+            types: None,
+            secret: Digest::of(b"secret"),
+            created_at: START,
+            disabled: None,
+        };
+        assert!(webhook.wants("key.created"));
+        let patch = WebhookPatch { types: Some(Some(vec!["key.revoked".into()])), ..WebhookPatch::default() };
+        let some = webhook.clone().with(&patch, START);
+        assert!(some.wants("key.revoked") && !some.wants("key.created"));
+        let end = |reason| WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
+        let off = webhook.with(&end(Some(DisabledReason::Owner)), START);
+        let again = off.clone().with(&end(Some(DisabledReason::Gone)), START.plus(FIRST_PAUSE));
+        assert_eq!((again.disabled, off.disabled), (Some((START, DisabledReason::Owner)), again.disabled));
+        let on = off.with(&end(None), START);
+        assert_eq!(on.disabled, None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Secrets of webhooks, and signatures by the Standard Webhooks specification.
+
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use ring::hmac;
+use shared::{
+    ids::{EventId, WebhookId},
+    secret::SecretString,
+    time::Timestamp,
+};
+
+use super::Webhook;
+use crate::digest::{Digest, Pepper, Peppers};
+
+/// Context of the secrets' derivation from a pepper.
+const CONTEXT: &str = "faregate 2026-11-23 secrets of webhooks";
+
+/// Secret that signs the deliveries of a webhook. Cannot be printed, and is not stored: it is derived from the pepper and the
+/// webhook's id.
+#[derive(Clone)]
+pub struct WebhookSecret([u8; 32]);
+
+impl WebhookSecret {
+    /// The secret of a webhook, by this pepper.
+    pub fn new(pepper: &Pepper, webhook: WebhookId) -> Self {
+        Self(pepper.derive(CONTEXT, webhook.as_bytes()))
+    }
+
+    /// The secret of a stored webhook, recognised by its digest; `None` where the webhook was made with another pepper.
+    pub fn of(peppers: &Peppers, webhook: &Webhook) -> Option<Self> {
+        let mut secrets = peppers.all().map(|pepper| Self::new(pepper, webhook.id));
+        secrets.find(|secret| secret.digest() == webhook.secret)
+    }
+
+    /// The secret as receivers configure it.
+    pub fn plaintext(&self) -> SecretString {
+        format!("whsec_{}", STANDARD.encode(self.0)).into()
+    }
+
+    /// Digest by which the secret is recognised.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+
+    /// Value of the header `webhook-signature` of an attempt at this time.
+    pub fn sign(&self, event: EventId, at: Timestamp, body: &str) -> String {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let content = format!("{event}.{}.{body}", at.seconds());
+        format!("v1,{}", STANDARD.encode(hmac::sign(&key, content.as_bytes())))
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookSecret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::secret::ExposeSecret;
+
+    use super::{super::WebhookUrl, *};
+
+    #[test]
+    fn a_signature_is_that_of_the_specification() {
+        let secret = WebhookSecret([7; 32]);
+        assert_eq!(secret.plaintext().expose_secret(), "whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=");
+        let event = "evt_0198f3c2a7b84d5e9f60718293a4b5c6".parse().unwrap();
+        let at = Timestamp::from_millis(1_795_140_665_678);
+        // openssl dgst -sha256 -mac HMAC -macopt hexkey:0707… of "evt_….1795140665.{"type":"key.created"}"
+        assert_eq!(
+            secret.sign(event, at, r#"{"type":"key.created"}"#),
+            "v1,f5IBBsPoOiTS0J6bkUaz4dhGHiv8qNRhFTnkFwCbhLk="
+        );
+        assert_eq!(format!("{secret:?}"), "WebhookSecret(…)");
+    }
+
+    #[test]
+    fn a_webhook_made_before_a_rotation_keeps_its_secret() {
+        let at = Timestamp::from_millis(1_795_000_000_000);
+        let [one, other] = [1, 2].map(|n| WebhookId::new(at, [n; 10]));
+        let (old, new) = (Pepper::new([1; 32]), Pepper::new([2; 32]));
+        let secret = WebhookSecret::new(&old, one);
+        assert_ne!(secret.digest(), WebhookSecret::new(&old, other).digest());
+        assert_ne!(secret.digest(), WebhookSecret::new(&new, one).digest());
+        let url = WebhookUrl::parse("https://example.com/").unwrap();
+        let digest = secret.digest();
+        let webhook = Webhook { id: one, url, types: None, secret: digest, created_at: at, disabled: None };
+        let found = |current: &Pepper, previous: Option<&Pepper>| {
+            let peppers = Peppers { current: current.clone(), previous: previous.cloned() };
+            WebhookSecret::of(&peppers, &webhook).map(|secret| secret.digest())
+        };
+        assert_eq!((found(&old, None), found(&new, Some(&old))), (Some(digest), Some(digest)));
+        assert_eq!(found(&new, None), None);
+    }
+}

@@ -1,0 +1,294 @@
+//! Webhooks: creation, the secret shown once, the last deliveries, tests, and removal.
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::{
+    ids::WebhookId,
+    secret::SecretString,
+    wire::{EVENT_TYPES, MAX_URL_CHARS},
+};
+
+use super::{
+    Desk,
+    failure::Failure,
+    form::Fields,
+    layout::{Section, hidden, page, problem},
+    session::{Act, OwnerAct, Viewer},
+    show::{new_key, time},
+};
+use crate::management::{Error, webhooks::WebhookRefused};
+use domain::webhook::{Answer, Attempt, DisabledReason, Webhook, WebhookPatch, WebhookUrl};
+
+/// Path of this page.
+const PATH: &str = "/dashboard/webhooks";
+
+/// Lists the webhooks, with the form for a new webhook.
+pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    let webhooks = desk.management.webhooks(viewer.signed_in.account).await?;
+    let content = listing(&viewer, &webhooks, &Fields::default(), None);
+    Ok(page(&viewer, Section::Webhooks, "Webhooks", &content))
+}
+
+fn listing(viewer: &Viewer, webhooks: &[Webhook], entered: &Fields, wrong: Option<&str>) -> Markup {
+    html! {
+        p.lead { "A webhook gets the events of this account as signed requests, within seconds, and again until it answers." }
+        @if viewer.is_owner() { (form(viewer, entered, wrong)) }
+        @if webhooks.is_empty() { p.empty { "There is no webhook yet." } } @else { (table(webhooks)) }
+    }
+}
+
+fn form(viewer: &Viewer, entered: &Fields, wrong: Option<&str>) -> Markup {
+    let chosen = entered.all("types");
+    html! {
+        form.card method="post" action=(PATH) {
+            (hidden(viewer))
+            (problem(wrong))
+            label { "URL" input name="url" type="url" required maxlength=(MAX_URL_CHARS) value=(entered.get("url"))
+                autocomplete="off" placeholder="https://example.com/faregate"; }
+            details open[!chosen.is_empty()] {
+                summary { "Some events only" }
+                fieldset {
+                    legend { "Types of events; none chosen is all" }
+                    @for name in EVENT_TYPES {
+                        label.choice {
+                            input type="checkbox" name="types" value=(name) checked[chosen.contains(&name)];
+                            " " (name)
+                        }
+                    }
+                }
+            }
+            button.primary { "Create webhook" }
+        }
+    }
+}
+
+fn table(webhooks: &[Webhook]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Webhooks" {
+            table {
+                thead { tr {
+                    th scope="col" { "URL" } th.wide-only scope="col" { "Events" } th.wide-only scope="col" { "Created" }
+                    th scope="col" { "Status" }
+                } }
+                tbody {
+                    @for webhook in webhooks.iter().rev() {
+                        tr.gone[webhook.disabled.is_some()] {
+                            th scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
+                            td.wide-only { (types(webhook)) }
+                            td.wide-only { (time(webhook.created_at)) }
+                            td { (status(webhook)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn types(webhook: &Webhook) -> String {
+    webhook.types.as_ref().map_or_else(|| "all".to_owned(), |types| types.join(", "))
+}
+
+fn status(webhook: &Webhook) -> Markup {
+    html! {
+        @match webhook.disabled {
+            None => span.badge.active { "enabled" },
+            Some((at, _)) => { span.badge.revoked { "disabled" } " " (time(at)) },
+        }
+    }
+}
+
+/// Makes a webhook, and shows the secret only this once.
+pub(super) async fn create(
+    State(desk): State<Desk>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let account = viewer.signed_in.account;
+    let chosen = EVENT_TYPES.into_iter().filter(|name| form.all("types").contains(name));
+    let types: Vec<String> = chosen.map(str::to_owned).collect();
+    let settings = WebhookPatch {
+        types: Some(Some(types).filter(|types| !types.is_empty())),
+        ..WebhookPatch::default()
+    };
+    let made = match WebhookUrl::parse(form.get("url").trim()) {
+        Ok(url) => desk.management.create_webhook(account, (url, settings)).await,
+        Err(bad) => return again(&desk, &viewer, &form, &format!("URL: it {bad}.")).await,
+    };
+    match made {
+        Ok((webhook, secret)) => {
+            Ok(page(&viewer, Section::Webhooks, "Webhook created", &created(&webhook, &secret)))
+        }
+        Err(Error::Refused(WebhookRefused::Address(refused))) => {
+            again(&desk, &viewer, &form, &format!("URL: {refused}.")).await
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// The list again, with what is wrong with the form.
+async fn again(desk: &Desk, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
+    let webhooks = desk.management.webhooks(viewer.signed_in.account).await?;
+    let content = listing(viewer, &webhooks, form, Some(wrong));
+    let again = page(viewer, Section::Webhooks, "Webhooks", &content);
+    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+}
+
+fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
+    html! {
+        p.lead { "Copy the secret of " strong { bdi { (webhook.url.as_str()) } } " now. It is shown this once." }
+        (new_key(secret))
+        p { "Check each request with it: any library of the Standard Webhooks specification takes it as it is." }
+        p { a.button data-done href={ (PATH) "/" (webhook.id.to_string()) } { "I have copied it" } }
+    }
+}
+
+async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<Webhook, Failure> {
+    let id: WebhookId = id.parse().map_err(|_| Failure::NotFound)?;
+    Ok(desk.management.webhook(viewer.signed_in.account, id).await?)
+}
+
+/// Shows a webhook with the last deliveries.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &viewer, &id).await?;
+    let attempts = desk.management.attempts(viewer.signed_in.account, webhook.id).await?;
+    let content = html! {
+        p.lead { bdi { code { (webhook.url.as_str()) } } }
+        p { (status(&webhook)) " · events: " (types(&webhook)) " · created " (time(webhook.created_at)) }
+        @if let Some((_, reason)) = webhook.disabled { p.problem { (why(reason)) } }
+        @if viewer.is_owner() { (actions(&viewer, &webhook)) }
+        h2 { "Last deliveries" }
+        @if attempts.is_empty() { p.empty { "Nothing was sent yet." } } @else { (deliveries(&attempts)) }
+    };
+    Ok(page(&viewer, Section::Webhooks, "Webhook", &content))
+}
+
+/// The reason why nothing is sent, and what follows.
+const fn why(reason: DisabledReason) -> &'static str {
+    match reason {
+        DisabledReason::Owner => {
+            "Nothing is sent. Once it is enabled again, it gets the events of the meantime."
+        }
+        DisabledReason::Failing => {
+            "An event could not be delivered for 24 hours. Once it is enabled again, it gets that event and the later ones."
+        }
+        DisabledReason::Gone => {
+            "It answered 410 (gone). Once it is enabled again, it gets that event and the later ones."
+        }
+    }
+}
+
+fn actions(viewer: &Viewer, webhook: &Webhook) -> Markup {
+    let path = format!("{PATH}/{}", webhook.id);
+    let is_disabled = webhook.disabled.is_some();
+    html! {
+        div.actions {
+            form method="post" action={ (path) "/test" } { (hidden(viewer)) button { "Send a test" } }
+            form method="post" action={ (path) "/enabled" } {
+                (hidden(viewer))
+                button name="enabled" value=(is_disabled) { @if is_disabled { "Enable" } @else { "Disable" } }
+            }
+            a.button.danger href={ (path) "/delete" } { "Delete" }
+        }
+    }
+}
+
+fn deliveries(attempts: &[Attempt]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Last deliveries" {
+            table {
+                thead { tr {
+                    th scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
+                    th.n.wide-only scope="col" { "Duration" }
+                } }
+                tbody {
+                    @for attempt in attempts {
+                        tr {
+                            th scope="row" { (time(attempt.at)) }
+                            td { (attempt.kind) p.quiet { code { (attempt.event.to_string()) } } }
+                            td { (answer(&attempt.answer)) }
+                            td.n.wide-only { (attempt.milliseconds) " ms" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn answer(answer: &Answer) -> Markup {
+    html! {
+        @match answer {
+            Answer::Status(status @ 200..=299) => span.badge.active { (status) },
+            Answer::Status(status) => span.badge.revoked { (status) },
+            Answer::None(reason) => span.quiet { (reason) },
+        }
+    }
+}
+
+/// Queues a test, and leads to the last deliveries.
+pub(super) async fn test(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(act): OwnerAct,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &act.viewer, &id).await?;
+    desk.management.test_webhook(act.viewer.signed_in.account, webhook.id).await?;
+    Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
+}
+
+/// Enables or disables a webhook.
+pub(super) async fn set_enabled(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &viewer, &id).await?;
+    let reason = (form.get("enabled") != "true").then_some(DisabledReason::Owner);
+    let patch = WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
+    let account = viewer.signed_in.account;
+    desk.management.update_webhook(account, webhook.id, patch, viewer.signed_in.actor()).await?;
+    Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
+}
+
+/// Explains the effect of deleting, before the webhook is deleted.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &viewer, &id).await?;
+    let content = html! {
+        p.lead { "Delete " strong { bdi { (webhook.url.as_str()) } } "?" }
+        ul {
+            li { "Nothing more is sent, also of what waits for another attempt." }
+            li { "Its secret is gone: another webhook of the same URL has another one." }
+        }
+        @if viewer.is_owner() {
+            form.buttons method="post" {
+                (hidden(&viewer))
+                button.danger { "Delete" }
+                a.button href={ (PATH) "/" (id) } { "Keep it" }
+            }
+        }
+    };
+    Ok(page(&viewer, Section::Webhooks, "Delete a webhook", &content))
+}
+
+/// Deletes a webhook.
+pub(super) async fn delete(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(act): OwnerAct,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &act.viewer, &id).await?;
+    desk.management.delete_webhook(act.viewer.signed_in.account, webhook.id).await?;
+    Ok(Redirect::to(PATH).into_response())
+}

@@ -1,0 +1,106 @@
+//! Connections to receivers of webhooks: every address is judged, and the very address that was judged is connected.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use shared::network::Network;
+use tokio::{
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
+use tower::Service;
+
+use domain::webhook::{AddressRefused, Host, may_connect};
+
+/// Longest time to connect an address, so that another one of the same host gets a try.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
+/// Addresses of a host that are tried.
+const TRIED_ADDRESSES: usize = 3;
+
+/// Finds the addresses of a host and a port.
+pub(super) type Resolver =
+    Arc<dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
+
+/// Connects receivers.
+#[derive(Clone)]
+pub(super) struct Connector {
+    resolver: Resolver,
+    /// Networks that may be connected although they are not public.
+    allowed: Arc<[Network]>,
+}
+
+/// Reason why a receiver is not connected.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotConnected {
+    /// The URL has no host that can be looked up.
+    #[error("the host's name is malformed")]
+    NoHost,
+    /// The host has no address.
+    #[error("the host's name cannot be resolved")]
+    NotResolved,
+    /// The host leads to an address that may not be connected.
+    #[error(transparent)]
+    Refused(#[from] AddressRefused),
+    /// No address accepts connections.
+    #[error("no connection can be made")]
+    Unreachable,
+}
+
+impl Connector {
+    /// A connector that asks the system for addresses.
+    pub(super) fn new(allowed: &[Network]) -> Self {
+        let system = |host: String, port| -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+            Box::pin(async move { Ok(lookup_host((host, port)).await?.collect()) })
+        };
+        Self::with_resolver(allowed, Arc::new(system))
+    }
+
+    pub(super) fn with_resolver(allowed: &[Network], resolver: Resolver) -> Self {
+        Self { resolver, allowed: allowed.into() }
+    }
+
+    /// Connects the URL's host. A host of which one address is refused is not connected at all.
+    async fn connect(self, url: Uri) -> Result<TokioIo<TcpStream>, NotConnected> {
+        let host = url.host().and_then(Host::parse).ok_or(NotConnected::NoHost)?;
+        let name = match &host {
+            Host::Name(name) => name.clone(),
+            Host::Literal(address) => address.to_string(),
+        };
+        let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("http") { 80 } else { 443 });
+        let found = (self.resolver)(name, port).await.map_err(|_| NotConnected::NotResolved)?;
+        if found.is_empty() {
+            return Err(NotConnected::NotResolved);
+        }
+        for address in &found {
+            may_connect(address.ip(), &host, &self.allowed)?;
+        }
+        for address in found.into_iter().take(TRIED_ADDRESSES) {
+            if let Ok(Ok(stream)) = timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
+                return Ok(TokioIo::new(stream));
+            }
+        }
+        Err(NotConnected::Unreachable)
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<TcpStream>;
+    type Error = NotConnected;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, url: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(url))
+    }
+}

@@ -1,0 +1,93 @@
+//! One attempt to deliver an event: a signed POST, whose answer is a status.
+
+use std::{error::Error, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderName, Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use rustls::ClientConfig;
+use shared::{
+    network::Network,
+    process::http_client::{ClientSettings, HttpClient, http_client_over},
+    time::Timestamp,
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::connector::{Connector, NotConnected};
+use domain::webhook::{Answer, Delivery, WebhookSecret, WebhookUrl};
+
+/// Longest time of an attempt, from the look-up of the host to the end of the answer.
+pub(super) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes of an answer's body that are read and dropped, so that most receivers can finish writing.
+const DRAINED_BYTES: usize = 16 << 10;
+/// Name of this client in requests.
+const USER_AGENT: &str = concat!("Faregate/", env!("CARGO_PKG_VERSION"));
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// Sends events. Every attempt has a connection of its own, since the host may lead elsewhere by the next one.
+pub(crate) struct Sender {
+    client: HttpClient<Full<Bytes>, Connector>,
+    pub(super) deadline: Duration,
+}
+
+impl Sender {
+    /// A sender that may connect public addresses and these networks.
+    pub(crate) fn new(allowed: &[Network]) -> Self {
+        Self::over(Connector::new(allowed), None)
+    }
+
+    /// A sender over these connections, which trusts the authorities of the web unless `tls` says otherwise.
+    pub(super) fn over(connector: Connector, tls: Option<ClientConfig>) -> Self {
+        let deadline = ATTEMPT_DEADLINE;
+        let settings =
+            ClientSettings { tls, connect_deadline: deadline, idle: deadline, idle_connections: 0 };
+        Self { client: http_client_over(connector, settings), deadline }
+    }
+
+    /// Sends an event once. Redirects are not followed.
+    pub(super) async fn send(
+        &self,
+        url: &WebhookUrl,
+        secret: &WebhookSecret,
+        delivery: &Delivery,
+        now: Timestamp,
+    ) -> Answer {
+        let Delivery { event, body, .. } = delivery;
+        let request = Request::post(url.as_str())
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::USER_AGENT, USER_AGENT)
+            .header(WEBHOOK_ID, event.to_string())
+            .header(WEBHOOK_TIMESTAMP, now.seconds().to_string())
+            .header(WEBHOOK_SIGNATURE, secret.sign(*event, now, body))
+            .body(Full::from(body.clone()));
+        let Ok(request) = request else { return Answer::None("the URL cannot be used".into()) };
+        let deadline = Instant::now() + self.deadline;
+        match timeout_at(deadline, self.client.request(request)).await {
+            Ok(Ok(response)) => {
+                let status = response.status().as_u16();
+                // The status alone counts, also of an answer that does not end.
+                let rest = Limited::new(response.into_body(), DRAINED_BYTES).collect();
+                drop(timeout_at(deadline, rest).await);
+                Answer::Status(status)
+            }
+            Ok(Err(error)) => Answer::None(reason(&error)),
+            Err(_) => Answer::None("no answer in time".into()),
+        }
+    }
+}
+
+/// The reason of a failure, for the webhook's owner: without addresses.
+fn reason(error: &hyper_util::client::legacy::Error) -> String {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(known) = error.downcast_ref::<NotConnected>() {
+            return known.to_string();
+        }
+        cause = error.source();
+    }
+    let reason = if error.is_connect() { "no TLS connection can be made" } else { "the connection broke" };
+    reason.into()
+}

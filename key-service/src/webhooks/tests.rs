@@ -1,0 +1,265 @@
+//! Attempts at receivers on this machine, and at addresses that must not be reached.
+
+mod deliveries;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use shared::{
+    ids::{EventId, WebhookId},
+    network::Network,
+    process::tls::Tls,
+    time::Timestamp,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+};
+
+use super::{
+    connector::{Connector, Resolver},
+    sender::Sender,
+};
+use domain::{
+    digest::Pepper,
+    webhook::{Answer, Delivery, WebhookSecret, WebhookUrl},
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_678);
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+const BODY: &str = r#"{"type":"key.created"}"#;
+
+/// A receiver on this machine that keeps its requests, and counts its connections.
+struct Receiver {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Receiver {
+    /// Answers every request with these bytes.
+    async fn answers(answer: &'static str) -> Self {
+        Self::start(None, move |_| answer).await
+    }
+
+    /// Answers each request, numbered from zero, by this function.
+    async fn start(tls: Option<Tls>, answer: impl Fn(usize) -> &'static str + Send + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, requests) = (Arc::<AtomicUsize>::default(), Arc::default());
+        let (accepted, kept) = (Arc::clone(&connections), Arc::clone(&requests));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let answer = answer(accepted.fetch_add(1, Ordering::SeqCst));
+                match &tls {
+                    None => serve(stream, &kept, answer).await,
+                    Some(tls) => {
+                        if let Ok(stream) = tls.acceptor().accept(stream).await {
+                            serve(stream, &kept, answer).await;
+                        }
+                    }
+                }
+            }
+        });
+        Self { address, connections, requests }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/hook?a=b", self.address)
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().clone()
+    }
+}
+
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Mutex<Vec<String>>, answer: &str) {
+    let (mut request, mut buffer) = (String::new(), [0; 4096]);
+    while !is_whole(&request) {
+        match stream.read(&mut buffer).await {
+            Ok(read) if read > 0 => request.push_str(&String::from_utf8_lossy(&buffer[..read])),
+            _ => break,
+        }
+    }
+    requests.lock().push(request);
+    let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    header(head, "content-length").parse() == Ok(body.len())
+}
+
+/// Value of a header; empty where there is none.
+fn header<'a>(request: &'a str, name: &str) -> &'a str {
+    let named = |line: &'a str| line.split_once(": ").filter(|(found, _)| *found == name);
+    request.lines().find_map(named).map_or("", |(_, value)| value)
+}
+
+async fn sent(sender: &Sender, url: &str) -> Answer {
+    let event = EventId::new(NOW, [3; 10]);
+    let delivery = Delivery::new(event, Some(1), "key.created".into(), BODY.into(), NOW);
+    sender.send(&WebhookUrl::parse(url).unwrap(), &secret(), &delivery, NOW).await
+}
+
+fn secret() -> WebhookSecret {
+    WebhookSecret::new(&Pepper::new([7; 32]), WebhookId::new(NOW, [7; 10]))
+}
+
+fn no_answer(reason: &str) -> Answer {
+    Answer::None(reason.into())
+}
+
+/// A sender whose look-ups return these addresses, one after the other, and the number of look-ups.
+fn looking_up(addresses: &[&str], allowed: &[Network]) -> (Sender, Arc<AtomicUsize>) {
+    let addresses: Vec<_> =
+        addresses.iter().map(|address| address.parse::<std::net::IpAddr>().unwrap()).collect();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let resolver: Resolver = Arc::new(move |_, port| {
+        let n = counted.fetch_add(1, Ordering::SeqCst).min(addresses.len() - 1);
+        let found = vec![SocketAddr::new(addresses[n], port)];
+        Box::pin(async move { Ok(found) })
+    });
+    (Sender::over(Connector::with_resolver(allowed, resolver), None), asked)
+}
+
+#[tokio::test]
+async fn a_delivery_is_a_signed_post_of_the_event() {
+    let receiver = Receiver::answers("HTTP/1.1 204 No Content\r\n\r\n").await;
+    assert_eq!(sent(&Sender::new(&[]), &receiver.url()).await, Answer::Status(204));
+    let [request] = &receiver.requests()[..] else { panic!("one request") };
+    let event = EventId::new(NOW, [3; 10]);
+    let signature = secret().sign(event, NOW, BODY);
+    for line in [
+        "POST /hook?a=b HTTP/1.1".to_owned(),
+        format!("host: {}", receiver.address),
+        "content-type: application/json".to_owned(),
+        format!("webhook-id: {event}"),
+        "webhook-timestamp: 1795140665".to_owned(),
+        format!("webhook-signature: {signature}"),
+    ] {
+        assert!(request.lines().any(|got| got == line), "{line:?} in {request}");
+    }
+    assert!(request.ends_with(BODY));
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_is_not_followed() {
+    let inside = Receiver::answers(OK).await;
+    let head =
+        format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", inside.url());
+    let receiver = Receiver::answers(head.leak()).await;
+    assert_eq!(sent(&Sender::new(&[]), &receiver.url()).await, Answer::Status(307));
+    assert_eq!((receiver.requests().len(), inside.requests().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_receiver_that_says_nothing_is_given_up_and_a_status_counts_without_the_body() {
+    let mut sender = Sender::new(&[]);
+    sender.deadline = Duration::from_secs(1);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let silent = format!("http://{}/", listener.local_addr().unwrap());
+    assert_eq!(sent(&sender, &silent).await, no_answer("no answer in time"));
+    tokio::spawn(async move {
+        let (_silent, _) = listener.accept().await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read(&mut [0; 4096]).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nless").await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    assert_eq!(sent(&sender, &silent).await, Answer::Status(200));
+}
+
+#[tokio::test]
+async fn a_name_that_leads_inside_is_not_connected() {
+    let receiver = Receiver::answers(OK).await;
+    let port = receiver.address.port();
+    let loopback = no_answer("the host leads to a loopback address");
+    let inside = no_answer("the host leads to an address that is not public");
+    for (address, expected) in [
+        ("127.0.0.1", &loopback),
+        ("::1", &loopback),
+        ("0.0.0.0", &loopback),
+        ("::ffff:127.0.0.1", &loopback),
+        ("10.0.0.5", &inside),
+        ("169.254.169.254", &inside),
+        ("fd00:ec2::254", &inside),
+        ("::ffff:169.254.169.254", &inside),
+    ] {
+        let (sender, _) = looking_up(&[address], &[]);
+        assert_eq!(sent(&sender, &format!("https://hooks.example:{port}/")).await, *expected, "{address}");
+    }
+    // The system's own look-up reads these as 127.0.0.1. Those that are all digits cannot be in a certificate.
+    for host in ["localhost", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1"] {
+        let answer = sent(&Sender::new(&[]), &format!("https://{host}:{port}/")).await;
+        let is_refused = answer == loopback || answer == no_answer("no TLS connection can be made");
+        assert!(is_refused, "{host}: {answer:?}");
+    }
+    let url = format!("https://[::ffff:127.0.0.1]:{port}/");
+    assert_eq!(sent(&Sender::new(&[]), &url).await, loopback);
+    assert_eq!(sent(&Sender::new(&[]), "https://169.254.169.254/latest/meta-data").await, inside);
+    assert_eq!(receiver.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_host_of_which_one_address_leads_inside_is_not_connected() {
+    let resolver: Resolver = Arc::new(|_, port| {
+        let found = ["8.8.8.8", "10.0.0.5"].map(|address| SocketAddr::new(address.parse().unwrap(), port));
+        Box::pin(async move { Ok(found.to_vec()) })
+    });
+    let sender = Sender::over(Connector::with_resolver(&[], resolver), None);
+    let refused = no_answer("the host leads to an address that is not public");
+    assert_eq!(sent(&sender, "https://hooks.example/").await, refused);
+}
+
+#[tokio::test]
+async fn a_name_is_looked_up_once_and_the_judged_address_is_connected() {
+    let receiver = Receiver::answers(OK).await;
+    // The first look-up passes, and every later one leads inside. Nothing answers at the first address.
+    let allowed: Network = "192.0.2.0/24".parse().unwrap();
+    let (sender, asked) = looking_up(&["192.0.2.1", "127.0.0.1"], &[allowed]);
+    let url = format!("https://hooks.example:{}/", receiver.address.port());
+    assert_eq!(sent(&sender, &url).await, no_answer("no connection can be made"));
+    let connections = receiver.connections.load(Ordering::SeqCst);
+    assert_eq!((asked.load(Ordering::SeqCst), connections), (1, 0));
+}
+
+#[tokio::test]
+async fn a_certificate_must_name_the_host() {
+    for (name, expected) in [
+        ("127.0.0.1", Answer::Status(200)),
+        ("127.0.0.2", no_answer("no TLS connection can be made")),
+        ("hooks.example", no_answer("no TLS connection can be made")),
+    ] {
+        let tls = tls_for(name);
+        let receiver = Receiver::start(Some(tls.clone()), |_| OK).await;
+        let sender = Sender::over(Connector::new(&[]), Some(tls.client()));
+        assert_eq!(sent(&sender, &format!("https://{}/", receiver.address)).await, expected, "{name}");
+        let strange = sent(&Sender::new(&[]), &format!("https://{}/", receiver.address)).await;
+        assert_eq!(
+            strange,
+            no_answer("no TLS connection can be made"),
+            "of an authority that is not trusted"
+        );
+    }
+}
+
+/// A certificate for this name, of an authority that its holder trusts.
+fn tls_for(name: &str) -> Tls {
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    let pem = certificate.pem().into_bytes();
+    Tls::new(pem, key.serialize_pem().into(), authority.pem().into_bytes()).unwrap()
+}

@@ -1,0 +1,228 @@
+//! Events on their way to receivers, with a clock that the tests move.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::{
+    clock::{Clock as _, System},
+    ids::AccountId,
+    key::Prefix,
+};
+
+use super::*;
+use crate::{
+    credentials::Credentials,
+    management::{Management, testing::Office},
+    store::{
+        Events as _, Store, Webhooks as _,
+        suite::{Subject as _, in_redis::InRedis},
+    },
+    webhooks::Dispatcher,
+};
+use domain::{
+    digest::Peppers,
+    event::Actor,
+    key::KeyPatch,
+    webhook::{DisabledReason, Webhook, WebhookPatch},
+};
+
+const FAILS: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+const GONE: &str = "HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n";
+
+/// An account with a webhook to a receiver, and the dispatcher.
+struct Desk {
+    office: Office,
+    account: AccountId,
+    webhook: Webhook,
+    dispatcher: Arc<Dispatcher>,
+}
+
+impl Desk {
+    async fn open(receiver: &Receiver, settings: WebhookPatch) -> Self {
+        let office = Office::open();
+        let (account, _) = office.account("acme").await;
+        let url = WebhookUrl::parse(&receiver.url()).unwrap();
+        let (webhook, _) = office.management.create_webhook(account, (url, settings)).await.unwrap();
+        let (store, clock, credentials) =
+            (office.store.clone(), office.clock.clone(), office.credentials.clone());
+        let dispatcher = Arc::new(Dispatcher::new(store, clock, credentials, Sender::new(&[])));
+        Self { office, account, webhook, dispatcher }
+    }
+
+    async fn make_key(&self) -> String {
+        let made =
+            self.office.management.create(self.account, KeyPatch::default(), None, Actor::System).await;
+        let crate::management::Issued::New { key, .. } = made.unwrap() else { panic!("a new key") };
+        key.id.to_string()
+    }
+
+    /// Moves the clock, and lets the dispatcher do what is due.
+    async fn pass(&self, time: Duration) {
+        self.office.clock.set(&self.office.clock.now().plus(time).to_string());
+        settle(&self.dispatcher).await;
+    }
+
+    async fn enable(&self) {
+        let patch = WebhookPatch { disabled: Some(None), ..WebhookPatch::default() };
+        let (account, id) = (self.account, self.webhook.id);
+        self.office.management.update_webhook(account, id, patch, Actor::System).await.unwrap();
+    }
+
+    async fn reason(&self) -> Option<DisabledReason> {
+        let webhook = self.office.management.webhook(self.account, self.webhook.id).await.unwrap();
+        webhook.disabled.map(|(_, reason)| reason)
+    }
+}
+
+/// Looks at all accounts, and waits for the end of the attempts.
+async fn settle(dispatcher: &Arc<Dispatcher>) {
+    dispatcher.look().await;
+    dispatcher.running.close();
+    dispatcher.running.wait().await;
+    dispatcher.running.reopen();
+}
+
+/// Types of the events that were received, in order.
+fn kinds(receiver: &Receiver) -> Vec<String> {
+    let kind = |request: &String| {
+        let event: serde_json::Value =
+            serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        event["type"].as_str().unwrap().to_owned()
+    };
+    receiver.requests().iter().map(kind).collect()
+}
+
+#[tokio::test]
+async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
+    let receiver = Receiver::start(None, |n| if n % 2 == 0 { FAILS } else { OK }).await;
+    let desk = Desk::open(&receiver, WebhookPatch::default()).await;
+    for _ in 0..30 {
+        desk.make_key().await;
+    }
+    let written = desk.office.store.events_after(desk.account, 0, 100).await.unwrap().events;
+    let expected: BTreeMap<_, _> =
+        written.iter().map(|event| (event.event.id.to_string(), event.event.to_json())).collect();
+    // The account and its management key were made before the webhook.
+    let before = written.iter().filter(|event| event.event.kind.as_str() != "key.created").count();
+    let mut arrived = BTreeSet::new();
+    for _ in 0..100 {
+        desk.pass(Duration::from_mins(10)).await;
+        let requests = receiver.requests();
+        for (n, request) in requests.iter().enumerate() {
+            let id = header(request, "webhook-id").to_owned();
+            assert_eq!(expected[&id], request.split("\r\n\r\n").nth(1).unwrap(), "the same event each time");
+            if n % 2 == 1 {
+                arrived.insert(id);
+            }
+        }
+        if arrived.len() == written.len() - before {
+            break;
+        }
+    }
+    assert_eq!(arrived.len(), 30);
+    assert!(receiver.requests().len() > 30, "some were repeated");
+    assert_eq!(desk.reason().await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_key_services_over_a_redis_never_make_the_same_attempt() {
+    let subject = InRedis::new().await;
+    let store: Arc<dyn Store> = subject.store().clone();
+    let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
+    let credentials = Arc::new(Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap()));
+    let management = Management::new(store.clone(), Arc::new(System), credentials.clone());
+    let account = crate::store::suite::open_account_with(&*store, 1, 1).await;
+    let receiver = Receiver::answers(OK).await;
+    let url = WebhookUrl::parse(&receiver.url()).unwrap();
+    management.create_webhook(account, (url, WebhookPatch::default())).await.unwrap();
+    let seen = store.webhooks(account).await.unwrap().remove(0);
+    let delivery = |n: u8| {
+        let event = EventId::new(NOW, [n; 10]);
+        Delivery::new(event, Some(n.into()), "key.created".into(), BODY.into(), NOW)
+    };
+    assert!(store.fan_out(account, seen, 100, (0..100).map(delivery).collect()).await.unwrap());
+    let dispatcher = || {
+        let (store, credentials) = (store.clone(), credentials.clone());
+        Arc::new(Dispatcher::new(store, Arc::new(System), credentials, Sender::new(&[])))
+    };
+    let (one, other) = (dispatcher(), dispatcher());
+    while receiver.requests().len() < 100 {
+        tokio::join!(settle(&one), settle(&other));
+    }
+    tokio::join!(settle(&one), settle(&other));
+    let requests = receiver.requests();
+    let ids: BTreeSet<_> = requests.iter().map(|request| header(request, "webhook-id")).collect();
+    assert_eq!((requests.len(), ids.len()), (100, 100));
+}
+
+#[tokio::test]
+async fn an_attempt_of_a_key_service_that_died_is_made_again() {
+    let receiver = Receiver::answers(OK).await;
+    let desk = Desk::open(&receiver, WebhookPatch::default()).await;
+    desk.make_key().await;
+    let seen = desk.office.store.webhooks(desk.account).await.unwrap().remove(0);
+    desk.dispatcher.fan_out(desk.account, seen).await.unwrap().unwrap();
+    let now = desk.office.clock.now();
+    let until = now.plus(crate::webhooks::CLAIMED_FOR);
+    let lost =
+        desk.office.store.claim_deliveries(desk.account, desk.webhook.id, (now, until), 9).await.unwrap();
+    assert_eq!(lost.len(), 1);
+    desk.pass(Duration::from_secs(29)).await;
+    assert_eq!(kinds(&receiver), [""; 0]);
+    desk.pass(Duration::from_secs(1)).await;
+    assert_eq!(kinds(&receiver), ["key.created"]);
+}
+
+#[tokio::test]
+async fn a_webhook_gets_the_types_that_it_names_and_tests() {
+    let receiver = Receiver::answers(OK).await;
+    let types = WebhookPatch { types: Some(Some(vec!["key.revoked".into()])), ..WebhookPatch::default() };
+    let desk = Desk::open(&receiver, types).await;
+    let key = desk.make_key().await.parse().unwrap();
+    desk.office.management.test_webhook(desk.account, desk.webhook.id).await.unwrap();
+    desk.pass(Duration::ZERO).await;
+    desk.office.management.revoke(desk.account, key, Actor::System).await.unwrap();
+    desk.pass(Duration::ZERO).await;
+    assert_eq!(kinds(&receiver), ["webhook.test", "key.revoked"]);
+    let attempts = desk.office.management.attempts(desk.account, desk.webhook.id).await.unwrap();
+    assert_eq!(attempts.iter().map(|attempt| &attempt.answer).collect::<Vec<_>>(), [&Answer::Status(200); 2]);
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_gone_gets_nothing_more_until_it_is_enabled() {
+    let receiver = Receiver::start(None, |n| if n == 0 { GONE } else { OK }).await;
+    let desk = Desk::open(&receiver, WebhookPatch::default()).await;
+    desk.make_key().await;
+    desk.pass(Duration::ZERO).await;
+    assert_eq!(desk.reason().await, Some(DisabledReason::Gone));
+    desk.make_key().await;
+    desk.pass(Duration::from_hours(48)).await;
+    assert_eq!(receiver.requests().len(), 1);
+    desk.office.management.test_webhook(desk.account, desk.webhook.id).await.unwrap();
+    desk.pass(Duration::ZERO).await;
+    assert_eq!(kinds(&receiver)[1..], ["webhook.test"]);
+    desk.enable().await;
+    desk.pass(Duration::ZERO).await;
+    let mut since = kinds(&receiver)[2..].to_vec();
+    since.sort();
+    assert_eq!(since, ["key.created", "key.created", "webhook.disabled"], "nothing is lost");
+}
+
+#[tokio::test]
+async fn a_webhook_that_fails_for_a_day_is_disabled_with_an_event() {
+    let receiver = Receiver::answers(FAILS).await;
+    let desk = Desk::open(&receiver, WebhookPatch::default()).await;
+    desk.make_key().await;
+    let (mut hours, mut before) = (0, 0);
+    while desk.reason().await.is_none() {
+        assert!(hours < 48, "it is given up");
+        desk.pass(Duration::from_mins(30)).await;
+        hours += usize::from(receiver.requests().len() > before);
+        before = receiver.requests().len();
+    }
+    assert_eq!(desk.reason().await, Some(DisabledReason::Failing));
+    let last =
+        desk.office.store.events(desk.account, Default::default(), None, 1).await.unwrap().found.remove(0);
+    assert_eq!(last.event.kind.as_str(), "webhook.disabled");
+    let attempts = desk.office.management.attempts(desk.account, desk.webhook.id).await.unwrap();
+    assert_eq!(attempts.len(), domain::webhook::KEPT_ATTEMPTS);
+}

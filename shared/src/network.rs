@@ -1,0 +1,105 @@
+//! Networks of addresses: the public ones, and those that an operator names.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
+
+/// Returns whether the registries of IANA call the address globally reachable. Addresses of tunnels and translators, which
+/// contain another address, are not public, and neither is the address under which a cloud serves its metadata.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    !matches!(
+        address.octets(),
+        [0 | 10 | 127 | 224.., ..]
+            | [100, 64..=127, ..]
+            | [168, 63, 129, 16]
+            | [169, 254, ..]
+            | [172, 16..=31, ..]
+            | [192, 168, ..]
+            | [192, 0, 0 | 2, _]
+            | [192, 88, 99, _]
+            | [198, 18..=19, ..]
+            | [198, 51, 100, _]
+            | [203, 0, 113, _]
+    )
+}
+
+/// The part of the Internet that is handed out, without tunnels that lead inside and without addresses for examples.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        [0x2000..=0x3fff, ..] => true,
+        _ => false,
+    }
+}
+
+/// A network in the notation of CIDR: `10.0.0.0/8`, or a single address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    /// Number of leading bits that all addresses of the network share.
+    prefix: u8,
+}
+
+/// The text is not a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be an address, or an address and the length of its prefix, such as 10.0.0.0/8")]
+pub struct NotANetwork;
+
+impl Network {
+    /// Returns whether the network has the address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let shared_bits = |a: u128, b: u128, width: u32| (a ^ b).leading_zeros() - (128 - width);
+        let shared = match (self.address, address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => shared_bits(a.to_bits().into(), b.to_bits().into(), 32),
+            (IpAddr::V6(a), IpAddr::V6(b)) => shared_bits(a.to_bits(), b.to_bits(), 128),
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
+        };
+        shared >= u32::from(self.prefix)
+    }
+}
+
+impl FromStr for Network {
+    type Err = NotANetwork;
+
+    fn from_str(text: &str) -> Result<Self, NotANetwork> {
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let address: IpAddr = address.parse().map_err(|_| NotANetwork)?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(Ok(longest), |prefix| prefix.parse().map_err(|_| NotANetwork))?;
+        if prefix <= longest { Ok(Self { address, prefix }) } else { Err(NotANetwork) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_the_addresses_that_share_its_prefix() {
+        let has = |network: &str, address: &str| {
+            network.parse::<Network>().unwrap().contains(address.parse().unwrap())
+        };
+        for (network, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
+            ("192.168.1.7", "192.168.1.7", "192.168.1.6"),
+            ("0.0.0.0/0", "8.8.8.8", "::"),
+            ("fd00::/8", "fdff::1", "fc00::1"),
+            ("::/0", "fe80::1", "127.0.0.1"),
+            ("2001:db8::1/128", "2001:db8::1", "2001:db8::2"),
+        ] {
+            assert!(has(network, inside), "{inside} in {network}");
+            assert!(!has(network, outside), "{outside} in {network}");
+        }
+        for bad in ["", "10.0.0.0/33", "10.0.0.0/-1", "::/129", "10.0.0/8", "localhost", "10.0.0.0/8/8"] {
+            assert_eq!(bad.parse::<Network>(), Err(NotANetwork), "{bad}");
+        }
+    }
+}
