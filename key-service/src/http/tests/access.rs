@@ -51,6 +51,9 @@ const ROUTES: [(Method, &str, Concern); 26] = [
     (Method::GET, "/v1/key", OwnKey),
 ];
 
+/// A new webhook.
+const WEBHOOK: &str = r#"{"url": "https://example.com/events"}"#;
+
 /// An account with a group and a child group of it, another group, and a billed key in each and in none.
 struct Team {
     desk: Desk,
@@ -61,6 +64,7 @@ struct Team {
     keys: [String; 4],
     /// A bill of each key.
     bills: [String; 4],
+    webhook: String,
 }
 
 impl Team {
@@ -77,7 +81,9 @@ impl Team {
             keys.push(key);
         }
         let (keys, bills) = (keys.try_into().unwrap(), bills.try_into().unwrap());
-        Self { desk, own, child, other, keys, bills }
+        let webhook =
+            desk.call(Method::POST, WEBHOOKS, WEBHOOK).await.json["id"].as_str().unwrap().to_owned();
+        Self { desk, own, child, other, keys, bills, webhook }
     }
 
     /// The desk of a management key with these rights.
@@ -123,10 +129,12 @@ async fn each_route_is_open_to_the_keys_whose_scope_and_group_allow_it() {
             let id = match route {
                 _ if route.starts_with(KEYS) => &team.keys[0],
                 _ if route.starts_with(GROUPS) => &team.own,
+                _ if route.starts_with(WEBHOOKS) => &team.webhook,
                 _ => &team.bills[0],
             };
             let before = team.desk.everything().await;
-            let answer = desk.call(method.clone(), &route.replace("{id}", id), "{}").await;
+            let body = if route == WEBHOOKS { WEBHOOK } else { "{}" };
+            let answer = desk.call(method.clone(), &route.replace("{id}", id), body).await;
             let shown = format!("{method} {route} with {scope:?}, of a group: {is_of_group}");
             let refusal = match concern {
                 OwnKey => Some("management_key_not_allowed"),

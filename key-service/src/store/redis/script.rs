@@ -294,7 +294,7 @@ impl Scripts {
             find_record: Lua::new(parts!("find_record")),
             count_attempt: Lua::new(parts!("count_attempt")),
             audit: Lua::new(parts!("audit")),
-            change_webhook: Lua::new(parts!("events", "change_webhook")),
+            change_webhook: Lua::new(parts!("act_arguments", "events", "act", "change_webhook")),
             claim_deliveries: Lua::new(parts!("claim_deliveries")),
             finish_delivery: Lua::new(parts!("finish_delivery")),
         }
