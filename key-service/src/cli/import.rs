@@ -63,10 +63,11 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let (into, draft) = match command {
         ImportCommand::Keys { into, file } => {
-            (into, jsonl::read(open(&file)?, &name(&file))?.map_err(wrong)?)
+            (into, jsonl::read(open(&file)?, &name(&file))?.map_err(|rows| wrong(&rows))?)
         }
         ImportCommand::Litellm { into, file } => {
-            let (draft, report) = domain::moving::litellm::read(litellm::read(&file)?).map_err(wrong)?;
+            let (draft, report) =
+                domain::moving::litellm::read(litellm::read(&file)?).map_err(|rows| wrong(&rows))?;
             write_report(out, &report)?;
             (into, draft)
         }
@@ -123,7 +124,7 @@ fn write_summary(
 }
 
 /// The error for rows that cannot be imported.
-fn wrong(rows: Vec<Wrong>) -> anyhow::Error {
+fn wrong(rows: &[Wrong]) -> anyhow::Error {
     let mut message = "nothing was imported:".to_owned();
     for Wrong { place, reason } in rows.iter().take(NAMED) {
         message.extend(["\n  ", place, ": ", reason]);
@@ -136,7 +137,7 @@ fn wrong(rows: Vec<Wrong>) -> anyhow::Error {
 fn refused(error: Error<ImportRefused>, draft: &Draft) -> anyhow::Error {
     let at = |key: usize, reason: &str| {
         let place = draft.keys[key].place.clone();
-        wrong(vec![Wrong { place, reason: reason.to_owned() }])
+        wrong(&[Wrong { place, reason: reason.to_owned() }])
     };
     match error {
         Error::Refused(ImportRefused::Taken(key)) => at(key, "belongs to another account"),

@@ -359,8 +359,9 @@ pub(super) fn after(seconds: u64) -> Timestamp {
 /// An act at this time. Each act has an id of its own.
 pub(crate) fn act(at: Timestamp) -> Act {
     static ACTS: AtomicU64 = AtomicU64::new(0);
-    let [a, b, c, d, e, f, g, h] = ACTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    Act { actor: Actor::System, at, chance: [a, b, c, d, e, f, g, h, 0, 0] }
+    let mut chance = [0; 10];
+    chance[..8].copy_from_slice(&ACTS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    Act { actor: Actor::System, at, chance }
 }
 
 pub(crate) fn nanos(n: i64) -> NanoUsd {

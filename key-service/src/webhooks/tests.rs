@@ -172,7 +172,7 @@ async fn a_receiver_that_says_nothing_is_given_up_and_a_status_counts_without_th
     tokio::spawn(async move {
         let (_silent, _) = listener.accept().await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
-        stream.read(&mut [0; 4096]).await.unwrap();
+        assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nless").await.unwrap();
         std::future::pending::<()>().await;
     });

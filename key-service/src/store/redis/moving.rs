@@ -96,8 +96,8 @@ impl Redis {
         let (keys, groups): (Option<u64>, u64) = self.client.ask_all(&counts).await?;
         let keys = keys.ok_or_else(|| StoreError::no_account(account))?;
         let mut named = HashMap::new();
-        let names: HashSet<&str> = import.group_names().collect();
-        for name in names {
+        let distinct: HashSet<&str> = import.group_names().collect();
+        for name in distinct {
             if let Some(group) = self.group_with_external_id(account, name).await? {
                 let judged = self.takes_keys(account, Some(group.id)).await?;
                 named.insert(name.to_owned(), (group.id, judged.of));

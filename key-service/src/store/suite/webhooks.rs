@@ -26,7 +26,7 @@ fn webhook(n: u8) -> StoredWebhook {
     let webhook = Webhook {
         id: WebhookId::new(after(n.into()), [n; 10]),
         url: WebhookUrl::parse(&format!("https://example.com/{n}")).unwrap(),
-        types: (n % 2 == 0).then(|| vec!["key.created".to_owned(), "key.revoked".to_owned()]),
+        types: n.is_multiple_of(2).then(|| vec!["key.created".to_owned(), "key.revoked".to_owned()]),
         secret: digest(&format!("secret {n}")),
         created_at: after(n.into()),
         disabled: None,

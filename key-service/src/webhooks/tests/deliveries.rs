@@ -20,7 +20,7 @@ use crate::{
 };
 use domain::{
     digest::Peppers,
-    event::Actor,
+    event::{Actor, EventSearch},
     key::KeyPatch,
     webhook::{DisabledReason, Webhook, WebhookPatch},
 };
@@ -220,8 +220,14 @@ async fn a_webhook_that_fails_for_a_day_is_disabled_with_an_event() {
         before = receiver.requests().len();
     }
     assert_eq!(desk.reason().await, Some(DisabledReason::Failing));
-    let last =
-        desk.office.store.events(desk.account, Default::default(), None, 1).await.unwrap().found.remove(0);
+    let last = desk
+        .office
+        .store
+        .events(desk.account, EventSearch::default(), None, 1)
+        .await
+        .unwrap()
+        .found
+        .remove(0);
     assert_eq!(last.event.kind.as_str(), "webhook.disabled");
     let attempts = desk.office.management.attempts(desk.account, desk.webhook.id).await.unwrap();
     assert_eq!(attempts.len(), domain::webhook::KEPT_ATTEMPTS);

@@ -32,7 +32,7 @@ fn read_all(export: Value) -> (Draft, Report) {
 }
 
 /// A key with these columns.
-fn key_with(columns: Value) -> (DraftKey, Report) {
+fn key_with(columns: &Value) -> (DraftKey, Report) {
     let mut row = json!({"token": sha(1)});
     row.as_object_mut().unwrap().extend(columns.as_object().unwrap().clone());
     let (mut draft, report) = read_all(json!({KEYS: [row]}));
@@ -53,7 +53,7 @@ fn became<'a>(report: &'a Report, column: &str) -> Vec<&'a str> {
 
 #[test]
 fn a_key_keeps_its_credential_its_money_and_its_bounds() {
-    let (key, report) = key_with(json!({
+    let (key, report) = key_with(&json!({
         "key_name": "sk-...a1b2", "key_alias": "checkout", "spend": 12.5, "max_budget": 100.0,
         "expires": "2027-06-30T12:00:00Z", "models": ["gpt-4o", "gpt-4o-mini"], "tpm_limit": 100_000, "rpm_limit": 60,
         "max_parallel_requests": 4, "user_id": "u1", "metadata": {"cost_centre": "A7", "tags": ["x"], "logging": [{"a": 1}]},
@@ -81,7 +81,7 @@ fn a_key_keeps_its_credential_its_money_and_its_bounds() {
 
 #[test]
 fn a_budget_that_renews_becomes_limits_and_the_smaller_of_two_for_a_window_holds() {
-    let (key, report) = key_with(json!({
+    let (key, report) = key_with(&json!({
         "max_budget": 10, "budget_duration": "30d",
         "budget_limits": [{"budget_duration": "24h", "max_budget": 1.5}, {"budget_duration": "1mo", "max_budget": 8}],
     }));
@@ -132,11 +132,11 @@ fn a_team_becomes_a_group_and_a_blocked_team_revokes_its_keys() {
 
 #[test]
 fn a_key_that_could_call_nothing_still_cannot() {
-    assert!(key_with(json!({"blocked": true})).0.is_revoked);
-    assert!(key_with(json!({"allowed_routes": ["management_routes", "info_routes"]})).0.is_revoked);
-    assert!(!key_with(json!({"allowed_routes": ["llm_api_routes"]})).0.is_revoked);
+    assert!(key_with(&json!({"blocked": true})).0.is_revoked);
+    assert!(key_with(&json!({"allowed_routes": ["management_routes", "info_routes"]})).0.is_revoked);
+    assert!(!key_with(&json!({"allowed_routes": ["llm_api_routes"]})).0.is_revoked);
     for column in ["rpm_limit", "tpm_limit", "max_parallel_requests"] {
-        let (key, _) = key_with(json!({column: 0, "max_budget": 5}));
+        let (key, _) = key_with(&json!({column: 0, "max_budget": 5}));
         assert_eq!(key.settings.bounds.limit, Some(Some(NanoUsd::ZERO)), "{column}");
     }
 }
@@ -144,7 +144,7 @@ fn a_key_that_could_call_nothing_still_cannot() {
 #[test]
 fn a_list_of_models_is_never_wider_than_it_was() {
     let models = |models: Value| {
-        let (key, report) = key_with(json!({"models": models}));
+        let (key, report) = key_with(&json!({"models": models}));
         (key.settings.bounds.models.flatten(), became(&report, "models").join("; "))
     };
     assert_eq!(models(json!([])).0, None);
@@ -167,7 +167,7 @@ fn a_list_of_models_is_never_wider_than_it_was() {
 
 #[test]
 fn aliases_are_said_as_lines_of_the_catalogue() {
-    let (_, report) = key_with(json!({"aliases": {"fast": "gpt-4o-mini"}}));
+    let (_, report) = key_with(&json!({"aliases": {"fast": "gpt-4o-mini"}}));
     let expected =
         "dropped: to keep it, add to the model `gpt-4o-mini` in the catalogue: aliases = [\"fast\"]";
     assert_eq!(became(&report, "aliases"), [expected]);
@@ -183,7 +183,7 @@ fn aliases_are_said_as_lines_of_the_catalogue() {
 
 #[test]
 fn every_field_with_a_value_is_in_the_report_and_no_other() {
-    let (_, report) = key_with(json!({
+    let (_, report) = key_with(&json!({
         "rotation_count": 2, "config": {"a": 1}, "soft_budget_cooldown": false, "permissions": {}, "new_column": "x",
     }));
     let columns: Vec<_> = report.lines().map(|line| (line.column, line.became)).collect();
@@ -232,7 +232,7 @@ fn every_wrong_row_is_named_with_its_reason_and_never_with_its_token() {
 #[test]
 fn a_plaintext_in_the_place_of_a_masked_key_is_not_shown() {
     for name in ["sk-whole-secret", "sk-...but-much-too-long-for-a-mask"] {
-        assert_eq!(key_with(json!({"key_name": name})).0.hint, None, "{name}");
+        assert_eq!(key_with(&json!({"key_name": name})).0.hint, None, "{name}");
     }
 }
 

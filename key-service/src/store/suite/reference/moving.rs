@@ -56,11 +56,11 @@ impl Shelf {
         for (n, ((key, group), kind)) in (0..).zip(plan.events(act.at)) {
             book.tell(act.event(n, key, group, kind));
         }
-        let owned = plan
+        let credentials = plan
             .keys
             .iter()
             .map(|(key, digest)| (*digest, Credential::first(Principal::ApiKey(import.account, key.id))));
-        self.credentials.extend(owned);
+        self.credentials.extend(credentials);
         Ok(Ok(plan))
     }
 }
