@@ -33,6 +33,7 @@ use shared::{
         config::{Basics, Common, ConfigError},
         probe::READY,
         serve::{Port, serve},
+        tls::{PublicTls, PublicTlsOptions},
     },
 };
 use tokio::net::TcpListener;
@@ -65,6 +66,9 @@ struct FaregateArguments {
     key_service: key_service::config::Options,
 
     #[command(flatten)]
+    public_tls: PublicTlsOptions,
+
+    #[command(flatten)]
     limits: LimitOptions,
 
     /// Address for metrics and probes; never publish it
@@ -91,7 +95,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
-    let FaregateArguments { common, gateway, key_service, limits, admin_listen, command } = arguments;
+    let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, command } =
+        arguments;
     let command = match command {
         Some(OperatorCommand::Spool(command)) => return cli::spool(&command, &mut io::stdout()),
         Some(OperatorCommand::Catalogue(command)) => {
@@ -103,22 +108,28 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
     let installation = Installation::open(&common, &key_service, secrets.peppers, clock.clone()).await?;
-    let public_url = |listen: SocketAddr| installation.public_url(|| format!("http://{listen}"));
+    let scheme = public_tls.scheme();
+    let public_url = |listen: SocketAddr| installation.public_url(|| format!("{scheme}://{listen}"));
     if let Some(command) = command {
         return installation.run(command, &public_url(gateway.listen)).await;
     }
 
-    let process = Process::start(&common, &limits, admin_listen)?;
+    let mut process = Process::start(&common, &limits, admin_listen)?;
+    let public_tls = public_tls.open()?;
+    process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
     let catalog = common.catalog()?;
     let builtin = start_builtin(&catalog, &clock, &process.limits).await?;
     let models = Arc::new(OfferedModels::new(catalog.clone(), builtin)?);
     let catalog = Arc::new(Current::new(catalog));
     let (offered, priced, settings) = (models.clone(), catalog.clone(), common.clone());
+    let certificates = public_tls.clone();
     process::reload_on_hangup(move || {
+        let replace_tls = certificates.as_ref().map(PublicTls::reread).transpose()?;
         let catalog = settings.catalog()?;
         offered.replace(catalog.clone())?;
         priced.replace(catalog);
+        replace_tls.into_iter().for_each(|replace| replace());
         Ok::<_, ConfigError>(())
     });
     let parts = KeyServiceParts {
@@ -126,6 +137,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         catalog: catalog.clone(),
         internal_token: secrets.internal_token.clone(),
         tls: None,
+        clients_use_tls: public_tls.is_some(),
         // Half of a port's share, for both.
         bounds: process.limits.connections.bounds(sizes.bounds.connections / 4),
     };
@@ -138,6 +150,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         key_services: KeyServices::Local(running.service.clone()),
         internal_token: secrets.internal_token,
         key_service_http: vec![loopback(running.http)?],
+        public_tls,
         tls: None,
         sizes,
         stopping: process.stopping.clone(),
@@ -147,6 +160,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let process = process.serve(ready)?;
     let first = FirstRun::prepare(installation.management()).await?;
     let addresses = welcome::Addresses {
+        scheme,
         public: gateway.public,
         admin: process.admin_address,
         key_http: running.http,

@@ -13,6 +13,7 @@ use shared::{
     error::ApiError,
     ids::GenerationId,
     key::Class,
+    process::tls::Tls,
     refusal::Denial,
     rpc::{
         Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, Identity,
@@ -58,6 +59,8 @@ pub(crate) enum Peers {
     Remote {
         /// Addresses; never empty.
         addresses: Vec<Endpoint>,
+        /// TLS, if used.
+        tls: Option<Tls>,
         /// The internal token.
         token: PresentToken,
     },
@@ -79,8 +82,8 @@ impl Peers {
 /// the caller's runtime.
 pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let peers: Vec<Peer> = match peers {
-        Peers::Remote { addresses, token } => {
-            let remote = |endpoint| Peer::remote(endpoint, token.clone());
+        Peers::Remote { addresses, tls, token } => {
+            let remote = |endpoint| Peer::remote(endpoint, tls.clone(), token.clone());
             addresses.into_iter().map(remote).collect()
         }
         Peers::Local(service) => vec![Peer::Local(service)],

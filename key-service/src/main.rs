@@ -22,9 +22,9 @@ use shared::{
     current::Current,
     process::{
         self, CommandLine, LimitOptions, Process,
-        config::{Basics, Common},
+        config::{Basics, Common, ConfigError},
         probe::READY,
-        tls::TlsOptions,
+        tls::{Tls, TlsOptions},
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -109,7 +109,13 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let catalog = Arc::new(Current::new(common.catalog()?));
     let offered = catalog.clone();
-    process::reload_on_hangup(move || common.catalog().map(|catalog| offered.replace(catalog)));
+    let certificates = tls.clone();
+    process::reload_on_hangup(move || {
+        let replace_tls = certificates.as_ref().map(Tls::reread).transpose()?;
+        offered.replace(common.catalog()?);
+        replace_tls.into_iter().for_each(|replace| replace());
+        Ok::<_, ConfigError>(())
+    });
     let ready = installation.readiness(process.shutdown.clone());
     let bounds = process.limits.connections.bounds(process.limits.connections(PORTS, STORE_FILES)?);
     let parts = KeyServiceParts {
@@ -117,6 +123,7 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         catalog: catalog.clone(),
         internal_token,
         tls,
+        clients_use_tls: false,
         bounds,
     };
     let server = RunningKeyService::start(&options, parts, process.shutdown.clone()).await?;

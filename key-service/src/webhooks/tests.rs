@@ -16,7 +16,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use shared::{
     ids::{EventId, WebhookId},
     network::Network,
-    process::tls::Tls,
+    process::{config::Pem, tls::MutualTls},
     time::Timestamp,
 };
 use tokio::{
@@ -51,7 +51,7 @@ impl Receiver {
     }
 
     /// Answers each request, numbered from zero, by this function.
-    async fn start(tls: Option<Tls>, answer: impl Fn(usize) -> &'static str + Send + 'static) -> Self {
+    async fn start(tls: Option<MutualTls>, answer: impl Fn(usize) -> &'static str + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::<AtomicUsize>::default(), Arc::default());
@@ -254,12 +254,12 @@ async fn a_certificate_must_name_the_host() {
 }
 
 /// A certificate for this name, of an authority that its holder trusts.
-fn tls_for(name: &str) -> Tls {
+fn tls_for(name: &str) -> MutualTls {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    let pem = certificate.pem().into_bytes();
-    Tls::new(pem, key.serialize_pem().into(), authority.pem().into_bytes()).unwrap()
+    let pem = |text: String| Pem::new("TLS", "file.pem", text.into());
+    MutualTls::new(pem(certificate.pem()), pem(key.serialize_pem()), pem(authority.pem())).unwrap()
 }

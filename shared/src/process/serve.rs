@@ -11,6 +11,7 @@ mod http;
 mod listener;
 mod progress;
 mod register;
+mod tls;
 mod workers;
 
 use std::{net::IpAddr, sync::Arc};
@@ -21,12 +22,17 @@ use crate::admission::{Network, Owner};
 pub use body::{Detach, Unread};
 pub use bounds::{Bounds, ConnectionOptions, LEAST_CONNECTIONS};
 use connection::Connection;
-pub use listener::{DRAIN, Port, bind, serve, serve_on};
+pub use listener::{DRAIN, Port, PublicListener, bind, serve, serve_on};
+pub use tls::PortTls;
 pub use workers::{Answering, Handler, Worker};
 
 /// The network address of a request's client, or of the proxy before us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
+
+/// Extension of requests that came over TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct OverTls;
 
 /// Connection of a request; an extension of requests.
 #[derive(Clone)]

@@ -152,6 +152,19 @@ impl Credentials for Reference {
     async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
         Ok(self.books()?.credentials.get(&digest).copied())
     }
+
+    async fn pepper_record(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.books()?.pepper_record.clone())
+    }
+
+    async fn replace_pepper_record(&self, seen: Option<String>, record: String) -> Result<bool, StoreError> {
+        let mut books = self.books()?;
+        let unchanged = books.pepper_record == seen;
+        if unchanged {
+            books.pepper_record = Some(record);
+        }
+        Ok(unchanged)
+    }
 }
 
 #[async_trait]
