@@ -122,16 +122,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let builtin = start_builtin(&catalog, &clock, &process.limits).await?;
     let models = Arc::new(OfferedModels::new(catalog.clone(), builtin)?);
     let catalog = Arc::new(Current::new(catalog));
-    let (offered, priced, settings) = (models.clone(), catalog.clone(), common.clone());
-    let certificates = public_tls.clone();
-    process::reload_on_hangup(move || {
-        let replace_tls = certificates.as_ref().map(PublicTls::reread).transpose()?;
-        let catalog = settings.catalog()?;
-        offered.replace(catalog.clone())?;
-        priced.replace(catalog);
-        replace_tls.into_iter().for_each(|replace| replace());
-        Ok::<_, ConfigError>(())
-    });
+    reload_on_hangup(common.clone(), models.clone(), catalog.clone(), public_tls.clone());
     let parts = KeyServiceParts {
         installation: installation.clone(),
         catalog: catalog.clone(),
@@ -177,6 +168,23 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         Ok(())
     };
     Ok(process.until_signalled(announce, drain).await?)
+}
+
+/// Reloads catalogue and certificate at each SIGHUP.
+fn reload_on_hangup(
+    settings: Common,
+    offered: Arc<OfferedModels>,
+    priced: Arc<Current<Catalog>>,
+    tls: Option<PublicTls>,
+) {
+    process::reload_on_hangup(move || {
+        let replace_tls = tls.as_ref().map(PublicTls::reread).transpose()?;
+        let catalog = settings.catalog()?;
+        offered.replace(catalog.clone())?;
+        priced.replace(catalog);
+        replace_tls.into_iter().for_each(|replace| replace());
+        Ok::<_, ConfigError>(())
+    });
 }
 
 /// Starts the demo model, on a separate port, if the catalogue names the model.

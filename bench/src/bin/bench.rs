@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bench::measure::{Plan, prompts, proxy, run};
+use bench::measure::{Plan, prompts, proxy, replicas, run};
 use clap::{Parser, Subcommand};
 use tokio::net::TcpListener;
 
@@ -29,6 +29,8 @@ struct Flags {
 enum Part {
     /// Memory that long prompts take
     Prompts,
+    /// Cost of awaiting a replica of Redis
+    Replicas,
     /// A proxy to compare with
     #[command(hide = true)]
     Proxy {
@@ -46,6 +48,10 @@ fn main() -> std::io::Result<()> {
         Some(Part::Proxy { upstream, metering }) => serve(upstream, metering),
         Some(Part::Prompts) => {
             generator(async { println!("{}", prompts::run().await) });
+            Ok(())
+        }
+        Some(Part::Replicas) => {
+            generator(async { println!("{}", replicas::run().await) });
             Ok(())
         }
         None => {

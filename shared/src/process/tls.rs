@@ -117,7 +117,7 @@ impl MutualTls {
         let demanding = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
         let demanding = demanding.build().map_err(|e| authority.refused(e))?;
         // Checks that certificate and key belong together.
-        let unfit = |e| unfit(&key, &certificate, e);
+        let unfit = |e| unfit(&key, &certificate, &e);
         let client = client_versions(&provider)?
             .with_root_certificates(roots)
             .with_client_auth_cert(chain.clone(), private(&key)?)
@@ -191,7 +191,7 @@ fn private(key: &Pem) -> Result<PrivateKeyDer<'static>, ConfigError> {
     PrivateKeyDer::from_pem_slice(key.text().as_bytes()).map_err(|e| key.refused(e))
 }
 
-fn unfit(key: &Pem, certificate: &Pem, e: rustls::Error) -> ConfigError {
+fn unfit(key: &Pem, certificate: &Pem, e: &rustls::Error) -> ConfigError {
     key.refused(format!("does not fit the certificate of {}: {e}", certificate.setting()))
 }
 

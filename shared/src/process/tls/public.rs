@@ -56,7 +56,7 @@ impl PublicTlsOptions {
             .map_err(|e| cert.refused(e))?
             .with_no_client_auth()
             .with_single_cert(certificates(&cert)?, private(&key)?)
-            .map_err(|e| unfit(&key, &cert, e))?;
+            .map_err(|e| unfit(&key, &cert, &e))?;
         server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Some(server))
     }

@@ -11,8 +11,9 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use super::{Node, ports, until};
 use crate::harness::balancer::pass;
 
-/// Options beyond those of every server: a replica has the data at once.
-const REPLICATING: [&str; 4] = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
+/// Options beyond those of every server: a replica has the data at once, and the disk does not keep what only replicas should.
+const REPLICATING: [&str; 6] =
+    ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--appendfsync", "everysec"];
 
 /// The address of whichever server is the master, as a Sentinel or a DNS name would give.
 pub(super) struct MasterAddress {

@@ -46,7 +46,7 @@ async fn with_too_few_replicas_nothing_is_served_and_finished_charges_wait_until
     becomes_ready(&stack, 503).await;
     stack.call(&key, Script::tokens(12, 5)).send().await.assert_error(503, "service_unavailable");
     let ended = stream.rest().await;
-    assert_eq!(ended.assert_done().cost(), cost_of(12, 40), "its charge waits in the gateway's spool");
+    assert_eq!(ended.assert_done().tokens(), 40, "its charge waits in the gateway's spool");
     let spooled = stack.gateways[0].settings().data.join("data");
     let spooled = stack.cli(&["spool", "list", "--of", &spooled.display().to_string()]);
     assert!(spooled.contains(&key.id) || spooled.contains("gen_"), "{spooled}");

@@ -39,6 +39,7 @@ const DRAIN: &str = "2";
 
 /// Clients behind a balancer, each with connections of its own, every fourth over HTTP/2.
 const BALANCED: usize = 200;
+const BALANCED_KEYS: usize = 20;
 /// Seconds in which a gateway says that it stops and serves on: longer than a request, so that each connection is told.
 const DRAIN_PAUSE: &str = "4";
 
@@ -104,7 +105,7 @@ async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
     let stack = Stack::with(options).await;
     stack.add_credit(&stack.account, usd("100"));
     let balancer = Balancer::before(&stack.gateways).await;
-    let keys = join_all((0..BALANCED).map(|_| stack.key())).await;
+    let keys = join_all((0..BALANCED_KEYS).map(|_| stack.key())).await;
     let (over, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
     let restarts = async {
         sleep(Duration::from_secs(1)).await;
@@ -137,7 +138,7 @@ async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
             sleep(PAUSE).await;
         }
     };
-    let clients = keys.iter().enumerate().map(|(number, key)| client(number, key));
+    let clients = keys.iter().cycle().take(BALANCED).enumerate().map(|(number, key)| client(number, key));
     tokio::join!(restarts, join_all(clients));
     println!("{rounds} rounds, {} requests, none failed", sent.into_inner());
     stack.cli(&["audit"]);
