@@ -33,6 +33,14 @@ pub const EVENT_TYPES: [&str; 20] = [
     "webhook.disabled",
 ];
 
+/// Type of the event that a test of a webhook sends, and no one else: such events are not kept.
+pub const TEST_EVENT_TYPE: &str = "webhook.test";
+
+/// Types of events in answers.
+fn shown_types() -> Vec<&'static str> {
+    EVENT_TYPES.into_iter().chain([TEST_EVENT_TYPE]).collect()
+}
+
 /// An act that governed the account, or a threshold that was passed.
 #[derive(Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "Event")]
@@ -42,8 +50,8 @@ pub struct EventObject {
     /// `event`
     #[schemars(extend("const" = "event"))]
     pub object: String,
-    /// Type of the event. Types are added, and never renamed.
-    #[schemars(extend("enum" = EVENT_TYPES))]
+    /// Type of the event; `webhook.test` of the event that a test sends. Types are added, and never renamed.
+    #[schemars(extend("enum" = shown_types()))]
     pub r#type: String,
     /// Time of the act, or of the bill that passed the threshold.
     pub created_at: Timestamp,
