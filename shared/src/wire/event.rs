@@ -33,11 +33,11 @@ pub const EVENT_TYPES: [&str; 20] = [
     "webhook.disabled",
 ];
 
-/// Type of the event that a test of a webhook sends, and no one else: such events are not kept.
+/// Type of the event that tests a webhook. It is sent to that webhook alone, and is not kept.
 pub const TEST_EVENT_TYPE: &str = "webhook.test";
 
-/// Types of events in answers.
-fn shown_types() -> Vec<&'static str> {
+/// Types in the order of their description.
+fn described_types() -> Vec<&'static str> {
     EVENT_TYPES.into_iter().chain([TEST_EVENT_TYPE]).collect()
 }
 
@@ -50,8 +50,8 @@ pub struct EventObject {
     /// `event`
     #[schemars(extend("const" = "event"))]
     pub object: String,
-    /// Type of the event; `webhook.test` of the event that a test sends. Types are added, and never renamed.
-    #[schemars(extend("enum" = shown_types()))]
+    /// Type of the event. Types are added, and never renamed.
+    #[schemars(extend("enum" = described_types()))]
     pub r#type: String,
     /// Time of the act, or of the bill that passed the threshold.
     pub created_at: Timestamp,
