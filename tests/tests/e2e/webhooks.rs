@@ -62,14 +62,14 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
         stack.clocks[0].set(60 * minute);
         sleep(A_MINUTE_TAKES).await;
     }
-    let received = receiver.received();
-    assert_eq!(accepted(&received).len(), KEYS, "every event arrives");
-    for one in &received {
+    let deliveries = receiver.received();
+    assert_eq!(accepted(&deliveries).len(), KEYS, "every event arrives");
+    for one in &deliveries {
         assert_eq!(written[&one.id()], one.event(), "the same event each time");
     }
-    let failed = received.iter().filter(|one| !one.status.is_success()).count();
+    let failed = deliveries.iter().filter(|one| !one.status.is_success()).count();
     assert!(failed >= KEYS / 2, "{failed} attempts failed");
-    println!("{KEYS} events, {} attempts, of which {failed} failed", received.len());
+    println!("{KEYS} events, {} attempts, of which {failed} failed", deliveries.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -82,9 +82,9 @@ async fn events_that_wait_for_another_attempt_survive_a_kill() {
     }
     receiver.until("three attempts", |all| all.len() >= 3).await;
     stack.crash().await;
-    let received = receiver.until("every event arrives", |all| accepted(all).len() == 3).await;
+    let deliveries = receiver.until("every event arrives", |all| accepted(all).len() == 3).await;
     let written: BTreeSet<String> = events(&stack, "key.created").await.into_keys().collect();
-    assert_eq!(accepted(&received), written);
+    assert_eq!(accepted(&deliveries), written);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -35,8 +35,8 @@ async fn a_webhook_is_made_once_tested_disabled_and_deleted() {
     let page = format!("{PATH}/wh_{}", rest.split('"').next().unwrap());
     assert!(owner.get(&page).await.text().contains("Nothing was sent yet."));
     assert_eq!(owner.post(&format!("{page}/test"), &[]).await.status, 303);
-    let received = receiver.until("the test arrives", |all| all.len() == 1).await;
-    assert_eq!(received[0].event()["type"], "webhook.test");
+    let deliveries = receiver.until("the test arrives", |all| all.len() == 1).await;
+    assert_eq!(deliveries[0].event()["type"], "webhook.test");
     assert_eq!(owner.post(&format!("{page}/enabled"), &[("enabled", "false")]).await.status, 303);
     assert!(owner.get(&page).await.text().contains("badge revoked"));
 
