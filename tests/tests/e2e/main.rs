@@ -42,5 +42,6 @@ mod unread;
 mod upgrades;
 mod upstream;
 mod usage;
+mod webhooks;
 mod windows;
 mod wire;
