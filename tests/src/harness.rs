@@ -47,7 +47,7 @@ pub use door::{Door, Exchange};
 pub use events::{Event, Events};
 pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
-pub use server::{Server, Settings, binary};
+pub use server::{PREVIOUS, Server, Settings, binary};
 pub use wall_clock::WallClock;
 
 use book::Book;

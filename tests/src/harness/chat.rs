@@ -48,6 +48,7 @@ impl Call {
     }
 
     /// Sends the call by another client.
+    #[must_use]
     pub fn over(mut self, http: &Http) -> Self {
         self.http = http.clone();
         self

@@ -58,6 +58,7 @@ impl Http {
     }
 
     /// Returns a client like this one, with a connection pool of its own.
+    #[must_use]
     pub fn fresh(&self) -> Self {
         Self::with(self.http2, self.authority.clone())
     }

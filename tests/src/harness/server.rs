@@ -34,7 +34,7 @@ const LISTENERS: [(&str, &str); 4] = [
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
 
 /// Environment variable that names a folder with the programs of the release before.
-const PREVIOUS: &str = "FAREGATE_TEST_PREVIOUS";
+pub const PREVIOUS: &str = "FAREGATE_TEST_PREVIOUS";
 
 /// Time in which a supervised server has to start.
 const SUPERVISED: Duration = Duration::from_mins(2);

@@ -1,8 +1,10 @@
 //! A new program takes over on one machine, by the protocols of a service manager.
 
 use std::{
+    fs,
     net::TcpListener,
     os::unix::net::UnixDatagram,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -57,7 +59,7 @@ async fn a_program_that_takes_over_a_socket_fails_no_connection() {
     let gateway = |number: usize| {
         let mut settings = stack.server().settings().clone();
         settings.data = stack.data().join(format!("takes-over-{number}"));
-        std::fs::create_dir_all(&settings.data).unwrap();
+        fs::create_dir_all(&settings.data).unwrap();
         settings.env.push(("FAREGATE_DRAIN_PAUSE_SECONDS", "1".into()));
         settings.listener = Some(listener.clone());
         settings
@@ -106,4 +108,26 @@ async fn a_service_manager_is_told_when_a_process_is_ready_reloads_and_stops() {
     server.terminate();
     assert_eq!(told(), "STOPPING=1");
     assert!(server.ended().await.success());
+}
+
+#[test]
+fn units_start_programs_with_settings_that_they_know() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut checked = 0;
+    for unit in fs::read_dir(root.join("deploy/systemd")).unwrap() {
+        let text = fs::read_to_string(unit.unwrap().path()).unwrap();
+        let Some(start) = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/")) else {
+            continue;
+        };
+        let program = ["faregate", "inference-gateway", "key-service"].into_iter().find(|it| *it == start);
+        let program = program.unwrap_or_else(|| panic!("{start} is no program"));
+        let folder = tempfile::TempDir::new().unwrap();
+        let help = Settings { program, ..Settings::all_in_one(folder.path(), Vec::new()) }.cli(&["--help"]);
+        let words = text.split(|c: char| !c.is_ascii_uppercase() && c != '_');
+        for setting in words.filter(|word| word.starts_with("FAREGATE_")) {
+            assert!(help.contains(&format!("[env: {setting}=")), "{program} does not know {setting}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
 }

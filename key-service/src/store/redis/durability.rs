@@ -14,7 +14,7 @@ use super::{admission::Sync, client::Client, connection::Connection};
 /// Longest wait for a disk: `everysec` takes a second, and two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
 /// Longest wait for replicas, which answer within a round trip unless they are gone: callers learn of it in time to refuse.
-const LONGEST_REPLICATION: Duration = Duration::from_millis(500);
+const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 /// Longest time for the connection to report the result.
 const ANSWERING: Duration = Duration::from_secs(3);
 /// Writes waited for at once; the client admits no more calls.
