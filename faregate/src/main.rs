@@ -182,7 +182,9 @@ fn reload_on_hangup(
         let catalog = settings.catalog()?;
         offered.replace(catalog.clone())?;
         priced.replace(catalog);
-        replace_tls.into_iter().for_each(|replace| replace());
+        if let Some(replace) = replace_tls {
+            replace();
+        }
         Ok::<_, ConfigError>(())
     });
 }

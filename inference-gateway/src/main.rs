@@ -116,8 +116,12 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
         let replace_public = public.as_ref().map(PublicTls::reread).transpose()?;
         let replace_internal = internal.as_ref().map(Tls::reread).transpose()?;
         offered.replace(settings.catalog()?)?;
-        replace_public.into_iter().for_each(|replace| replace());
-        replace_internal.into_iter().for_each(|replace| replace());
+        if let Some(replace) = replace_public {
+            replace();
+        }
+        if let Some(replace) = replace_internal {
+            replace();
+        }
         Ok::<_, ConfigError>(())
     });
     let scheme = arguments.public_tls.scheme();

@@ -24,7 +24,10 @@ use shared::{
     rpc::{KeyService, PresentToken},
     secret::SecretString,
 };
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
 
@@ -43,6 +46,9 @@ use crate::{
 
 /// Time for cut generations to end and for settlements to be delivered.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
+/// Time from the last connection that is accepted on a socket that was handed over until requests are refused: the first request
+/// of that connection, behind a handshake of TLS, still comes in.
+const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 /// Time for idle connections to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -89,6 +95,8 @@ pub struct RunningGateway {
     pub public: SocketAddr,
     keys: Keys,
     drain: Duration,
+    /// Cancelled when no connection is accepted any more; `None` where connections are accepted, and refused, to the end.
+    closed: Option<CancellationToken>,
     /// Cancelled when no new requests are accepted.
     draining: CancellationToken,
     /// Cancelled when running requests have to end.
@@ -153,17 +161,18 @@ impl RunningGateway {
             serving.push(Worker { runtime: worker.runtime.clone(), handler: routes(Arc::new(app)) });
         }
         let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
+        // Connections to a socket of our own are answered that the gateway stops; others may have a better answer.
+        let closed = is_handed_over.then(CancellationToken::new);
         let port = Port {
             tls: parts.public_tls.as_ref().map(PublicTls::port),
             leaving: parts.stopping,
-            // Connections to a socket of our own are answered that the gateway stops; others may have a better answer.
-            closed: if is_handed_over { draining.clone() } else { close.clone() },
+            closed: closed.clone().unwrap_or_else(|| close.clone()),
             drain: CLOSING,
             ..Port::new(listener, parts.sizes.bounds)
         };
         let serving = tokio::spawn(serve_on(port, serving, close.clone()));
         let drain = options.drain();
-        Ok(Self { public, keys, drain, draining, cut, close, running, settling, serving, workers })
+        Ok(Self { public, keys, drain, closed, draining, cut, close, running, settling, serving, workers })
     }
 
     /// Reports readiness while a key-service answers.
@@ -179,7 +188,11 @@ impl RunningGateway {
     /// Refuses new requests, finishes running requests within the configured bound or cuts them, and delivers the
     /// remaining settlements.
     pub async fn stop(self) -> io::Result<()> {
-        let Self { drain, draining, cut, close, running, settling, serving, workers, .. } = self;
+        let Self { drain, closed, draining, cut, close, running, settling, serving, workers, .. } = self;
+        if let Some(closed) = closed {
+            closed.cancel();
+            sleep(LAST_ARRIVALS).await;
+        }
         draining.cancel();
         running.close();
         if timeout(drain, running.wait()).await.is_err() {

@@ -113,7 +113,9 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     process::reload_on_hangup(move || {
         let replace_tls = certificates.as_ref().map(Tls::reread).transpose()?;
         offered.replace(common.catalog()?);
-        replace_tls.into_iter().for_each(|replace| replace());
+        if let Some(replace) = replace_tls {
+            replace();
+        }
         Ok::<_, ConfigError>(())
     });
     let ready = installation.readiness(process.shutdown.clone());

@@ -51,7 +51,7 @@ fn main() -> std::io::Result<()> {
             Ok(())
         }
         Some(Part::Replicas) => {
-            generator(async { println!("{}", replicas::run().await) });
+            beside_a_proxy(async { println!("{}", replicas::run().await) });
             Ok(())
         }
         None => {
@@ -71,6 +71,12 @@ fn main() -> std::io::Result<()> {
 /// Runs the load on one thread, so that it takes at most one core from the measured programs.
 #[tokio::main(flavor = "current_thread")]
 async fn generator(work: impl Future<Output = ()>) {
+    work.await;
+}
+
+/// Runs the load beside the proxy that leads to the master.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+async fn beside_a_proxy(work: impl Future<Output = ()>) {
     work.await;
 }
 

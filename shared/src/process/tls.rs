@@ -88,7 +88,11 @@ impl Tls {
     /// Reads the files again. The returned function replaces the certificates.
     pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
         let (read, current) = (self.files.read()?, self.current.clone());
-        Ok(move || read.into_iter().for_each(|read| current.replace(read)))
+        Ok(move || {
+            if let Some(read) = read {
+                current.replace(read);
+            }
+        })
     }
 
     /// TLS of a service's HTTP listener.

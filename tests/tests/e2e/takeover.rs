@@ -125,7 +125,9 @@ fn units_start_programs_with_settings_that_they_know() {
         let help = Settings { program, ..Settings::all_in_one(folder.path(), Vec::new()) }.cli(&["--help"]);
         let words = text.split(|c: char| !c.is_ascii_uppercase() && c != '_');
         for setting in words.filter(|word| word.starts_with("FAREGATE_")) {
-            assert!(help.contains(&format!("[env: {setting}=")), "{program} does not know {setting}");
+            // Values of secrets are not shown.
+            let known = ["=", "]"].iter().any(|end| help.contains(&format!("[env: {setting}{end}")));
+            assert!(known, "{program} does not know {setting}");
             checked += 1;
         }
     }

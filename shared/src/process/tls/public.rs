@@ -66,7 +66,11 @@ impl PublicTls {
     /// Reads the files again. The returned function replaces the certificate for connections that begin afterwards.
     pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
         let (read, current) = (self.files.read()?, self.current.clone());
-        Ok(move || read.into_iter().for_each(|read| current.replace(read)))
+        Ok(move || {
+            if let Some(read) = read {
+                current.replace(read);
+            }
+        })
     }
 
     /// TLS of the public listener.
