@@ -39,7 +39,7 @@ pub(in super::super) async fn show(
     let groups = ids.iter().filter_map(|id| groups.get(id)).map(|group| group.name.as_str());
     let content = html! {
         (copyable("Id of the generation", &id.to_string()))
-        div.scroll.free tabindex="0" role="region" aria-label="Generation" {
+        div.scroll.free.facts tabindex="0" role="region" aria-label="Generation" {
             table { tbody {
                 (row("Time", &time_to_second(settlement.at)))
                 (row("Key", &html! { a href={ "/dashboard/keys/" (key.to_string()) } {
