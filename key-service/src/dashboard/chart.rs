@@ -247,10 +247,10 @@ enum Dated {
 /// A week has a date for each day, and longer times for each Monday; a narrow page has every second, or every fourth week's.
 fn dated(day: Day, at: usize, count: usize) -> Dated {
     match count {
-        ..=7 if at % 2 == 0 => Dated::Always,
+        ..=7 if at.is_multiple_of(2) => Dated::Always,
         ..=7 => Dated::Wide,
         _ if !day.is_monday() => Dated::No,
-        ..=31 => Dated::Always,
+        8..=31 => Dated::Always,
         _ if (day.number() + 3) / 7 % 4 == 0 => Dated::Always,
         _ => Dated::Wide,
     }
