@@ -50,6 +50,7 @@ pub mod moving;
 pub mod reading;
 pub mod rotation;
 pub mod spend;
+pub mod statement;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod usage;

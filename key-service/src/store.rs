@@ -512,6 +512,9 @@ pub trait Books: Send + Sync + 'static {
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError>;
 
+    /// Days after which the counters of a day are dropped; `None` where they are kept for good.
+    fn counters_kept(&self) -> Option<u32>;
+
     /// Audits the account's books as of one moment, while spending continues. `None` where the account does not exist.
     /// Reads the whole journal in bounded memory.
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError>;

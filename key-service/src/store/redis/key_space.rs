@@ -58,7 +58,7 @@ impl KeySpace {
         format!("{}:{{{account}}}:event-numbers", self.prefix)
     }
 
-    /// Hash: the amount of each deposit, for good.
+    /// Hash: the amount of each deposit, for good; behind a blank the credit just after it and, behind another, its note.
     pub(super) fn deposits(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:deposits", self.prefix)
     }

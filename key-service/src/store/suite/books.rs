@@ -316,7 +316,7 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let key = make_key(&**store, account, 1, None).await;
     let later = DepositId::new(after(9), [1; 10]);
     let commands = vec![
-        Command::Deposit { id: later, amount: nanos(5), actor: Actor::System },
+        Command::Deposit { id: later, amount: nanos(5), note: "Invoice 7 – März".into(), actor: Actor::System },
         hold(key, generation(1), 100, 7),
     ];
     store.execute(account, commands, after(9)).await.unwrap();
@@ -325,8 +325,12 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let funds = Funds { name: "Customer 1".into(), credit: nanos(1_005), held: nanos(100) };
     assert_eq!(store.funds(account).await.unwrap(), Some(funds));
     assert_eq!(store.funds(histories::account(9)).await.unwrap(), None);
-    let latest = Deposit { id: later, amount: nanos(5) };
-    let first = Deposit { id: histories::deposit(0), amount: nanos(1_000) };
-    assert_eq!(store.deposits(account, 9).await.unwrap(), [latest, first]);
+    let deposit = |id, amount, credit, note: &str| {
+        let (amount, credit) = (nanos(amount), Some(nanos(credit)));
+        Deposit { id, deposited: Deposited { amount, credit, note: note.to_owned() } }
+    };
+    let latest = deposit(later, 5, 1_005, "Invoice 7 – März");
+    let first = deposit(histories::deposit(0), 1_000, 1_000, "");
+    assert_eq!(store.deposits(account, 9).await.unwrap(), [latest.clone(), first]);
     assert_eq!(store.deposits(account, 1).await.unwrap(), [latest]);
 }

@@ -445,6 +445,10 @@ impl Books for Reference {
         Ok(self.books()?.accounts.get(&account).map(|book| book.spend_of(&days)).unwrap_or_default())
     }
 
+    fn counters_kept(&self) -> Option<u32> {
+        None
+    }
+
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         Ok(self.books()?.accounts.get(&account).map(AccountBook::audit))
     }

@@ -225,7 +225,9 @@ impl AccountBook {
 
     pub(super) fn latest_deposits(&self, limit: usize) -> Vec<Deposit> {
         let deposit = |(id, record): (&RecordId, &Record)| match (id, record) {
-            (RecordId::Deposit(id), Record::Deposited(amount)) => Some(Deposit { id: *id, amount: *amount }),
+            (RecordId::Deposit(id), Record::Deposited(deposited)) => {
+                Some(Deposit { id: *id, deposited: deposited.clone() })
+            }
             _ => None,
         };
         let mut deposits: Vec<Deposit> = self.records.iter().filter_map(deposit).collect();
@@ -265,7 +267,7 @@ impl AccountBook {
         for record in self.records.values() {
             match record {
                 Record::Open(hold) => holds.push(hold),
-                Record::Deposited(amount) => deposits.push(*amount),
+                Record::Deposited(deposited) => deposits.push(deposited.amount),
                 Record::None | Record::Closed(_) => {}
             }
         }
