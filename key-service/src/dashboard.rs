@@ -40,6 +40,7 @@ mod margin;
 mod measure;
 mod members;
 mod overview;
+mod refused;
 mod rotation;
 mod session;
 mod show;

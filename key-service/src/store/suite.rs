@@ -78,6 +78,7 @@ macro_rules! contract {
                     the_latest_entries_come_newest_first,
                     entries_are_found_by_key_model_day_and_outcome,
                     funds_and_deposits_are_those_of_the_account,
+                    refused_calls_are_counted_by_key_hour_and_reason,
                 }
                 budgets::{
                     no_level_is_passed_by_many_at_once,

@@ -74,6 +74,12 @@ impl KeySpace {
         format!("{}:{{{account}}}:spend:{day}", self.prefix)
     }
 
+    /// Hash: the refused calls of a day, of all keys or of a single key, by hour and reason.
+    pub(super) fn refused(&self, account: AccountId, day: i64, key: Option<KeyId>) -> String {
+        let key = key.map_or_else(String::new, |key| format!(":{key}"));
+        format!("{}:{{{account}}}:refused:{day}{key}", self.prefix)
+    }
+
     /// Sorted set: the ids of API keys with a status, in order. Expired keys stay among the active keys until looked
     /// for.
     pub(super) fn keys_of(&self, account: AccountId, status: Status) -> String {

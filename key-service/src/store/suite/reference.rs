@@ -5,6 +5,7 @@ mod events;
 mod groups;
 mod members;
 mod moving;
+mod refused;
 mod webhooks;
 
 use std::ops::{Bound, RangeInclusive};
