@@ -40,6 +40,7 @@ mod margin;
 mod measure;
 mod members;
 mod overview;
+mod refused;
 mod rotation;
 mod session;
 mod show;
@@ -128,6 +129,8 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
         .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
+        .route("/dashboard/credit.csv", get(credit::csv))
+        .route("/dashboard/credit/{month}", get(credit::statement))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}/role", post(members::change_role))

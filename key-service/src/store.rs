@@ -3,6 +3,7 @@
 mod data;
 mod records;
 pub(crate) mod redis;
+mod refused;
 pub(crate) mod search;
 mod sign_in;
 pub(crate) mod sqlite;
@@ -18,6 +19,7 @@ use shared::{
     time::Timestamp,
 };
 
+pub(crate) use self::refused::{Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine};
 pub(crate) use self::data::{
     AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventsPage, ExpiringRecord,
     Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage,
@@ -60,6 +62,7 @@ pub trait Store:
     + Expiring
     + Books
     + Events
+    + RefusedCalls
     + Capacity
 {
 }
@@ -76,6 +79,7 @@ impl<S> Store for S where
         + Expiring
         + Books
         + Events
+        + RefusedCalls
         + Capacity
 {
 }
@@ -511,6 +515,9 @@ pub trait Books: Send + Sync + 'static {
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError>;
+
+    /// Days after which the counters of a day are dropped; `None` where they are kept for good.
+    fn counters_kept(&self) -> Option<u32>;
 
     /// Audits the account's books as of one moment, while spending continues. `None` where the account does not exist.
     /// Reads the whole journal in bounded memory.

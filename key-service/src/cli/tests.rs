@@ -183,7 +183,7 @@ async fn a_group_is_made_listed_shown_and_archived() {
 /// Makes an account with a key that was billed 3 USD today, and 2 USD for yesterday's hold; returns both ids.
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
-    office.management.deposit(account, NanoUsd::from_usd(10), Actor::System).await.unwrap();
+    office.management.deposit(account, NanoUsd::from_usd(10), "", Actor::System).await.unwrap();
     let made = office.management.create(account, KeyPatch::default(), None, Actor::System).await.unwrap();
     let Issued::New { key, .. } = made else { panic!("{made:?}") };
     let now = office.clock.now();

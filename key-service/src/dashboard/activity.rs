@@ -13,6 +13,7 @@ use shared::{
 };
 
 pub(super) use self::{
+    export::cell as csv_cell,
     file::{Exports, csv, json_lines},
     generation::show as generation,
 };

@@ -16,7 +16,7 @@ use super::{
     keys::{PATH, named},
     keys_form,
     layout::{Section, hidden, page},
-    rotation,
+    refused, rotation,
     session::Viewer,
     show::{status, time, time_or, usd},
 };
@@ -50,10 +50,12 @@ pub(super) async fn whole(
     let series = chart::by_model(&spend, Measure::Spend);
     let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
     let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
+    let refused_today = desk.management.refused_today(account, Some(key.id)).await?;
     let may_change = viewer.is_owner() && key.status(now) != Status::Revoked;
     let content = html! {
         p.lead { (status(key.status(now))) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never")) }
+        (refused::notice(&refused_today))
         (gauge(key))
         (keys_form::other_settings(key, now))
         section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }

@@ -118,6 +118,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
     let deposit = Command::Deposit {
         id: DepositId::new(end, [1; 10]),
         amount: NanoUsd::from_usd(100_000),
+        note: String::new(),
         actor: Actor::System,
     };
     store.execute(account, vec![deposit], end).await.unwrap();

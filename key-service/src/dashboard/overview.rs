@@ -15,7 +15,7 @@ use super::{
     failure::Failure,
     form::{Fields, query, with},
     layout::{Section, page},
-    margin,
+    margin, refused,
     session::Viewer,
     show::{aligned, glance, or_unnamed},
 };
@@ -88,9 +88,11 @@ pub(super) async fn show(
     } else {
         chart::by_model(&shown, choice.measure)
     };
+    let refused_today = desk.management.refused_today(account, None).await?;
     let chart = Chart { measure: choice.measure, days, series: &series };
     let content = html! {
         (warning(viewer.funds.credit, &spend, today))
+        (refused::notice(&refused_today))
         @if top.is_empty() { (first_steps(&viewer, has_keys)) }
         (choices(&query, &choice))
         (tiles(&viewer, &choice, &spend, today))

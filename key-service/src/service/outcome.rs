@@ -11,7 +11,8 @@ use shared::{
 };
 use tonic::Code;
 
-use crate::store::StoreError;
+use super::Refusals;
+use crate::store::{Hour, StoreError};
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,
@@ -27,6 +28,30 @@ pub(super) enum Meaning {
 }
 
 impl Meaning {
+    /// Counts the call if it was refused.
+    pub(super) fn count(&self, outcome: &Result<Outcome, Refused>, refusals: &Refusals, hour: Hour) {
+        let (account, key, generation) = match self {
+            Self::Principal(Principal::ApiKey(account, key)) => (*account, *key, None),
+            Self::Grant { hold, .. } => (hold.account, hold.key, Some(hold.generation)),
+            Self::Principal(Principal::ManagementKey(..))
+            | Self::Extension { .. }
+            | Self::Charge
+            | Self::Release => return,
+        };
+        match outcome {
+            Ok(_) => {
+                if let Some(generation) = generation {
+                    refusals.granted(generation);
+                }
+            }
+            Err(refused) => {
+                if let Some(refusal) = refused.refusal() {
+                    refusals.refused((account, key, hour, refusal.code().as_str()), generation);
+                }
+            }
+        }
+    }
+
     /// The answer to the call.
     pub(super) fn of(self, outcome: Result<Outcome, Refused>) -> Result<Answer, CallFailure> {
         match (self, outcome) {

@@ -120,12 +120,12 @@ pub struct Funds {
 }
 
 /// A deposit of credit. Its id contains its creation time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposit {
     /// Identifier.
     pub id: DepositId,
-    /// Credit that was added.
-    pub amount: NanoUsd,
+    /// Amount, credit and reason.
+    pub deposited: Deposited,
 }
 
 /// A management key to be made.

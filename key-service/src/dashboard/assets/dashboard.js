@@ -45,6 +45,8 @@ if (code && location.hash.length > 1) {
   history.replaceState(null, '', location.pathname);
 }
 
+for (const button of document.querySelectorAll('[data-prints]')) button.addEventListener('click', () => print());
+
 // Times in the reader's zone; their titles say them in UTC.
 for (const time of document.querySelectorAll('time')) {
   const local = new Date(time.dateTime).toLocaleString('sv-SE');

@@ -16,7 +16,7 @@ use super::{
     tables::{
         accounts, budgets, holds, id as column_id,
         journal::{self, COLUMNS},
-        money, rows, spend, usage,
+        rows, spend, usage,
     },
 };
 use crate::store::{
@@ -87,9 +87,10 @@ impl Books for Sqlite {
 
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT id, amount FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
+            let sql = "SELECT id, amount, credit, note FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
             let deposit = |row: &Row<'_>| {
-                Ok(Deposit { id: column_id(row, 0, DepositId::from_slice)?, amount: money(row, 1)? })
+                let id = column_id(row, 0, DepositId::from_slice)?;
+                Ok(Deposit { id, deposited: holds::deposited(row, 1)? })
             };
             let row = params![account.as_bytes(), rows(limit)];
             connection.prepare_cached(sql)?.query_map(row, deposit)?.collect()
@@ -112,6 +113,10 @@ impl Books for Sqlite {
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError> {
         self.read(move |connection| spend::list(connection, account, &days)).await
+    }
+
+    fn counters_kept(&self) -> Option<u32> {
+        None
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {

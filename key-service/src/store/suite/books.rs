@@ -10,7 +10,7 @@ use shared::{
 };
 
 use super::{Fault, Subject, after, capture, hold, make_key, nanos, open_account_with, tick};
-use crate::store::{Deposit, Funds, JournalPage, Store};
+use crate::store::{Deposit, Funds, Hour, JournalPage, RefusedLine, Store};
 use domain::{
     audit::{Audit, Figure, Wrong},
     ledger::{
@@ -316,7 +316,7 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let key = make_key(&**store, account, 1, None).await;
     let later = DepositId::new(after(9), [1; 10]);
     let commands = vec![
-        Command::Deposit { id: later, amount: nanos(5), actor: Actor::System },
+        Command::Deposit { id: later, amount: nanos(5), note: "Invoice 7 – März".into(), actor: Actor::System },
         hold(key, generation(1), 100, 7),
     ];
     store.execute(account, commands, after(9)).await.unwrap();
@@ -325,8 +325,40 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let funds = Funds { name: "Customer 1".into(), credit: nanos(1_005), held: nanos(100) };
     assert_eq!(store.funds(account).await.unwrap(), Some(funds));
     assert_eq!(store.funds(histories::account(9)).await.unwrap(), None);
-    let latest = Deposit { id: later, amount: nanos(5) };
-    let first = Deposit { id: histories::deposit(0), amount: nanos(1_000) };
-    assert_eq!(store.deposits(account, 9).await.unwrap(), [latest, first]);
+    let deposit = |id, amount, credit, note: &str| {
+        let (amount, credit) = (nanos(amount), Some(nanos(credit)));
+        Deposit { id, deposited: Deposited { amount, credit, note: note.to_owned() } }
+    };
+    let latest = deposit(later, 5, 1_005, "Invoice 7 – März");
+    let first = deposit(histories::deposit(0), 1_000, 1_000, "");
+    assert_eq!(store.deposits(account, 9).await.unwrap(), [latest.clone(), first]);
     assert_eq!(store.deposits(account, 1).await.unwrap(), [latest]);
+}
+
+pub(super) async fn refused_calls_are_counted_by_key_hour_and_reason(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let other = open_account_with(&**store, 2, 1_000).await;
+    let [first, second] = [make_key(&**store, account, 1, None).await, make_key(&**store, account, 2, None).await];
+    let now = Hour::of(START);
+    let line = |key, hours, reason, count| RefusedLine { key, hour: Hour(now.0 + hours), reason, count };
+    let lines = vec![
+        line(first, 0, "key_limit_reached", 400),
+        line(first, 0, "rate_limit_exceeded", 2),
+        line(second, 0, "key_limit_reached", 10),
+        line(second, 30, "key_expired", 7),
+    ];
+    store.add_refused(account, lines).await.unwrap();
+    store.add_refused(account, vec![line(first, 0, "key_limit_reached", 2)]).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    let counts = async |account, hours: (i64, i64), key| {
+        let found = store.refused(account, Hour(now.0 + hours.0)..=Hour(now.0 + hours.1), key).await.unwrap();
+        found.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(account, (0, 0), None).await, ["412 key_limit_reached", "2 rate_limit_exceeded"]);
+    assert_eq!(counts(account, (0, 0), Some(second)).await, ["10 key_limit_reached"]);
+    assert_eq!(counts(account, (1, 30), None).await, ["7 key_expired"]);
+    assert_eq!(counts(account, (-5, -1), None).await, [""; 0]);
+    assert_eq!(counts(other, (0, 30), None).await, [""; 0]);
 }

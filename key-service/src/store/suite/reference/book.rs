@@ -14,7 +14,7 @@ use shared::{
 
 use super::webhooks::WebhookBook;
 use crate::store::{
-    Created, Credential, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount,
+    Created, Credential, Deposit, ExpiringRecord, Hour, Idempotency, JournalEntry, ManagementKey, NewAccount,
     NumberedEvent, RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
@@ -61,6 +61,8 @@ pub(super) struct AccountBook {
     told_once: HashSet<Vec<u8>>,
     /// Number of the last event.
     pub(super) told: u64,
+    /// Counts of refused calls.
+    pub(super) refused: BTreeMap<(KeyId, Hour, &'static str), u64>,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -97,6 +99,7 @@ impl AccountBook {
             events: Vec::new(),
             told_once: HashSet::new(),
             told: 0,
+            refused: BTreeMap::new(),
         }
     }
 
@@ -225,7 +228,9 @@ impl AccountBook {
 
     pub(super) fn latest_deposits(&self, limit: usize) -> Vec<Deposit> {
         let deposit = |(id, record): (&RecordId, &Record)| match (id, record) {
-            (RecordId::Deposit(id), Record::Deposited(amount)) => Some(Deposit { id: *id, amount: *amount }),
+            (RecordId::Deposit(id), Record::Deposited(deposited)) => {
+                Some(Deposit { id: *id, deposited: deposited.clone() })
+            }
             _ => None,
         };
         let mut deposits: Vec<Deposit> = self.records.iter().filter_map(deposit).collect();
@@ -265,7 +270,7 @@ impl AccountBook {
         for record in self.records.values() {
             match record {
                 Record::Open(hold) => holds.push(hold),
-                Record::Deposited(amount) => deposits.push(*amount),
+                Record::Deposited(deposited) => deposits.push(deposited.amount),
                 Record::None | Record::Closed(_) => {}
             }
         }

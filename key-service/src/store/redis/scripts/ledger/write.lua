@@ -68,7 +68,7 @@ for _, event in ipairs(told) do
   local number = append_event(unpack(event))
   if event[2] == 'once' then call('HSET', NUMBERS, event[3], number) end
 end
-for id, amount in pairs(new_deposits) do call('HSET', DEPOSITS, id, amount) end
+for id, deposit in pairs(new_deposits) do call('HSET', DEPOSITS, id, deposit) end
 if #entries == 0 then return outcomes end
 
 for n = 1, #counters do
