@@ -28,8 +28,8 @@ use shared::{
 use tokio::time::Instant;
 use tonic::Code;
 
-pub(crate) use self::{outcome::count_billed, refusals::Refusals};
 use self::outcome::{Meaning, failure};
+pub(crate) use self::{outcome::count_billed, refusals::Refusals};
 use crate::{
     credentials::Credentials,
     store::{Credential, Hour, Ledger, Outcomes, StoreError},

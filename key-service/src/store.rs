@@ -19,13 +19,13 @@ use shared::{
     time::Timestamp,
 };
 
-pub(crate) use self::refused::{Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine};
 pub(crate) use self::data::{
     AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventsPage, ExpiringRecord,
     Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage,
     ManagementKey, MemberCreated, NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind,
     Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
+pub(crate) use self::refused::{Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine};
 use domain::{
     audit::Audit,
     digest::Digest,

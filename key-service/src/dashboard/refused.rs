@@ -46,12 +46,20 @@ mod tests {
     #[test]
     fn a_notice_says_how_many_and_why() {
         let said = |counts: &[(&str, u64)]| {
-            let counts: Vec<_> = counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+            let counts: Vec<_> =
+                counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
             notice(&counts).into_string()
         };
         assert_eq!(said(&[]), "");
-        assert!(said(&[("key_limit_reached", 412)]).contains("412 requests were refused today (UTC): limit reached<"));
+        assert!(
+            said(&[("key_limit_reached", 412)])
+                .contains("412 requests were refused today (UTC): limit reached<")
+        );
         let several = said(&[("rate_limit_exceeded", 1_000), ("key_expired", 1)]);
-        assert!(several.contains("1,001 requests were refused today (UTC): 1,000 rate limit reached, 1 key expired<"));
+        assert!(
+            several.contains(
+                "1,001 requests were refused today (UTC): 1,000 rate limit reached, 1 key expired<"
+            )
+        );
     }
 }

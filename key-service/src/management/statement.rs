@@ -98,7 +98,9 @@ impl Management {
 /// Follows the credit back from now to the month's end and to its beginning.
 fn state(month: Month, credit: NanoUsd, mut deposits: Vec<Deposit>, spend: &Spend) -> Statement {
     let day = |deposit: &Deposit| Day::of(deposit.id.created_at());
-    let sum = |amounts: &mut dyn Iterator<Item = NanoUsd>| amounts.map(|amount| i128::from(amount.nanos())).sum::<i128>();
+    let sum = |amounts: &mut dyn Iterator<Item = NanoUsd>| {
+        amounts.map(|amount| i128::from(amount.nanos())).sum::<i128>()
+    };
     let charges = |first: Day, last: Day| {
         let days = spend.iter().filter(move |(day, _)| (first..=last).contains(*day));
         days.flat_map(|(_, models)| models.values().map(|sums| sums.charged))
@@ -143,19 +145,25 @@ mod tests {
             id: DepositId::new(at(day), [1; 10]),
             deposited: Deposited { amount: NanoUsd::from_usd(usd), credit: None, note: String::new() },
         };
-        let charge = |usd| BTreeMap::from([("Model".to_owned(), Sums { requests: 1, tokens: 2, charged: NanoUsd::from_usd(usd) })]);
-        let spend = Spend::from([
-            (month.first, charge(1)),
-            (month.last, charge(2)),
-            (month.last.plus(1), charge(4)),
-        ]);
+        let charge = |usd| {
+            BTreeMap::from([(
+                "Model".to_owned(),
+                Sums { requests: 1, tokens: 2, charged: NanoUsd::from_usd(usd) },
+            )])
+        };
+        let spend =
+            Spend::from([(month.first, charge(1)), (month.last, charge(2)), (month.last.plus(1), charge(4))]);
         let deposits =
             vec![deposit(month.last.plus(3), 8), deposit(month.last, 16), deposit(month.first.plus(-1), 32)];
         let stated = state(month, NanoUsd::from_usd(100), deposits, &spend);
         // 100 now, of which 8 came later and 4 went later.
         assert_eq!(stated.closing, NanoUsd::from_usd(96));
         assert_eq!((stated.charged, stated.deposits.len()), (NanoUsd::from_usd(3), 1));
-        assert_eq!(stated.opening, NanoUsd::from_usd(83), "96 without the 16 that came, with the 3 that went");
+        assert_eq!(
+            stated.opening,
+            NanoUsd::from_usd(83),
+            "96 without the 16 that came, with the 3 that went"
+        );
         assert_eq!(stated.models["Model"].requests, 2);
     }
 }

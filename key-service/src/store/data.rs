@@ -13,7 +13,7 @@ use domain::{
     event::Event,
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
-    ledger::{Entry, Payer},
+    ledger::{Deposited, Entry, Payer},
     usage::{Counts, Day, Sums},
 };
 

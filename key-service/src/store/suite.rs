@@ -384,7 +384,8 @@ async fn open_account(store: &dyn Store, n: u8) -> AccountId {
 /// Makes the account of this number, with credit.
 pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
-    let command = Command::Deposit { id: deposit(0), amount: nanos(credit), note: String::new(), actor: Actor::System };
+    let command =
+        Command::Deposit { id: deposit(0), amount: nanos(credit), note: String::new(), actor: Actor::System };
     let outcome = Ok(Outcome::Deposited(nanos(credit)));
     assert_eq!(store.execute(account, vec![command], START).await.unwrap(), [outcome]);
     account

@@ -1,7 +1,7 @@
 //! Counts of refused calls.
 
 use super::*;
-use crate::store::{Hour, RefusedCalls as _, Store};
+use crate::store::{Hour, Store};
 
 async fn counted(service: &Service, trial: &Trial, key: Option<KeyId>) -> Vec<(String, u64)> {
     let store: &dyn Store = &*trial.office.store;

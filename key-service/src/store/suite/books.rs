@@ -14,7 +14,7 @@ use crate::store::{Deposit, Funds, Hour, JournalPage, RefusedLine, Store};
 use domain::{
     audit::{Audit, Figure, Wrong},
     ledger::{
-        Command, Ending, Entry, Outcome, Progress,
+        Command, Deposited, Ending, Entry, Outcome, Progress,
         histories::{self, START, account, generation, key},
     },
     search::{EntrySearch, Outcome as Wanted},
@@ -316,7 +316,12 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let key = make_key(&**store, account, 1, None).await;
     let later = DepositId::new(after(9), [1; 10]);
     let commands = vec![
-        Command::Deposit { id: later, amount: nanos(5), note: "Invoice 7 – März".into(), actor: Actor::System },
+        Command::Deposit {
+            id: later,
+            amount: nanos(5),
+            note: "Invoice 7 – März".into(),
+            actor: Actor::System,
+        },
         hold(key, generation(1), 100, 7),
     ];
     store.execute(account, commands, after(9)).await.unwrap();
@@ -339,7 +344,8 @@ pub(super) async fn refused_calls_are_counted_by_key_hour_and_reason(subject: &m
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
     let other = open_account_with(&**store, 2, 1_000).await;
-    let [first, second] = [make_key(&**store, account, 1, None).await, make_key(&**store, account, 2, None).await];
+    let [first, second] =
+        [make_key(&**store, account, 1, None).await, make_key(&**store, account, 2, None).await];
     let now = Hour::of(START);
     let line = |key, hours, reason, count| RefusedLine { key, hour: Hour(now.0 + hours), reason, count };
     let lines = vec![

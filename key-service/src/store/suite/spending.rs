@@ -41,7 +41,12 @@ const CALLERS: u8 = 48;
 
 pub(super) async fn an_unknown_account_is_refused_everything(subject: &mut impl Subject) {
     let store = subject.store();
-    let deposit = Command::Deposit { id: super::deposit(1), amount: nanos(5), note: String::new(), actor: Actor::System };
+    let deposit = Command::Deposit {
+        id: super::deposit(1),
+        amount: nanos(5),
+        note: String::new(),
+        actor: Actor::System,
+    };
     let commands = vec![deposit, hold(key(1), generation(1), 5, 7), capture(key(1), generation(1), 5)];
     let outcomes = store.execute(account(1), commands, START).await.unwrap();
     assert_eq!(outcomes, vec![Err(Refused::UnknownKey); 3]);

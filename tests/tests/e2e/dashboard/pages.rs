@@ -218,6 +218,53 @@ async fn activity_adds_up_and_finds_keys_by_label_and_generations_by_id_in_their
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
+    let stack = replicas().await;
+    let key = stack.key_with(json!({"label": "Customer A"})).await;
+    spend(&stack, &key).await;
+    let note = "=Invoice <7>";
+    stack.cli(&["credits", "add", "--account", &stack.account.name, "--amount", "5", "--note", note]);
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let page = viewer.get("/dashboard/credit").await;
+    assert!(page.text().contains("=Invoice &lt;7&gt;") && page.text().contains("$5.000000"), "{page}");
+    let csv = viewer.get("/dashboard/credit.csv").await;
+    assert!(csv.text().contains(",5,") && csv.text().contains(",\"'=Invoice <7>\""), "{csv}");
+    let month = attribute(&page, "<a href=\"/dashboard/credit/").unwrap();
+    let statement = viewer.get(&format!("/dashboard/credit/{month}")).await;
+    let (_, credit) = page.text().split_once("<dt>Credit</dt><dd>$").unwrap();
+    let credit = credit.split('<').next().unwrap();
+    for shown in
+        ["=Invoice &lt;7&gt;", "Model Flash", "1 requests, 150 tokens", &format!("title=\"${credit}\"")]
+    {
+        assert!(statement.text().contains(shown), "{shown}: {statement}");
+    }
+    assert!(statement.text().contains(">$0.000000</span>"), "the account began without credit: {statement}");
+    for none in ["2020-01", "2999-01", "2026-13", "x"] {
+        assert_eq!(viewer.get(&format!("/dashboard/credit/{none}")).await.status, 404, "{none}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn refused_requests_are_counted_and_shown() {
+    let stack = replicas().await;
+    let key = stack.key_with(json!({"label": "Customer A", "limit": 0})).await;
+    for _ in 0..3 {
+        stack.call(&key, Script::tokens(10, 5)).send().await.assert_error(402, "key_limit_reached");
+    }
+    // The counts are written once a minute, and before a key-service stops.
+    for key_service in &stack.key_services {
+        key_service.terminate();
+        assert!(key_service.ended().await.success());
+        key_service.restart().await;
+    }
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    for path in ["/dashboard", &format!("/dashboard/keys/{}", key.id)] {
+        let page = viewer.get(path).await;
+        assert!(page.text().contains("3 requests were refused today (UTC): limit reached"), "{path}: {page}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn hostile_labels_are_shown_and_exported_as_text() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;

@@ -15,7 +15,7 @@ use crate::store::{
     Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError,
     sqlite::{Sqlite, file},
 };
-use domain::ledger::{Command, Counted, Hold, Payer, Progress, Record, RecordId};
+use domain::ledger::{Command, Counted, Deposited, Hold, Payer, Progress, Record, RecordId};
 
 /// Number of due holds on a page.
 const DUE_AT_ONCE: usize = 512;

@@ -19,7 +19,13 @@ impl RefusedCalls for Sqlite {
             let mut statement = connection.prepare_cached(sql)?;
             for RefusedLine { key, hour, reason, count } in &lines {
                 for key in [&key.as_bytes()[..], &[]] {
-                    statement.execute(params![account.as_bytes(), key, hour.0, reason, count.cast_signed()])?;
+                    statement.execute(params![
+                        account.as_bytes(),
+                        key,
+                        hour.0,
+                        reason,
+                        count.cast_signed()
+                    ])?;
                 }
             }
             if let Some(last) = lines.iter().map(|line| line.hour.0).max() {
@@ -43,7 +49,8 @@ impl RefusedCalls for Sqlite {
             let key = key.as_ref().map_or(&[][..], |key| &key.as_bytes()[..]);
             let row = params![account.as_bytes(), key, hours.start().0, hours.end().0];
             let mut statement = connection.prepare_cached(sql)?;
-            let counts = statement.query_map(row, |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
+            let counts =
+                statement.query_map(row, |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
             Ok(by_reason(counts.collect::<rusqlite::Result<Vec<_>>>()?.into_iter()))
         };
         self.read(work).await

@@ -27,7 +27,8 @@ impl RefusedCalls for Reference {
     ) -> Result<Vec<(String, u64)>, StoreError> {
         let books = self.books()?;
         let counts = books.accounts.get(&account).into_iter().flat_map(|book| &book.refused);
-        let counts = counts.filter(|((of, hour, _), _)| hours.contains(hour) && key.is_none_or(|key| key == *of));
+        let counts =
+            counts.filter(|((of, hour, _), _)| hours.contains(hour) && key.is_none_or(|key| key == *of));
         Ok(by_reason(counts.map(|((_, _, reason), count)| ((*reason).to_owned(), *count))))
     }
 }
