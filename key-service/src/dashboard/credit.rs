@@ -104,12 +104,13 @@ fn table(deposits: &[Deposit]) -> Markup {
 /// Sends the deposits as a table for spreadsheets.
 pub(super) async fn csv(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
     let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS_IN_FILE).await?;
-    let mut lines = String::from("id,time,amount,credit_after,note\r\n");
-    for Deposit { id, deposited } in &deposits {
+    let line = |Deposit { id, deposited }: &Deposit| {
         let credit = deposited.credit.map(|credit| credit.to_string()).unwrap_or_default();
         let (at, note) = (id.created_at(), csv_cell(&deposited.note));
-        lines.push_str(&format!("{id},{at},{},{credit},{note}\r\n", deposited.amount));
-    }
+        format!("{id},{at},{},{credit},{note}\r\n", deposited.amount)
+    };
+    let lines: String = deposits.iter().map(line).collect();
+    let lines = format!("id,time,amount,credit_after,note\r\n{lines}");
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"deposits.csv\""),

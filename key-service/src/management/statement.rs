@@ -101,16 +101,16 @@ fn state(month: Month, credit: NanoUsd, mut deposits: Vec<Deposit>, spend: &Spen
     let sum = |amounts: &mut dyn Iterator<Item = NanoUsd>| {
         amounts.map(|amount| i128::from(amount.nanos())).sum::<i128>()
     };
-    let charges = |first: Day, last: Day| {
+    let of_days = |first: Day, last: Day| {
         let days = spend.iter().filter(move |(day, _)| (first..=last).contains(*day));
         days.flat_map(|(_, models)| models.values().map(|sums| sums.charged))
     };
-    let later = sum(&mut charges(month.last.plus(1), Day::from_number(i64::MAX)));
+    let later = sum(&mut of_days(month.last.plus(1), Day::from_number(i64::MAX)));
     let deposited_later =
         sum(&mut deposits.iter().filter(|it| day(it) > month.last).map(|it| it.deposited.amount));
     deposits.retain(|deposit| (month.first..=month.last).contains(&day(deposit)));
     deposits.reverse();
-    let charged = sum(&mut charges(month.first, month.last));
+    let charged = sum(&mut of_days(month.first, month.last));
     let deposited = sum(&mut deposits.iter().map(|deposit| deposit.deposited.amount));
     let closing = i128::from(credit.nanos()) - deposited_later + later;
     let mut models: BTreeMap<String, Sums> = BTreeMap::new();
