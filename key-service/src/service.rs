@@ -146,7 +146,14 @@ impl Service {
         Ok(Plan::Run {
             account,
             command,
-            meaning: Meaning::Grant { hold, prompt, images, output, lease: self.lease },
+            meaning: Meaning::Grant {
+                hold,
+                prompt,
+                images,
+                output,
+                is_least: output == least,
+                lease: self.lease,
+            },
         })
     }
 

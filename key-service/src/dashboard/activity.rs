@@ -24,7 +24,7 @@ use super::{
     layout::{Section, page},
     margin,
     session::Viewer,
-    show::{aligned, count, glance, or_unnamed, short_count, time_to_second, usd},
+    show::{aligned, count, glance, or_unnamed, requests, short_count, time_to_second, usd},
 };
 use crate::{
     management::{
@@ -155,7 +155,7 @@ fn sums_line(search: &EntrySearch, sums: Option<EntrySums>) -> Markup {
     html! {
         @match sums {
             Some(EntrySums { days, sums }) => p role="status" {
-                strong { (count(sums.requests)) " " @if sums.requests == 1 { "request" } @else { "requests" } " · "
+                strong { (requests(sums.requests)) " · "
                     span title=(count(sums.tokens)) { (short_count(sums.tokens)) } " tokens · " (glance(sums.charged)) }
                 span.quiet {
                     @if search.from.is_none() && search.to.is_none() { " in the last " (DAYS) " days" }

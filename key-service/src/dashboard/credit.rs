@@ -14,7 +14,7 @@ use super::{
     failure::Failure,
     layout::{Section, page},
     session::Viewer,
-    show::{aligned, copyable, count, program, short_count, time, usd},
+    show::{aligned, copyable, program, requests, short_count, time, usd},
 };
 use crate::{
     management::statement::{Month, Statement},
@@ -131,7 +131,8 @@ pub(super) async fn statement(
     let statement = desk.management.statement(viewer.signed_in.account, month).await?;
     let content = html! {
         p.lead { "Account " strong { (viewer.funds.name) } ", from " (month.first.to_string()) " to " (month.last.to_string())
-            " in UTC." @if month.last >= desk.management.today() { " The month is not over." } }
+            " in UTC."
+            @if month.last >= desk.management.today() { " The month is not over." } }
         (lines(month, &statement))
         p { button type="button" data-prints { "Print" } " " a href=(PATH) { "Credit" } }
     };
@@ -148,19 +149,19 @@ fn lines(month: Month, statement: &Statement) -> Markup {
             table {
                 thead { tr { th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" } } }
                 tbody {
-                    (balance(&format!("Credit at the beginning of {}", month.first), statement.opening))
+                    (balance(&format!("Credit on {}", month.first), statement.opening))
                     @for Deposit { id, deposited } in &statement.deposits {
                         tr { td { "Deposit " (time(id.created_at())) p.narrow-only { (deposited.note) } }
                             td.wide-only { (deposited.note) } td.n { (aligned(deposited.amount)) } }
                     }
                     @for (model, sums) in &statement.models {
-                        @let details = format!("{} requests, {} tokens", count(sums.requests), short_count(sums.tokens));
+                        @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));
                         tr { td { (model) p.narrow-only { (details) } } td.wide-only { (details) }
                             td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
                     }
                     tr { th scope="row" { "Charged in all" } td.wide-only {}
                         td.n { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } }
-                    (balance(&format!("Credit at the end of {}", month.last), statement.closing))
+                    (balance(&format!("Credit after {}", month.last), statement.closing))
                 }
             }
         }

@@ -2,16 +2,15 @@
 
 use maud::{Markup, html};
 
-use super::show::count;
+use super::show::{count, requests};
 
 /// Says how many requests were refused today and why; nothing where none was.
 pub(super) fn notice(counts: &[(String, u64)]) -> Markup {
     let all: u64 = counts.iter().map(|(_, count)| count).sum();
-    let were = if all == 1 { "request was" } else { "requests were" };
     html! {
         @if all > 0 {
             p.note {
-                (count(all)) " " (were) " refused today (UTC): "
+                (requests(all)) @if all == 1 { " was" } @else { " were" } " refused today (UTC): "
                 @match counts {
                     [(reason, _)] => (words(reason)),
                     several => @for (n, (reason, some)) in several.iter().enumerate() {

@@ -52,6 +52,11 @@ pub(super) fn short_count(n: u64) -> String {
     }
 }
 
+/// A number of requests.
+pub(super) fn requests(n: u64) -> String {
+    format!("{} {}", count(n), if n == 1 { "request" } else { "requests" })
+}
+
 /// A count with a comma at every thousand.
 pub(super) fn count(n: u64) -> String {
     grouped(&n.to_string())

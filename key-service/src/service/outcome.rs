@@ -6,7 +6,7 @@ use shared::{
     catalog::Price,
     money::NanoUsd,
     rates::RateStatus,
-    refusal::{Denial, DenialDetail},
+    refusal::{Denial, DenialDetail, Refusal},
     rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal},
 };
 use tonic::Code;
@@ -21,8 +21,22 @@ use domain::{
 /// The call behind a command, with everything that the answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
-    Grant { hold: HoldRef, prompt: u64, images: u64, output: u64, lease: Duration },
-    Extension { price: Arc<Price>, prompt: u64, images: u64, output: u64, lease: Duration },
+    /// `is_least` where no more than the least was asked for.
+    Grant {
+        hold: HoldRef,
+        prompt: u64,
+        images: u64,
+        output: u64,
+        is_least: bool,
+        lease: Duration,
+    },
+    Extension {
+        price: Arc<Price>,
+        prompt: u64,
+        images: u64,
+        output: u64,
+        lease: Duration,
+    },
     Charge,
     Release,
 }
@@ -30,25 +44,19 @@ pub(super) enum Meaning {
 impl Meaning {
     /// Counts the call if it was refused.
     pub(super) fn count(&self, outcome: &Result<Outcome, Refused>, refusals: &Refusals, hour: Hour) {
-        let (account, key, generation) = match self {
-            Self::Principal(Principal::ApiKey(account, key)) => (*account, *key, None),
-            Self::Grant { hold, .. } => (hold.account, hold.key, Some(hold.generation)),
-            Self::Principal(Principal::ManagementKey(..))
-            | Self::Extension { .. }
-            | Self::Charge
-            | Self::Release => return,
-        };
-        match outcome {
-            Ok(_) => {
-                if let Some(generation) = generation {
-                    refusals.granted(generation);
-                }
+        let refusal = outcome.as_ref().err().map(Refused::refusal);
+        match (self, refusal) {
+            (Self::Principal(Principal::ApiKey(_, key)), None) => refusals.authenticated(*key),
+            (Self::Principal(Principal::ApiKey(account, key)), Some(Some(refusal))) => {
+                refusals.not_authenticated((*account, *key, hour, refusal.code().as_str()));
             }
-            Err(refused) => {
-                if let Some(refusal) = refused.refusal() {
-                    refusals.refused((account, key, hour, refusal.code().as_str()), generation);
-                }
+            (Self::Grant { hold, is_least, .. }, None) => refusals.authorized(hold.key, *is_least),
+            (Self::Grant { hold, is_least, .. }, Some(Some(refusal))) => {
+                let counter = (hold.account, hold.key, hour, refusal.code().as_str());
+                refusals.not_authorized(counter, *is_least, lacks_money(refusal));
             }
+            (Self::Principal(_) | Self::Grant { .. }, _)
+            | (Self::Extension { .. } | Self::Charge | Self::Release, _) => {}
         }
     }
 
@@ -60,7 +68,10 @@ impl Meaning {
                 Ok(Answer::Authenticated(Ok(Identity { principal, models })))
             }
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(denial(e)?))),
-            (Self::Grant { hold, prompt, images, output, lease }, Ok(Outcome::Held { amount, rates })) => {
+            (
+                Self::Grant { hold, prompt, images, output, lease, .. },
+                Ok(Outcome::Held { amount, rates }),
+            ) => {
                 let output_tokens = pricing::covered_output(&hold.price, amount, prompt, images, output);
                 let rates = (rates != RateStatus::default()).then(|| Box::new(rates));
                 Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease, rates })))
@@ -94,6 +105,11 @@ impl Meaning {
             (_, outcome) => Err(unfit(&format!("the ledger's outcome does not fit the call: {outcome:?}"))),
         }
     }
+}
+
+/// Returns whether a gateway tries again after this refusal, with an exact count of the prompt.
+fn lacks_money(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits)
 }
 
 /// The refusal of a command, with the details for the caller.

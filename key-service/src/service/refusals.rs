@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use shared::ids::{AccountId, GenerationId, KeyId};
+use shared::ids::{AccountId, KeyId};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -11,8 +11,8 @@ use crate::store::{Hour, RefusedCalls, RefusedLine};
 
 /// Time between two additions to the store; what a process counted since the last is lost when it dies.
 const ADD_EVERY: Duration = Duration::from_mins(1);
-/// Refused generations that are remembered until the next addition, since a second try may be granted; some 100 bytes each.
-const MAX_GENERATIONS: usize = 20_000;
+/// Refused authorizations that wait for their second try, of all keys; further ones are taken for requests of their own.
+const MAX_WAITING: usize = 20_000;
 /// Distinct counters until the next addition; further ones are not counted.
 const MAX_COUNTERS: usize = 50_000;
 /// Counters added in one call to the store.
@@ -28,8 +28,11 @@ pub(crate) struct Refusals(Mutex<Counts>);
 #[derive(Default)]
 struct Counts {
     counters: HashMap<Counter, u64>,
-    /// Refused generations. A gateway asks again with an exact count of the prompt: that is the same request.
-    generations: HashMap<GenerationId, Counter>,
+    /// Counted authorizations of each key whose money did not suffice. A gateway then asks another time: whether the key may
+    /// spend at all, or for the least that the request can cost. Both belong to the counted request.
+    waiting: HashMap<KeyId, Vec<Counter>>,
+    /// Number of those authorizations.
+    waits: usize,
 }
 
 impl Counts {
@@ -38,36 +41,67 @@ impl Counts {
             *self.counters.entry(counter).or_default() += count;
         }
     }
+
+    /// Ends the wait for the second try of a request of the key, if there is one.
+    fn second_try(&mut self, key: KeyId) -> Option<Counter> {
+        let waiting = self.waiting.get_mut(&key)?;
+        let counter = waiting.pop();
+        self.waits -= usize::from(counter.is_some());
+        if waiting.is_empty() {
+            self.waiting.remove(&key);
+        }
+        counter
+    }
 }
 
 impl Refusals {
-    /// Counts a refused call; those of a generation once, by the last reason.
-    pub(super) fn refused(&self, counter: Counter, generation: Option<GenerationId>) {
+    /// Counts a refused authorization, unless it is the second try of a counted one: `is_least` where the least was asked
+    /// for, `lacks_money` where a second try follows.
+    pub(super) fn not_authorized(&self, counter: Counter, is_least: bool, lacks_money: bool) {
+        let (_, key, ..) = counter;
         let mut counts = self.0.lock();
-        match generation {
-            Some(id) if counts.generations.len() < MAX_GENERATIONS => {
-                counts.generations.insert(id, counter);
-            }
-            Some(_) | None => counts.add(counter, 1),
+        if is_least && counts.second_try(key).is_some() {
+            return;
+        }
+        counts.add(counter, 1);
+        if lacks_money && counts.waits < MAX_WAITING {
+            counts.waiting.entry(key).or_default().push(counter);
+            counts.waits += 1;
         }
     }
 
-    /// Takes the refusal of a generation back whose second try was granted.
-    pub(super) fn granted(&self, generation: GenerationId) {
-        let mut counts = self.0.lock();
-        if !counts.generations.is_empty() {
-            counts.generations.remove(&generation);
+    /// Takes the count of a request back whose second try was granted.
+    pub(super) fn authorized(&self, key: KeyId, is_least: bool) {
+        if !is_least {
+            return;
         }
+        let mut counts = self.0.lock();
+        let Some(counter) = counts.second_try(key) else { return };
+        if let Some(count) = counts.counters.get_mut(&counter) {
+            *count -= 1;
+        }
+    }
+
+    /// Counts a key that may not spend, unless this is the second try of a counted authorization.
+    pub(super) fn not_authenticated(&self, counter: Counter) {
+        let mut counts = self.0.lock();
+        if counts.second_try(counter.1).is_none() {
+            counts.add(counter, 1);
+        }
+    }
+
+    /// Notes that a key may spend: perhaps the second try of a counted authorization, which stays refused.
+    pub(super) fn authenticated(&self, key: KeyId) {
+        self.0.lock().second_try(key);
     }
 
     /// Takes all counts, by account.
     fn take(&self) -> HashMap<AccountId, Vec<RefusedLine>> {
-        let mut counts = std::mem::take(&mut *self.0.lock());
-        for counter in std::mem::take(&mut counts.generations).into_values() {
-            counts.add(counter, 1);
-        }
+        let counts = std::mem::take(&mut *self.0.lock());
         let mut accounts: HashMap<AccountId, Vec<RefusedLine>> = HashMap::new();
-        for ((account, key, hour, reason), count) in counts.counters {
+        for ((account, key, hour, reason), count) in
+            counts.counters.into_iter().filter(|(_, count)| *count > 0)
+        {
             accounts.entry(account).or_default().push(RefusedLine { key, hour, reason, count });
         }
         accounts

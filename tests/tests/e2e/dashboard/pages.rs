@@ -223,7 +223,7 @@ async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
     let key = stack.key_with(json!({"label": "Customer A"})).await;
     spend(&stack, &key).await;
     let note = "=Invoice <7>";
-    stack.cli(&["credits", "add", "--account", &stack.account.name, "--amount", "5", "--note", note]);
+    stack.add_credit(&stack.account, usd("5"), note);
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     let page = viewer.get("/dashboard/credit").await;
     assert!(page.text().contains("=Invoice &lt;7&gt;") && page.text().contains("$5.000000"), "{page}");
@@ -234,7 +234,7 @@ async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
     let (_, credit) = page.text().split_once("<dt>Credit</dt><dd>$").unwrap();
     let credit = credit.split('<').next().unwrap();
     for shown in
-        ["=Invoice &lt;7&gt;", "Model Flash", "1 requests, 150 tokens", &format!("title=\"${credit}\"")]
+        ["=Invoice &lt;7&gt;", "Model Flash", "1 request, 150 tokens", &format!("title=\"${credit}\"")]
     {
         assert!(statement.text().contains(shown), "{shown}: {statement}");
     }
