@@ -55,8 +55,14 @@ impl Meaning {
                 let counter = (hold.account, hold.key, hour, refusal.code().as_str());
                 refusals.not_authorized(counter, *is_least, lacks_money(refusal));
             }
-            (Self::Principal(_) | Self::Grant { .. }, _)
-            | (Self::Extension { .. } | Self::Charge | Self::Release, _) => {}
+            (
+                Self::Principal(_)
+                | Self::Grant { .. }
+                | Self::Extension { .. }
+                | Self::Charge
+                | Self::Release,
+                _,
+            ) => {}
         }
     }
 
