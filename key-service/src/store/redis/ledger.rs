@@ -12,7 +12,9 @@ use super::{
     batch::Batch,
     records::{self, FUNDS, FundsRecord, Scanned},
 };
-use crate::store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError};
+use crate::store::{
+    Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError, latency::timed,
+};
 use domain::ledger::Command;
 
 /// Holds on a page, which takes a fraction of a millisecond of Redis.
@@ -29,15 +31,18 @@ impl Ledger for Redis {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        let (client, key_space) = (&self.client, &self.key_space);
-        self.index.list(client, key_space, account, &commands).await?;
-        let (ledger, chained, kept) = (&self.scripts.ledger, &self.chained, self.kept);
-        let batch = Batch { client, ledger, chained, key_space, kept, account, now };
-        let outcomes = batch.execute(&commands).await?;
-        if commands.iter().any(must_survive) {
-            self.confirm_account(account).await?;
-        }
-        Ok(outcomes)
+        timed("ledger", async {
+            let (client, key_space) = (&self.client, &self.key_space);
+            self.index.list(client, key_space, account, &commands).await?;
+            let (ledger, chained, kept) = (&self.scripts.ledger, &self.chained, self.kept);
+            let batch = Batch { client, ledger, chained, key_space, kept, account, now };
+            let outcomes = batch.execute(&commands).await?;
+            if commands.iter().any(must_survive) {
+                self.confirm_account(account).await?;
+            }
+            Ok(outcomes)
+        })
+        .await
     }
 
     async fn accounts_with_holds(&self) -> HoldIndex {

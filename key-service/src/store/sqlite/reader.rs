@@ -7,9 +7,9 @@ use rusqlite::Connection;
 
 use super::{
     file::{OpenError, open_reader},
-    queue::{Calls, Queue, queue},
+    queue::{Calls, Queue, Reply, queue},
 };
-use crate::store::StoreError;
+use crate::store::{StoreError, latency::timed};
 
 /// Two threads, so that a short query need not wait behind a long listing.
 const THREADS: usize = 2;
@@ -40,14 +40,13 @@ impl Readers {
         &self,
         look_up: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.questions
-            .ask(|reply| -> Question {
-                Box::new(move |connection| {
-                    // The caller may have given up.
-                    let _ = reply.send(look_up(connection).map_err(|e| StoreError::from(&e)));
-                })
+        let question = |reply: Reply<T>| -> Question {
+            Box::new(move |connection| {
+                // The caller may have given up.
+                let _ = reply.send(look_up(connection).map_err(|e| StoreError::from(&e)));
             })
-            .await
+        };
+        timed("read", self.questions.ask(question)).await
     }
 }
 

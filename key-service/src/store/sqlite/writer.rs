@@ -10,7 +10,7 @@ use super::{
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
 };
-use crate::store::{EVENTS_KEPT, Outcomes, StoreError};
+use crate::store::{EVENTS_KEPT, Outcomes, StoreError, latency::timed};
 use domain::ledger::Command;
 
 /// Largest number of calls in a transaction, which bounds the wait of the first call for the last, and the work that a
@@ -72,7 +72,7 @@ impl Writer {
         now: Timestamp,
     ) -> Result<Outcomes, StoreError> {
         let request = Request { commands, now, events_kept: self.events_kept };
-        self.calls.ask(|reply| Call::Execute { account, request, reply }).await
+        timed("ledger", self.calls.ask(|reply| Call::Execute { account, request, reply })).await
     }
 
     /// Makes a change that takes effect completely or not at all.
@@ -80,7 +80,9 @@ impl Writer {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.calls.ask(|reply| Call::Change(Box::new(Single { work: Some(work), done: None, reply }))).await
+        let change =
+            |reply| -> Call { Call::Change(Box::new(Single { work: Some(work), done: None, reply })) };
+        timed("write", self.calls.ask(change)).await
     }
 }
 
