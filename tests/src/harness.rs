@@ -42,6 +42,7 @@ pub use deployment::{Deployment, Processes};
 pub use dialect::Dialect;
 pub use door::{Door, Exchange};
 pub use events::{Event, Events};
+pub use ports::free_port;
 pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};
 pub use wall_clock::WallClock;

@@ -6,8 +6,9 @@ use std::{
 };
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 14] = [
     "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
@@ -17,6 +18,8 @@ const DOCUMENTS: [&str; 11] = [
     "docs/measurements.md",
     "docs/moving.md",
     "docs/operating.md",
+    "docs/releasing.md",
+    "docs/scaling.md",
     "tests/README.md",
 ];
 

@@ -13,7 +13,7 @@ use tests::{harness::Stack, upstream::Script};
 
 use crate::documents::{collect, root};
 
-const PAGE: &str = include_str!("../../../docs/operating.md");
+pub(crate) const PAGE: &str = include_str!("../../../docs/operating.md");
 const DASHBOARD: &str = include_str!("../../../deploy/grafana/faregate.json");
 const ALERTS: &str = include_str!("../../../deploy/prometheus/alerts.yml");
 
@@ -216,7 +216,7 @@ pub(crate) fn section(title: &str) -> &'static str {
 /// Cells of the rows of the tables in a section, without the heads.
 pub(crate) fn rows(section: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = section.lines().filter(|line| line.starts_with("| `"));
-    lines.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+    lines.map(|line| line.trim_matches('|').split(" |").map(str::trim).collect())
 }
 
 /// Names of the metrics in a PromQL expression.
