@@ -8,7 +8,7 @@ use shared::{
 };
 
 use crate::{
-    generation::Metrics,
+    model_metrics::Metrics,
     upstream::{Pool, Pools},
 };
 

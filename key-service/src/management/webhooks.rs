@@ -6,7 +6,7 @@ use shared::{
     ids::{AccountId, EventId, WebhookId},
     secret::SecretString,
     time::Timestamp,
-    wire::{ActorObject, EventObject},
+    wire::{ActorObject, EventObject, TEST_EVENT_TYPE},
 };
 
 use super::{
@@ -17,7 +17,7 @@ use crate::store::{Order, StoreError};
 use domain::{
     event::{Actor, EventSearch},
     webhook::{
-        AddressRefused, Attempt, Delivery, Host, StoredWebhook, TEST_TYPE, Webhook, WebhookPatch, WebhookUrl,
+        AddressRefused, Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl,
         may_connect,
     },
 };
@@ -122,7 +122,7 @@ impl Management {
         let body = test_event(event, id, now);
         for _ in 0..TEST_ATTEMPTS {
             let stored = self.stored_webhook(account, id).await?;
-            let delivery = Delivery::new(event, None, TEST_TYPE.to_owned(), body.clone(), now);
+            let delivery = Delivery::new(event, None, TEST_EVENT_TYPE.to_owned(), body.clone(), now);
             let cursor = stored.cursor;
             if self.store.fan_out(account, stored, cursor, vec![delivery]).await? {
                 return Ok(body);
@@ -156,7 +156,7 @@ fn test_event(id: EventId, webhook: WebhookId, now: Timestamp) -> String {
     let actor = ActorObject { r#type: "system".to_owned(), id: None, name: None };
     let data = serde_json::value::to_raw_value(&serde_json::json!({ "webhook_id": webhook }));
     let event = data.and_then(|data| {
-        let (object, r#type) = ("event".to_owned(), TEST_TYPE.to_owned());
+        let (object, r#type) = ("event".to_owned(), TEST_EVENT_TYPE.to_owned());
         let (created_at, key_id, group_id) = (now, None, None);
         serde_json::to_string(&EventObject { id, object, r#type, created_at, actor, key_id, group_id, data })
     });

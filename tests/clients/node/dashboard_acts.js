@@ -85,16 +85,16 @@ export async function findsActivity(person, label, { width, theme }) {
   await person.reads(label);
   await person.visit('/dashboard/activity');
   await person.fill('Model', 'Model Max');
-  await person.follow('button', 'Show');
+  await person.follow('button', 'Apply');
   await person.reads(label);
   const cookie = (await person.context.cookies()).map(({ name, value }) => `${name}=${value}`).join('; ');
-  for (const [name, kind] of [['CSV', 'text/csv'], ['JSON lines', 'application/']]) {
+  for (const [name, kind] of [['Export CSV', 'text/csv'], ['Export JSON', 'application/']]) {
     const path = await (await person.the('link', name)).evaluate((link) => link.href);
     const file = await fetch(path, { headers: { cookie } });
     assert.ok(file.ok && file.headers.get('content-type').startsWith(kind), `${path}: ${file.status}`);
     assert.ok((await file.text()).includes('Model Max'));
   }
   await person.visit('/dashboard/credit');
-  await person.reads('credits add --account');
+  await person.reads('Available');
 }
 
