@@ -1,14 +1,21 @@
 //! Time that the store takes.
 
-use std::future::Future;
-
 use tokio::time::Instant;
 
-/// Measures a call to the store, a failed one too.
-pub(super) async fn timed<T>(operation: &'static str, call: impl Future<Output = T>) -> T {
-    let began = Instant::now();
-    let answer = call.await;
-    metrics::histogram!("keyservice_store_duration_seconds", "operation" => operation)
-        .record(began.elapsed());
-    answer
+/// A call to the store under way, measured when dropped: also a call that fails, or whose caller gives up.
+pub(super) struct Timed {
+    operation: &'static str,
+    began: Instant,
+}
+
+/// Begins to measure a call.
+pub(super) fn timed(operation: &'static str) -> Timed {
+    Timed { operation, began: Instant::now() }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        metrics::histogram!("keyservice_store_duration_seconds", "operation" => self.operation)
+            .record(self.began.elapsed());
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    env, fs,
+    env,
+    fmt::Write,
+    fs,
     path::Path,
     process::Command,
 };
@@ -185,47 +187,38 @@ async fn the_services_start_as_the_page_says() {
     for secret in ["internal-token", "pepper"] {
         fs::write(folder.path().join(secret), "5eed".repeat(16)).unwrap();
     }
-    // The same commands at addresses that are free here; each program goes on until the shell ends.
     let free: Vec<_> = (0..6).map(|_| format!("127.0.0.1:{}", free_port())).collect();
-    let commands = blocks("The processes").concat();
-    let commands = commands.replace("redis://127.0.0.1:6379", &redis.url());
-    let commands = commands.replace("127.0.0.1:50051", &free[0]).replace("127.0.0.1:8000", &free[1]);
-    let own = |program: &str, variables: &str| (format!("\n{program} "), format!("\n{variables} {program} "));
-    let starts = [
-        own(
-            "key-service",
-            &format!(
-                "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_ADMIN_LISTEN={}",
-                free[0], free[2], free[3]
-            ),
-        ),
-        own("local-model", &format!("FAREGATE_LOCAL_MODEL_LISTEN={}", free[1])),
-        own(
-            "inference-gateway",
-            &format!(
-                "FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} FAREGATE_KEY_SERVICE_HTTP_URL=http://{}",
-                free[4], free[5], free[2]
-            ),
-        ),
-    ];
-    let commands = starts.iter().fold(commands, |commands, (from, to)| commands.replace(from, to));
     let mut script = String::from("trap 'kill $(jobs -p)' EXIT\n");
-    for line in commands.lines() {
-        let line = line.split("  #").next().unwrap();
-        let serves = ["key-service --", "local-model ", "local-model", "inference-gateway --"]
-            .iter()
-            .any(|it| line.contains(it));
-        script.push_str(&format!(
-            "{line}{}\n",
-            if serves && !line.starts_with("export") { " > /dev/null 2>&1 &" } else { "" }
-        ));
+    for line in blocks("The processes").concat().lines() {
+        let line = at_free_addresses(line.split("  #").next().unwrap(), &redis.url(), &free);
+        // Each program goes on until the shell ends.
+        let rest = if line.starts_with("export") { "" } else { " > /dev/null 2>&1 &" };
+        writeln!(script, "{line}{rest}").unwrap();
     }
     let ready = format!("http://{}/readyz", free[5]);
-    script.push_str(&format!(
-        "for try in $(seq 300); do curl -sf {ready} && exit 0; sleep 0.1; done; exit 1\n"
-    ));
+    writeln!(script, "for try in $(seq 300); do curl -sf {ready} && exit 0; sleep 0.1; done; exit 1")
+        .unwrap();
     let said = shell(&script, &Env::new(), folder.path()).await;
     assert!(said.contains("ready"), "{said}");
+}
+
+/// A command at addresses that are free here.
+fn at_free_addresses(command: &str, redis: &str, free: &[String]) -> String {
+    let variables = match command.split_whitespace().next().unwrap() {
+        "key-service" => format!(
+            "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_ADMIN_LISTEN={} ",
+            free[0], free[2], free[3]
+        ),
+        "local-model" => format!("FAREGATE_LOCAL_MODEL_LISTEN={} ", free[1]),
+        "inference-gateway" => format!(
+            "FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} FAREGATE_KEY_SERVICE_HTTP_URL=http://{} ",
+            free[4], free[5], free[2]
+        ),
+        _ => String::new(),
+    };
+    let command = command.replace("redis://127.0.0.1:6379", redis);
+    let command = command.replace("127.0.0.1:50051", &free[0]).replace("127.0.0.1:8000", &free[1]);
+    variables + &command
 }
 
 /// A key that has spent the cost of one request.

@@ -31,18 +31,16 @@ impl Ledger for Redis {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        timed("ledger", async {
-            let (client, key_space) = (&self.client, &self.key_space);
-            self.index.list(client, key_space, account, &commands).await?;
-            let (ledger, chained, kept) = (&self.scripts.ledger, &self.chained, self.kept);
-            let batch = Batch { client, ledger, chained, key_space, kept, account, now };
-            let outcomes = batch.execute(&commands).await?;
-            if commands.iter().any(must_survive) {
-                self.confirm_account(account).await?;
-            }
-            Ok(outcomes)
-        })
-        .await
+        let _timed = timed("ledger");
+        let (client, key_space) = (&self.client, &self.key_space);
+        self.index.list(client, key_space, account, &commands).await?;
+        let (ledger, chained, kept) = (&self.scripts.ledger, &self.chained, self.kept);
+        let batch = Batch { client, ledger, chained, key_space, kept, account, now };
+        let outcomes = batch.execute(&commands).await?;
+        if commands.iter().any(must_survive) {
+            self.confirm_account(account).await?;
+        }
+        Ok(outcomes)
     }
 
     async fn accounts_with_holds(&self) -> HoldIndex {

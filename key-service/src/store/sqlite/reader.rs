@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::{
     file::{OpenError, open_reader},
-    queue::{Calls, Queue, Reply, queue},
+    queue::{Calls, Queue, queue},
 };
 use crate::store::{StoreError, latency::timed};
 
@@ -40,13 +40,15 @@ impl Readers {
         &self,
         look_up: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let question = |reply: Reply<T>| -> Question {
-            Box::new(move |connection| {
-                // The caller may have given up.
-                let _ = reply.send(look_up(connection).map_err(|e| StoreError::from(&e)));
+        let _timed = timed("read");
+        self.questions
+            .ask(|reply| -> Question {
+                Box::new(move |connection| {
+                    // The caller may have given up.
+                    let _ = reply.send(look_up(connection).map_err(|e| StoreError::from(&e)));
+                })
             })
-        };
-        timed("read", self.questions.ask(question)).await
+            .await
     }
 }
 

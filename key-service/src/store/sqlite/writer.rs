@@ -71,8 +71,9 @@ impl Writer {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, StoreError> {
+        let _timed = timed("ledger");
         let request = Request { commands, now, events_kept: self.events_kept };
-        timed("ledger", self.calls.ask(|reply| Call::Execute { account, request, reply })).await
+        self.calls.ask(|reply| Call::Execute { account, request, reply }).await
     }
 
     /// Makes a change that takes effect completely or not at all.
@@ -80,9 +81,8 @@ impl Writer {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let change =
-            |reply| -> Call { Call::Change(Box::new(Single { work: Some(work), done: None, reply })) };
-        timed("write", self.calls.ask(change)).await
+        let _timed = timed("write");
+        self.calls.ask(|reply| Call::Change(Box::new(Single { work: Some(work), done: None, reply }))).await
     }
 }
 

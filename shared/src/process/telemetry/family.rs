@@ -1,5 +1,7 @@
 //! Families of metrics: name, type and meaning of each, which `/metrics` states before the first measurement.
 
+use std::fmt::Write;
+
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 
 /// Metrics of one name.
@@ -77,7 +79,8 @@ impl Family {
             Kind::Histogram(_) => "histogram",
         };
         if !text.contains(&format!("# TYPE {name} ")) {
-            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+            // A text grows without failing.
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         }
     }
 }
