@@ -106,9 +106,14 @@ pub(super) fn copyable(label: &str, text: &str) -> Markup {
 
 /// A plaintext that is shown this once.
 pub(super) fn new_key(plaintext: &SecretString) -> Markup {
+    shown_once("Your new key", plaintext)
+}
+
+/// A secret that no other page shows again, and a button that copies it.
+pub(super) fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
     html! {
         div.copyable.once data-shown-once {
-            output aria-label="Your new key" data-copy { (plaintext.expose_secret()) }
+            output aria-label=(label) data-copy { (plaintext.expose_secret()) }
             button type="button" data-copies { "Copy" }
         }
     }

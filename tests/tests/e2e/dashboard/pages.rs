@@ -10,7 +10,7 @@ use tests::{
 use super::{replicas, signed_in};
 
 /// Every page without an id in its address.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 11] = [
     "/dashboard",
     "/dashboard/keys",
     "/dashboard/keys/new",
@@ -18,6 +18,8 @@ const PAGES: [&str; 9] = [
     "/dashboard/activity",
     "/dashboard/credit",
     "/dashboard/members",
+    "/dashboard/events",
+    "/dashboard/webhooks",
     "/dashboard/try-it",
     "/dashboard/you",
 ];
