@@ -58,7 +58,7 @@ fn the_chart_is_sound_and_kubernetes_accepts_what_it_makes() {
         for version in KUBERNETES {
             let mut validate = Command::new(tests_folder().join(".venv/bin/kubernetes-validate"));
             validate.args(["--strict", "--kubernetes-version", version]).arg(&manifests);
-            let output = validate.output().expect("run tests/tools/install.sh");
+            let output = validate.output().unwrap();
             let said = String::from_utf8(output.stdout).unwrap();
             assert!(output.status.success(), "{said}");
             assert!(said.contains("INFO") && !said.contains("WARN") && !said.contains("ERROR"), "{said}");
@@ -204,8 +204,7 @@ fn manifest<'a>(manifests: &'a [Value], kind: &str, name: &str) -> &'a Value {
 /// Output of `helm` at the root of the workspace.
 fn helm(arguments: &[&str]) -> String {
     let helm = tests_folder().join(".tools/helm");
-    let output =
-        Command::new(helm).args(arguments).current_dir(root()).output().expect("run tests/tools/install.sh");
+    let output = Command::new(helm).args(arguments).current_dir(root()).output().unwrap();
     let (said, faults) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "helm {arguments:?}: {said}{faults}");
     said

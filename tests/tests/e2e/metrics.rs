@@ -119,7 +119,7 @@ fn no_panel_of_the_dashboard_covers_another() {
 #[test]
 fn every_alert_says_what_it_means_and_what_to_do() {
     let alerts = alerts();
-    let names: BTreeSet<_> = alerts.iter().map(|alert| alert.alert.as_str()).collect();
+    let names: BTreeSet<_> = alerts.iter().map(|alert| alert.name.as_str()).collect();
     assert_eq!(names.len(), alerts.len(), "each has a name of its own");
     let rows: BTreeSet<_> = rows(section("Alerts"))
         .map(|cells| {
@@ -129,10 +129,10 @@ fn every_alert_says_what_it_means_and_what_to_do() {
         })
         .collect();
     assert_eq!(rows, names, "docs/operating.md explains the alerts that there are");
-    for Alert { alert, labels, annotations, .. } in &alerts {
-        assert!(["page", "ticket"].contains(&labels["severity"].as_str()), "{alert}");
-        assert_eq!(annotations["runbook_url"], "docs/operating.md#alerts", "{alert}");
-        assert!(!annotations["summary"].is_empty(), "{alert}");
+    for Alert { name, labels, annotations, .. } in &alerts {
+        assert!(["page", "ticket"].contains(&labels["severity"].as_str()), "{name}");
+        assert_eq!(annotations["runbook_url"], "docs/operating.md#alerts", "{name}");
+        assert!(!annotations["summary"].is_empty(), "{name}");
     }
 }
 
@@ -258,7 +258,8 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
 /// An alert of `deploy/prometheus/alerts.yml`.
 #[derive(Deserialize)]
 struct Alert {
-    alert: String,
+    #[serde(rename = "alert")]
+    name: String,
     expr: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,

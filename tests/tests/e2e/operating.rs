@@ -152,8 +152,8 @@ async fn a_pepper_is_rotated_while_keys_go_on_working() {
     };
     let before = with(&[("FAREGATE_PEPPER_FILE", "pepper")]);
     let server = Server::start(&before).await;
-    let made = before.cli(&["management-keys", "create", "--account", ACCOUNT, "--name", "rotating"]);
-    let management_key = made.trim();
+    let printed = before.cli(&["management-keys", "create", "--account", ACCOUNT, "--name", "rotating"]);
+    let management_key = printed.trim();
     let body = Some(json!({"label": "old"}));
     let url = format!("{}/v1/management/keys", server.public());
     let key = Http::new().send_as(management_key, Method::POST, &url, body).await.json();
