@@ -5,7 +5,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{- define "faregate.image" -}}
-{{ .root.Values.imageRegistry }}{{ .component }}:{{ .root.Values.imageTag | default .root.Chart.AppVersion }}
+{{ .root.Values.imageRegistry }}{{ .component }}:{{ .values.imageTag | default .root.Values.imageTag | default .root.Chart.AppVersion }}
 {{- end }}
 
 {{/* Addresses of all key-services at a port, in the order of their numbers. */}}
