@@ -123,6 +123,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(keys::confirm).post(keys::revoke))
         .route("/dashboard/activity", get(activity::show))
+        .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
         .route(MARGIN, get(margin::show))

@@ -506,7 +506,7 @@ pub trait Books: Send + Sync + 'static {
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, StoreError>;
 
-    /// Charges of the account on these days by model, in the order of days and models.
+    /// Sums of the account on these days by model, in the order of days and models.
     async fn spend(
         &self,
         account: AccountId,

@@ -8,7 +8,8 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use super::{
-    Desk, activity, chart,
+    Desk, activity,
+    chart::{self, Chart, Measure},
     events::PATH as EVENTS,
     failure::Failure,
     form::Fields,
@@ -19,7 +20,7 @@ use super::{
     session::Viewer,
     show::{status, time, time_or, usd},
 };
-use crate::management::reading::EntrySearch;
+use crate::management::{reading::EntrySearch, spend::DAYS};
 use domain::key::{ApiKey, Status};
 
 /// Latest generations shown.
@@ -44,7 +45,9 @@ pub(super) async fn whole(
 ) -> Result<Response, Failure> {
     let (account, now) = (viewer.signed_in.account, desk.management.now());
     let today = desk.management.today();
-    let spend = desk.management.spend_of(account, key.id).await?;
+    let days = today.plus(1 - DAYS)..=today;
+    let spend = desk.management.spend_of(account, key.id, days.clone()).await?;
+    let series = chart::by_model(&spend, Measure::Spend);
     let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
     let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
     let may_change = viewer.is_owner() && key.status(now) != Status::Revoked;
@@ -53,7 +56,7 @@ pub(super) async fn whole(
             " · last used " (time_or(key.spend.last_used_at, "never")) }
         (gauge(key))
         (keys_form::other_settings(key, now))
-        section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), today)) }
+        section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
         @if may_change {
             section.card {
                 h2 { "Settings" }

@@ -231,6 +231,7 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
     for path in [
         "/dashboard".into(),
         "/dashboard?by=key".into(),
+        "/dashboard?show=tokens&days=90".into(),
         "/dashboard/keys".into(),
         "/dashboard/keys?status=active".into(),
         "/dashboard/keys?status=expired".into(),
@@ -247,7 +248,9 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         format!("{}/revoke", key(4)),
         "/dashboard/management-keys".into(),
         "/dashboard/activity".into(),
-        format!("/dashboard/activity?day={}", day(15)),
+        format!("/dashboard/activity?from={0}&to={0}", day(15)),
+        format!("/dashboard/activity?from={}&model=Model+Max", day(10)),
+        "/dashboard/activity?key=lima".into(),
         "/dashboard/activity?model=Model+Max".into(),
         "/dashboard/activity?model=None".into(),
         of_key(4),

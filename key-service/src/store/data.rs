@@ -14,7 +14,7 @@ use domain::{
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
     ledger::{Entry, Payer},
-    usage::{Counts, Day},
+    usage::{Counts, Day, Sums},
 };
 
 /// Failure of a store call, by the caller's next step.
@@ -399,15 +399,15 @@ pub struct Found<T, C> {
     pub next: Option<C>,
 }
 
-/// The charges of a model on a day.
+/// The sums of a model on a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpendLine {
     /// The day.
     pub day: Day,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
-    pub charged: NanoUsd,
+    /// The sums.
+    pub sums: Sums,
 }
 
 /// The counters of a payer and a day.

@@ -129,7 +129,7 @@ impl Books for Redis {
         Ok(lines)
     }
 
-    /// Reads the charges of these days. Incomplete days are added up from the counters of all keys instead, and the
+    /// Reads the sums of these days. Incomplete days are added up from the counters of all keys instead, and the
     /// sums are kept once the day is over.
     async fn spend(
         &self,
@@ -137,12 +137,11 @@ impl Books for Redis {
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError> {
         let mut lines = Vec::new();
-        for DaySpend { day, mut charged, is_whole } in self.added_up(account, days).await? {
+        for DaySpend { day, mut sums, is_whole, .. } in self.added_up(account, days).await? {
             if !is_whole {
-                charged = self.add_up(account, day).await?;
+                sums = self.add_up(account, day).await?;
             }
-            let line = |(model, nanos)| SpendLine { day, model, charged: NanoUsd::from_nanos(nanos) };
-            lines.extend(charged.into_iter().map(line));
+            lines.extend(sums.into_iter().map(|(model, sums)| SpendLine { day, model, sums }));
         }
         Ok(lines)
     }

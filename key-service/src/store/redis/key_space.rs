@@ -68,7 +68,8 @@ impl KeySpace {
         format!("{}:{{{account}}}:usage:{day}", self.prefix)
     }
 
-    /// Hash: the charges of a day by model. The empty field marks the charges of the whole day.
+    /// Hash: the charges of a day by model; the requests behind the model and `\0r`, the tokens behind the model and `\0t`.
+    /// The empty field marks sums of the whole day: `1` of the charges, `2` of all.
     pub(super) fn spend(&self, account: AccountId, day: Day) -> String {
         format!("{}:{{{account}}}:spend:{day}", self.prefix)
     }

@@ -64,10 +64,8 @@ impl Books for Sqlite {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Found<JournalEntry, u64>, StoreError> {
-        let range = match search.day {
-            Some(day) => numbers(self, account, day, before).await?,
-            None => (0, before.unwrap_or(u64::MAX)),
-        };
+        let (floor, end) = numbers(self, account, &search, before).await?;
+        let range = (floor, end.unwrap_or(u64::MAX));
         self.read(move |connection| journal::find(connection, account, &search, range, limit)).await
     }
 

@@ -18,7 +18,7 @@ use domain::{
         histories::{self, START, account, generation, key},
     },
     search::{EntrySearch, Outcome as Wanted},
-    usage::{Counts, Day},
+    usage::{Counts, Day, Sums},
 };
 
 /// Number of rounds of each spender while audits run.
@@ -171,12 +171,13 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     assert_eq!(store.usage(account, *days.end()..=*days.end(), None).await.unwrap().len(), 1);
     assert_eq!(store.usage(account, *days.end()..=*days.end(), Some(first)).await.unwrap(), []);
     let spend = store.spend(account, days.clone()).await.unwrap();
-    let spend: Vec<_> = spend.iter().map(|l| (l.day, l.model.as_str(), l.charged.nanos())).collect();
+    let spend: Vec<_> = spend.iter().map(|l| (l.day, l.model.as_str(), l.sums)).collect();
+    let sums = |requests, tokens, charged| Sums { requests, tokens, charged: nanos(charged) };
     let expected = [
-        (*days.start(), "Model Flash", 56),
-        (*days.start(), "Model Max", 10),
-        (Day::of(tomorrow), "Model Flash", 14),
-        (Day::of(later), "Model Flash", -8),
+        (*days.start(), "Model Flash", sums(4, 69, 56)),
+        (*days.start(), "Model Max", sums(1, 11, 10)),
+        (Day::of(tomorrow), "Model Flash", sums(1, 24, 14)),
+        (Day::of(later), "Model Flash", sums(0, 0, -8)),
     ];
     assert_eq!(spend, expected);
     assert_eq!(store.spend(account, *days.end()..=*days.end()).await.unwrap().len(), 1);
@@ -287,12 +288,13 @@ pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     let of_key = EntrySearch { key: Some(seldom), ..search.clone() };
     assert_eq!(numbers(&of_key, None, 3).await, (vec![180, 121, 120], Some(120)));
     assert_eq!(numbers(&of_key, Some(120), 3).await, (vec![61, 60, 1], None));
-    let of_day = EntrySearch { day: Some(Day::of(days[1])), ..search.clone() };
+    let on = |day| EntrySearch { from: Some(day), to: Some(day), ..search.clone() };
+    let of_day = on(Day::of(days[1]));
     assert_eq!(numbers(&of_day, None, 100).await, ((61..=120).rev().collect(), None));
     assert_eq!(numbers(&of_day, Some(63), 100).await, (vec![62, 61], None));
     let both = EntrySearch { key: Some(seldom), ..of_day };
     assert_eq!(numbers(&both, None, 9).await, (vec![120, 61], None));
-    let other_day = EntrySearch { day: Some(Day::of(days[2]).plus(1)), ..search.clone() };
+    let other_day = on(Day::of(days[2]).plus(1));
     assert_eq!(numbers(&other_day, None, 9).await, (vec![], None));
     let short = EntrySearch { outcome: Some(Wanted::Shortfall), ..search.clone() };
     assert_eq!(numbers(&short, None, 9).await, (vec![131], None));

@@ -160,10 +160,10 @@ async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
     }
     let shown = stack.show(&key).await;
     let day = &shown["last_used_at"].as_str().unwrap()[..10];
-    let filters = format!("?key={}&model=Model+Flash&day={day}&outcome=captured", key.id);
+    let filters = format!("?key={}&model=Model+Flash&from={day}&to={day}&outcome=captured", key.id);
     let page = viewer.get(&format!("/dashboard/activity{filters}")).await;
     assert_eq!(page.text().matches("<tr title=\"gen_").count(), 3, "{page}");
-    for none in ["?outcome=shortfall", "?day=2020-01-01", "?model=Model+Max"] {
+    for none in ["?outcome=shortfall", "?to=2020-01-01", "?model=Model+Max"] {
         assert!(viewer.get(&format!("/dashboard/activity{none}")).await.text().contains("Nothing matches"));
     }
     let csv = viewer.get(&format!("/dashboard/activity.csv{filters}")).await;
@@ -174,6 +174,47 @@ async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
         lines.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let charged: i64 = lines.iter().map(|line| tests::harness::nanos(&line["charged"]).nanos()).sum();
     assert_eq!((lines.len(), charged), (3, used.nanos()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn activity_adds_up_and_finds_keys_by_label_and_generations_by_id_in_their_account_alone() {
+    let stack = replicas().await;
+    let key = stack.key_with(json!({"label": "Customer A"})).await;
+    stack.key_with(json!({"label": "Customer B"})).await;
+    spend(&stack, &key).await;
+    let generation = stack.call(&key, Script::tokens(100, 50)).send().await.json()["id"].clone();
+    let generation = generation.as_str().unwrap();
+    let used = stack.used(&key).await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    for filters in ["", &format!("?key={}", key.id), "?model=Model+Flash", "?from=2020-01-01"] {
+        let page = viewer.get(&format!("/dashboard/activity{filters}")).await;
+        assert!(
+            page.text().contains("2 requests · ") && page.text().contains(">300</span>"),
+            "{filters}: {page}"
+        );
+        assert!(page.text().contains(&format!("title=\"${used}\"")), "{filters}: {page}");
+    }
+    assert!(viewer.get("/dashboard/activity?model=Model+Max").await.text().contains("0 requests · "));
+    for measure in ["?show=requests", "?show=tokens&days=90", "?days=7&by=key"] {
+        let page = viewer.get(&format!("/dashboard{measure}")).await;
+        assert!(page.text().contains("figure class=\"chart\""), "{measure}: {page}");
+    }
+
+    let of_key = format!("/dashboard/activity?key={}", key.id);
+    assert_eq!(viewer.get("/dashboard/activity?key=customer+a").await.header("location"), of_key);
+    let several = viewer.get("/dashboard/activity?key=customer").await;
+    assert!(several.text().contains("Customer A") && several.text().contains("Customer B"), "{several}");
+
+    let search = format!("/dashboard/activity?generation={generation}");
+    let path = format!("/dashboard/activity/{generation}");
+    assert_eq!(viewer.get(&search).await.header("location"), path);
+    let page = viewer.get(&path).await;
+    assert!(page.text().contains(generation) && page.text().contains("Customer A"), "{page}");
+    let other = stack.open_account("other", usd("5"));
+    let mut stranger = signed_in(&stack, &other, "owner").await;
+    assert_eq!(stranger.get(&path).await.status, 404);
+    let nothing = stranger.get(&search).await;
+    assert!(nothing.status == 200 && nothing.text().contains("No generation"), "{nothing}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -24,7 +24,7 @@ use domain::{
     key::{ApiKey, NewKey},
     ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State, Told},
     member::Member,
-    usage::{self, Counts, Day},
+    usage::{self, Counts, Day, Sums},
 };
 
 #[derive(Debug, Default)]
@@ -245,17 +245,15 @@ impl AccountBook {
     }
 
     pub(super) fn spend_of(&self, days: &RangeInclusive<Day>) -> Vec<SpendLine> {
-        let mut sums: BTreeMap<(Day, &str), Counts> = BTreeMap::new();
+        let mut lines: BTreeMap<(Day, &str), Sums> = BTreeMap::new();
         for ((day, payer), counts) in self.usage.iter().filter(|((day, _), _)| days.contains(day)) {
-            let sum = sums.entry((*day, &payer.model)).or_default();
-            *sum = sum.plus(*counts);
+            let sums = lines.entry((*day, &payer.model)).or_default();
+            *sums = sums.plus(Sums::from(*counts));
         }
-        let line = |((day, model), counts): ((Day, &str), Counts)| SpendLine {
-            day,
-            model: model.to_owned(),
-            charged: counts.charged,
-        };
-        sums.into_iter().map(line).collect()
+        lines
+            .into_iter()
+            .map(|((day, model), sums)| SpendLine { day, model: model.to_owned(), sums })
+            .collect()
     }
 
     pub(super) fn audit(&self) -> Audit {
