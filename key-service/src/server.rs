@@ -21,7 +21,7 @@ use crate::{
     config::Options,
     dashboard::{self, Desk},
     grpc::{Grpc, deadline::drop_late_calls},
-    http,
+    held_money, http,
     installation::Installation,
     service::Service,
     sweeper,
@@ -85,6 +85,7 @@ impl RunningKeyService {
 
         let tasks = TaskTracker::new();
         tasks.spawn(refusals.run(store.clone(), shutdown.clone()));
+        tasks.spawn(held_money::show(store.clone(), shutdown.clone()));
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));
         tasks.spawn(Arc::new(dispatcher).run(shutdown.clone()));
         let mut http_port = Port::new(http_listener, bounds);

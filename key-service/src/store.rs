@@ -1,6 +1,7 @@
 //! Contract of a store, independent of its implementation: one trait per noun.
 
 mod data;
+mod latency;
 mod records;
 pub(crate) mod redis;
 mod refused;

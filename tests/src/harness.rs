@@ -43,6 +43,7 @@ pub use deployment::{Deployment, Processes};
 pub use dialect::Dialect;
 pub use door::{Door, Exchange};
 pub use events::{Event, Events};
+pub use ports::free_port;
 pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};

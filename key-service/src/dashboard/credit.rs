@@ -134,7 +134,7 @@ pub(super) async fn statement(
             " in UTC."
             @if month.last >= desk.management.today() { " The month is not over." } }
         (lines(month, &statement))
-        p { button type="button" data-prints { "Print" } " " a href=(PATH) { "Credit" } }
+        p { button type="button" data-prints { "Print" } " " a href=(PATH) { "All deposits and statements" } }
     };
     Ok(page(&viewer, Section::Credit, &format!("Statement {}", month.name()), &content))
 }

@@ -182,7 +182,7 @@ fn sum_of(spend: &Spend, days: RangeInclusive<Day>) -> Sums {
 
 /// Says first that credit is used up, or soon will be.
 fn warning(credit: NanoUsd, spend: &Spend, today: Day) -> Markup {
-    let add = html! { a href="/dashboard/credit" { "Credit" } };
+    let add = html! { a href="/dashboard/credit" { "See how to add credit" } };
     html! {
         @match days_left(credit, sum_of(spend, today.plus(1 - DAYS)..=today).charged) {
             _ if credit <= NanoUsd::ZERO => p.problem { "There is no credit left: requests are refused until credit is added. " (add) },

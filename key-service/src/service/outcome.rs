@@ -172,7 +172,6 @@ pub(crate) fn count_billed(settlement: &Settlement) {
     let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
-    if shortfall > NanoUsd::ZERO {
-        metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
-    }
+    // Counted from zero on, so that the first shortfall is seen as an increase.
+    metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
 }

@@ -76,7 +76,7 @@ for (const chart of document.querySelectorAll('.chart')) {
       return line;
     }));
     picture.setAttribute('aria-valuenow', chosen);
-    picture.setAttribute('aria-valuetext', shown.map((line) => line.join(' ')).join(', '));
+    picture.setAttribute('aria-valuetext', shown.map((line) => line.filter(Boolean).join(' ')).join(', '));
     box.hidden = false;
     const [area, bar] = [plot, days[chosen]].map((element) => element.getBoundingClientRect());
     const right = bar.right - area.left + 8;
