@@ -21,8 +21,13 @@ use super::{
     show::{status, time, time_or, usd},
 };
 use crate::management::{reading::EntrySearch, spend::DAYS};
-use domain::key::{ApiKey, Status};
+use domain::{
+    key::{ApiKey, Status},
+    usage::Day,
+};
 
+/// Days in the chart of a key that was made today.
+const FEWEST_DAYS: i64 = 7;
 /// Latest generations shown.
 const GENERATIONS: usize = 10;
 
@@ -45,7 +50,8 @@ pub(super) async fn whole(
 ) -> Result<Response, Failure> {
     let (account, now) = (viewer.signed_in.account, desk.management.now());
     let today = desk.management.today();
-    let days = today.plus(1 - DAYS)..=today;
+    let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
+    let days = made.max(today.plus(1 - DAYS))..=today;
     let spend = desk.management.spend_of(account, key.id, days.clone()).await?;
     let series = chart::by_model(&spend, Measure::Spend);
     let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
