@@ -33,6 +33,7 @@ use shared::{
         config::{Basics, Common, ConfigError},
         probe::READY,
         serve::{Port, serve},
+        telemetry::Exported,
         tls::{PublicTls, PublicTlsOptions},
     },
 };
@@ -42,6 +43,12 @@ use tokio_util::sync::CancellationToken;
 /// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Metrics of the program.
+static EXPORTED: Exported = Exported {
+    program: env!("CARGO_PKG_NAME"),
+    families: &[inference_gateway::FAMILIES, key_service::FAMILIES],
+};
 
 /// Number of requests that the demo model holds at once. Further requests are refused and may be sent again later.
 const DEMO_REQUESTS: usize = 64;
@@ -114,7 +121,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url(gateway.listen)).await;
     }
 
-    let mut process = Process::start(&common, &limits, admin_listen)?;
+    let mut process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
     let public_tls = public_tls.open()?;
     process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;

@@ -24,6 +24,7 @@ use shared::{
         self, CommandLine, LimitOptions, Process,
         config::{Basics, Common, ConfigError},
         probe::READY,
+        telemetry::Exported,
         tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions},
     },
 };
@@ -31,6 +32,10 @@ use shared::{
 /// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Metrics of the program.
+static EXPORTED: Exported =
+    Exported { program: env!("CARGO_PKG_NAME"), families: &[inference_gateway::FAMILIES] };
 
 /// Carries requests to a model and back, and meters them on the way.
 #[derive(Parser)]
@@ -102,7 +107,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (common, options) = (&arguments.common, &arguments.options);
-    let mut process = Process::start(common, &arguments.limits, arguments.admin_listen)?;
+    let mut process = Process::start(common, &arguments.limits, arguments.admin_listen, &EXPORTED)?;
     let (public_tls, tls) = (arguments.public_tls.open()?, arguments.internal_tls.open()?);
     process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;

@@ -24,6 +24,7 @@ use shared::{
         self, CommandLine, LimitOptions, Process,
         config::{Basics, Common, ConfigError},
         probe::READY,
+        telemetry::{Exported, show_catalogue},
         tls::{Tls, TlsOptions},
     },
 };
@@ -32,6 +33,9 @@ use tokio_util::sync::CancellationToken;
 /// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Metrics of the program.
+static EXPORTED: Exported = Exported { program: env!("CARGO_PKG_NAME"), families: &[key_service::FAMILIES] };
 
 /// Ports that share the connections: management and gRPC.
 const PORTS: usize = 2;
@@ -101,18 +105,22 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url).await;
     }
 
-    let process = Process::start(&common, &limits, admin_listen)?;
+    let process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
     let internal_token = common
         .internal_token()?
         .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
     let tls = internal_tls.open()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let catalog = Arc::new(Current::new(common.catalog()?));
+    let catalog = common.catalog()?;
+    show_catalogue(&catalog);
+    let catalog = Arc::new(Current::new(catalog));
     let offered = catalog.clone();
     let certificates = tls.clone();
     process::reload_on_hangup(move || {
         let replace_tls = certificates.as_ref().map(Tls::reread).transpose()?;
-        offered.replace(common.catalog()?);
+        let catalog = common.catalog()?;
+        show_catalogue(&catalog);
+        offered.replace(catalog);
         if let Some(replace) = replace_tls {
             replace();
         }

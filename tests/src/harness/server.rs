@@ -57,7 +57,12 @@ pub struct Settings {
 impl Settings {
     /// Settings of `faregate`, which runs everything in one process.
     pub fn all_in_one(data: &Path, env: Vec<(&'static str, String)>) -> Self {
-        Self { program: "faregate", data: data.to_owned(), env, listener: None, upgraded: false }
+        Self::of("faregate", data, env)
+    }
+
+    /// Settings of a program.
+    pub fn of(program: &'static str, data: &Path, env: Vec<(&'static str, String)>) -> Self {
+        Self { program, data: data.to_owned(), env, listener: None, upgraded: false }
     }
 
     fn command(&self) -> Command {

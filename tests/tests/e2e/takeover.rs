@@ -122,7 +122,7 @@ fn units_start_programs_with_settings_that_they_know() {
         let program = ["faregate", "inference-gateway", "key-service"].into_iter().find(|it| *it == start);
         let program = program.unwrap_or_else(|| panic!("{start} is no program"));
         let folder = tempfile::TempDir::new().unwrap();
-        let help = Settings { program, ..Settings::all_in_one(folder.path(), Vec::new()) }.cli(&["--help"]);
+        let help = Settings::of(program, folder.path(), Vec::new()).cli(&["--help"]);
         let words = text.split(|c: char| !c.is_ascii_uppercase() && c != '_');
         for setting in words.filter(|word| word.starts_with("FAREGATE_")) {
             // Values of secrets are not shown.

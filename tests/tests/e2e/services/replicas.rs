@@ -63,7 +63,7 @@ async fn with_too_few_replicas_nothing_is_served_and_finished_charges_wait_until
 async fn no_charge_is_lost_with_a_master_whose_replica_takes_over() {
     let failovers = from_environment("FAREGATE_TEST_FAILOVERS", FAILOVERS);
     let stack = replicated().await;
-    stack.add_credit(&stack.account, usd("100"));
+    stack.add_credit(&stack.account, usd("100"), "");
     let keys = join_all((0..CLIENTS).map(|_| stack.key())).await;
     let (over, answered, refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let masters = async {

@@ -60,7 +60,7 @@ async fn rolling_restarts_under_clients_that_try_again_bill_what_was_served() {
         ..Options::default()
     };
     let stack = Stack::with(options).await;
-    stack.add_credit(&stack.account, usd("100"));
+    stack.add_credit(&stack.account, usd("100"), "");
     let keys = join_all((0..CLIENTS).map(|_| stack.key())).await;
     let (over, sent) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let restarts = async {
@@ -103,7 +103,7 @@ async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
         ..Options::default()
     };
     let stack = Stack::with(options).await;
-    stack.add_credit(&stack.account, usd("100"));
+    stack.add_credit(&stack.account, usd("100"), "");
     let balancer = Balancer::before(&stack.gateways).await;
     // Release 1.0.0 closes no connection before it refuses requests.
     let connections_are_told = std::env::var_os(PREVIOUS).is_none();
