@@ -121,7 +121,7 @@ async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
         over.store(true, Ordering::Relaxed);
     };
     let client = async |number: usize, key: &ApiKey| {
-        let mut http = if number % 4 == 0 { Http::http2() } else { Http::new() };
+        let mut http = if number.is_multiple_of(4) { Http::http2() } else { Http::new() };
         for turn in number.. {
             if over.load(Ordering::Relaxed) {
                 break;
@@ -136,8 +136,11 @@ async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
                 let answer = call.try_send().await.unwrap_or_else(|e| panic!("request {turn}: {e}"));
                 assert_eq!(answer.status, 200, "{answer}");
             } else {
-                let stream = call.reach_stream().await.unwrap_or_else(|e| panic!("request {turn}: {e}"));
-                stream.unwrap_or_else(|answer| panic!("{answer}")).rest().await.assert_done();
+                match call.reach_stream().await {
+                    Ok(Ok(stream)) => _ = stream.rest().await.assert_done(),
+                    Ok(Err(answer)) => panic!("{answer}"),
+                    Err(e) => panic!("request {turn}: {e}"),
+                }
             }
             sent.fetch_add(1, Ordering::Relaxed);
             sleep(PAUSE).await;
