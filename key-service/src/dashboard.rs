@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{FromRef, Request},
+    extract::{FromRef, Request, State},
     middleware::{self, Next},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{any, get, post},
 };
 use http::{HeaderName, HeaderValue, header};
@@ -23,30 +23,38 @@ use browser::Browser;
 mod activity;
 mod assets;
 mod browser;
+mod budget;
 mod chart;
 mod credit;
+mod destination;
 mod document;
+mod entry;
 mod events;
 mod failure;
 mod first_steps;
 mod form;
+mod groups;
 mod key;
 mod keys;
-mod keys_form;
 mod layout;
+mod limits;
 mod management_keys;
+mod many_keys;
 mod margin;
 #[cfg(test)]
 mod measure;
 mod members;
+mod notice;
 mod overview;
 mod rotation;
 mod session;
+mod settings_form;
 mod show;
 mod sign_in;
 mod theme;
 mod try_it;
 mod webhooks;
+mod words;
 mod you;
 
 /// Path of the first page.
@@ -119,9 +127,17 @@ pub(crate) fn router(desk: Desk) -> Router {
         )
         .route("/dashboard/keys", get(keys::list).post(keys::create))
         .route("/dashboard/keys/new", get(keys::new))
-        .route("/dashboard/keys/{id}", get(key::show).post(keys::update))
+        .route(keys::SEARCH, post(keys::search))
+        .route(many_keys::CONFIRM, post(many_keys::confirm))
+        .route(many_keys::APPLY, post(many_keys::apply))
+        .route("/dashboard/keys/{id}", get(key::show).post(key::update))
         .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
-        .route("/dashboard/keys/{id}/revoke", get(keys::confirm).post(keys::revoke))
+        .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
+        .route(groups::PATH, get(groups::list).post(groups::create))
+        .route("/dashboard/groups/new", get(groups::new))
+        .route("/dashboard/groups/{id}", get(groups::show).post(groups::update))
+        .route("/dashboard/groups/{id}/archive", get(groups::confirm_archiving).post(groups::archive))
+        .route("/dashboard/groups/{id}/revoke-keys", get(groups::confirm_revoking).post(groups::revoke_keys))
         .route("/dashboard/activity", get(activity::show))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
@@ -129,7 +145,8 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/credit", get(credit::show))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
-        .route("/dashboard/members/{id}/role", post(members::change_role))
+        .route("/dashboard/members/{id}", get(members::show))
+        .route("/dashboard/members/{id}/role", get(members::confirm_role).post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
         .route("/dashboard/events", get(events::show))
         .route("/dashboard/webhooks", get(webhooks::list).post(webhooks::create))
@@ -149,13 +166,14 @@ pub(crate) fn router(desk: Desk) -> Router {
 }
 
 /// Middleware: headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
-/// being requested without TLS where a browser used TLS.
-async fn secure(browser: Browser, request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await.into_response();
+/// being requested without TLS where a browser used TLS. Failures get their page.
+async fn secure(State(desk): State<Desk>, browser: Browser, request: Request, next: Next) -> Response {
+    let (secure, response) = (browser.secure, next.run(request).await);
+    let mut response = failure::framed(&desk, browser, response).await;
     for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, value);
     }
-    if browser.secure {
+    if secure {
         response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, TRANSPORT_SECURITY);
     }
     response

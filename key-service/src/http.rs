@@ -62,19 +62,22 @@ struct Api {
 }
 
 impl Api {
-    /// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
-    /// a list may name a model that comes later.
     fn name_models_by_id(&self, bounds: &mut BoundsPatch) {
-        let Some(Some(models)) = &mut bounds.models else { return };
-        let catalog = self.catalog.get();
-        for name in models.iter_mut() {
-            if let Some(model) = catalog.model(name) {
-                name.clone_from(&model.id);
-            }
-        }
-        let mut listed = HashSet::new();
-        models.retain(|name| listed.insert(name.clone()));
+        name_models_by_id(&self.catalog.get(), bounds);
     }
+}
+
+/// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
+/// a list may name a model that comes later.
+pub(crate) fn name_models_by_id(catalog: &Catalog, bounds: &mut BoundsPatch) {
+    let Some(Some(models)) = &mut bounds.models else { return };
+    for name in models.iter_mut() {
+        if let Some(model) = catalog.model(name) {
+            name.clone_from(&model.id);
+        }
+    }
+    let mut listed = HashSet::new();
+    models.retain(|name| listed.insert(name.clone()));
 }
 
 /// The public routes of the key-service: the management API, and beside it the dashboard's.

@@ -47,7 +47,7 @@ pub(super) async fn show(
         p.lead { "Who did what, and which limits are nearly used, newest first. Times are in UTC." }
         (filters(&query, &search))
         @if found.found.is_empty() {
-            p.empty { @if search == EventSearch::default() { "Nothing has happened yet." } @else { "Nothing here matches." } }
+            p.empty { @if search == EventSearch::default() { "Nothing has happened yet." } @else { "No events match." } }
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Events" {
                 table {
@@ -87,7 +87,7 @@ fn filters(query: &Fields, search: &EventSearch) -> Markup {
                 option value="" { "All" }
                 @for kind in EVENT_TYPES { option value=(kind) selected[query.get("type") == kind] { (kind) } }
             } }
-            button { "Show" }
+            button { "Apply" }
         }
     }
 }
@@ -95,7 +95,7 @@ fn filters(query: &Fields, search: &EventSearch) -> Markup {
 fn row(event: &Event) -> Markup {
     let of = html! {
         @if let Some(key) = event.key { a href={ "/dashboard/keys/" (key.to_string()) } { "key" } " " }
-        @if let Some(group) = event.group { a href={ (PATH) "?group=" (group.to_string()) } { "group" } }
+        @if let Some(group) = event.group { a href={ "/dashboard/groups/" (group.to_string()) } { "group" } }
     };
     html! {
         tr title=(event.id.to_string()) {

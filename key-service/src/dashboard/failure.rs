@@ -4,22 +4,38 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use maud::html;
 
-use super::{SIGN_IN, document::bare, theme::Theme};
+use super::{
+    Desk, HOME,
+    browser::Browser,
+    destination::Destination,
+    document::bare,
+    layout::{Section, page},
+    session::Viewer,
+    sign_in::{self, SignInReason},
+};
 use crate::{
     management::{
         Error, KeyRefused,
+        groups::GroupRefused,
+        listing::UnknownCursor,
         management_keys::ManagementKeyRefused,
         members::MemberRefused,
         webhooks::{MAX_WEBHOOKS, WebhookRefused},
     },
     store::StoreError,
 };
+use domain::group::{BadGroup, GroupNotChanged};
 
 /// Reason why there is no page.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// No session, or one that has ended.
-    SignedOut,
+    SignedOut {
+        /// The page that was asked for.
+        destination: Option<Destination>,
+        /// There was a session.
+        has_ended: bool,
+    },
     /// The member is a viewer, and this is for owners.
     OwnersOnly,
     /// A form that another site has sent.
@@ -48,9 +64,10 @@ impl From<Error<KeyRefused>> for Failure {
     fn from(error: Error<KeyRefused>) -> Self {
         match error {
             Error::Refused(KeyRefused::NotFound) => Self::NotFound,
-            Error::Refused(KeyRefused::TooMuchMetadata | KeyRefused::BadGroup(_)) => {
+            Error::Refused(KeyRefused::TooMuchMetadata) => {
                 Self::BadRequest("The key cannot be changed so.".into())
             }
+            Error::Refused(KeyRefused::BadGroup(bad)) => Self::BadRequest(bad_group(bad).into()),
             Error::Refused(KeyRefused::Revoked) => Self::BadRequest("A revoked key stays as it is.".into()),
             Error::Refused(KeyRefused::Expired) => {
                 Self::BadRequest("An expired key cannot be rotated. Give it a later expiry first.".into())
@@ -70,6 +87,37 @@ impl From<Error<KeyRefused>> for Failure {
     }
 }
 
+impl From<Error<GroupRefused>> for Failure {
+    fn from(error: Error<GroupRefused>) -> Self {
+        match error {
+            Error::Refused(GroupRefused::NotFound) => Self::NotFound,
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Archived)) => {
+                Self::BadRequest("An archived group stays as it is.".into())
+            }
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::TooMuchMetadata)) => {
+                Self::BadRequest("The group cannot be changed so.".into())
+            }
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))) => {
+                Self::BadRequest(bad_group(bad).into())
+            }
+            Error::Refused(GroupRefused::TooMany { most }) => Self::BadRequest(format!(
+                "This account has {most} groups, archived ones included, and may not have more."
+            )),
+            Error::Refused(GroupRefused::StoreFull) => Self::StoreFull,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+/// The reason why a group takes no key or no group, and what to do.
+pub(super) const fn bad_group(bad: BadGroup) -> &'static str {
+    match bad {
+        BadGroup::Unknown => "This account has no such group. Choose another one.",
+        BadGroup::Archived => "This group is archived. Choose another one.",
+        BadGroup::TooDeep => "Groups have two levels: this group is in another one, or has groups in it.",
+    }
+}
+
 impl From<Error<ManagementKeyRefused>> for Failure {
     fn from(error: Error<ManagementKeyRefused>) -> Self {
         match error {
@@ -78,6 +126,15 @@ impl From<Error<ManagementKeyRefused>> for Failure {
             ) => Self::BadRequest(sentence(&refused.to_string())),
             Error::Refused(ManagementKeyRefused::StoreFull) => Self::StoreFull,
             Error::Refused(ManagementKeyRefused::NotFound) => Self::NotFound,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<UnknownCursor>> for Failure {
+    fn from(error: Error<UnknownCursor>) -> Self {
+        match error {
+            Error::Refused(UnknownCursor) => Self::NotFound,
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }
@@ -120,8 +177,10 @@ pub(super) fn sentence(reason: &str) -> String {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let (status, title, message) = match self {
-            Self::SignedOut => {
-                return (StatusCode::SEE_OTHER, [(header::LOCATION, SIGN_IN)]).into_response();
+            Self::SignedOut { destination, has_ended } => {
+                let location =
+                    sign_in::address(destination.as_ref(), has_ended.then_some(SignInReason::Ended));
+                return (StatusCode::SEE_OTHER, [(header::LOCATION, location)]).into_response();
             }
             Self::OwnersOnly => (
                 StatusCode::FORBIDDEN,
@@ -169,13 +228,32 @@ impl IntoResponse for Failure {
                 (StatusCode::SERVICE_UNAVAILABLE, "Not available right now", message.into())
             }
         };
-        let body = html! {
-            h1 { (title) }
-            p { (message) }
-            p { a.button href="/dashboard" { "Back to the dashboard" } }
-        };
-        (status, bare(Theme::System, title, &body)).into_response()
+        let mut response = status.into_response();
+        response.extensions_mut().insert(Explained { title, message });
+        response
     }
+}
+
+/// A failure in words, without a page around them yet.
+#[derive(Clone, Debug)]
+struct Explained {
+    title: &'static str,
+    message: String,
+}
+
+/// The answer, with a page around it if it is a failure: the member's page with navigation, or a bare page for others.
+pub(super) async fn framed(desk: &Desk, browser: Browser, mut response: Response) -> Response {
+    let Some(Explained { title, message }) = response.extensions_mut().remove() else { return response };
+    let content = html! {
+        p { (message) }
+        p { a.button href=(HOME) { "Back to the dashboard" } }
+    };
+    let theme = browser.theme;
+    let page = match Viewer::of(desk, browser).await {
+        Ok(Some(viewer)) => page(&viewer, Section::Unlisted, title, &content),
+        Ok(None) | Err(_) => bare(theme, title, &html! { h1 { (title) } (content) }),
+    };
+    (response.status(), page).into_response()
 }
 
 /// The answer to an address, or a method, that no page has.

@@ -19,10 +19,7 @@ use super::{
     session::Viewer,
     show::{or_unnamed, usd},
 };
-use crate::management::{
-    reading::{KeyOrder, KeySearch},
-    spend::Spend,
-};
+use crate::management::{reading::KeySearch, spend::Spend};
 use domain::{key::ApiKey, usage::Day};
 
 /// Keys in the chart, and in the list of top-spending keys.
@@ -40,7 +37,7 @@ pub(super) async fn show(
     let (account, today) = (viewer.signed_in.account, desk.management.today());
     let spend = desk.management.spend(account).await?;
     let top = desk.management.top_keys(account, TOP_KEYS).await?;
-    let any = KeySearch { after: None, order: KeyOrder::Newest, status: None, text: String::new(), limit: 1 };
+    let any = KeySearch { limit: 1, ..KeySearch::default() };
     let has_keys = !desk.management.find_keys(account, &any).await?.found.is_empty();
     let by_key = query(&request).get("by") == "key";
     let chart = if by_key {
