@@ -133,11 +133,17 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/keys/{id}", get(key::show).post(key::update))
         .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
-        .route(groups::PATH, get(groups::list).post(groups::create))
-        .route("/dashboard/groups/new", get(groups::new))
-        .route("/dashboard/groups/{id}", get(groups::show).post(groups::update))
-        .route("/dashboard/groups/{id}/archive", get(groups::confirm_archiving).post(groups::archive))
-        .route("/dashboard/groups/{id}/revoke-keys", get(groups::confirm_revoking).post(groups::revoke_keys))
+        .route(groups::PATH, get(groups::list).post(groups::acts::create))
+        .route("/dashboard/groups/new", get(groups::acts::new))
+        .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
+        .route(
+            "/dashboard/groups/{id}/archive",
+            get(groups::acts::confirm_archiving).post(groups::acts::archive),
+        )
+        .route(
+            "/dashboard/groups/{id}/revoke-keys",
+            get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
+        )
         .route("/dashboard/activity", get(activity::show))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))

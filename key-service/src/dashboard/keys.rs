@@ -11,6 +11,7 @@ use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
     key::without_keys,
+    money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
@@ -207,7 +208,7 @@ fn row(viewer: &Viewer, key: &ApiKey, groups: &HashMap<GroupId, Group>, now: Tim
             td.wide-only { (badges(key, now, false)) }
             td.n {
                 (usd(budget.used))
-                @if let Some((used, limit)) = tightest(budget, now).filter(|_| !is_revoked) { (bar(used, Default::default(), limit)) }
+                @if let Some((used, limit)) = tightest(budget, now).filter(|_| !is_revoked) { (bar(used, NanoUsd::ZERO, limit)) }
                 p.narrow-only { @match budget.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } }
             }
             td.n.wide-only { @match budget.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }

@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_saved_change_names_what_changed() {
         let values = |field| match field {
-            KeyField::Label => ["".to_owned(), "Ann".to_owned()].map(Value::Text),
+            KeyField::Label => [String::new(), "Ann".to_owned()].map(Value::Text),
             KeyField::Bound(shared::wire::Bound::Limit) => {
                 [25, 5].map(|usd| Value::Amount(NanoUsd::from_usd(usd)))
             }
