@@ -65,7 +65,7 @@ async fn whole(
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
         (bounds(key, &groups))
         (gauge(&key.spend.budget, now, is_revoked))
-        section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), "Model", today)) }
+        section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), today)) }
         @if viewer.is_owner() && !is_revoked { (forms(desk, viewer, key, refused).await?) }
         h2 { "Last generations" }
         @if entries.found.is_empty() { p.empty { "No requests yet." } }

@@ -15,7 +15,7 @@ use super::{
     failure::Failure,
     notice,
     session::{Act, Viewer},
-    show::usd,
+    show::glance,
     theme::Theme,
 };
 
@@ -63,7 +63,7 @@ pub(super) fn page(viewer: &Viewer, section: Section, title: &str, content: &Mar
         div.frame {
             header.side {
                 a.brand href=(HOME) { (mark()) span { (viewer.funds.name) } }
-                p.balance { span { "Credit" } strong { (usd(viewer.funds.credit)) } }
+                p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
                 button.opens-menu type="button" popovertarget="menu" { "Menu" }
                 // On a narrow screen the button opens it, without a script.
                 div.menu #menu popover {

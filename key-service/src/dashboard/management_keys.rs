@@ -30,7 +30,8 @@ use super::{
 use crate::{
     management::{
         Error,
-        management_keys::{CreatedManagementKey, ManagementKeyRefused, ManagementKeySettings},
+        management_keys::{ManagementKeyRefused, ManagementKeySettings},
+        once::Once,
     },
     store::ManagementKey,
 };
@@ -80,7 +81,7 @@ fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -
         form.stack.card method="post" action=(PATH) {
             (hidden(viewer))
             // A form sent twice creates a single key.
-            input type="hidden" name="attempt" value=(desk.management.management_key_attempt());
+            input type="hidden" name="attempt" value=(desk.management.form_attempt());
             (entered.field("name", ("Name", ""), |entry| html! {
                 input id=(entry.name) name=(entry.name) required maxlength=(MAX_NAME_CHARS) value=(entry.value)
                     autocomplete="off" placeholder="Deployment" aria-describedby=[&entry.described]
@@ -197,14 +198,14 @@ pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Re
     let made = if let Some(attempt) = form.filled("attempt") {
         management.create_management_key_once(account, again, attempt, actor).await
     } else {
-        management.create_management_key(account, again, actor).await.map(CreatedManagementKey::New)
+        management.create_management_key(account, again, actor).await.map(Once::New)
     };
     let plaintext = match made {
-        Ok(CreatedManagementKey::New(plaintext)) => plaintext,
-        Ok(CreatedManagementKey::Replayed) => {
+        Ok(Once::New(plaintext)) => plaintext,
+        Ok(Once::Replayed) => {
             return Ok(notice::done(&act.viewer, PATH, "This key was created before, by the same form."));
         }
-        Ok(CreatedManagementKey::Stale) => return Err(Failure::StaleForm),
+        Ok(Once::Stale) => return Err(Failure::StaleForm),
         Err(Error::Refused(ManagementKeyRefused::UnknownGroup)) => {
             return refused(&Fault::of("group_id", bad_group(BadGroup::Unknown))).await;
         }

@@ -10,6 +10,7 @@ mod management_keys;
 mod pages;
 mod rotation;
 mod signing_in;
+mod webhooks;
 
 use tests::harness::{Account, Browser, Deployment, Options, Stack};
 
