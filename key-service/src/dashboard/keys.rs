@@ -181,7 +181,7 @@ pub(super) fn table(
                 thead { tr {
                     @if viewer.is_owner() { td.pick {} }
                     th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.n scope="col" { "Used" }
-                    th.n.wide-only scope="col" { "Limit" } th.wide-only scope="col" { "Key" }
+                    th.n.wide-only scope="col" { "Limit" }
                     th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Expires" }
                 } }
                 tbody { @for key in keys { (row(viewer, key, groups, now)) } }
@@ -202,8 +202,8 @@ fn row(viewer: &Viewer, key: &ApiKey, groups: &HashMap<GroupId, Group>, now: Tim
             }
             th scope="row" {
                 a href={ (PATH) "/" (id) } { (or_unnamed(&key.label)) }
-                @if let Some(group) = group { p.under { "in " bdi { (name_of(group)) } } }
-                p.narrow-only { (badges(key, now, true)) " " code { (key.hint) } }
+                p.under { code { (key.hint) } @if let Some(group) = group { " in " bdi { (name_of(group)) } } }
+                p.narrow-only { (badges(key, now, true)) }
             }
             td.wide-only { (badges(key, now, false)) }
             td.n {
@@ -212,7 +212,6 @@ fn row(viewer: &Viewer, key: &ApiKey, groups: &HashMap<GroupId, Group>, now: Tim
                 p.narrow-only { @match budget.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } }
             }
             td.n.wide-only { @match budget.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
-            td.wide-only { code { (key.hint) } }
             td.wide-only { (time_or(key.spend.last_used_at, "never")) }
             td.wide-only { (time_or(key.spend.expires_at, "never")) }
         }
@@ -234,7 +233,7 @@ pub(super) fn badges(key: &ApiKey, now: Timestamp, is_brief: bool) -> Markup {
 /// The time until an instant within days, in words.
 fn within(at: Timestamp, now: Timestamp) -> String {
     let hours = (at.seconds() - now.seconds()) / 3_600;
-    match (hours, hours / 24) {
+    match (hours, (hours + 12) / 24) {
         (..1, _) => "within the hour".into(),
         (1, _) => "in an hour".into(),
         (2..24, _) => format!("in {hours} hours"),
@@ -369,8 +368,8 @@ mod tests {
             (0, "within the hour"),
             (1, "in an hour"),
             (23, "in 23 hours"),
-            (47, "in a day"),
-            (72, "in 3 days"),
+            (25, "in a day"),
+            (71, "in 3 days"),
         ] {
             assert_eq!(within(Timestamp::from_millis(hours * 3_600_000), now), said);
         }

@@ -199,7 +199,7 @@ async fn a_pasted_plaintext_leads_to_its_key_and_stands_in_no_address() {
     let filters = [("q", "leaked key"), ("status", "active"), ("order", "")];
     let listed = viewer.post("/dashboard/keys/search", &filters).await;
     assert_eq!(listed.header("location"), "/dashboard/keys?q=leaked+key&status=active");
-    assert!(!stack.server().log().await.contains(&key.secret));
+    assert!(!stack.server().log().contains(&key.secret));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
