@@ -31,6 +31,7 @@ mod document;
 mod entry;
 mod events;
 mod failure;
+mod failure_page;
 mod first_steps;
 mod form;
 mod groups;
@@ -61,6 +62,12 @@ mod you;
 const HOME: &str = "/dashboard";
 /// Path of the page that signs in.
 const SIGN_IN: &str = "/dashboard/sign-in";
+/// Path of the list of API keys.
+const KEYS: &str = "/dashboard/keys";
+/// Path of the list of groups.
+const GROUPS: &str = "/dashboard/groups";
+/// Path of the page of management keys.
+const MANAGEMENT_KEYS: &str = "/dashboard/management-keys";
 /// Path of the page that compares charges with costs.
 const MARGIN: &str = "/dashboard/margin";
 /// Path of the member's own page.
@@ -120,12 +127,12 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route(sign_in::USE_LINK, post(sign_in::with_link))
         .route("/dashboard/sign-out", post(sign_in::out))
         .route("/dashboard/theme", post(layout::choose_theme))
-        .route("/dashboard/management-keys", get(management_keys::list).post(management_keys::create))
+        .route(MANAGEMENT_KEYS, get(management_keys::list).post(management_keys::create))
         .route(
             "/dashboard/management-keys/{id}/revoke",
             get(management_keys::confirm).post(management_keys::revoke),
         )
-        .route("/dashboard/keys", get(keys::list).post(keys::create))
+        .route(KEYS, get(keys::list).post(keys::create))
         .route("/dashboard/keys/new", get(keys::new))
         .route(keys::SEARCH, post(keys::search))
         .route(many_keys::CONFIRM, post(many_keys::confirm))
@@ -133,7 +140,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/keys/{id}", get(key::show).post(key::update))
         .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
-        .route(groups::PATH, get(groups::list).post(groups::acts::create))
+        .route(GROUPS, get(groups::list).post(groups::acts::create))
         .route("/dashboard/groups/new", get(groups::acts::new))
         .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
         .route(
@@ -175,7 +182,7 @@ pub(crate) fn router(desk: Desk) -> Router {
 /// being requested without TLS where a browser used TLS. Failures get their page.
 async fn secure(State(desk): State<Desk>, browser: Browser, request: Request, next: Next) -> Response {
     let (secure, response) = (browser.secure, next.run(request).await);
-    let mut response = failure::framed(&desk, browser, response).await;
+    let mut response = failure_page::framed(&desk, browser, response).await;
     for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, value);
     }

@@ -1,4 +1,4 @@
-//! The page that a visitor asked for, to go on to after signing in.
+//! The way through signing in: why, and to which page after that.
 
 use http::{Method, request::Parts};
 
@@ -41,6 +41,45 @@ impl Destination {
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Reason why a member has to sign in again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SignInReason {
+    /// The session has ended.
+    Ended,
+    /// The member signed out.
+    Out,
+}
+
+impl SignInReason {
+    /// Every reason.
+    pub(super) const ALL: [Self; 2] = [Self::Ended, Self::Out];
+
+    /// Name of the reason in the address.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::Out => "out",
+        }
+    }
+
+    /// The reason in words.
+    pub(super) const fn sentence(self) -> &'static str {
+        match self {
+            Self::Ended => "You were signed out. Sign in to go on.",
+            Self::Out => "You are signed out.",
+        }
+    }
+}
+
+/// The address that asks to sign in, and leads to a page after that.
+pub(super) fn sign_in_address(destination: Option<&Destination>, reason: Option<SignInReason>) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(destination.map(|page| ("to", page.as_str())));
+    query.extend_pairs(reason.map(|reason| ("reason", reason.as_str())));
+    let query = query.finish();
+    if query.is_empty() { SIGN_IN.to_owned() } else { format!("{SIGN_IN}?{query}") }
 }
 
 #[cfg(test)]

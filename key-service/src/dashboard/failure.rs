@@ -2,17 +2,8 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use maud::html;
 
-use super::{
-    Desk, HOME,
-    browser::Browser,
-    destination::Destination,
-    document::bare,
-    layout::{Section, page},
-    session::Viewer,
-    sign_in::{self, SignInReason},
-};
+use super::destination::{Destination, SignInReason, sign_in_address};
 use crate::{
     management::{
         Error, KeyRefused,
@@ -179,7 +170,7 @@ impl IntoResponse for Failure {
         let (status, title, message) = match self {
             Self::SignedOut { destination, has_ended } => {
                 let location =
-                    sign_in::address(destination.as_ref(), has_ended.then_some(SignInReason::Ended));
+                    sign_in_address(destination.as_ref(), has_ended.then_some(SignInReason::Ended));
                 return (StatusCode::SEE_OTHER, [(header::LOCATION, location)]).into_response();
             }
             Self::OwnersOnly => (
@@ -236,24 +227,11 @@ impl IntoResponse for Failure {
 
 /// A failure in words, without a page around them yet.
 #[derive(Clone, Debug)]
-struct Explained {
-    title: &'static str,
-    message: String,
-}
-
-/// The answer, with a page around it if it is a failure: the member's page with navigation, or a bare page for others.
-pub(super) async fn framed(desk: &Desk, browser: Browser, mut response: Response) -> Response {
-    let Some(Explained { title, message }) = response.extensions_mut().remove() else { return response };
-    let content = html! {
-        p { (message) }
-        p { a.button href=(HOME) { "Back to the dashboard" } }
-    };
-    let theme = browser.theme;
-    let page = match Viewer::of(desk, browser).await {
-        Ok(Some(viewer)) => page(&viewer, Section::Unlisted, title, &content),
-        Ok(None) | Err(_) => bare(theme, title, &html! { h1 { (title) } (content) }),
-    };
-    (response.status(), page).into_response()
+pub(super) struct Explained {
+    /// Title of the page.
+    pub(super) title: &'static str,
+    /// What happened, and what to do.
+    pub(super) message: String,
 }
 
 /// The answer to an address, or a method, that no page has.

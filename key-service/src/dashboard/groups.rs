@@ -10,15 +10,15 @@ use maud::{Markup, html};
 use shared::{ids::GroupId, money::NanoUsd};
 
 use super::{
-    Desk,
+    Desk, GROUPS as PATH, KEYS,
     budget::{bar, gauge, tightest},
     entry::Entered,
     events::PATH as EVENTS,
     failure::Failure,
     form::{query, with},
-    keys::{self, KEYS_ON_PAGE},
+    keys,
     layout::{Section, page},
-    many_keys,
+    many_keys::{self, KEYS_ON_PAGE},
     session::Viewer,
     settings_form::name_of,
     show::{copyable_line, count, time, usd},
@@ -34,9 +34,6 @@ use crate::{
 use domain::group::Group;
 
 pub(super) mod acts;
-
-/// Path of the list.
-pub(super) const PATH: &str = "/dashboard/groups";
 
 /// Groups on a page.
 const GROUPS_ON_PAGE: usize = 50;
@@ -202,12 +199,12 @@ async fn keys_of(desk: &Desk, viewer: &Viewer, group: &Group) -> Result<Markup, 
     Ok(html! {
         div.split {
             h2 { "API keys" }
-            @if may_add { a.button href={ (keys::PATH) "/new?group=" (group.id.to_string()) } { "New API key" } }
+            @if may_add { a.button href={ (KEYS) "/new?group=" (group.id.to_string()) } { "New API key" } }
         }
         @if found.found.is_empty() { p.empty { "There is no API key in this group yet." } }
         @else { (many_keys::form(viewer, &table)) }
         @if found.next.is_some() {
-            p { a href={ (keys::PATH) "?group=" (group.id.to_string()) } { "All " (count(group.keys)) " keys" } }
+            p { a href={ (KEYS) "?group=" (group.id.to_string()) } { "All " (count(group.keys)) " keys" } }
         }
     })
 }

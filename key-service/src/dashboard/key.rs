@@ -9,19 +9,18 @@ use maud::{Markup, html};
 use shared::wire::KeyField;
 
 use super::{
-    Desk, activity,
+    Desk, GROUPS, KEYS as PATH, activity,
     budget::gauge,
     chart,
     entry::{Entered, Fault},
     events::PATH as EVENTS,
     failure::{Failure, bad_group},
     form::Fields,
-    groups::PATH as GROUPS,
-    keys::{PATH, badges, named, offered, read},
+    keys::{badges, named, read},
     layout::{Section, hidden, page},
     notice, rotation,
     session::{Act, OwnerAct, Viewer},
-    settings_form::{self, name_of},
+    settings_form::{self, name_of, offered},
     show::{copyable_line, count, or_unnamed, time, time_or, usd},
     words,
 };

@@ -17,32 +17,28 @@ use shared::{
 };
 
 use super::{
-    Desk,
+    Desk, KEYS as PATH, MANAGEMENT_KEYS,
     browser::form_token,
     budget::{bar, tightest},
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::{Fields, query, with},
     layout::{Section, hidden, page},
-    management_keys, many_keys, notice,
+    many_keys::{self, KEYS_ON_PAGE},
+    notice,
     session::{Act, OwnerAct, Viewer},
-    settings_form::{self, OFFERED_GROUPS, Offered, name_of},
+    settings_form::{self, name_of, offered},
     show::{new_key, or_unnamed, status, time_or, usd},
 };
-use crate::{
-    http::name_models_by_id,
-    management::{
-        Error, Issued, KeyRefused,
-        reading::{Found, KeyCursor, KeyOrder, KeySearch},
-    },
+use crate::management::{
+    Error, Issued, KeyRefused,
+    reading::{Found, KeyCursor, KeyOrder, KeySearch},
 };
 use domain::{
     group::Group,
     key::{ApiKey, Condition, KeyPatch, Status},
 };
 
-/// Path of the list.
-pub(super) const PATH: &str = "/dashboard/keys";
 /// Path of the form that searches.
 pub(super) const SEARCH: &str = "/dashboard/keys/search";
 
@@ -63,9 +59,6 @@ const STATUSES: [(&str, &str); 6] = [
     ("expired", "Expired"),
     ("revoked", "Revoked"),
 ];
-
-/// Keys on a page.
-pub(super) const KEYS_ON_PAGE: usize = 50;
 
 /// Fewest characters of a text that may be the plaintext of a key and has no known beginning.
 const SECRET_CHARS: usize = 24;
@@ -147,7 +140,7 @@ pub(super) async fn search(State(desk): State<Desk>, Act { viewer, form }: Act) 
     match found {
         Some(Principal::ApiKey(_, id)) => return Ok(notice::done(&viewer, &format!("{PATH}/{id}"), said)),
         Some(Principal::ManagementKey(_, id)) => {
-            let page = format!("{}/{id}/revoke", management_keys::PATH);
+            let page = format!("{MANAGEMENT_KEYS}/{id}/revoke");
             return Ok(notice::done(&viewer, &page, said));
         }
         None if is_secret(text) => {
@@ -256,14 +249,6 @@ fn further(query: &Fields, found: &Found<ApiKey, KeyCursor>, is_filtered: bool) 
     }
 }
 
-/// What forms of this account offer.
-pub(super) async fn offered(desk: &Desk, viewer: &Viewer) -> Result<Offered, Failure> {
-    let groups = desk.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
-    let models = desk.catalog.get().models.iter().map(|model| model.id.clone()).collect();
-    let has_all_groups = groups.len() < OFFERED_GROUPS;
-    Ok(Offered { groups, has_all_groups, models, now: desk.management.now() })
-}
-
 /// Shows the form for a new key.
 pub(super) async fn new(
     State(desk): State<Desk>,
@@ -333,7 +318,7 @@ pub(super) async fn create(
 /// Reads the settings of a form, with models by their ids.
 pub(super) fn read(desk: &Desk, form: &Fields, is_new: bool) -> Result<KeyPatch, Fault> {
     let mut patch: KeyPatch = settings_form::read(form, is_new)?;
-    name_models_by_id(&desk.catalog.get(), &mut patch.bounds);
+    settings_form::name_models_by_id(desk, &mut patch.bounds);
     Ok(patch)
 }
 

@@ -16,15 +16,14 @@ use shared::{
 };
 
 use super::{
-    Desk,
+    Desk, MANAGEMENT_KEYS as PATH,
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
-    keys::offered,
     layout::{Section, hidden, page},
     notice,
     session::{OwnerAct, Viewer},
-    settings_form::{self, Offered},
+    settings_form::{self, Offered, offered},
     show::{copyable, new_key, status, time, time_or},
 };
 use crate::{
@@ -40,9 +39,6 @@ use domain::{
     group::{BadGroup, Group},
     key::Status,
 };
-
-/// Path of this page.
-pub(super) const PATH: &str = "/dashboard/management-keys";
 
 /// Most characters of a name.
 const MAX_NAME_CHARS: usize = 80;

@@ -9,19 +9,21 @@ use maud::{Markup, html};
 use shared::{ids::KeyId, time::Timestamp};
 
 use super::{
-    Desk,
+    Desk, KEYS as PATH,
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
-    keys::{KEYS_ON_PAGE, PATH, offered},
     layout::{Section, hidden, page},
     notice,
     session::{Act, OwnerAct, Viewer},
-    settings_form,
+    settings_form::{self, offered},
     show::or_unnamed,
 };
 use crate::management::{Error, KeyRefused};
 use domain::key::{ApiKey, KeyPatch};
+
+/// Keys on a page, and most keys chosen at a time.
+pub(super) const KEYS_ON_PAGE: usize = 50;
 
 /// Path of the page that asks first.
 pub(super) const CONFIRM: &str = "/dashboard/keys/many";

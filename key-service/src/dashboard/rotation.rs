@@ -9,10 +9,10 @@ use axum::{
 use maud::{Markup, html};
 
 use super::{
-    Desk,
+    Desk, KEYS as PATH,
     browser::form_token,
     failure::Failure,
-    keys::{PATH, named},
+    keys::named,
     layout::{Section, hidden, page},
     notice,
     session::{Act, OwnerAct, Viewer},

@@ -9,14 +9,17 @@ use shared::{
 };
 
 use super::{
+    Desk,
     entry::{Entered, Fault, line},
+    failure::Failure,
     form::Fields,
     limits::{self, Limits},
+    session::Viewer,
 };
-use domain::{group::Group, settings::Patch};
+use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
 
 /// Groups offered by name in a form, newest first. With more, the id of a group is typed in.
-pub(super) const OFFERED_GROUPS: usize = 200;
+const OFFERED_GROUPS: usize = 200;
 
 /// Models named below their field.
 const MODELS_IN_HINT: usize = 8;
@@ -34,6 +37,21 @@ pub(super) struct Offered {
     pub(super) models: Vec<String>,
     /// The present time, which offered expiries count from.
     pub(super) now: Timestamp,
+}
+
+/// What forms of this account offer.
+pub(super) async fn offered(desk: &Desk, viewer: &Viewer) -> Result<Offered, Failure> {
+    let groups = desk.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
+    let models = desk.catalog.get().models.iter().map(|model| model.id.clone()).collect();
+    let has_all_groups = groups.len() < OFFERED_GROUPS;
+    Ok(Offered { groups, has_all_groups, models, now: desk.management.now() })
+}
+
+/// Names the models of bounds by their ids.
+pub(super) fn name_models_by_id(desk: &Desk, bounds: &mut BoundsPatch) {
+    if let Some(Some(models)) = &mut bounds.models {
+        desk.catalog.get().name_by_id(models);
+    }
 }
 
 /// Reads the settings that the form has, or finds the first fault. Settings without a field in the form stay as they are.

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::{
     Desk, HOME, SIGN_IN,
     browser::{Browser, check_form_token, check_origin, form_token},
-    destination::Destination,
+    destination::{Destination, SignInReason, sign_in_address},
     failure::{Failure, sentence},
     form::{Fields, query},
     layout::{bare, hinted, problem},
@@ -25,43 +25,6 @@ use crate::management::{
 pub(crate) const LINK: &str = "/dashboard/sign-in/link";
 /// Path of the form that uses a link up.
 pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
-
-/// Reason why a member has to sign in again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SignInReason {
-    /// The session has ended.
-    Ended,
-    /// The member signed out.
-    Out,
-}
-
-impl SignInReason {
-    const ALL: [Self; 2] = [Self::Ended, Self::Out];
-
-    /// Name of the reason in the address.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ended => "ended",
-            Self::Out => "out",
-        }
-    }
-
-    const fn sentence(self) -> &'static str {
-        match self {
-            Self::Ended => "You were signed out. Sign in to go on.",
-            Self::Out => "You are signed out.",
-        }
-    }
-}
-
-/// The address that asks to sign in, and leads to a page after that.
-pub(super) fn address(destination: Option<&Destination>, reason: Option<SignInReason>) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs(destination.map(|page| ("to", page.as_str())));
-    query.extend_pairs(reason.map(|reason| ("reason", reason.as_str())));
-    let query = query.finish();
-    if query.is_empty() { SIGN_IN.to_owned() } else { format!("{SIGN_IN}?{query}") }
-}
 
 /// Asks for a password, unless the member is signed in.
 pub(super) async fn show(
@@ -273,5 +236,5 @@ pub(super) async fn out(State(desk): State<Desk>, Act { viewer, .. }: Act) -> Re
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
     desk.management.end_session(account, member, viewer.signed_in.session.id).await?;
     let cookie = [(header::SET_COOKIE, viewer.browser.no_session_cookie())];
-    Ok((cookie, Redirect::to(&address(None, Some(SignInReason::Out)))).into_response())
+    Ok((cookie, Redirect::to(&sign_in_address(None, Some(SignInReason::Out)))).into_response())
 }

@@ -40,7 +40,7 @@ pub struct KeySearch {
     pub condition: Option<Condition>,
     /// Group of the keys.
     pub group: Option<GroupId>,
-    /// Words, each in the label, hint or id of the keys, in any case; empty finds all.
+    /// Words, all of them in the label, the hint or the id of the keys, in any case; empty finds all.
     pub text: String,
     /// Largest number of keys.
     pub limit: usize,
@@ -107,7 +107,7 @@ impl KeySearch {
         }
         let texts = [key.label.to_lowercase(), key.hint.to_lowercase(), key.id.to_string()];
         let text = self.text.to_lowercase();
-        text.split_whitespace().all(|word| texts.iter().any(|text| text.contains(word)))
+        texts.iter().any(|searched| text.split_whitespace().all(|word| searched.contains(word)))
     }
 
     fn matches(&self, key: &ApiKey, now: Timestamp) -> bool {

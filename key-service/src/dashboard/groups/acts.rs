@@ -10,26 +10,22 @@ use shared::wire::GroupField;
 
 use super::{
     super::{
-        Desk,
+        Desk, GROUPS as PATH,
         entry::{Entered, Fault},
         failure::{Failure, bad_group},
         form::Fields,
-        keys::offered,
         layout::{Section, hidden, page},
         notice,
         session::{Act, OwnerAct, Viewer},
-        settings_form::{self, Offered, name_of},
+        settings_form::{self, Offered, name_of, offered},
         show::count,
         words,
     },
-    PATH, keys_in, named, path, whole,
+    keys_in, named, path, whole,
 };
-use crate::{
-    http::name_models_by_id,
-    management::{
-        Error,
-        groups::{GroupRefused, MadeGroup},
-    },
+use crate::management::{
+    Error,
+    groups::{GroupRefused, MadeGroup},
 };
 use domain::group::{Group, GroupNotChanged, GroupPatch};
 
@@ -101,7 +97,7 @@ async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Res
 /// Reads the settings of a form, with models by their ids.
 fn read(desk: &Desk, form: &Fields, is_new: bool) -> Result<GroupPatch, Fault> {
     let mut patch: GroupPatch = settings_form::read(form, is_new)?;
-    name_models_by_id(&desk.catalog.get(), &mut patch.bounds);
+    settings_form::name_models_by_id(desk, &mut patch.bounds);
     Ok(patch)
 }
 

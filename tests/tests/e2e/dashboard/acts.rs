@@ -16,6 +16,8 @@ type Form = (String, Vec<(&'static str, String)>);
 async fn acts(stack: &Stack, owner: &mut Browser, key: &ApiKey) -> Vec<Form> {
     let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);
     let group = format!("/dashboard/groups/{}", group.trim());
+    // The newest stands first: not the one that the harness uses.
+    stack.cli(&["management-keys", "create", "--account", &stack.account.name, "--name", "spare"]);
     let management_keys = owner.get("/dashboard/management-keys").await;
     let management_key = attribute(&management_keys, "class=\"button danger\" href=\"").unwrap();
     signed_in(stack, &stack.account, "ann").await;
