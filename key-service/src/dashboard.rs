@@ -47,6 +47,7 @@ mod measure;
 mod members;
 mod notice;
 mod overview;
+mod refused;
 mod rotation;
 mod session;
 mod settings_form;
@@ -152,10 +153,13 @@ pub(crate) fn router(desk: Desk) -> Router {
             get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
         )
         .route("/dashboard/activity", get(activity::show))
+        .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
         .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
+        .route("/dashboard/credit.csv", get(credit::csv))
+        .route("/dashboard/credit/{month}", get(credit::statement))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}", get(members::show))

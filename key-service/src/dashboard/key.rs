@@ -11,25 +11,28 @@ use shared::wire::KeyField;
 use super::{
     Desk, GROUPS, KEYS as PATH, activity,
     budget::gauge,
-    chart,
+    chart::{self, Chart, Measure},
     entry::{Entered, Fault},
     events::PATH as EVENTS,
     failure::{Failure, bad_group},
     form::Fields,
     keys::{badges, named, read},
     layout::{Section, hidden, page},
-    notice, rotation,
+    notice, refused, rotation,
     session::{Act, OwnerAct, Viewer},
     settings_form::{self, name_of, offered},
     show::{copyable_line, count, or_unnamed, time, time_or, usd},
     words,
 };
-use crate::management::{Error, KeyRefused, reading::EntrySearch};
+use crate::management::{Error, KeyRefused, reading::EntrySearch, spend::DAYS};
 use domain::{
     group::Group,
     key::{ApiKey, Status},
+    usage::Day,
 };
 
+/// Days in the chart of a key that was made today.
+const FEWEST_DAYS: i64 = 7;
 /// Latest generations shown.
 const GENERATIONS: usize = 10;
 
@@ -48,24 +51,29 @@ async fn whole(
     desk: &Desk,
     viewer: &Viewer,
     key: &ApiKey,
-    refused: Option<Entered<'_>>,
+    sent: Option<Entered<'_>>,
 ) -> Result<Response, Failure> {
     let (account, now) = (viewer.signed_in.account, desk.management.now());
     let today = desk.management.today();
-    let spend = desk.management.spend_of(account, key.id).await?;
+    let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
+    let days = made.max(today.plus(1 - DAYS))..=today;
+    let spend = desk.management.spend_of(account, key.id, days.clone()).await?;
+    let series = chart::by_model(&spend, Measure::Spend);
     let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
     let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
     let groups = groups_of(desk, viewer, key).await?;
     let is_revoked = key.status(now) == Status::Revoked;
+    let refused_today = desk.management.refused_today(account, Some(key.id)).await?;
     let content = html! {
         p.lead { (badges(key, now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never"))
             @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
+        (refused::notice(&refused_today))
         (bounds(key, &groups))
         (gauge(&key.spend.budget, now, is_revoked))
-        section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), today)) }
-        @if viewer.is_owner() && !is_revoked { (forms(desk, viewer, key, refused).await?) }
+        section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
+        @if viewer.is_owner() && !is_revoked { (forms(desk, viewer, key, sent).await?) }
         h2 { "Last generations" }
         @if entries.found.is_empty() { p.empty { "No requests yet." } }
         @else { (activity::table(&entries.found, None)) }
@@ -102,12 +110,12 @@ async fn forms(
     desk: &Desk,
     viewer: &Viewer,
     key: &ApiKey,
-    refused: Option<Entered<'_>>,
+    sent: Option<Entered<'_>>,
 ) -> Result<Markup, Failure> {
     let (now, offered) = (desk.management.now(), offered(desk, viewer).await?);
     let value = |field: KeyField| key.value(field, now);
     let present = settings_form::entered(value);
-    let entered = refused.unwrap_or(Entered::new(&present));
+    let entered = sent.unwrap_or(Entered::new(&present));
     let path = format!("{PATH}/{}", key.id);
     Ok(html! {
         section.card {
