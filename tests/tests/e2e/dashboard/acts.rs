@@ -20,9 +20,11 @@ async fn acts(stack: &Stack, owner: &mut Browser, key: &ApiKey) -> Vec<Form> {
     stack.cli(&["management-keys", "create", "--account", &stack.account.name, "--name", "spare"]);
     let management_keys = owner.get("/dashboard/management-keys").await;
     let management_key = attribute(&management_keys, "class=\"button danger\" href=\"").unwrap();
+    // The owner itself is the first.
     signed_in(stack, &stack.account, "ann").await;
     let members = owner.get("/dashboard/members").await;
-    let member = attribute(&members, "href=\"/dashboard/members/").unwrap();
+    let member = members.text().rsplit("href=\"/dashboard/members/").next().unwrap();
+    let member = member.split('"').next().unwrap();
     let (of_key, of_member) = (format!("/dashboard/keys/{}", key.id), format!("/dashboard/members/{member}"));
     let attempt = attempt(&owner.get("/dashboard/keys/new").await);
     let form = |path: &str, fields: &[(&'static str, &str)]| {
@@ -98,7 +100,8 @@ async fn viewers_strangers_visitors_and_other_sites_can_do_no_act_of_an_owner() 
     }
     assert_eq!(state(&stack, &mut owner).await, before);
     for act in &acts {
-        assert_ne!(send(&mut owner, act).await, 403, "an owner: {act:?}");
+        let done = send(&mut owner, act).await;
+        assert!(matches!(done, 200 | 303 | 400), "an owner: {done} {act:?}");
     }
     assert_ne!(state(&stack, &mut owner).await, before);
 }

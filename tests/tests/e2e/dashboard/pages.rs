@@ -171,7 +171,8 @@ async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
     let page = viewer.get(&format!("/dashboard/activity{filters}")).await;
     assert_eq!(page.text().matches("<tr title=\"gen_").count(), 3, "{page}");
     for none in ["?outcome=shortfall", "?to=2020-01-01", "?model=Model+Max"] {
-        assert!(viewer.get(&format!("/dashboard/activity{none}")).await.text().contains("Nothing matches"));
+        let page = viewer.get(&format!("/dashboard/activity{none}")).await;
+        assert!(page.text().contains("Nothing matches"), "{none}: {page}");
     }
     let csv = viewer.get(&format!("/dashboard/activity.csv{filters}")).await;
     assert_eq!((csv.status, csv.text().lines().count()), (200, 4), "{csv}");
