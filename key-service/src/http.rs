@@ -1,6 +1,6 @@
 //! The management API over HTTP.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -62,18 +62,11 @@ struct Api {
 }
 
 impl Api {
-    /// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
-    /// a list may name a model that comes later.
+    /// Names the models of bounds by their ids.
     fn name_models_by_id(&self, bounds: &mut BoundsPatch) {
-        let Some(Some(models)) = &mut bounds.models else { return };
-        let catalog = self.catalog.get();
-        for name in models.iter_mut() {
-            if let Some(model) = catalog.model(name) {
-                name.clone_from(&model.id);
-            }
+        if let Some(Some(models)) = &mut bounds.models {
+            self.catalog.get().name_by_id(models);
         }
-        let mut listed = HashSet::new();
-        models.retain(|name| listed.insert(name.clone()));
     }
 }
 

@@ -4,7 +4,7 @@ mod file;
 mod price;
 mod table;
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use http::Uri;
 use serde::Deserialize;
@@ -226,6 +226,18 @@ impl Catalog {
     /// The model with exactly this id or alias.
     pub fn model(&self, name: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.id == name || model.aliases.iter().any(|alias| alias == name))
+    }
+
+    /// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
+    /// a list may name a model that comes later.
+    pub fn name_by_id(&self, models: &mut Vec<String>) {
+        for name in models.iter_mut() {
+            if let Some(model) = self.model(name) {
+                name.clone_from(&model.id);
+            }
+        }
+        let mut listed = HashSet::new();
+        models.retain(|name| listed.insert(name.clone()));
     }
 
     /// Returns all ids, for errors.
