@@ -1,7 +1,7 @@
 //! Export of spans over OTLP: a bounded queue, and one task that sends batches. A receiver that is slow or away costs spans,
 //! never requests.
 
-use std::{env, path::PathBuf, sync::OnceLock, time::Duration};
+use std::{env, fmt::Display, path::PathBuf, sync::OnceLock, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -25,10 +25,7 @@ use tokio::{
 };
 
 use super::TRACER;
-use crate::process::{
-    config::ConfigError,
-    http_client::{ClientSettings, HttpClient, http_client},
-};
+use crate::process::http_client::{ClientSettings, HttpClient, http_client};
 
 /// Number of spans that wait for export; further spans are dropped. A span takes one to two kilobytes.
 const QUEUED_SPANS: usize = 2048;
@@ -58,8 +55,22 @@ const RATIO_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
 /// Queue of the task that exports, once started.
 static QUEUE: OnceLock<mpsc::Sender<Item>> = OnceLock::new();
 
+/// A setting of the export cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {reason}")]
+pub struct WrongSetting {
+    name: &'static str,
+    reason: String,
+}
+
+impl WrongSetting {
+    fn new(name: &'static str, reason: impl Display) -> Self {
+        Self { name, reason: reason.to_string() }
+    }
+}
+
 /// Begins to export spans if a receiver is configured; once a process, inside a runtime.
-pub fn start() -> Result<(), ConfigError> {
+pub fn start() -> Result<(), WrongSetting> {
     if setting(OTEL_EXPORTER_OTLP_ENDPOINT).or_else(|| setting(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)).is_none()
     {
         return Ok(());
@@ -71,7 +82,7 @@ pub fn start() -> Result<(), ConfigError> {
     };
     let exporter = SpanExporter::builder().with_http().with_timeout(timeout);
     let exporter = exporter.with_http_client(Client::new(timeout)).build();
-    let mut exporter = exporter.map_err(|e| ConfigError::new(OTEL_EXPORTER_OTLP_ENDPOINT, e))?;
+    let mut exporter = exporter.map_err(|e| WrongSetting::new(OTEL_EXPORTER_OTLP_ENDPOINT, e))?;
     let resource = resource();
     exporter.set_resource(&resource);
     let (queue, items) = mpsc::channel(QUEUED_SPANS);
@@ -104,14 +115,14 @@ fn setting(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn milliseconds(name: &'static str) -> Result<Option<Duration>, ConfigError> {
+fn milliseconds(name: &'static str) -> Result<Option<Duration>, WrongSetting> {
     let millis =
-        setting(name).map(|value| value.parse().map_err(|e| ConfigError::new(name, e))).transpose()?;
+        setting(name).map(|value| value.parse().map_err(|e| WrongSetting::new(name, e))).transpose()?;
     Ok(millis.map(Duration::from_millis))
 }
 
 /// Checks the settings of sampling. The SDK samples every trace where it cannot read one.
-fn check_sampler() -> Result<(), ConfigError> {
+fn check_sampler() -> Result<(), WrongSetting> {
     const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
     const RATIO: &str = "OTEL_TRACES_SAMPLER_ARG";
     let Some(sampler) = setting(SAMPLER) else { return Ok(()) };
@@ -120,12 +131,12 @@ fn check_sampler() -> Result<(), ConfigError> {
     }
     if !RATIO_SAMPLERS.contains(&sampler.as_str()) {
         let known = [&PLAIN_SAMPLERS[..], &RATIO_SAMPLERS[..]].concat().join(", ");
-        return Err(ConfigError::new(SAMPLER, format!("must be one of {known}")));
+        return Err(WrongSetting::new(SAMPLER, format!("must be one of {known}")));
     }
     let ratio = setting(RATIO).and_then(|ratio| ratio.parse::<f64>().ok());
     match ratio.filter(|ratio| (0.0..=1.0).contains(ratio)) {
         Some(_) => Ok(()),
-        None => Err(ConfigError::new(RATIO, format!("must be a number from 0 to 1, for {sampler}"))),
+        None => Err(WrongSetting::new(RATIO, format!("must be a number from 0 to 1, for {sampler}"))),
     }
 }
 
