@@ -32,6 +32,7 @@ mod ports;
 mod receiver;
 mod redis;
 mod server;
+mod span_receiver;
 mod wall_clock;
 
 pub use book::{Account, Balance, billed};
@@ -43,9 +44,10 @@ pub use deployment::{Deployment, Processes};
 pub use dialect::Dialect;
 pub use door::{Door, Exchange};
 pub use events::{Event, Events};
-pub use receiver::{ReceivedSpan, Receiver};
+pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};
+pub use span_receiver::{ReceivedSpan, SpanReceiver};
 pub use wall_clock::WallClock;
 
 use book::Book;

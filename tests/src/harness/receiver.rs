@@ -1,178 +1,143 @@
-//! A receiver of spans over OTLP/HTTP, as a collector is one.
+//! A receiver of webhooks that keeps each delivery.
 
 use std::{
     convert::Infallible,
-    net::SocketAddr,
     sync::{Arc, Mutex},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
-use opentelemetry_proto::tonic::{
-    collector::trace::v1::ExportTraceServiceRequest,
-    common::v1::{KeyValue, any_value},
-    trace::v1,
+use serde_json::Value;
+use tokio::{
+    net::TcpListener,
+    task::JoinHandle,
+    time::{Instant as Deadline, sleep, timeout_at},
 };
-use prost::Message;
-use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::sleep};
 
 use super::{LOOK_EVERY, PATIENCE};
 
-/// A span as received.
+/// A request that a receiver got.
 #[derive(Clone, Debug)]
-pub struct ReceivedSpan {
-    /// `service.name` of the process.
-    pub service: String,
-    /// Name of the span.
-    pub name: String,
-    /// Ids in hexadecimal digits: of the trace, of the span, and of the span above, empty for the first.
-    pub trace: String,
-    /// Id of the span.
-    pub id: String,
-    /// Id of the span above.
-    pub parent: String,
-    /// Kind of the span, as in `SPAN_KIND_SERVER` without its prefix.
-    pub kind: String,
-    /// Returns whether the status is an error.
-    pub failed: bool,
-    /// Begin and end in nanoseconds since 1970.
-    pub times: (u64, u64),
-    attributes: Vec<(String, Value)>,
+pub struct Received {
+    /// Request headers.
+    pub headers: HeaderMap,
+    /// Request body.
+    pub body: Bytes,
+    /// Status of the answer.
+    pub status: StatusCode,
+    /// Time at which the body had arrived.
+    pub at: Instant,
 }
 
-impl ReceivedSpan {
-    /// Value of an attribute; null if missing. An attribute is never set twice.
-    pub fn get(&self, name: &str) -> Value {
-        let mut values =
-            self.attributes.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone());
-        let value = values.next().unwrap_or_default();
-        assert!(values.next().is_none(), "{name} is set twice: {self:?}");
-        value
+impl Received {
+    /// The event's id, by which receivers tell repetitions.
+    pub fn id(&self) -> String {
+        self.headers["webhook-id"].to_str().unwrap().to_owned()
+    }
+
+    /// The event.
+    pub fn event(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
     }
 }
 
-/// A running receiver.
+/// An HTTP server on the loopback. It stops when dropped.
 pub struct Receiver {
-    address: SocketAddr,
-    requests: Arc<Mutex<Vec<Bytes>>>,
+    address: String,
+    received: Arc<Mutex<Vec<Received>>>,
+    task: JoinHandle<()>,
 }
 
 impl Receiver {
-    /// Starts a receiver that takes everything.
-    pub async fn start() -> Self {
-        Self::answering(true).await
+    /// Starts a receiver. It answers each request, numbered from zero, with the status of this function, this long after the
+    /// request has arrived.
+    pub async fn start(status: fn(usize) -> u16, pause: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
+        let address = listener.local_addr().unwrap().to_string();
+        let received = Arc::default();
+        let task = tokio::spawn(serve(listener, Arc::clone(&received), status, pause));
+        Self { address, received, task }
     }
 
-    /// Starts a receiver that reads requests and never answers.
-    pub async fn hanging() -> Self {
-        Self::answering(false).await
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
-    async fn answering(answers: bool) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let requests: Arc<Mutex<Vec<Bytes>>> = Arc::default();
-        let received = requests.clone();
+    /// URL for a webhook.
+    pub fn url(&self) -> String {
+        format!("http://{}/hook", self.address)
+    }
+
+    /// All requests so far, in the order in which their bodies arrived.
+    pub fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+
+    /// Waits until the requests so far fulfil a condition, and returns them.
+    pub async fn until(&self, what: &str, is_met: impl Fn(&[Received]) -> bool) -> Vec<Received> {
+        let deadline = Deadline::now() + 2 * PATIENCE;
+        let met = async {
+            while !is_met(&self.received()) {
+                sleep(LOOK_EVERY).await;
+            }
+        };
+        let met = timeout_at(deadline, met).await;
+        let received = self.received();
+        assert!(met.is_ok(), "{what}: not so after {} requests", received.len());
+        received
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    received: Arc<Mutex<Vec<Received>>>,
+    status: fn(usize) -> u16,
+    pause: Duration,
+) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let received = Arc::clone(&received);
         tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let received = received.clone();
-                let service = service_fn(move |request| take(received.clone(), request, answers));
-                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-            }
+            let service = service_fn(|request| {
+                let received = Arc::clone(&received);
+                async move { Ok::<_, Infallible>(answer(request, &received, status, pause).await) }
+            });
+            // A sender that was killed ends its connection with an error.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
-        Self { address, requests }
-    }
-
-    /// Environment of a process that sends its spans here.
-    pub fn env(&self) -> Vec<(&'static str, String)> {
-        vec![("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address))]
-    }
-
-    /// The requests as they came.
-    pub fn requests(&self) -> Vec<Bytes> {
-        self.requests.lock().unwrap().clone()
-    }
-
-    /// All spans that have arrived.
-    pub fn spans(&self) -> Vec<ReceivedSpan> {
-        self.requests().iter().flat_map(|body| spans(body)).collect()
-    }
-
-    /// Waits until spans of a trace meet the condition, and returns these spans.
-    pub async fn trace(&self, id: &str, complete: impl Fn(&[ReceivedSpan]) -> bool) -> Vec<ReceivedSpan> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let spans: Vec<_> = self.spans().into_iter().filter(|span| span.trace == id).collect();
-            if complete(&spans) {
-                return spans;
-            }
-            assert!(Instant::now() < deadline, "the trace does not get complete: {spans:#?}");
-            sleep(LOOK_EVERY).await;
-        }
     }
 }
 
-async fn take(
-    received: Arc<Mutex<Vec<Bytes>>>,
+async fn answer(
     request: Request<Incoming>,
-    answers: bool,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let is_export = request.method() == Method::POST && request.uri().path() == "/v1/traces";
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let mut response = Response::new(Full::default());
-    if is_export {
-        received.lock().unwrap().push(body);
-    } else {
-        *response.status_mut() = StatusCode::NOT_FOUND;
-    }
-    if !answers {
-        std::future::pending::<()>().await;
-    }
-    Ok(response)
-}
-
-fn spans(body: &Bytes) -> Vec<ReceivedSpan> {
-    let export = ExportTraceServiceRequest::decode(body.clone()).expect("it is an export of spans");
-    let of_process = |process: v1::ResourceSpans| {
-        let resource = process.resource.map(|resource| attributes(resource.attributes)).unwrap_or_default();
-        let service =
-            resource.iter().find(|(name, _)| name == "service.name").map(|(_, value)| value.clone());
-        let service = service.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default();
-        let spans = process.scope_spans.into_iter().flat_map(|scope| scope.spans);
-        spans.map(move |span| received(service.clone(), span)).collect::<Vec<_>>()
+    received: &Mutex<Vec<Received>>,
+    status: fn(usize) -> u16,
+    pause: Duration,
+) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let mut answer = Response::new(Full::default());
+    // A body that breaks off has no reader left.
+    let Ok(body) = body.collect().await else { return answer };
+    let status = {
+        let mut received = received.lock().unwrap();
+        let status = StatusCode::from_u16(status(received.len())).unwrap();
+        let (headers, body, at) = (head.headers, body.to_bytes(), Instant::now());
+        received.push(Received { headers, body, status, at });
+        status
     };
-    export.resource_spans.into_iter().flat_map(of_process).collect()
-}
-
-fn received(service: String, span: v1::Span) -> ReceivedSpan {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    ReceivedSpan {
-        service,
-        trace: hex(&span.trace_id),
-        id: hex(&span.span_id),
-        parent: hex(&span.parent_span_id),
-        kind: span.kind().as_str_name().trim_start_matches("SPAN_KIND_").to_owned(),
-        failed: span.status.as_ref().is_some_and(|status| status.code() == v1::status::StatusCode::Error),
-        times: (span.start_time_unix_nano, span.end_time_unix_nano),
-        attributes: attributes(span.attributes),
-        name: span.name,
-    }
-}
-
-fn attributes(all: Vec<KeyValue>) -> Vec<(String, Value)> {
-    let value = |value: Option<any_value::Value>| match value {
-        Some(any_value::Value::StringValue(text)) => json!(text),
-        Some(any_value::Value::BoolValue(bool)) => json!(bool),
-        Some(any_value::Value::IntValue(number)) => json!(number),
-        Some(any_value::Value::DoubleValue(number)) => json!(number),
-        other => panic!("an attribute of another kind: {other:?}"),
-    };
-    all.into_iter()
-        .map(|KeyValue { key, value: any, .. }| (key, value(any.and_then(|any| any.value))))
-        .collect()
+    sleep(pause).await;
+    *answer.status_mut() = status;
+    answer
 }

@@ -39,5 +39,6 @@ mod traces;
 mod unread;
 mod upstream;
 mod usage;
+mod webhooks;
 mod windows;
 mod wire;

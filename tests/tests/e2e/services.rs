@@ -27,6 +27,7 @@ mod rotation;
 mod secured;
 mod spool;
 mod spread;
+mod webhooks;
 
 /// Time in which a revocation ends streams: five seconds by contract, and two for slow machines.
 const REVOCATION: Duration = Duration::from_secs(7);

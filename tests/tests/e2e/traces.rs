@@ -8,7 +8,7 @@ use http::{Method, Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tests::{
-    harness::{ApiKey, Call, Deployment, FLASH, Options, ReceivedSpan, Receiver, Stack, secret_in},
+    harness::{ApiKey, Call, Deployment, FLASH, Options, ReceivedSpan, SpanReceiver, Stack, secret_in},
     upstream::{Fault, Script, Told},
 };
 
@@ -22,7 +22,7 @@ const GATEWAY: &str = "inference-gateway";
 const KEY_SERVICE: &str = "key-service";
 
 /// Services whose logs are JSON and whose spans go to this receiver.
-async fn services(receiver: &Receiver) -> Stack {
+async fn services(receiver: &SpanReceiver) -> Stack {
     let mut env = receiver.env();
     env.push(("FAREGATE_LOG_FORMAT", "json".into()));
     Stack::with(Options { deployment: Deployment::services(1, 1), env, ..Options::default() }).await
@@ -100,7 +100,7 @@ fn assert_served(stack: &Stack, key: &ApiKey, spans: &[ReceivedSpan]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
-    let receiver = Receiver::start().await;
+    let receiver = SpanReceiver::start().await;
     let stack = services(&receiver).await;
     let key = stack.key().await;
 
@@ -133,7 +133,7 @@ async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
-    let receiver = Receiver::start().await;
+    let receiver = SpanReceiver::start().await;
     let stack = services(&receiver).await;
     let (poor, key) = (stack.key_with(json!({"limit": 0.000_000_1})).await, stack.key().await);
 
@@ -168,7 +168,7 @@ async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
-    let receiver = Receiver::start().await;
+    let receiver = SpanReceiver::start().await;
     let stack = services(&receiver).await;
     let created = trace(1);
     let create = |sampled: &str| {
@@ -212,7 +212,7 @@ async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
 async fn a_receiver_that_is_away_or_never_answers_costs_spans_alone() {
     // More spans than a queue and a batch take.
     const CHATS: usize = 600;
-    let hanging = Receiver::hanging().await;
+    let hanging = SpanReceiver::hanging().await;
     let away = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned())];
     for (env, reason) in [(hanging.env(), "queue_full"), (away, "export_failed")] {
         let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -290,7 +290,7 @@ async fn a_wrong_setting_of_telemetry_is_refused_with_its_name() {
 }
 
 /// Checks that nothing that was received has a key, a token, or a prompt.
-fn assert_no_secret(receiver: &Receiver, keys: &[&ApiKey]) {
+fn assert_no_secret(receiver: &SpanReceiver, keys: &[&ApiKey]) {
     let told: String =
         receiver.requests().iter().map(|body| String::from_utf8_lossy(body).into_owned()).collect();
     assert_eq!(secret_in(&told), None);
