@@ -32,7 +32,7 @@ pub(crate) struct ModelMetrics {
 
 /// Operation of the GenAI semantic conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     Chat,
     Embeddings,
 }
@@ -48,12 +48,12 @@ struct TokenCounters {
 
 impl Operation {
     /// Operation of this request.
-    pub(super) fn of(forward: &Forward) -> Self {
+    pub(crate) fn of(forward: &Forward) -> Self {
         if forward.reply.is_of_chat() { Self::Chat } else { Self::Embeddings }
     }
 
     /// Value of `gen_ai.operation.name`.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::Embeddings => "embeddings",
@@ -122,7 +122,7 @@ impl ModelMetrics {
     }
 
     /// Counts the tokens of an operation that an upstream of this kind has served.
-    pub(super) fn count(&self, operation: Operation, kind: UpstreamKind, usage: Usage) {
+    pub(crate) fn count(&self, operation: Operation, kind: UpstreamKind, usage: Usage) {
         let counters = self.used.iter().find(|(of, by, _)| (*of, *by) == (operation, kind));
         if let Some((_, _, counters)) = counters {
             counters.count(usage);

@@ -16,8 +16,8 @@ use shared::{
 };
 use tokio::time::Instant;
 
-use super::{Job, model_metrics::Operation};
-use crate::upstream::Upstream;
+use super::Job;
+use crate::{model_metrics::Operation, upstream::Upstream};
 
 /// The facts of one generation.
 pub(super) struct GenerationLog {

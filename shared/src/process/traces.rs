@@ -65,6 +65,7 @@ impl Span {
     }
 
     /// Begins the span of an outgoing HTTP request.
+    #[must_use]
     pub fn http_request(&self, method: &Method) -> Self {
         self.child(SpanKind::Client, || {
             let method = known_method(method);
@@ -96,6 +97,7 @@ impl Span {
 
     /// Begins a span below, of this name and with these attributes. Where the trace is not sampled, returns a copy of this
     /// span.
+    #[must_use]
     pub fn child(
         &self,
         kind: SpanKind,
@@ -108,6 +110,7 @@ impl Span {
     }
 
     /// Begins the span of an outgoing call between the services.
+    #[must_use]
     pub fn call(&self, method: &'static str) -> Self {
         self.child(SpanKind::Client, || (method.into(), rpc(method)))
     }
