@@ -40,6 +40,7 @@ mod margin;
 mod measure;
 mod members;
 mod overview;
+mod refused;
 mod rotation;
 mod session;
 mod show;
@@ -123,10 +124,13 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(keys::confirm).post(keys::revoke))
         .route("/dashboard/activity", get(activity::show))
+        .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
         .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
+        .route("/dashboard/credit.csv", get(credit::csv))
+        .route("/dashboard/credit/{month}", get(credit::statement))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}/role", post(members::change_role))

@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
 use shared::{
-    process::traces::{RPC_STATUS, Span},
+    process::{
+        telemetry::Counted,
+        traces::{RPC_STATUS, Span},
+    },
     rpc::{
         Answer, Call, CallFailure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock, TracedCall,
         v1::{self, answer, call, key_service_server},
@@ -107,6 +110,7 @@ impl key_service_server::KeyService for Grpc {
             shutdown: self.shutdown.clone(),
             clock: SessionClock::starting(Instant::now()),
             greeted: false,
+            _counted: Counted::by(metrics::gauge!("keyservice_sessions")),
         };
         let frames = stream::try_unfold(session, |mut session| async move {
             Ok(session.next().await?.map(|frame| (frame, session)))
@@ -123,6 +127,7 @@ struct SessionStream {
     clock: SessionClock,
     /// The first frame was sent, from which the gateway learns the session's clock.
     greeted: bool,
+    _counted: Counted,
 }
 
 impl SessionStream {

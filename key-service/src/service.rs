@@ -4,6 +4,7 @@
 //! written once for many calls.
 
 mod outcome;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -28,11 +29,11 @@ use shared::{
 use tokio::time::Instant;
 use tonic::Code;
 
-pub(crate) use self::outcome::count_billed;
 use self::outcome::{Meaning, failure};
+pub(crate) use self::{outcome::count_billed, refusals::Refusals};
 use crate::{
     credentials::Credentials,
-    store::{Credential, Ledger, Outcomes, StoreError},
+    store::{Credential, Hour, Ledger, Outcomes, StoreError},
 };
 use domain::{
     lease_clock::LEASE_TICKS,
@@ -47,6 +48,7 @@ pub(crate) struct Service {
     credentials: Arc<Credentials>,
     catalog: Arc<Current<Catalog>>,
     lease: Duration,
+    refusals: Arc<Refusals>,
 }
 
 /// Next step of a call: none, or a command to the ledger with the meaning of the outcome.
@@ -73,7 +75,12 @@ impl Service {
         catalog: Arc<Current<Catalog>>,
         lease: Duration,
     ) -> Self {
-        Self { ledger, clock, credentials, catalog, lease }
+        Self { ledger, clock, credentials, catalog, lease, refusals: Arc::default() }
+    }
+
+    /// Counts of refused calls.
+    pub(crate) fn refusals(&self) -> Arc<Refusals> {
+        Arc::clone(&self.refusals)
     }
 
     /// Begins the span of a batch at the store, below the span of a call that is part of the batch.
@@ -155,7 +162,14 @@ impl Service {
         Ok(Plan::Run {
             account,
             command,
-            meaning: Meaning::Grant { hold, prompt, images, output, lease: self.lease },
+            meaning: Meaning::Grant {
+                hold,
+                prompt,
+                images,
+                output,
+                is_least: output == least,
+                lease: self.lease,
+            },
         })
     }
 
@@ -239,6 +253,11 @@ impl KeyService for Service {
             (outcomes, meanings)
         });
         for (outcomes, meanings) in join_all(runs).await {
+            if let Ok(outcomes) = &outcomes {
+                for (outcome, (_, meaning)) in outcomes.iter().zip(&meanings) {
+                    meaning.count(outcome, &self.refusals, Hour::of(now));
+                }
+            }
             put_answers(&mut answers, outcomes, meanings);
         }
         let unanswered = || Err(outcome::unfit("the store answered fewer commands than it was given"));

@@ -19,6 +19,8 @@ pub struct Catalog {
     pub service: Service,
     /// Models in the order of the file; never empty.
     pub models: Vec<Model>,
+    /// CRC-32 of the file's text, by which a catalogue is told from others.
+    pub checksum: u32,
 }
 
 /// Description of an installation.
@@ -232,7 +234,7 @@ impl Catalog {
             model.check().map_err(|(at, reason)| error(Some(at.unwrap_or(span)), reason))
         };
         let models = raw.model.into_iter().map(check).collect::<Result<_, _>>()?;
-        Ok(Self { service: raw.service, models })
+        Ok(Self { service: raw.service, models, checksum: crc32fast::hash(text.as_bytes()) })
     }
 
     /// The model with exactly this id or alias.

@@ -44,6 +44,7 @@ pub use deployment::{Deployment, Processes};
 pub use dialect::Dialect;
 pub use door::{Door, Exchange};
 pub use events::{Event, Events};
+pub use ports::free_port;
 pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};
@@ -216,9 +217,10 @@ impl Stack {
         }
     }
 
-    /// Adds to an account's credit.
-    pub fn add_credit(&self, account: &Account, amount: NanoUsd) {
-        self.cli(&["credits", "add", "--account", &account.name, "--amount", &amount.to_string()]);
+    /// Adds to an account's credit, with a note.
+    pub fn add_credit(&self, account: &Account, amount: NanoUsd, note: &str) {
+        let amount_text = amount.to_string();
+        self.cli(&["credits", "add", "--account", &account.name, "--amount", &amount_text, "--note", note]);
         self.book.deposited(&account.name, amount);
     }
 

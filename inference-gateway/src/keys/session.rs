@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use shared::{
     backoff::Backoff,
     clock::Clock,
-    process::traces::Span,
+    process::{telemetry::Counted, traces::Span},
     rpc::{
         Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall,
         v1::{self, key_service_client::KeyServiceClient},
@@ -102,7 +102,12 @@ pub(super) struct SessionTask {
 impl SessionTask {
     /// Keeps a session open until the queue is closed.
     pub(super) async fn run(self) {
+        let sessions = |state| metrics::gauge!("gateway_key_service_sessions", "state" => state);
+        let counted = |state| Counted::by(sessions(state));
+        // A gateway that never reaches a key-service has no open session, rather than none that is known.
+        sessions("open").increment(0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut connecting = Some(counted("connecting"));
         while !self.queue.is_closed() {
             let mut frame = Frame::default();
             let ended = match self.open().await {
@@ -110,11 +115,14 @@ impl SessionTask {
                     tracing::debug!(peer = self.peer.name(), "session with the key-service opened");
                     backoff.reset();
                     self.health.answered(self.number, KeyServicePort::Sessions);
+                    connecting = None;
+                    let _open = counted("open");
                     session.run(&self, &mut frame).await
                 }
                 Err(status) => Err(status),
             };
             let Err(status) = ended else { return };
+            connecting.get_or_insert_with(|| counted("connecting"));
             self.health.failed(self.number, KeyServicePort::Sessions);
             self.queue.requeue(self.number, frame.to_hand_on());
             tracing::warn!(

@@ -133,7 +133,7 @@ fn told(kind: &EventKind) -> Markup {
             EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
                 (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " is left"
             },
-            EventKind::CreditAdded { amount, .. } => (usd(*amount)),
+            EventKind::CreditAdded { amount, note, .. } => { (usd(*amount)) @if !note.is_empty() { ", " bdi { (note) } } },
             EventKind::ManagementKeyCreated { name, .. } | EventKind::ManagementKeyRevoked { name, .. }
                 | EventKind::MemberRemoved { name, .. } => bdi { (name) },
             EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },

@@ -8,20 +8,26 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use super::{
-    Desk, activity, chart,
+    Desk, activity,
+    chart::{self, Chart, Measure},
     events::PATH as EVENTS,
     failure::Failure,
     form::Fields,
     keys::{PATH, named},
     keys_form,
     layout::{Section, hidden, page},
-    rotation,
+    refused, rotation,
     session::Viewer,
     show::{status, time, time_or, usd},
 };
-use crate::management::reading::EntrySearch;
-use domain::key::{ApiKey, Status};
+use crate::management::{reading::EntrySearch, spend::DAYS};
+use domain::{
+    key::{ApiKey, Status},
+    usage::Day,
+};
 
+/// Days in the chart of a key that was made today.
+const FEWEST_DAYS: i64 = 7;
 /// Latest generations shown.
 const GENERATIONS: usize = 10;
 
@@ -44,16 +50,21 @@ pub(super) async fn whole(
 ) -> Result<Response, Failure> {
     let (account, now) = (viewer.signed_in.account, desk.management.now());
     let today = desk.management.today();
-    let spend = desk.management.spend_of(account, key.id).await?;
+    let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
+    let days = made.max(today.plus(1 - DAYS))..=today;
+    let spend = desk.management.spend_of(account, key.id, days.clone()).await?;
+    let series = chart::by_model(&spend, Measure::Spend);
     let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
     let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
+    let refused_today = desk.management.refused_today(account, Some(key.id)).await?;
     let may_change = viewer.is_owner() && key.status(now) != Status::Revoked;
     let content = html! {
         p.lead { (status(key.status(now))) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never")) }
+        (refused::notice(&refused_today))
         (gauge(key))
         (keys_form::other_settings(key, now))
-        section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), today)) }
+        section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
         @if may_change {
             section.card {
                 h2 { "Settings" }

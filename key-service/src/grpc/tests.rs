@@ -58,8 +58,8 @@ fn denial() -> Denial {
 
 #[async_trait]
 impl KeyService for Clerk {
-    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>> {
-        let answer = |call: Call| match call {
+    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
+        let answer = |TracedCall { call, .. }| match call {
             Call::Authenticate { credential, .. } if credential == "good" => {
                 Ok(Answer::Authenticated(Ok(identity())))
             }

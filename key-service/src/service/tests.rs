@@ -13,6 +13,8 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
+mod refusals;
+
 use super::*;
 use crate::{
     management::{Issued, testing::Office},

@@ -148,6 +148,15 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await owner.visit('/dashboard?by=key');
   await owner.reads('$');
   await examine(owner, 'owner-overview-by-key');
+  await owner.visit('/dashboard?show=tokens&days=90');
+  await examine(owner, 'owner-overview-tokens');
+  await owner.visit(`/dashboard/credit/${new Date().toISOString().slice(0, 7)}`);
+  await owner.reads('Charged in all');
+  await examine(owner, 'owner-statement');
+  await owner.visit('/dashboard/activity');
+  await owner.visit(await owner.page.$eval('tbody td a', (link) => new URL(link.href).pathname));
+  await owner.reads('Billed exactly');
+  await examine(owner, 'owner-generation');
   await owner.visit('/dashboard/margin?by=key');
   await owner.reads(KEY);
   await examine(owner, 'owner-margin');
@@ -155,7 +164,7 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await viewer.reads('Only owners can do this');
   await owner.visit('/dashboard/keys?q=nothing+has+this+label');
   await examine(owner, 'owner-no-key');
-  await owner.visit('/dashboard/activity?day=2020-01-01');
+  await owner.visit('/dashboard/activity?to=2020-01-01');
   await examine(owner, 'owner-no-activity');
   await owner.visit('/dashboard/nothing', 404);
   await examine(owner, 'owner-not-found', 404);

@@ -126,6 +126,14 @@ impl Redis {
         self.heal().await;
     }
 
+    /// Moves all slots of a master to the other two, in turn.
+    pub fn move_slots_from(&self, master: usize) {
+        let others: Vec<_> = (0..cluster::MASTERS).filter(|other| *other != master).collect();
+        for (slot, to) in cluster::slots(master).zip(others.iter().cycle()) {
+            cluster::move_slot(&self.nodes, slot, master, *to);
+        }
+    }
+
     /// Stops the servers with a signal: connections stay open, and nothing is answered until they are resumed.
     pub fn hang(&self) {
         self.nodes.iter().for_each(Node::hang);

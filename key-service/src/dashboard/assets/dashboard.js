@@ -45,6 +45,8 @@ if (code && location.hash.length > 1) {
   history.replaceState(null, '', location.pathname);
 }
 
+for (const button of document.querySelectorAll('[data-prints]')) button.addEventListener('click', () => print());
+
 // Times in the reader's zone; their titles say them in UTC.
 for (const time of document.querySelectorAll('time')) {
   const local = new Date(time.dateTime).toLocaleString('sv-SE');
@@ -74,7 +76,7 @@ for (const chart of document.querySelectorAll('.chart')) {
       return line;
     }));
     picture.setAttribute('aria-valuenow', chosen);
-    picture.setAttribute('aria-valuetext', shown.map((line) => line.join(' ')).join(', '));
+    picture.setAttribute('aria-valuetext', shown.map((line) => line.filter(Boolean).join(' ')).join(', '));
     box.hidden = false;
     const [area, bar] = [plot, days[chosen]].map((element) => element.getBoundingClientRect());
     const right = bar.right - area.left + 8;

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use super::{
+    super::latency::timed,
     admission::{Admission, Sync, admit},
     connection::{ANSWERING, Connection, Source},
     failover::{Losses, Masters},
@@ -171,22 +172,26 @@ impl Client {
 
     /// Sends a command.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        let _timed = timed("command");
         Ok(redis::from_redis_value(self.call(&RedisRequest::One(command)).await?)?)
     }
 
     /// Sends commands together, all in the same slot.
     pub(super) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> RedisResult<T> {
+        let _timed = timed("command");
         Ok(redis::from_redis_value(self.call(&RedisRequest::Many(commands)).await?)?)
     }
 
     /// Runs a script, and sends the script's text to a server that lacks it.
     pub(super) async fn run<T: FromRedisValue>(&self, script: &Lua, arguments: &Arguments) -> RedisResult<T> {
-        match self.ask(&script.by_hash(arguments)).await {
+        let _timed = timed("script");
+        let answer = match self.call(&RedisRequest::One(&script.by_hash(arguments))).await {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.ask(&script.by_text(arguments)).await
+                self.call(&RedisRequest::One(&script.by_text(arguments))).await
             }
             answer => answer,
-        }
+        };
+        Ok(redis::from_redis_value(answer?)?)
     }
 
     /// Marks the store as seen now, unless too many earlier marks are lost. Returns the losses since the last mark.

@@ -1,6 +1,6 @@
 //! Servers that form a Redis Cluster.
 
-use std::path::Path;
+use std::{ops::RangeInclusive, path::Path};
 
 use super::{node::Node, until};
 use crate::harness::ports::free_port;
@@ -10,6 +10,9 @@ pub(super) const MASTERS: usize = 3;
 
 /// All slots, shared evenly.
 const SLOTS: [&str; MASTERS] = ["0 5460", "5461 10922", "10923 16383"];
+
+/// Keys of a slot that move together: few, so that a slot is on both sides for a while.
+const KEYS_AT_ONCE: usize = 2;
 
 /// Milliseconds of silence after which a node counts as dead. Short, because tests wait for it.
 const NODE_TIMEOUT: &str = "1000";
@@ -58,6 +61,36 @@ pub(super) async fn serves(nodes: &[Node]) {
         })
     })
     .await;
+}
+
+/// Slots that a master has at the start.
+pub(super) fn slots(master: usize) -> RangeInclusive<u32> {
+    let (first, last) = SLOTS[master].split_once(' ').expect("they have two ends");
+    first.parse().expect("a number")..=last.parse().expect("a number")
+}
+
+/// Moves a slot to another master as `redis-cli --cluster reshard` does: keys in several steps, while both serve.
+pub(super) fn move_slot(nodes: &[Node], slot: u32, from: usize, to: usize) {
+    let (source, target) = (&nodes[from], &nodes[to]);
+    let [source_id, target_id] = [source, target].map(|node| field(node, "CLUSTER MYID", 1));
+    let address = target.address();
+    let (host, port) = address.split_once(':').expect("it is an address");
+    if field(source, &format!("CLUSTER COUNTKEYSINSLOT {slot}"), 0) != ":0" {
+        must(target, &format!("CLUSTER SETSLOT {slot} IMPORTING {source_id}"));
+        must(source, &format!("CLUSTER SETSLOT {slot} MIGRATING {target_id}"));
+        loop {
+            let listed =
+                source.ask(&format!("CLUSTER GETKEYSINSLOT {slot} {KEYS_AT_ONCE}")).unwrap_or_default();
+            let names: Vec<_> = listed.lines().filter(|line| !line.starts_with(['*', '$', '+'])).collect();
+            if names.is_empty() {
+                break;
+            }
+            must(source, &format!("MIGRATE {host} {port} \"\" 0 5000 KEYS {}", names.join(" ")));
+        }
+    }
+    for node in [target, source].into_iter().chain(&nodes[..MASTERS]) {
+        must(node, &format!("CLUSTER SETSLOT {slot} NODE {target_id}"));
+    }
 }
 
 fn knows(node: &Node, count: usize) -> bool {

@@ -160,10 +160,10 @@ async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
     }
     let shown = stack.show(&key).await;
     let day = &shown["last_used_at"].as_str().unwrap()[..10];
-    let filters = format!("?key={}&model=Model+Flash&day={day}&outcome=captured", key.id);
+    let filters = format!("?key={}&model=Model+Flash&from={day}&to={day}&outcome=captured", key.id);
     let page = viewer.get(&format!("/dashboard/activity{filters}")).await;
     assert_eq!(page.text().matches("<tr title=\"gen_").count(), 3, "{page}");
-    for none in ["?outcome=shortfall", "?day=2020-01-01", "?model=Model+Max"] {
+    for none in ["?outcome=shortfall", "?to=2020-01-01", "?model=Model+Max"] {
         assert!(viewer.get(&format!("/dashboard/activity{none}")).await.text().contains("Nothing matches"));
     }
     let csv = viewer.get(&format!("/dashboard/activity.csv{filters}")).await;
@@ -174,6 +174,94 @@ async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
         lines.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let charged: i64 = lines.iter().map(|line| tests::harness::nanos(&line["charged"]).nanos()).sum();
     assert_eq!((lines.len(), charged), (3, used.nanos()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn activity_adds_up_and_finds_keys_by_label_and_generations_by_id_in_their_account_alone() {
+    let stack = replicas().await;
+    let key = stack.key_with(json!({"label": "Customer A"})).await;
+    stack.key_with(json!({"label": "Customer B"})).await;
+    spend(&stack, &key).await;
+    let generation = stack.call(&key, Script::tokens(100, 50)).send().await.json()["id"].clone();
+    let generation = generation.as_str().unwrap();
+    let used = stack.used(&key).await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    for filters in ["", &format!("?key={}", key.id), "?model=Model+Flash", "?from=2020-01-01"] {
+        let page = viewer.get(&format!("/dashboard/activity{filters}")).await;
+        assert!(
+            page.text().contains("2 requests · ") && page.text().contains(">300</span>"),
+            "{filters}: {page}"
+        );
+        assert!(page.text().contains(&format!("title=\"${used}\"")), "{filters}: {page}");
+    }
+    assert!(viewer.get("/dashboard/activity?model=Model+Max").await.text().contains("0 requests · "));
+    for measure in ["?show=requests", "?show=tokens&days=90", "?days=7&by=key"] {
+        let page = viewer.get(&format!("/dashboard{measure}")).await;
+        assert!(page.text().contains("figure class=\"chart\""), "{measure}: {page}");
+    }
+
+    let of_key = format!("/dashboard/activity?key={}", key.id);
+    assert_eq!(viewer.get("/dashboard/activity?key=customer+a").await.header("location"), of_key);
+    let several = viewer.get("/dashboard/activity?key=customer").await;
+    assert!(several.text().contains("Customer A") && several.text().contains("Customer B"), "{several}");
+
+    let search = format!("/dashboard/activity?generation={generation}");
+    let path = format!("/dashboard/activity/{generation}");
+    assert_eq!(viewer.get(&search).await.header("location"), path);
+    let page = viewer.get(&path).await;
+    assert!(page.text().contains(generation) && page.text().contains("Customer A"), "{page}");
+    let other = stack.open_account("other", usd("5"));
+    let mut stranger = signed_in(&stack, &other, "owner").await;
+    assert_eq!(stranger.get(&path).await.status, 404);
+    let nothing = stranger.get(&search).await;
+    assert!(nothing.status == 200 && nothing.text().contains("No generation"), "{nothing}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
+    let stack = replicas().await;
+    let key = stack.key_with(json!({"label": "Customer A"})).await;
+    spend(&stack, &key).await;
+    let note = "=Invoice <7>";
+    stack.add_credit(&stack.account, usd("5"), note);
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let page = viewer.get("/dashboard/credit").await;
+    assert!(page.text().contains("=Invoice &lt;7&gt;") && page.text().contains("$5.000000"), "{page}");
+    let csv = viewer.get("/dashboard/credit.csv").await;
+    assert!(csv.text().contains(",5,") && csv.text().contains(",\"'=Invoice <7>\""), "{csv}");
+    let month = attribute(&page, "<a href=\"/dashboard/credit/").unwrap();
+    let statement = viewer.get(&format!("/dashboard/credit/{month}")).await;
+    let (_, credit) = page.text().split_once("<dt>Credit</dt><dd>$").unwrap();
+    let credit = credit.split('<').next().unwrap();
+    for shown in
+        ["=Invoice &lt;7&gt;", "Model Flash", "1 request, 150 tokens", &format!("title=\"${credit}\"")]
+    {
+        assert!(statement.text().contains(shown), "{shown}: {statement}");
+    }
+    assert!(statement.text().contains(">$0.000000</span>"), "the account began without credit: {statement}");
+    for none in ["2020-01", "2999-01", "2026-13", "x"] {
+        assert_eq!(viewer.get(&format!("/dashboard/credit/{none}")).await.status, 404, "{none}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn refused_requests_are_counted_and_shown() {
+    let stack = replicas().await;
+    let key = stack.key_with(json!({"label": "Customer A", "limit": 0})).await;
+    for _ in 0..3 {
+        stack.call(&key, Script::tokens(10, 5)).send().await.assert_error(402, "key_limit_reached");
+    }
+    // The counts are written once a minute, and before a key-service stops.
+    for key_service in &stack.key_services {
+        key_service.terminate();
+        assert!(key_service.ended().await.success());
+        key_service.restart().await;
+    }
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    for path in ["/dashboard", &format!("/dashboard/keys/{}", key.id)] {
+        let page = viewer.get(path).await;
+        assert!(page.text().contains("3 requests were refused today (UTC): limit reached"), "{path}: {page}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
