@@ -53,9 +53,12 @@ impl Client {
     }
 }
 
+/// A future behind a pointer, which may move between tasks.
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// A future that runs to its end: when dropped early because the client left, it continues as a task.
 pub(crate) struct RunToEnd<T: Send + 'static> {
-    future: Option<Inside<Pin<Box<dyn Future<Output = T> + Send>>>>,
+    future: Option<Inside<Boxed<T>>>,
     client: Client,
     tracker: TaskTracker,
 }
@@ -67,7 +70,7 @@ impl<T: Send + 'static> RunToEnd<T> {
         client: Client,
         tracker: &TaskTracker,
     ) -> Self {
-        let counted: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(tracker.track_future(future));
+        let counted: Boxed<T> = Box::pin(tracker.track_future(future));
         let future = Some(Span::current().around(counted));
         Self { future, client, tracker: tracker.clone() }
     }
@@ -257,7 +260,7 @@ pub(crate) struct ClientLeft;
 pub(crate) struct StreamBody(Arc<StreamTask>);
 
 struct StreamTask {
-    future: Mutex<Option<Inside<Pin<Box<dyn Future<Output = ()> + Send>>>>>,
+    future: Mutex<Option<Inside<Boxed<()>>>>,
     pipe: Pipe,
     tracker: TaskTracker,
 }
@@ -271,7 +274,7 @@ impl StreamBody {
         let pending = PendingBytes { piece: None, last: None, ended: false, asked: false, wakers: None };
         let pipe = Pipe { client, pending: Arc::new(Mutex::new(pending)) };
         let (stream, ending) = (stream(pipe.clone()), pipe.clone());
-        let future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(tracker.track_future(async move {
+        let future: Boxed<()> = Box::pin(tracker.track_future(async move {
             stream.await;
             ending.end();
         }));

@@ -248,7 +248,9 @@ impl KeyService for Service {
             let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
             let outcomes = self.ledger.execute(account, commands, now).await;
             if outcomes.is_err() {
-                spans.iter().for_each(|span| span.fail("store"));
+                for span in &spans {
+                    span.fail("store");
+                }
             }
             (outcomes, meanings)
         });

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::{
@@ -100,7 +100,7 @@ impl SpanReceiver {
 
     /// All spans that have arrived.
     pub fn spans(&self) -> Vec<ReceivedSpan> {
-        self.requests().iter().flat_map(|body| spans(body)).collect()
+        self.requests().iter().flat_map(spans).collect()
     }
 
     /// Waits until spans of a trace meet the condition, and returns these spans.
@@ -123,7 +123,7 @@ async fn take(
     answers: bool,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let is_export = request.method() == Method::POST && request.uri().path() == "/v1/traces";
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
     let mut response = Response::new(Full::default());
     if is_export {
         received.lock().unwrap().push(body);
@@ -150,7 +150,7 @@ fn spans(body: &Bytes) -> Vec<ReceivedSpan> {
 }
 
 fn received(service: String, span: v1::Span) -> ReceivedSpan {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     ReceivedSpan {
         service,
         trace: hex(&span.trace_id),

@@ -112,8 +112,8 @@ async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
         assert!(server.log().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
     }
     let log = stack.gateways[0].log();
-    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let line = lines.filter(|line| line["message"] == "chat").next_back().unwrap();
+    let mut lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let line = lines.rfind(|line| line["message"] == "chat").unwrap();
     assert_eq!(
         (&line["trace_id"], line["span_id"].as_str().map(str::len)),
         (&json!(whole), Some(16)),
@@ -234,12 +234,11 @@ async fn dropped(stack: &Stack, reason: &str) {
     let deadline = std::time::Instant::now() + tests::harness::PATIENCE;
     loop {
         let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
-        let counted =
-            metrics.text().lines().find_map(|line| line.strip_prefix(&counter)?.parse::<u64>().ok());
-        if counted > Some(0) {
+        let spans = metrics.text().lines().find_map(|line| line.strip_prefix(&counter)?.parse::<u64>().ok());
+        if spans > Some(0) {
             return;
         }
-        assert!(std::time::Instant::now() < deadline, "no span is dropped: {counted:?}");
+        assert!(std::time::Instant::now() < deadline, "no span is dropped: {spans:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
