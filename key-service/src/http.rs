@@ -20,6 +20,7 @@ use shared::{
         ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id,
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
+    process::traces,
     secret::SecretString,
     time::Timestamp,
     wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
@@ -216,7 +217,8 @@ async fn no_store(mut response: Response) -> Response {
 /// authenticated.
 async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
-    let route = extensions.get::<MatchedPath>().map_or("none", MatchedPath::as_str);
+    let matched = extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    let (route, trace) = (matched.unwrap_or("none"), traces::Span::of_request(&request, matched));
     let span = tracing::info_span!(
         "request",
         request = extensions.get::<RequestId>().map(tracing::field::display),
@@ -228,10 +230,11 @@ async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next
         path = shown_path(request.uri()),
     );
     let started = clock.now();
-    let response = next.run(request).instrument(span.clone()).await;
+    let response = trace.around(Box::pin(next.run(request).instrument(span.clone()))).await;
     let milliseconds = clock.now().millis() - started.millis();
+    let _entered = trace.enter();
     span.in_scope(|| tracing::info!(status = response.status().as_u16(), milliseconds, "answered"));
-    response
+    trace.answered(response)
 }
 
 #[cfg(test)]

@@ -172,6 +172,20 @@ pub enum UpstreamKind {
     Builtin,
 }
 
+impl UpstreamKind {
+    /// Name in telemetry, as `gen_ai.provider.name`.
+    pub const fn provider(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::LlamaCpp => "llama_cpp",
+            Self::Ollama => "ollama",
+            Self::Builtin => "faregate",
+        }
+    }
+}
+
 /// A server's name for the limit of output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -39,6 +39,7 @@ mod scopes;
 mod services;
 mod sizes;
 mod structure;
+mod traces;
 mod unread;
 mod upstream;
 mod usage;
