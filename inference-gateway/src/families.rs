@@ -26,6 +26,11 @@ pub const FAMILIES: &[Family] = &[
         "tokens of a generation: `input`, `cached_input`, `output`",
     )
     .labelled(),
+    Family::counter("gen_ai_client_inference_usage_input_tokens_total", "tokens of prompts").labelled(),
+    Family::counter("gen_ai_client_inference_usage_output_tokens_total", "tokens generated").labelled(),
+    Family::counter("gen_ai_client_inference_usage_cache_read_input_tokens_total", "tokens of prompts that upstreams had cached").labelled(),
+    Family::counter("gen_ai_client_inference_usage_cache_write_input_tokens_total", "tokens of prompts that upstreams wrote to their caches").labelled(),
+    Family::counter("gen_ai_client_inference_usage_reasoning_output_tokens_total", "tokens generated that are reasoning").labelled(),
     Family::gauge(
         "gateway_key_service_sessions",
         "sessions with key-services, one for each worker and key-service: `open`, `connecting`",

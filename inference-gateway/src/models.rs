@@ -24,7 +24,7 @@ pub(crate) struct Models {
 impl Models {
     /// The models of a catalogue; `builtin` is the address of a running built-in model.
     pub(crate) fn of(catalog: Catalog, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
-        let (pools, metrics) = (Pool::all(&catalog, builtin)?, Metrics::of(catalog.ids()));
+        let (pools, metrics) = (Pool::all(&catalog, builtin)?, Metrics::of(&catalog));
         Ok(Self { catalog, pools, metrics })
     }
 }

@@ -18,10 +18,11 @@ use shared::{
     current::Current,
     ids::AccountId,
     key::Class,
+    process::traces::{KeyValue, Span, SpanKind},
     refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Principal,
-        Release,
+        Release, TracedCall,
     },
     tokens::Usage,
 };
@@ -61,6 +62,8 @@ enum Plan {
 struct Batch {
     commands: Vec<Command>,
     meanings: Vec<(usize, Meaning)>,
+    /// Spans of the calls that are sampled: few, or none.
+    spans: Vec<Span>,
 }
 
 impl Service {
@@ -78,6 +81,19 @@ impl Service {
     /// Counts of refused calls.
     pub(crate) fn refusals(&self) -> Arc<Refusals> {
         Arc::clone(&self.refusals)
+    }
+
+    /// Begins the span of a batch at the store, below the span of a call that is part of the batch.
+    fn store_span(&self, call: &Span, commands: usize) -> Span {
+        call.child(SpanKind::Client, || {
+            let size = i64::try_from(commands).unwrap_or(i64::MAX);
+            let attributes = vec![
+                KeyValue::new("db.system.name", self.ledger.system()),
+                KeyValue::new("db.operation.name", "execute"),
+                KeyValue::new("db.operation.batch.size", size),
+            ];
+            ("execute ledger".into(), attributes)
+        })
     }
 
     async fn plan(&self, call: Call) -> Plan {
@@ -210,24 +226,33 @@ impl Service {
 
 #[async_trait]
 impl KeyService for Service {
-    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>> {
-        let plans = join_all(calls.into_iter().map(|call| self.plan(call))).await;
+    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
+        let plan = async |TracedCall { call, span }| (self.plan(call).await, span);
+        let plans = join_all(calls.into_iter().map(plan)).await;
         let mut answers: Vec<Option<Result<Answer, CallFailure>>> = Vec::with_capacity(plans.len());
         let mut accounts: HashMap<AccountId, Batch> = HashMap::new();
-        for (at, plan) in plans.into_iter().enumerate() {
+        for (at, (plan, span)) in plans.into_iter().enumerate() {
             match plan {
                 Plan::Done(answer) => answers.push(Some(answer)),
                 Plan::Run { account, command, meaning } => {
                     let batch = accounts.entry(account).or_default();
                     batch.commands.push(command);
                     batch.meanings.push((at, meaning));
+                    batch.spans.extend(Some(span).filter(Span::is_sampled));
                     answers.push(None);
                 }
             }
         }
         let now = self.clock.now();
-        let runs = accounts.into_iter().map(|(account, Batch { commands, meanings })| async move {
-            (self.ledger.execute(account, commands, now).await, meanings)
+        let runs = accounts.into_iter().map(|(account, Batch { commands, meanings, spans })| async move {
+            let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
+            let outcomes = self.ledger.execute(account, commands, now).await;
+            if outcomes.is_err() {
+                for span in &spans {
+                    span.fail("store");
+                }
+            }
+            (outcomes, meanings)
         });
         for (outcomes, meanings) in join_all(runs).await {
             if let Ok(outcomes) = &outcomes {

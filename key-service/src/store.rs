@@ -88,6 +88,9 @@ impl<S> Store for S where
 /// Money of accounts and keys, with the holds on that money.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
+    /// Name of the database in spans.
+    fn system(&self) -> &'static str;
+
     /// Applies commands in their order to one account by [`domain::ledger::apply`]; one outcome each. Commands for an
     /// account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot be read with
     /// [`Refused::Damaged`].

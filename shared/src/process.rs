@@ -11,6 +11,7 @@ mod service_manager;
 pub mod telemetry;
 #[cfg(feature = "rpc")]
 pub mod tls;
+pub mod traces;
 
 use std::{
     fmt::Display,
@@ -97,6 +98,7 @@ impl Process {
         let limits = options.raise();
         idle_memory::return_regularly();
         let metrics = Metrics::start(exported).map_err(io::Error::other)?;
+        traces::start().map_err(io::Error::other)?;
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
         let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
@@ -148,6 +150,7 @@ impl Serving {
         tracing::info!("draining; running requests may finish");
         drain(self.shutdown.clone()).await?;
         self.shutdown.cancel();
+        traces::flush().await;
         self.admin.await.map_err(io::Error::other)
     }
 }

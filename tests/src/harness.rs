@@ -13,7 +13,7 @@ use std::{
 
 use http::Method;
 use serde_json::{Value, json};
-use shared::money::NanoUsd;
+use shared::{key::without_keys, money::NanoUsd};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -33,6 +33,7 @@ mod ports;
 mod receiver;
 mod redis;
 mod server;
+mod span_receiver;
 mod wall_clock;
 
 pub use balancer::Balancer;
@@ -49,9 +50,11 @@ pub use ports::free_port;
 pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
 pub use server::{PREVIOUS, Server, Settings, binary};
+pub use span_receiver::{ReceivedSpan, SpanReceiver};
 pub use wall_clock::WallClock;
 
 use book::Book;
+use deployment::{INTERNAL_TOKEN, PEPPER};
 
 /// Longest wait for anything, so that a test fails rather than hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -386,9 +389,22 @@ impl Stack {
     async fn assert_settled(&self) {
         self.released(SETTLING).await;
         self.cli(&["audit"]);
+        self.assert_discreet().await;
         let listed =
             if self.gateways.iter().any(Server::is_running) { Some(self.listed_keys().await) } else { None };
         self.book.assert_billed(self.operator(), &self.upstream, listed.as_deref());
+    }
+
+    /// Asserts that no log and no metric has a prompt, a key, a token or the pepper.
+    async fn assert_discreet(&self) {
+        for server in self.gateways.iter().chain(&self.key_services) {
+            let mut told = server.log();
+            if server.is_running() {
+                told += Http::new().get(&format!("{}/metrics", server.admin())).await.text();
+            }
+            let program = server.settings().program;
+            assert_eq!(secret_in(&told), None, "{program} tells a secret in its log or metrics");
+        }
     }
 
     /// Account, id and amount billed of every key of every account.
@@ -414,6 +430,15 @@ impl Stack {
             eprintln!("{}", server.last_words());
         }
     }
+}
+
+/// The first secret in what a process tells operators: a key, a secret of the installation, or a prompt.
+pub fn secret_in(told: &str) -> Option<String> {
+    let line = |line: &&str| {
+        let secrets = [PEPPER, INTERNAL_TOKEN, UPSTREAM_KEY, r#""script":"#, r#"\"script\":"#];
+        without_keys(line) != *line || secrets.iter().any(|secret| line.contains(secret))
+    };
+    told.lines().find(line).map(str::to_owned)
 }
 
 fn operator<'a>(gateways: &'a [Server], key_services: &'a [Server]) -> &'a Settings {

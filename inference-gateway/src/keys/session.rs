@@ -9,9 +9,9 @@ use std::{sync::Arc, time::Duration};
 use shared::{
     backoff::Backoff,
     clock::Clock,
-    process::{telemetry::Counted, tls::Tls},
+    process::{telemetry::Counted, tls::Tls, traces::Span},
     rpc::{
-        Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock,
+        Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall,
         v1::{self, key_service_client::KeyServiceClient},
     },
 };
@@ -45,6 +45,8 @@ const HEDGE_AFTER: Duration = Duration::from_millis(500);
 /// Time for which a key-service that cannot reach the store gets no calls, if there is another: longer than a
 /// caller's pause between attempts, so that the next attempt goes to the other.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
+/// Port of an address without one.
+const DEFAULT_PORT: u16 = 80;
 /// Interval of HTTP/2 pings on an idle session, so that a vanished peer is noticed before a request is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -62,6 +64,15 @@ impl Peer {
         let endpoint =
             endpoint.tcp_nodelay(true).http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true);
         Self::Remote { endpoint: Box::new(endpoint), tls, token }
+    }
+
+    /// Names the key-service in the span of a call.
+    fn name_in(&self, span: &Span) {
+        let Self::Remote { endpoint, .. } = self else { return };
+        if let Some(host) = endpoint.uri().host().filter(|_| span.is_sampled()) {
+            span.set("server.address", host.to_owned());
+            span.set("server.port", i64::from(endpoint.uri().port_u16().unwrap_or(DEFAULT_PORT)));
+        }
     }
 
     fn name(&self) -> String {
@@ -208,6 +219,7 @@ impl Session {
             metrics::histogram!("gateway_frame_calls").record(u32::try_from(calls.len()).unwrap_or(u32::MAX));
             for pending in &calls {
                 pending.count_copy();
+                task.peer.name_in(&pending.span);
             }
             match self {
                 Self::Remote(session) => session.exchange(task, calls, frame).await?,
@@ -241,7 +253,9 @@ async fn exchange_in_process(
     frame: &mut Frame,
 ) {
     *frame = Frame::new(0, Vec::new());
-    let answers = service.handle(calls.iter().map(|pending| (*pending.call).clone()).collect()).await;
+    let traced =
+        |pending: &Arc<Pending>| TracedCall { call: (*pending.call).clone(), span: pending.span.clone() };
+    let answers = service.handle(calls.iter().map(traced).collect()).await;
     for (pending, answered) in calls.iter().zip(answers) {
         task.deliver(pending, answered, false);
     }
@@ -259,6 +273,7 @@ impl RemoteSession {
         let message = |(id, pending): (u64, &Arc<Pending>)| v1::Call {
             id,
             request: Some(pending.call.to_message(self.clock)),
+            traceparent: pending.span.sampled_traceparent(),
         };
         let request = v1::SessionRequest { calls: (first_id..).zip(&calls).map(message).collect() };
         *frame = Frame::new(first_id, calls);

@@ -101,7 +101,7 @@ async fn find_generation(
 /// Leads to the entries of the key that matches a text, or to those of each that does.
 async fn find_key(desk: &Desk, viewer: &Viewer, query: &Fields, text: &str) -> Result<Response, Failure> {
     let (order, text) = (KeyOrder::Newest, text.to_owned());
-    let search = KeySearch { after: None, order, status: None, text, limit: CHOICES };
+    let search = KeySearch { order, text, limit: CHOICES, ..KeySearch::default() };
     let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
     let address = |key: &ApiKey| format!("{PATH}?{}", with(query, "key", &key.id.to_string()));
     if let ([key], None) = (found.found.as_slice(), found.next) {

@@ -95,7 +95,7 @@ fn filters(query: &Fields, search: &EventSearch) -> Markup {
 fn row(event: &Event) -> Markup {
     let of = html! {
         @if let Some(key) = event.key { a href={ "/dashboard/keys/" (key.to_string()) } { "key" } " " }
-        @if let Some(group) = event.group { a href={ (PATH) "?group=" (group.to_string()) } { "group" } }
+        @if let Some(group) = event.group { a href={ "/dashboard/groups/" (group.to_string()) } { "group" } }
     };
     html! {
         tr title=(event.id.to_string()) {

@@ -20,7 +20,7 @@ use super::{
     show::{aligned, glance, or_unnamed},
 };
 use crate::management::{
-    reading::{KeyOrder, KeySearch},
+    reading::KeySearch,
     spend::{DAYS, Spend},
 };
 use domain::{
@@ -79,7 +79,7 @@ pub(super) async fn show(
     let read = today.plus(1 - (2 * choice.days).max(DAYS))..=today;
     let spend = desk.management.spend(account, read).await?;
     let top = desk.management.top_keys(account, TOP_KEYS).await?;
-    let any = KeySearch { after: None, order: KeyOrder::Newest, status: None, text: String::new(), limit: 1 };
+    let any = KeySearch { limit: 1, ..KeySearch::default() };
     let has_keys = !desk.management.find_keys(account, &any).await?.found.is_empty();
     let days = today.plus(1 - choice.days)..=today;
     let shown: Spend = spend.range(days.clone()).map(|(day, parts)| (*day, parts.clone())).collect();

@@ -121,6 +121,13 @@ pub(super) fn copyable(label: &str, text: &str) -> Markup {
     }
 }
 
+/// A short text in a line, to be copied.
+pub(super) fn copyable_line(label: &str, text: &str) -> Markup {
+    html! {
+        p.copyable-line { span.quiet { (label) } " " code data-copy { (text) } " " button.link type="button" data-copies { "Copy" } }
+    }
+}
+
 /// A plaintext that is shown this once.
 pub(super) fn new_key(plaintext: &SecretString) -> Markup {
     shown_once("Your new key", plaintext)

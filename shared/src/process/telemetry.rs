@@ -24,17 +24,27 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use tokio::time::sleep;
-use tracing::field::{Field, Visit};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
 use tracing_subscriber::{
     EnvFilter,
     field::RecordFields,
-    fmt::{FormatFields, format::Writer, layer, time::FormatTime},
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{self, Writer},
+        layer,
+        time::FormatTime,
+    },
     layer::SubscriberExt,
+    registry::LookupSpan,
     util::SubscriberInitExt,
 };
 
 pub(super) use self::common::count_reload;
 pub use self::{common::show_catalogue, counted::Counted, family::Family};
+use super::traces;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -55,10 +65,10 @@ pub const TOKENS: &[f64] =
 pub const CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
 /// Starts logging to standard error; `filter` in the syntax of `RUST_LOG`.
-pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
+pub fn log(chosen: LogFormat, filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|e| e.to_string())?;
     let registry = tracing_subscriber::registry().with(filter);
-    let started = match format {
+    let started = match chosen {
         LogFormat::Text => {
             let lines = layer().with_timer(UtcTime).with_writer(io::stderr).with_target(false);
             if io::stderr().is_terminal() {
@@ -68,11 +78,36 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
             }
         }
         LogFormat::Json => {
-            let lines = layer().json().flatten_event(true).with_timer(UtcTime).with_writer(io::stderr);
-            registry.with(lines).try_init()
+            let object = WithTrace(format::format().json().flatten_event(true).with_timer(UtcTime));
+            registry.with(layer().json().event_format(object).with_writer(io::stderr)).try_init()
         }
     };
     started.map_err(|e| e.to_string())
+}
+
+/// Lines of JSON that name the span that they were written in, as log collectors look for it.
+struct WithTrace<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'writer> FormatFields<'writer> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Some((trace, span)) = traces::current_ids() else {
+            return self.0.format_event(context, writer, event);
+        };
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        let open = line.trim_end().strip_suffix('}').ok_or(fmt::Error)?;
+        writeln!(writer, r#"{open},"trace_id":"{trace}","span_id":"{span}"}}"#)
+    }
 }
 
 /// The time of a line in UTC, to the microsecond, at a third of the default's cost.

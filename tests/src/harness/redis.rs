@@ -138,12 +138,10 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Moves all slots of a master to the other two, in turn.
-    pub fn move_slots_from(&self, master: usize) {
-        let others: Vec<_> = (0..cluster::MASTERS).filter(|other| *other != master).collect();
-        for (slot, to) in cluster::slots(master).zip(others.iter().cycle()) {
-            cluster::move_slot(&self.nodes, slot, master, *to);
-        }
+    /// Moves all slots of a master to the others. Returns when all nodes know.
+    pub async fn move_slots_from(&self, master: usize) {
+        tokio::task::block_in_place(|| cluster::move_slots_from(&self.nodes, master));
+        self.heal().await;
     }
 
     /// Stops the replica of a master with a signal.

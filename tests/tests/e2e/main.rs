@@ -42,6 +42,7 @@ mod sizes;
 mod structure;
 mod takeover;
 mod tls;
+mod traces;
 mod unread;
 mod upgrades;
 mod upstream;

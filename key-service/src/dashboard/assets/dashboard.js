@@ -19,6 +19,9 @@ async function copy(text, element) {
 let uncopied = document.querySelector('[data-shown-once]') !== null;
 
 document.addEventListener('click', async (event) => {
+  // Fills an offered value into its field.
+  const offer = event.target.closest('[data-fills]');
+  if (offer) document.getElementById(offer.dataset.fills).value = offer.value;
   const button = event.target.closest('[data-copies]');
   if (button) {
     const source = button.parentElement.querySelector('[data-copy]');

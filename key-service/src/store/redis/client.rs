@@ -1,16 +1,21 @@
 //! Client of Redis: a shared connection, renewed after a break, and a deadline on every call.
 
 use std::{
+    borrow::Cow,
     io,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use redis::{
-    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+    Arg, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
     aio::ConnectionLike, cmd,
 };
-use shared::{backoff::Backoff, clock::Clock};
+use shared::{
+    backoff::Backoff,
+    clock::Clock,
+    process::traces::{KeyValue, Span, SpanKind},
+};
 use tokio::{
     sync::{Mutex, RwLock, Semaphore},
     time::{Instant, sleep_until, timeout_at},
@@ -78,6 +83,26 @@ enum ConnectionState {
 enum RedisRequest<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
+}
+
+impl RedisRequest<'_> {
+    /// Name and attributes of the request's span: the name of the command, without arguments.
+    fn described(&self) -> (Cow<'static, str>, Vec<KeyValue>) {
+        let system = KeyValue::new("db.system.name", "redis");
+        let name = match self {
+            Self::One(command) => match command.args_iter().next() {
+                Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+                Some(_) | None => "redis".to_owned(),
+            },
+            Self::Many(commands) => {
+                let size = i64::try_from(commands.len()).unwrap_or(i64::MAX);
+                let attributes = vec![system, KeyValue::new("db.operation.batch.size", size)];
+                return ("PIPELINE".into(), attributes);
+            }
+        };
+        let operation = KeyValue::new("db.operation.name", name.clone());
+        (name.into(), vec![system, operation])
+    }
 }
 
 impl Client {
@@ -200,10 +225,15 @@ impl Client {
         let Ok(_permit) = self.calls.try_acquire() else {
             return Err(failure(io::ErrorKind::ResourceBusy, "too many calls wait for it"));
         };
-        match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(request)).await {
+        let span = Span::current().child(SpanKind::Client, || request.described());
+        let answer = match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.why_late().await),
+        };
+        if answer.is_err() {
+            span.fail("store");
         }
+        answer
     }
 
     /// Sends a request again until there is an answer.

@@ -23,6 +23,10 @@ const HOLDS_AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Ledger for Redis {
+    fn system(&self) -> &'static str {
+        "redis"
+    }
+
     async fn execute(
         &self,
         account: AccountId,

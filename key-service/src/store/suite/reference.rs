@@ -98,6 +98,10 @@ impl Reference {
 
 #[async_trait]
 impl Ledger for Reference {
+    fn system(&self) -> &'static str {
+        "reference"
+    }
+
     async fn execute(
         &self,
         account: AccountId,

@@ -28,6 +28,11 @@ pub(super) const COMMON: &[Family] = &[
         "answers whose reported parts (cached, written, audio, reasoning) are more than their whole; billed at the dearest parts that fit",
     ),
     Family::counter(
+        "faregate_spans_dropped_total",
+        "spans that did not reach their receiver: `queue_full`, `export_failed`",
+    )
+    .labelled(),
+    Family::counter(
         "http_connections_evicted_total",
         "connections closed for a new one: `unauthenticated`, `authenticated`",
     )

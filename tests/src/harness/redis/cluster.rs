@@ -1,6 +1,6 @@
 //! Servers that form a Redis Cluster.
 
-use std::{ops::RangeInclusive, path::Path};
+use std::{path::Path, process::Command};
 
 use super::{node::Node, until};
 use crate::harness::ports::free_port;
@@ -10,9 +10,6 @@ pub(super) const MASTERS: usize = 3;
 
 /// All slots, shared evenly.
 const SLOTS: [&str; MASTERS] = ["0 5460", "5461 10922", "10923 16383"];
-
-/// Keys of a slot that move together: few, so that a slot is on both sides for a while.
-const KEYS_AT_ONCE: usize = 2;
 
 /// Milliseconds of silence after which a node counts as dead. Short, because tests wait for it.
 const NODE_TIMEOUT: &str = "1000";
@@ -63,33 +60,22 @@ pub(super) async fn serves(nodes: &[Node]) {
     .await;
 }
 
-/// Slots that a master has at the start.
-pub(super) fn slots(master: usize) -> RangeInclusive<u32> {
-    let (first, last) = SLOTS[master].split_once(' ').expect("they have two ends");
-    first.parse().expect("a number")..=last.parse().expect("a number")
-}
-
-/// Moves a slot to another master as `redis-cli --cluster reshard` does: keys in several steps, while both serve.
-pub(super) fn move_slot(nodes: &[Node], slot: u32, from: usize, to: usize) {
-    let (source, target) = (&nodes[from], &nodes[to]);
-    let [source_id, target_id] = [source, target].map(|node| field(node, "CLUSTER MYID", 1));
-    let address = target.address();
-    let (host, port) = address.split_once(':').expect("it is an address");
-    if field(source, &format!("CLUSTER COUNTKEYSINSLOT {slot}"), 0) != ":0" {
-        must(target, &format!("CLUSTER SETSLOT {slot} IMPORTING {source_id}"));
-        must(source, &format!("CLUSTER SETSLOT {slot} MIGRATING {target_id}"));
-        loop {
-            let listed =
-                source.ask(&format!("CLUSTER GETKEYSINSLOT {slot} {KEYS_AT_ONCE}")).unwrap_or_default();
-            let names: Vec<_> = listed.lines().filter(|line| !line.starts_with(['*', '$', '+'])).collect();
-            if names.is_empty() {
-                break;
-            }
-            must(source, &format!("MIGRATE {host} {port} \"\" 0 5000 KEYS {}", names.join(" ")));
-        }
-    }
-    for node in [target, source].into_iter().chain(&nodes[..MASTERS]) {
-        must(node, &format!("CLUSTER SETSLOT {slot} NODE {target_id}"));
+/// Moves all slots of a master to the other ones with the operator's tool, while all of them serve.
+pub(super) fn move_slots_from(nodes: &[Node], from: usize) {
+    let source = field(&nodes[from], "CLUSTER MYID", 1);
+    let (first, last) = SLOTS[from].split_once(' ').expect("they have two ends");
+    let number = |text: &str| text.parse::<usize>().expect("a number");
+    let mut left = number(last) - number(first) + 1;
+    let others: Vec<_> = (0..MASTERS).filter(|other| *other != from).collect();
+    for (place, to) in others.iter().enumerate() {
+        let share = left / (others.len() - place);
+        left -= share;
+        let mut tool = Command::new("redis-cli");
+        tool.args(["--cluster", "reshard", &nodes[from].address(), "--cluster-yes"]);
+        tool.args(["--cluster-from", &source, "--cluster-to", &field(&nodes[*to], "CLUSTER MYID", 1)]);
+        tool.args(["--cluster-slots", &share.to_string()]);
+        let output = tool.output().expect("redis-cli comes with redis-server");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
 

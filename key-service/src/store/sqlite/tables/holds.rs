@@ -22,6 +22,10 @@ const DUE_AT_ONCE: usize = 512;
 
 #[async_trait]
 impl Ledger for Sqlite {
+    fn system(&self) -> &'static str {
+        "sqlite"
+    }
+
     async fn execute(
         &self,
         account: AccountId,
