@@ -24,10 +24,7 @@ use shared::{
     rpc::{KeyService, PresentToken},
     secret::SecretString,
 };
-use tokio::{
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
 
@@ -46,9 +43,6 @@ use crate::{
 
 /// Time for cut generations to end and for settlements to be delivered.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
-/// Time from the last connection that is accepted on a socket that was handed over until requests are refused: the first request
-/// of that connection, behind a handshake of TLS, still comes in.
-const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 /// Time for idle connections to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -89,14 +83,22 @@ pub enum KeyServices {
     Local(Arc<dyn KeyService>),
 }
 
+/// End of a socket that another program goes on to serve.
+struct HandOver {
+    /// Cancelled when no connection is accepted any more.
+    closed: CancellationToken,
+    /// Accepted connections whose first request has not arrived.
+    arriving: TaskTracker,
+}
+
 /// A running gateway.
 pub struct RunningGateway {
     /// The public address.
     pub public: SocketAddr,
     keys: Keys,
     drain: Duration,
-    /// Cancelled when no connection is accepted any more; `None` where connections are accepted, and refused, to the end.
-    closed: Option<CancellationToken>,
+    /// Ends the acceptance of connections before requests are refused; `None` where connections are accepted, and refused, to the end.
+    hand_over: Option<HandOver>,
     /// Cancelled when no new requests are accepted.
     draining: CancellationToken,
     /// Cancelled when running requests have to end.
@@ -162,17 +164,18 @@ impl RunningGateway {
         }
         let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
         // Connections to a socket of our own are answered that the gateway stops; others may have a better answer.
-        let closed = is_handed_over.then(CancellationToken::new);
+        let closed = if is_handed_over { CancellationToken::new() } else { close.clone() };
         let port = Port {
             tls: parts.public_tls.as_ref().map(PublicTls::port),
             leaving: parts.stopping,
-            closed: closed.clone().unwrap_or_else(|| close.clone()),
+            closed: closed.clone(),
             drain: CLOSING,
             ..Port::new(listener, parts.sizes.bounds)
         };
+        let hand_over = is_handed_over.then(|| HandOver { closed, arriving: port.arriving.clone() });
         let serving = tokio::spawn(serve_on(port, serving, close.clone()));
         let drain = options.drain();
-        Ok(Self { public, keys, drain, closed, draining, cut, close, running, settling, serving, workers })
+        Ok(Self { public, keys, drain, hand_over, draining, cut, close, running, settling, serving, workers })
     }
 
     /// Reports readiness while a key-service answers.
@@ -188,21 +191,19 @@ impl RunningGateway {
     /// Refuses new requests, finishes running requests within the configured bound or cuts them, and delivers the
     /// remaining settlements.
     pub async fn stop(self) -> io::Result<()> {
-        let Self { drain, closed, draining, cut, close, running, settling, serving, workers, .. } = self;
-        if let Some(closed) = closed {
+        let Self { drain, hand_over, draining, cut, close, running, settling, serving, workers, .. } = self;
+        if let Some(HandOver { closed, arriving }) = hand_over {
             closed.cancel();
-            sleep(LAST_ARRIVALS).await;
+            // The deadline of a first head bounds the wait.
+            arriving.wait().await;
         }
         draining.cancel();
         running.close();
         if timeout(drain, running.wait()).await.is_err() {
-            tracing::warn!(generations = running.len(), "cutting what did not finish in time");
+            tracing::warn!(requests = running.len(), "cutting what did not finish in time");
             cut.cancel();
             if timeout(LAST_SETTLEMENTS, running.wait()).await.is_err() {
-                tracing::error!(
-                    generations = running.len(),
-                    "generations did not end; their holds will expire"
-                );
+                tracing::error!(requests = running.len(), "requests did not end; their holds will expire");
             }
         }
         settling.close();

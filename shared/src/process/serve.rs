@@ -17,6 +17,7 @@ mod workers;
 use std::{net::IpAddr, sync::Arc};
 
 use ::http::Extensions;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::admission::{Network, Owner};
 pub use body::{Detach, Unread};
@@ -37,6 +38,11 @@ pub struct OverTls;
 /// Connection of a request; an extension of requests.
 #[derive(Clone)]
 struct CarriedBy(Arc<Connection>);
+
+/// Notes that the handler has taken a request up: its connection has arrived, if it is the connection's first request.
+pub fn note_arrival(request: &mut Extensions) {
+    request.remove::<TaskTrackerToken>();
+}
 
 /// Trust in the connection of a request. An accepted credential moves the connection among those of authenticated
 /// callers. Cheap to clone.

@@ -12,11 +12,18 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use tempfile::TempDir;
 use tests::{
     harness::{ApiKey, Deployment, Http, Options, PATIENCE, Server, Settings, Stack, cost_of},
     upstream::Script,
 };
-use tokio::time::sleep;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+use crate::reload::logged;
 
 /// Number of times that another program takes over.
 const TAKEOVERS: usize = 3;
@@ -59,7 +66,7 @@ async fn a_program_that_takes_over_a_socket_fails_no_connection() {
         let mut settings = stack.server().settings().clone();
         settings.data = stack.data().join(format!("takes-over-{number}"));
         fs::create_dir_all(&settings.data).unwrap();
-        settings.env.push(("FAREGATE_DRAIN_PAUSE_SECONDS", "1".into()));
+        settings.env.push(("FAREGATE_DRAIN_PAUSE_SECONDS", "2".into()));
         settings.listener = Some(listener.clone());
         settings
     };
@@ -89,8 +96,27 @@ async fn a_program_that_takes_over_a_socket_fails_no_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_connection_that_was_accepted_before_a_socket_is_left_is_served_when_its_request_comes() {
+    let folder = TempDir::new().unwrap();
+    let mut settings = Settings::all_in_one(folder.path(), Vec::new());
+    settings.listener = Some(Arc::new(TcpListener::bind("127.0.0.1:0").unwrap()));
+    let server = Server::start(&settings).await;
+    let mut early = TcpStream::connect(server.public().trim_start_matches("http://")).await.unwrap();
+    // Accepted after the early connection.
+    assert_eq!(Http::new().get(&format!("{}/v1", server.public())).await.status, 200);
+    server.terminate();
+    logged(&server, "draining", 1).await;
+    sleep(Duration::from_secs(2)).await;
+    early.write_all(b"GET /v1 HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, early.read_to_string(&mut answer)).await.expect("an end in time").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("connection: close"), "{answer}");
+    assert!(server.ended().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_service_manager_is_told_when_a_process_is_ready_reloads_and_stops() {
-    let folder = tempfile::TempDir::new().unwrap();
+    let folder = TempDir::new().unwrap();
     let socket = folder.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -219,10 +219,13 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<WatchedBody>, Infallible> {
     let Carried { connection, responses, left, worker } = carried;
-    let begun = connection.begin_request(head_bytes(&request));
+    let mut begun = connection.begin_request(head_bytes(&request));
     let http2 = request.version() == Version::HTTP_2;
     let mut request = normalized(request).map(Body::new);
     request.extensions_mut().insert(CarriedBy(connection));
+    if let Some(arrival) = begun.arrival.take() {
+        request.extensions_mut().insert(arrival);
+    }
     let mut response = server.workers.answer(worker, request).await;
     let unread = response.extensions_mut().remove::<Unread>();
     let unread = unread.unwrap_or(Unread { bound: server.bounds.unread, stream: None });

@@ -82,6 +82,8 @@ pub struct Port {
     pub leaving: CancellationToken,
     /// Cancelled when no connection is accepted any more, before the shutdown or at it.
     pub closed: CancellationToken,
+    /// Connections whose first request the handler has not taken up. Closed once no connection is accepted any more.
+    pub arriving: TaskTracker,
     /// The time that running requests have to finish once the server is to stop.
     pub drain: Duration,
 }
@@ -90,7 +92,7 @@ impl Port {
     /// A port without TLS.
     pub fn new(listener: TcpListener, bounds: Bounds) -> Self {
         let [leaving, closed] = [(); 2].map(|()| CancellationToken::new());
-        Self { listener, bounds, tls: None, leaving, closed, drain: DRAIN }
+        Self { listener, bounds, tls: None, leaving, closed, arriving: TaskTracker::new(), drain: DRAIN }
     }
 }
 
@@ -102,8 +104,8 @@ pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
 /// Serves on several runtimes until `shutdown`. A connection stays with the runtime that has the fewest; the requests
 /// of an HTTP/2 connection, perhaps the only connection, go to all runtimes in turn.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
-    let Port { listener, bounds, tls, leaving, closed, drain } = port;
-    let register = Register::new(&bounds);
+    let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;
+    let register = Register::new(&bounds, arriving.clone());
     let ends = Ends { leaving, shutdown: shutdown.clone() };
     let server = Arc::new(Server::new(bounds, tls, Workers::new(workers), ends));
     let connections = TaskTracker::new();
@@ -129,6 +131,7 @@ pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationTo
         connections.spawn_on(serving, &runtime);
     }
     drop(listener);
+    arriving.close();
     shutdown.cancelled().await;
     connections.close();
     if timeout(drain, connections.wait()).await.is_err() {
