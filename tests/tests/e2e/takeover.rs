@@ -1,4 +1,4 @@
-//! A new program takes over on one machine, by the protocols of a service manager.
+//! A program that stops, and a new one that takes over on one machine, by the protocols of a service manager.
 
 use std::{
     fs,
@@ -112,6 +112,32 @@ async fn a_connection_that_was_accepted_before_a_socket_is_left_is_served_when_i
     timeout(PATIENCE, early.read_to_string(&mut answer)).await.expect("an end in time").unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("connection: close"), "{answer}");
     assert!(server.ended().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_request_that_is_being_read_when_a_drain_begins_is_answered() {
+    let stack = Stack::start().await;
+    let (key, server) = (stack.key().await, stack.server());
+    let mut client = TcpStream::connect(server.public().trim_start_matches("http://")).await.unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: 2\r\nExpect: 100-continue\r\n\r\n",
+        key.secret
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    let mut read = [0; 25];
+    timeout(PATIENCE, client.read_exact(&mut read)).await.expect("the body is awaited").unwrap();
+    assert_eq!(&read, b"HTTP/1.1 100 Continue\r\n\r\n");
+    server.terminate();
+    logged(server, "draining", 1).await;
+    // Longer than idle connections have at the end.
+    sleep(Duration::from_secs(3)).await;
+    client.write_all(b"{}").await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, client.read_to_string(&mut answer)).await.expect("an end in time").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request"), "{answer}");
+    assert!(server.ended().await.success());
+    server.restart().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
