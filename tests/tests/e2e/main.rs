@@ -17,6 +17,7 @@ mod demo_model;
 mod dialects;
 mod documents;
 mod doors;
+mod events;
 mod failures;
 mod first_request;
 mod fuzz;

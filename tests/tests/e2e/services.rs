@@ -39,7 +39,7 @@ const TRIES: usize = 2_400;
 const CLIENTS: usize = 8;
 
 /// Number in an environment variable.
-fn from_environment(name: &str, default: u64) -> u64 {
+pub(super) fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
