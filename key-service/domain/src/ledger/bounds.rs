@@ -181,10 +181,10 @@ impl Bounds {
     }
 
     /// Counts a request with this many tokens.
-    pub(super) fn count(&mut self, tokens: u64, now: Timestamp) {
+    pub(super) fn count(&mut self, tokens: u64, requests: u64, now: Timestamp) {
         self.in_flight += 1;
         if let Some(rate) = &mut self.requests_per_minute {
-            rate.replace(0, 1, now);
+            rate.replace(0, requests, now);
         }
         self.recount(0, tokens, now);
     }
