@@ -9,6 +9,7 @@ pub(crate) mod in_redis;
 mod keys;
 mod leases;
 mod listing;
+mod measure;
 mod members;
 mod moving;
 mod mutations;
