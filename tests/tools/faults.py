@@ -154,7 +154,7 @@ FAULTS = [
      ".min_by_key(|limit|", ".max_by_key(|limit|",
      "rates::a_hold_answers_the_tightest_rates"),
     ("a readmitted request counts again", FUNDS,
-     "bounds.count(tokens, u64::from(!readmitted), now);", "bounds.count(tokens, 1, now);",
+     "bounds.count(tokens, readmitted, now);", "bounds.count(tokens, false, now);",
      "rates::a_readmitted_request_counts_once_for_requests_per_minute_and_anew_for_all_else"),
     ("the rate of a readmitted request refuses it", FUNDS,
      "bounds.requests_per_minute.filter(|_| !readmitted)?", "bounds.requests_per_minute?",

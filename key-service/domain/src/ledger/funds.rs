@@ -125,7 +125,7 @@ impl Funds {
         let mut counted = Counted::default();
         for (level, budget) in self.budgets_mut() {
             if let Some(bounds) = &mut budget.bounds {
-                bounds.count(tokens, u64::from(!readmitted), now);
+                bounds.count(tokens, readmitted, now);
                 counted.levels[level as usize] = true;
                 counted.tokens = tokens;
             }

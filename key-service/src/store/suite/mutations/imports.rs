@@ -26,7 +26,7 @@ fn is_complete(store: &mut Mutant) -> LocalBoxFuture<'_, ()> {
 }
 
 /// Faults: name, correct text, replacement, and the case that fails.
-const FAULTS: [(&str, &str, &str, Case); 10] = [
+const FAULTS: [(&str, &str, &str, Case); 9] = [
     (
         "a key that exists is made again",
         "if call('EXISTS', texts) == 0 then",
@@ -48,12 +48,6 @@ const FAULTS: [(&str, &str, &str, Case); 10] = [
         is_found,
     ),
     ("earlier spend does not rank", "call('ZADD', spenders, key.used, id)", "", is_found),
-    (
-        "a key is not listed by its status",
-        "list_key(KEYS[2], KEYS[3], KEYS[4], KEYS[5], text, key)",
-        "",
-        is_found,
-    ),
     ("a key is not counted", "call('HINCRBY', account, 'keys', '1')", "", is_found),
     (
         "a key leaves no events",
