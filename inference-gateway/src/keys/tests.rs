@@ -221,6 +221,7 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
 fn ask() -> Authorize {
     Authorize {
         images: 0,
+        readmitted: false,
         credential: "fg_api_x".into(),
         generation: GenerationId::generate(&System),
         model: "Model Flash".into(),

@@ -52,7 +52,7 @@ use shared::clock::{Clock, random_bytes};
 use tokio::{task::JoinHandle, time::interval};
 
 #[cfg(test)]
-pub(super) use self::script::LEDGER;
+pub(super) use self::script::{IMPORT, LEDGER};
 use self::{
     batch::{ChainedAccounts, Kept},
     capacity::MemoryWatch,
@@ -135,6 +135,13 @@ impl Redis {
             },
             chained: ChainedAccounts::default(),
         })
+    }
+
+    /// Replaces the script of imports.
+    #[cfg(test)]
+    pub(super) fn with_import(mut self, text: &str) -> Self {
+        self.scripts.import_keys = script::import(text);
+        self
     }
 
     /// Replaces the ledger's script.

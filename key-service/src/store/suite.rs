@@ -9,6 +9,7 @@ pub(crate) mod in_redis;
 mod keys;
 mod leases;
 mod listing;
+mod measure;
 mod members;
 mod moving;
 mod mutations;
@@ -88,6 +89,7 @@ macro_rules! contract {
                     a_rate_admits_exactly_its_number_at_once,
                     requests_in_flight_are_free_again_when_they_end,
                     tokens_count_by_their_bound_until_they_are_known,
+                    a_readmitted_request_counts_once,
                     history_stays_with_the_groups_that_paid,
                 }
                 events::{
@@ -426,6 +428,7 @@ pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_tick
         enough: amount,
         most: amount,
         prompt_tokens: 1,
+        readmitted: false,
         lease_ticks,
     }
 }

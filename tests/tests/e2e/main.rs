@@ -19,6 +19,7 @@ mod deployments;
 mod dialects;
 mod documents;
 mod doors;
+mod events;
 mod failures;
 mod first_request;
 mod fuzz;

@@ -113,8 +113,7 @@ impl Accounts for Redis {
         ]);
         let arguments = arguments.with(key.id.to_string()).with(key.name.as_str()).with(most.to_string());
         let arguments = arguments.with_all(records::write_management_key(&key));
-        let created = EventKind::ManagementKeyCreated { management_key_id: key.id, name: key.name.clone() };
-        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, created)));
+        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, key.creation())));
         match self.create_listed(account, &arguments).await? {
             Listing::Created => {}
             Listing::Taken => return Err(damaged("the answer to a creation")),

@@ -156,6 +156,15 @@ pub(in crate::store) const LEDGER: &str = parts!(
     "ledger/write",
 );
 
+/// Script that makes keys of another gateway.
+pub(in crate::store) const IMPORT: &str =
+    parts!("constants", "act_arguments", "events", "act", "key", "key_lists", "import_keys");
+
+/// The script of imports, of this text.
+pub(super) fn import(text: &str) -> Lua {
+    Lua::new(assembled(text, true))
+}
+
 /// A line of the ledger's script for batches without, or with chains of budgets.
 const PLAIN: &str = " -- plain";
 const CHAIN: &str = " -- chain";
@@ -238,15 +247,7 @@ impl Scripts {
                 "key_lists",
                 "create_key"
             )),
-            import_keys: keys(parts!(
-                "constants",
-                "act_arguments",
-                "events",
-                "act",
-                "key",
-                "key_lists",
-                "import_keys"
-            )),
+            import_keys: import(IMPORT),
             update_key: keys(parts!(
                 "constants",
                 "act_arguments",

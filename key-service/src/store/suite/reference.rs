@@ -357,9 +357,7 @@ impl Accounts for Reference {
             if book.management_keys.len() as u64 >= new.most {
                 return Ok(false);
             }
-            let name = new.key.name.clone();
-            let created = EventKind::ManagementKeyCreated { management_key_id: id, name };
-            book.tell(act.event(0, None, None, created));
+            book.tell(act.event(0, None, None, new.key.creation()));
             book.management_keys.insert(id, new.key);
         }
         let owner = Principal::ManagementKey(new.account, id);

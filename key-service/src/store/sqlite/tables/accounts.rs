@@ -226,8 +226,7 @@ fn create_management_key(
     ])?;
     put_credential(connection, digest, Credential::first(Principal::ManagementKey(*account, *id)))?;
     if written > 0 {
-        let created = EventKind::ManagementKeyCreated { management_key_id: *id, name: name.clone() };
-        log.write(connection, *account, (None, None), created)?;
+        log.write(connection, *account, (None, None), key.creation())?;
     }
     Ok(true)
 }
