@@ -13,6 +13,7 @@ pub mod member;
 pub mod moving;
 pub mod pricing;
 pub mod search;
+pub mod second_factor;
 pub mod settings;
 pub mod usage;
 pub mod webhook;

@@ -135,7 +135,8 @@ fn told(kind: &EventKind) -> Markup {
             },
             EventKind::CreditAdded { amount, note, .. } => { (usd(*amount)) @if !note.is_empty() { ", " bdi { (note) } } },
             EventKind::ManagementKeyCreated { name, .. } | EventKind::ManagementKeyRevoked { name, .. }
-                | EventKind::MemberRemoved { name, .. } => bdi { (name) },
+                | EventKind::MemberRemoved { name, .. } | EventKind::MemberSecondFactorEnabled { name, .. }
+                | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
             EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },
             EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},

@@ -14,7 +14,7 @@ use super::{
     failure::{Failure, sentence},
     form::Fields,
     layout::{Section, hidden, page},
-    notice,
+    notice, second_factor,
     session::{Act, Viewer},
     show::time,
 };
@@ -40,6 +40,10 @@ async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Re
         section.card aria-labelledby="password-heading" {
             h2 #password-heading { "Password" }
             (password(desk, viewer, fault))
+        }
+        section.card aria-labelledby="factor-heading" {
+            h2 #factor-heading { "Second factor" }
+            (second_factor::summary(&viewer.signed_in.member))
         }
         h2 { "Where you are signed in" }
         (table(viewer, &sessions))
