@@ -54,7 +54,7 @@ async fn whole(
                 (entered.field("name", ("Name", ""), |entry| html! {
                     input id=(entry.name) name=(entry.name) required maxlength=(MAX_MEMBER_NAME_CHARS) value=(entry.value)
                         autocomplete="off" placeholder="ann@example.com" aria-describedby=[&entry.described]
-                        aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                        aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 }))
                 label { "Role" select name="role" {
                     @for role in [Role::Viewer, Role::Owner] {

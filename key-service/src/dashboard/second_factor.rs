@@ -64,7 +64,7 @@ pub(super) fn code_field(entered: Entered<'_>, hint: &str) -> Markup {
     entered.field("code", ("Code", hint), |entry| {
         html! {
             input id=(entry.name) name=(entry.name) required autocomplete="one-time-code" spellcheck="false"
-                aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
         }
     })
 }
@@ -73,7 +73,7 @@ fn present_password(entered: Entered<'_>) -> Markup {
     entered.field("present", ("Present password", ""), |entry| {
         html! {
             input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
-                aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
         }
     })
 }

@@ -13,7 +13,7 @@ use super::{
     destination::{Destination, SignInReason, sign_in_address},
     failure::{Failure, sentence},
     form::{Fields, query},
-    layout::{bare, hinted, problem},
+    layout::{bare, hinted, problem, reveals},
     second_factor::asked_code,
     session::Act,
 };
@@ -126,7 +126,8 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
             input type="hidden" name="token" value=(form_token(visit));
             label { "Account" input name="account" autocomplete="organization" required value=(entered.get("account")); }
             label { "Name" input name="name" autocomplete="username" required value=(entered.get("name")); }
-            label { "Password" input type="password" name="password" autocomplete="current-password" required; }
+            label { "Password" input #password type="password" name="password" autocomplete="current-password" required; }
+            (reveals("password"))
             button.primary { "Sign in" }
         }
         p.quiet {

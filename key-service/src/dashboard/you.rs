@@ -13,7 +13,7 @@ use super::{
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
-    layout::{Section, hidden, page},
+    layout::{Section, hidden, page, reveals},
     notice, second_factor,
     session::{Act, Viewer},
     show::time,
@@ -72,14 +72,15 @@ fn password(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
                 @if condition == PasswordCondition::PresentPassword {
                     (entered.field("present", ("Present password", "Forgotten? Sign in with a link of an operator."), |entry| html! {
                         input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
-                            aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                            aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                     }))
                 }
                 (entered.field("password", ("New password", &hint), |entry| html! {
                     input id=(entry.name) type="password" name=(entry.name) required autocomplete="new-password"
                         minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS)
-                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 }))
+                (reveals("password"))
                 div { button.primary { "Save" } }
             },
         }

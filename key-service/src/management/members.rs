@@ -357,19 +357,6 @@ impl Management {
         Ok(self.end_other_sessions(signed_in).await?)
     }
 
-    /// Refuses a session that may not change what its member signs in with.
-    async fn check_password_condition(
-        &self,
-        signed_in: &SignedIn,
-        present: SecretString,
-    ) -> Result<(), Error<MemberRefused>> {
-        match self.password_condition(signed_in) {
-            PasswordCondition::None => Ok(()),
-            PasswordCondition::PresentPassword => self.check_present_password(signed_in, present).await,
-            PasswordCondition::FreshSignIn => Err(Error::Refused(MemberRefused::StaleSignIn)),
-        }
-    }
-
     async fn end_other_sessions(
         &self,
         SignedIn { account, member, session }: &SignedIn,

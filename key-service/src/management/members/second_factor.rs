@@ -1,5 +1,8 @@
 //! Second factors of members: confirmed with a code, asked for at each sign-in, and removed with a code.
 
+#[cfg(test)]
+mod tests;
+
 use std::{iter::repeat_with, time::Duration};
 
 use shared::{
@@ -127,7 +130,7 @@ impl Management {
         if is_removed { Ok(()) } else { Err(Error::Refused(MemberRefused::SecondFactorChanged)) }
     }
 
-    /// Accepts a code of a member with a second factor, and stores what `then` makes of the second factor. The attempt is counted
+    /// Accepts a code of a member with a second factor, and stores the result of `then`. The attempt is counted
     /// before being judged.
     pub(super) async fn accept_code(
         &self,

@@ -9,7 +9,7 @@ use crate::{
     management::{Error, Management, accounts::AccountRefused},
     store::StoreError,
 };
-use domain::member::{Member, SignInWay};
+use domain::member::{Member, PasswordCondition, SignInWay};
 
 /// The attempt of a member to sign in.
 #[derive(Debug)]
@@ -69,6 +69,19 @@ impl Management {
         let token = self.begin_session(account, member, agent, SignInWay::Password).await?;
         let browser = self.know_browser(account_name, name, known);
         Ok(SignInStep::Session(NewSession { token, browser }))
+    }
+
+    /// Refuses a session that may not change what its member signs in with.
+    pub(super) async fn check_password_condition(
+        &self,
+        signed_in: &SignedIn,
+        present: SecretString,
+    ) -> Result<(), Error<MemberRefused>> {
+        match self.password_condition(signed_in) {
+            PasswordCondition::None => Ok(()),
+            PasswordCondition::PresentPassword => self.check_present_password(signed_in, present).await,
+            PasswordCondition::FreshSignIn => Err(Error::Refused(MemberRefused::StaleSignIn)),
+        }
     }
 
     /// Refuses a password other than the signed-in member's.
