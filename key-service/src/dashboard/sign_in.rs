@@ -48,7 +48,7 @@ pub(super) async fn show(
     let page = form_page(&desk, &browser, None, |visit| {
         html! {
             @if let Some(reason) = reason { p.note role="status" { (reason.sentence()) } }
-            (with_a_password(visit, &Fields::default()))
+            (with_a_password(visit, &Fields::of([("account", browser.account.clone())])))
         }
     });
     // Whichever way the member signs in, also with a link in another window, leads to the page.
@@ -212,13 +212,15 @@ pub(super) async fn with_password(State(desk): State<Desk>, request: Request) ->
         known: &browser.known,
         visit: &visit,
     };
-    match desk.management.sign_in(attempt).await {
-        Ok(SignInStep::Session(session)) => begin(&desk, &browser, &session).await,
+    let response = match desk.management.sign_in(attempt).await {
+        Ok(SignInStep::Session(session)) => begin(&desk, &browser, &session).await?,
         Ok(SignInStep::Code(challenge)) => {
-            Ok(answered(&desk, &browser, None, |visit| with_a_code_of_the_app(visit, &challenge)))
+            answered(&desk, &browser, None, |visit| with_a_code_of_the_app(visit, &challenge))
         }
-        Err(error) => refuse(&desk, &browser, &form, error),
-    }
+        Err(error) => return refuse(&desk, &browser, &form, error),
+    };
+    let account = browser.account_cookie(form.get("account").trim());
+    Ok((AppendHeaders([(header::SET_COOKIE, account)]), response).into_response())
 }
 
 /// Signs in with a code after a password.

@@ -63,6 +63,8 @@ async fn a_password_and_a_link_ask_for_a_code_that_works_once_on_every_replica()
     let asked = give_password(&mut browser).await;
     assert_eq!(asked.status, 200, "{asked}");
     assert!(!browser.is_signed_in().await, "a password alone begins no session");
+    let again = browser.get("/dashboard/sign-in").await;
+    assert!(again.text().contains("required value=\"default\""), "the account is entered: {again}");
     let asked = give_password(&mut browser).await;
     let challenge = attribute(&asked, "name=\"challenge\" value=\"").unwrap();
     let sign_in = "/dashboard/sign-in/code";
