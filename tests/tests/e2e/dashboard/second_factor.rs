@@ -97,9 +97,9 @@ async fn a_password_and_a_link_ask_for_a_code_that_works_once_on_every_replica()
 
     let with = |code, present| [("code", code), ("present", present)];
     let off = "/dashboard/you/second-factor/off";
-    assert_eq!(third.post(off, &with(&recovery[2], "wrong")).await.status, 403);
+    assert_eq!(third.post(off, &with(recovery[2].as_str(), "wrong")).await.status, 403);
     assert_eq!(third.post(off, &with("000000", PASSWORD)).await.status, 403);
-    assert_eq!(third.post(off, &with(&recovery[2], PASSWORD)).await.status, 303);
+    assert_eq!(third.post(off, &with(recovery[2].as_str(), PASSWORD)).await.status, 303);
     assert_eq!(give_password(&mut Browser::at(&stack.url(""))).await.status, 303);
 }
 
