@@ -6,7 +6,7 @@ use parking_lot::RwLock;
 use quick_cache::sync::Cache;
 use ring::digest::{SHA256, digest as hash};
 use shared::{
-    ids::{AccountId, WebhookId},
+    ids::{AccountId, MemberId, WebhookId},
     key::{Class, Prefix, Presented},
     refusal::Refusal,
     rpc::Principal,
@@ -19,6 +19,7 @@ use domain::{
     digest::{Digest, ForeignKey, Peppers},
     key::{ApiKey, Status},
     pepper_record::{PepperRecord, Verdict},
+    second_factor::{FactorId, SecondFactor, TotpSecret},
     webhook::{Webhook, WebhookSecret},
 };
 
@@ -186,6 +187,16 @@ impl Credentials {
         WebhookSecret::of(&self.peppers, webhook)
     }
 
+    /// The secret of a new second factor.
+    pub(crate) fn totp_secret(&self, member: MemberId, id: FactorId) -> TotpSecret {
+        TotpSecret::new(&self.peppers.current, member, id)
+    }
+
+    /// The secret of a stored second factor; `None` where the second factor was made with another pepper.
+    pub(crate) fn totp_secret_of(&self, member: MemberId, factor: &SecondFactor) -> Option<TotpSecret> {
+        TotpSecret::of(&self.peppers, member, factor)
+    }
+
     /// The digest to store for a key of another gateway, or the digest under which the key is stored.
     pub(crate) async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
         let text = key.text();
@@ -201,6 +212,11 @@ impl Credentials {
     /// A digest that cannot be calculated without the pepper, of text that is no key: the text must contain a NUL.
     pub(crate) fn keyed_digest(&self, text: String) -> Digest {
         self.peppers.digest(&text.into())
+    }
+
+    /// The digests that a text may have been stored under, like [`Self::keyed_digest`].
+    pub(crate) fn keyed_digests(&self, text: &str) -> Vec<Digest> {
+        self.peppers.candidates(text).collect()
     }
 }
 

@@ -190,6 +190,22 @@ pub enum EventKind {
         /// The member.
         member_id: MemberId,
     },
+    /// A member set up a second factor.
+    #[serde(rename = "member.second_factor_enabled")]
+    MemberSecondFactorEnabled {
+        /// The member.
+        member_id: MemberId,
+        /// Name of the member.
+        name: String,
+    },
+    /// A member's second factor was removed: by the member with a code, by an owner, or by an operator.
+    #[serde(rename = "member.second_factor_removed")]
+    MemberSecondFactorRemoved {
+        /// The member.
+        member_id: MemberId,
+        /// Name of the member.
+        name: String,
+    },
     /// A webhook was disabled: by an owner, or as its deliveries failed.
     #[serde(rename = "webhook.disabled")]
     WebhookDisabled {
@@ -329,6 +345,8 @@ impl EventKind {
             Self::MemberInvited { .. } => "member.invited",
             Self::MemberRemoved { .. } => "member.removed",
             Self::MemberSignedIn { .. } => "member.signed_in",
+            Self::MemberSecondFactorEnabled { .. } => "member.second_factor_enabled",
+            Self::MemberSecondFactorRemoved { .. } => "member.second_factor_removed",
             Self::WebhookDisabled { .. } => "webhook.disabled",
         }
     }
@@ -355,6 +373,8 @@ impl EventKind {
             | Self::MemberInvited { .. }
             | Self::MemberRemoved { .. }
             | Self::MemberSignedIn { .. }
+            | Self::MemberSecondFactorEnabled { .. }
+            | Self::MemberSecondFactorRemoved { .. }
             | Self::WebhookDisabled { .. } => None,
         }
     }

@@ -14,6 +14,7 @@ pub mod moving;
 pub mod pepper_record;
 pub mod pricing;
 pub mod search;
+pub mod second_factor;
 pub mod settings;
 pub mod usage;
 pub mod webhook;

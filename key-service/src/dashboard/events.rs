@@ -140,7 +140,9 @@ fn told(kind: &EventKind) -> Markup {
                 @if let Some(group) = group_id { " in " code { (group.to_string()) } }
                 @if let Some(at) = expires_at { ", until " (time(*at)) }
             },
-            EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. } => bdi { (name) },
+            EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
+                | EventKind::MemberSecondFactorEnabled { name, .. }
+                | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
             EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },
             EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},

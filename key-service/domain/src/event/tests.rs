@@ -51,6 +51,8 @@ fn every_type_of_event_reads_back_what_it_writes() {
         EventKind::MemberInvited { member_id, name: name(), role: "viewer".into() },
         EventKind::MemberRemoved { member_id, name: name() },
         EventKind::MemberSignedIn { member_id },
+        EventKind::MemberSecondFactorEnabled { member_id, name: name() },
+        EventKind::MemberSecondFactorRemoved { member_id, name: name() },
         EventKind::WebhookDisabled {
             webhook_id: WebhookId::new(AT, [6; 10]),
             url: "https://example.com".into(),

@@ -121,6 +121,7 @@ pub(super) struct Scripts {
     pub(super) use_management_key: Lua,
     pub(super) create_listed: Lua,
     pub(super) remove_member: Lua,
+    pub(super) replace_second_factor: Lua,
     pub(super) begin_session: Lua,
     pub(super) replace: Lua,
     pub(super) transaction: Lua,
@@ -291,6 +292,12 @@ impl Scripts {
             use_management_key: Lua::new(parts!("use_management_key")),
             create_listed: Lua::new(parts!("act_arguments", "events", "act", "create_listed")),
             remove_member: Lua::new(parts!("act_arguments", "events", "act", "remove_member")),
+            replace_second_factor: Lua::new(parts!(
+                "act_arguments",
+                "events",
+                "act",
+                "replace_second_factor"
+            )),
             begin_session: Lua::new(parts!("act_arguments", "events", "act", "begin_session")),
             replace: Lua::new(parts!("replace")),
             transaction: Lua::new(parts!("transaction")),

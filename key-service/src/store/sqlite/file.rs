@@ -35,6 +35,7 @@ const MIGRATIONS: [&str; 17] = [
     include_str!("migrations/15.sql"),
     include_str!("migrations/16.sql"),
     include_str!("migrations/17.sql"),
+    include_str!("migrations/18.sql"),
 ];
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.
