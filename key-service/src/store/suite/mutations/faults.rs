@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 124] = [
+pub(super) const FAULTS: [(&str, &str, &str); 120] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -329,11 +329,6 @@ pub(super) const FAULTS: [(&str, &str, &str); 124] = [
         "if bounds.requests then replace",
     ),
     (
-        "the rate of a readmitted request refuses it",
-        "if requests and not is_readmitted and taken_of",
-        "if requests and taken_of",
-    ),
-    (
         "the tokens of a readmitted request are one too many",
         "used = -1 - used end -- chain",
         "used = -used end -- chain",
@@ -348,13 +343,7 @@ pub(super) const FAULTS: [(&str, &str, &str); 124] = [
         "before < border and after >= border",
         "before < border and after > border",
     ),
-    (
-        "borders of limits are rounded down",
-        "percent + math.ceil(rest * percent / 100)",
-        "percent + math.floor(rest * percent / 100)",
-    ),
     ("a limit that is used up is not told", "{ 50, 80, 95, 100 }", "{ 50, 80, 95 }"),
-    ("half of a limit is not told", "if after < amount / 2 or", "if after <= amount / 2 or"),
     (
         "thresholds of groups are not told",
         "if group.limit < NEVER then tell_passed(2, group, 0, group.limit, group.used_before, group.used, 0) end",
@@ -374,11 +363,6 @@ pub(super) const FAULTS: [(&str, &str, &str); 124] = [
         "a hold that a limit refuses tells nothing",
         "if refused == 'limit_reached' then return tell(1, key, 0, 100, key.limit, key.used, 0) end",
         "",
-    ),
-    (
-        "thresholds of the credit need no deposit",
-        "local has_base = percent == 0 or account.deposited_at >= 0",
-        "local has_base = true",
     ),
     (
         "a part of the credit is told beyond its border",
