@@ -1,5 +1,7 @@
 //! Logs, metrics and probes: set up once, the same in every process.
 
+mod lines;
+
 use std::{
     fmt,
     future::Future,
@@ -17,6 +19,7 @@ use axum::{
 };
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
+use lines::LOG;
 pub use metrics_exporter_prometheus::PrometheusHandle;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 use tokio::time::sleep;
@@ -53,7 +56,7 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
     let registry = tracing_subscriber::registry().with(filter);
     let started = match format {
         LogFormat::Text => {
-            let lines = layer().with_timer(UtcTime).with_writer(io::stderr).with_target(false);
+            let lines = layer().with_timer(UtcTime).with_writer(|| &LOG).with_target(false);
             if io::stderr().is_terminal() {
                 registry.with(lines).try_init()
             } else {
@@ -61,11 +64,17 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
             }
         }
         LogFormat::Json => {
-            let lines = layer().json().flatten_event(true).with_timer(UtcTime).with_writer(io::stderr);
+            let lines = layer().json().flatten_event(true).with_timer(UtcTime).with_writer(|| &LOG);
             registry.with(lines).try_init()
         }
     };
-    started.map_err(|e| e.to_string())
+    started.map_err(|e| e.to_string())?;
+    LOG.start().map_err(|e| e.to_string())
+}
+
+/// Waits for the last lines of the log, within a bound.
+pub fn flush_log() {
+    LOG.flush();
 }
 
 /// The time of a line in UTC, to the microsecond, at a third of the default's cost.

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::Mutex,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -27,6 +28,9 @@ const LISTENERS: [(&str, &str); 4] = [
     ("key-http", "FAREGATE_KEY_HTTP_LISTEN"),
     ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
 ];
+
+/// Time without a further line after which a log is complete: several times that for which a process gathers lines.
+const LOG_SETTLED: Duration = Duration::from_millis(100);
 
 /// Time in which a supervised server has to start.
 const SUPERVISED: Duration = Duration::from_mins(2);
@@ -204,9 +208,19 @@ impl Server {
         read(&self.settings.data.join(OUTPUT))
     }
 
-    /// Log of this process and of its predecessors on the same data.
+    /// Log of this process and of its predecessors on the same data, once no more lines arrive: a process gathers them
+    /// for a moment.
     pub fn log(&self) -> String {
-        read(&self.settings.data.join(LOG))
+        let path = self.settings.data.join(LOG);
+        let mut log = read(&path);
+        loop {
+            thread::sleep(LOG_SETTLED);
+            let later = read(&path);
+            if later.len() == log.len() {
+                return later;
+            }
+            log = later;
+        }
     }
 
     /// Returns whether the process runs.
