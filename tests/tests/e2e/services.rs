@@ -25,6 +25,7 @@ mod random_faults;
 mod rolling;
 mod rotation;
 mod secured;
+mod side_by_side;
 mod spool;
 mod spread;
 
