@@ -83,7 +83,8 @@ pub(super) fn start(
     let rates = hold.take_rates();
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
-        let mut stream = Stream {
+        // Boxed, since it moves several times before it runs.
+        let mut stream = Box::new(Stream {
             generator: generator.clone(),
             job,
             hold,
@@ -94,7 +95,7 @@ pub(super) fn start(
             memory,
             extending: None,
             deadlines: Deadlines::new(generator.upstream_silence, generator.client_stall, now),
-        };
+        });
         async move {
             let end = stream.carry(body).await;
             // The upstream's connection is closed by now, which stops generation. The end has its own memory, which

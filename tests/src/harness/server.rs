@@ -334,6 +334,10 @@ pub fn binary(name: &str) -> PathBuf {
     )
 }
 
+/// Reads a file. Anything else could block for ever.
 fn read(path: &Path) -> String {
+    if !path.is_file() {
+        return String::new();
+    }
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

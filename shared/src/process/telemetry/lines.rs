@@ -18,8 +18,8 @@ use parking_lot::{Condvar, Mutex};
 const GATHER: Duration = Duration::from_millis(20);
 /// Bytes that are written before [`GATHER`] is over: as many as a pipe holds.
 const FULL: usize = 64 << 10;
-/// Bytes that may wait: the lines of half a second with ten thousand requests a second. Further lines are dropped.
-const MAX_WAITING: usize = 2 << 20;
+/// Bytes that may wait: lines of a third of a second with ten thousand requests a second. Further lines are dropped.
+const MAX_WAITING: usize = 1 << 20;
 /// Longest time for the last lines of a process to leave.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 

@@ -1,0 +1,213 @@
+//! The client of a worker for upstreams: HTTP/1 connections, kept while they are idle.
+//!
+//! A request passes through no task or queue but those of its connection, which a general client's pool would add.
+
+use std::{
+    collections::hash_map::Entry,
+    error::Error,
+    mem,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::{Bytes, buf::Chain};
+use foldhash::HashMap;
+use http::{HeaderValue, Request, Response, Uri, header, uri::Scheme};
+use http_body_util::Full;
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
+use parking_lot::Mutex;
+use shared::process::{
+    config::ConfigError,
+    http_client::{Connector, connect, connector},
+};
+use tokio::time::sleep;
+
+/// Longest time to make a connection.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// Idle connections kept to a server.
+const IDLE_CONNECTIONS: usize = 1024;
+/// Time between two looks for connections that have been idle since before the last look, which are closed.
+const PRUNE_EVERY: Duration = Duration::from_secs(45);
+
+/// Body of a request.
+type Body = Full<Chain<Bytes, Bytes>>;
+
+/// A server, as the client addresses it.
+pub(super) struct Server {
+    /// Scheme and authority.
+    origin: Uri,
+    /// Scheme and authority as text.
+    name: Arc<str>,
+    /// Value of `Host`: without a port where the scheme's own is meant.
+    host: HeaderValue,
+}
+
+/// A client of upstreams. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct UpstreamClient(Arc<Connections>);
+
+struct Connections {
+    connector: Connector,
+    idle: Mutex<IdleConnections>,
+}
+
+#[derive(Default)]
+struct IdleConnections {
+    by_server: HashMap<Arc<str>, Vec<Idle>>,
+    /// Number of looks so far.
+    looks: u64,
+    /// A task looks regularly.
+    is_pruned: bool,
+}
+
+struct Idle {
+    connection: SendRequest<Body>,
+    /// Number of looks before.
+    since: u64,
+}
+
+/// A request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoAnswer {
+    #[error("no connection")]
+    Unconnected(#[source] Box<dyn Error + Send + Sync>),
+    #[error("the connection broke")]
+    Broken(#[source] hyper::Error),
+}
+
+impl Server {
+    /// The server of this URL.
+    pub(super) fn of(url: &Uri) -> Result<Self, ConfigError> {
+        let invalid = |e: &dyn Error| ConfigError::new("FAREGATE_MODELS", format!("{url}: {e}"));
+        let is_https = url.scheme() == Some(&Scheme::HTTPS);
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        let name = format!("{}://{authority}", if is_https { "https" } else { "http" });
+        let host = url.host().unwrap_or_default();
+        let host = match url.port_u16() {
+            Some(port) if port != if is_https { 443 } else { 80 } => format!("{host}:{port}"),
+            Some(_) | None => host.to_owned(),
+        };
+        Ok(Self {
+            origin: name.parse().map_err(|e| invalid(&e))?,
+            name: name.into(),
+            host: HeaderValue::try_from(host).map_err(|e| invalid(&e))?,
+        })
+    }
+
+    /// Host and port.
+    pub(super) fn authority(&self) -> &str {
+        self.origin.authority().map_or("", |authority| authority.as_str())
+    }
+}
+
+impl UpstreamClient {
+    /// A client without connections.
+    pub(crate) fn new() -> Self {
+        let connector = connector(None, CONNECT_DEADLINE);
+        Self(Arc::new(Connections { connector, idle: Mutex::default() }))
+    }
+
+    /// Sends a request, whose URI is a path, and returns the head of the answer.
+    pub(super) async fn request(
+        &self,
+        server: &Server,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, NoAnswer> {
+        request.headers_mut().insert(header::HOST, server.host.clone());
+        loop {
+            let idle = self.0.take(&server.name);
+            let is_new = idle.is_none();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => self.connect(server).await?,
+            };
+            match connection.try_send_request(request).await {
+                Ok(response) => {
+                    self.keep(server, connection);
+                    return Ok(response);
+                }
+                Err(mut failure) => match failure.take_message() {
+                    // The server closed an idle connection before the request was written.
+                    Some(unsent) if !is_new => request = unsent,
+                    Some(_) | None => return Err(NoAnswer::Broken(failure.into_error())),
+                },
+            }
+        }
+    }
+
+    async fn connect(&self, server: &Server) -> Result<SendRequest<Body>, NoAnswer> {
+        let stream = connect(&self.0.connector, server.origin.clone()).await;
+        let stream = stream.map_err(NoAnswer::Unconnected)?;
+        let (requests, connection) = http1::handshake(stream).await.map_err(NoAnswer::Broken)?;
+        // An error of the connection is that of its request too.
+        tokio::spawn(async { _ = connection.await });
+        Ok(requests)
+    }
+
+    /// Keeps a connection from the end of its answer on.
+    fn keep(&self, server: &Server, mut connection: SendRequest<Body>) {
+        if connection.is_ready() {
+            return self.0.put(server.name.clone(), connection);
+        }
+        let (connections, name) = (self.0.clone(), server.name.clone());
+        tokio::spawn(async move {
+            if connection.ready().await.is_ok() {
+                connections.put(name, connection);
+            }
+        });
+    }
+}
+
+impl Connections {
+    /// Takes the connection that was used last, of those that are open.
+    fn take(&self, server: &str) -> Option<SendRequest<Body>> {
+        let mut idle = self.idle.lock();
+        let connections = idle.by_server.get_mut(server)?;
+        while let Some(Idle { connection, .. }) = connections.pop() {
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn put(self: &Arc<Self>, server: Arc<str>, connection: SendRequest<Body>) {
+        let mut idle = self.idle.lock();
+        let since = idle.looks;
+        let connections = match idle.by_server.entry(server) {
+            Entry::Occupied(connections) => connections.into_mut(),
+            Entry::Vacant(server) => server.insert(Vec::new()),
+        };
+        if connections.len() < IDLE_CONNECTIONS {
+            connections.push(Idle { connection, since });
+        }
+        if !mem::replace(&mut idle.is_pruned, true) {
+            tokio::spawn(prune(Arc::downgrade(self)));
+        }
+    }
+}
+
+/// Closes connections that stay idle, for as long as there are any.
+async fn prune(connections: Weak<Connections>) {
+    loop {
+        sleep(PRUNE_EVERY).await;
+        let Some(connections) = connections.upgrade() else { return };
+        let mut idle = connections.idle.lock();
+        let looks = idle.looks;
+        idle.by_server.retain(|_, connections| {
+            connections.retain(|idle| idle.since == looks && idle.connection.is_ready());
+            !connections.is_empty()
+        });
+        idle.looks += 1;
+        if idle.by_server.is_empty() {
+            idle.is_pruned = false;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
