@@ -7,7 +7,6 @@ mod answer_permit;
 mod authorize;
 mod dispatch;
 mod log;
-mod model_metrics;
 mod streamed;
 mod whole;
 
@@ -43,7 +42,6 @@ use domain::{
     request::Forward,
 };
 use log::GenerationLog;
-pub(crate) use model_metrics::Metrics;
 
 /// Characters of an upstream's finish reason that are logged.
 const MAX_SHOWN_REASON: usize = 40;

@@ -8,6 +8,7 @@ mod generation;
 mod hold;
 mod http;
 mod keys;
+mod model_metrics;
 pub mod models;
 pub mod server;
 pub mod sizes;

@@ -4,7 +4,7 @@ use http::Uri;
 use shared::{catalog::Catalog, current::Current, process::config::ConfigError};
 
 use crate::{
-    generation::Metrics,
+    model_metrics::Metrics,
     upstream::{Pool, Pools},
 };
 

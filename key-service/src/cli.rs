@@ -28,6 +28,7 @@ mod management_keys;
 mod members;
 mod spool;
 mod table;
+mod webhooks;
 
 pub use catalogue::{Catalogue, catalogue};
 pub(crate) use members::link;
@@ -84,6 +85,9 @@ pub enum Command {
     /// Who governed an account, and which thresholds were passed
     #[command(subcommand)]
     Events(events::EventCommand),
+    /// Addresses that get the events of an account
+    #[command(subcommand)]
+    Webhooks(webhooks::WebhookCommand),
     /// List what was used, by day, key and model
     Usage(books::UsageQuery),
     /// Prove that what keys used and hold, and what accounts hold and have, is what journal, holds and deposits add up to
@@ -151,6 +155,7 @@ pub async fn run(
             books::journal(command, management, out).await.or_else(unless_read_enough)
         }
         Command::Events(command) => events::run(command, management, out).await.or_else(unless_read_enough),
+        Command::Webhooks(command) => webhooks::run(command, management, out).await,
         Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
         Command::Audit(command) => books::audit(command, management, out).await,
     }

@@ -44,7 +44,7 @@ mod reading;
 mod webhooks;
 
 pub(crate) use body::{settings, settings_among, value};
-pub(crate) use object::Shown;
+pub(crate) use object::{Shown, with_secret};
 
 use error::forbidden;
 use object::with_plaintext;

@@ -47,6 +47,7 @@ pub mod management_keys;
 mod measure;
 pub mod members;
 pub mod moving;
+pub mod once;
 pub mod reading;
 pub mod rotation;
 pub mod spend;

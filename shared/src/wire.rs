@@ -9,7 +9,7 @@ mod reading;
 mod schema;
 mod value;
 
-pub use event::{ActorObject, EVENT_TYPES, EventObject};
+pub use event::{ActorObject, EVENT_TYPES, EventObject, TEST_EVENT_TYPE};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
 pub use reading::{
     AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject,

@@ -25,7 +25,7 @@ pub(super) struct GenerationLog {
     pub(super) usage: Usage,
     pub(super) charge: Option<Charge>,
     first_token: Option<Duration>,
-    /// [`OK`](super::model_metrics::OK), or the way in which it ended else.
+    /// [`OK`](crate::model_metrics::OK), or the way in which it ended else.
     pub(super) outcome: &'static str,
 }
 

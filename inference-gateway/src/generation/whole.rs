@@ -12,11 +12,11 @@ use super::{
     answer_permit::AnswerPermit,
     dispatch::{Reached, WHOLE_ANSWER},
     log::GenerationLog,
-    model_metrics::OK,
 };
 use crate::{
     client::Client,
     hold::OpenHold,
+    model_metrics::OK,
     upstream::{Failure, Running, next_bytes},
 };
 use domain::{

@@ -82,6 +82,12 @@ impl Day {
         Self::from_number(self.0.saturating_add(days))
     }
 
+    /// Returns whether the day begins a week.
+    pub const fn is_monday(self) -> bool {
+        // 1970-01-01 was a Thursday.
+        (self.0 + 3).rem_euclid(7) == 0
+    }
+
     /// Reads a date: `2026-11-21`.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 10 {

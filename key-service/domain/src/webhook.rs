@@ -31,8 +31,6 @@ const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
 pub const MAX_PENDING_DELIVERIES: usize = 256;
 /// Last attempts that are kept of a webhook.
 pub const KEPT_ATTEMPTS: usize = 20;
-/// Type of the event that a test of a webhook sends.
-pub const TEST_TYPE: &str = "webhook.test";
 
 /// A webhook as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

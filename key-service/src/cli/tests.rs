@@ -467,3 +467,33 @@ async fn a_sign_in_link_without_a_name_is_for_the_owner() {
     let unknown = say(&office, &["sign-in-link", "--account", "acme", "--name", "bob"]).await.unwrap_err();
     assert!(unknown.contains("--name"), "{unknown}");
 }
+
+#[tokio::test]
+async fn a_webhook_is_made_with_its_secret_listed_tested_and_removed() {
+    let office = Office::open();
+    office.account("acme").await;
+    let of = async |act: &str, flags: &[&str]| {
+        say(&office, &[&["webhooks", act, "--account", "acme"][..], flags].concat()).await
+    };
+    let url = "http://127.0.0.1:9/hook";
+    let flags = ["--url", url, "--type", "key.created", "--type", "credit.exhausted"];
+    let made: Value = serde_json::from_str(&of("create", &flags).await.unwrap()).unwrap();
+    assert!(made["secret"].as_str().unwrap().starts_with("whsec_"), "{made}");
+    let id = made["id"].as_str().unwrap();
+    let listed: Value = serde_json::from_str(&of("list", &["--json"]).await.unwrap()).unwrap();
+    assert_eq!((&listed[0]["id"], listed[0].get("secret")), (&made["id"], None));
+    let table = of("list", &[]).await.unwrap();
+    assert!(table.contains(id) && table.contains("key.created,credit.exhausted"), "{table}");
+    let event: Value = serde_json::from_str(&of("test", &["--id", id]).await.unwrap()).unwrap();
+    assert_eq!((&event["type"], &event["data"]["webhook_id"]), (&json!("webhook.test"), &json!(id)));
+    assert_eq!(of("delete", &["--id", id]).await.unwrap(), format!("{id} ({url}) is removed\n"));
+    for (act, flags) in [
+        ("delete", &["--id", id][..]),
+        ("create", &["--url", "ftp://example.com"]),
+        ("create", &["--url", "https://10.0.0.1/"]),
+        ("create", &["--url", url, "--type", "key.imagined"]),
+    ] {
+        assert!(of(act, flags).await.is_err(), "{act} {flags:?}");
+    }
+    assert_eq!(of("list", &["--json"]).await.unwrap(), "[]\n");
+}

@@ -24,7 +24,7 @@ use super::{
     layout::{Section, page},
     margin,
     session::Viewer,
-    show::{count, or_unnamed, time, usd},
+    show::{aligned, count, or_unnamed, time_to_second, usd},
 };
 use crate::{
     management::{
@@ -73,10 +73,10 @@ pub(super) async fn show(
     let keys = desk.management.keys_by_id(account, ids).await?;
     let files = with(&query, "before", "");
     let content = html! {
-        p.lead { "Every generation that was billed, newest first. Times are in UTC." }
+        p.lead { "Every generation that was billed, newest first." }
         (filters(&desk, &query, search.key.and_then(|id| keys.get(&id))))
         @if found.found.is_empty() {
-            p.empty { @if files.is_empty() { "Nothing was billed yet." } @else { "Nothing here matches." } }
+            p.empty { @if files.is_empty() { "Nothing was billed yet." } @else { "Nothing matches. " a href=(PATH) { "Clear filters" } } }
         } @else { (table(&found.found, Some(&keys))) }
         nav.pages aria-label="Pages" {
             @if before.is_some() { a.button href={ (PATH) "?" (files) } { "First page" } }
@@ -85,8 +85,8 @@ pub(super) async fn show(
                     @if found.found.len() < ENTRIES_ON_PAGE { "Search further" } @else { "Next page" }
                 }
             }
-            a href={ (PATH) ".csv?" (files) } { "CSV" }
-            a href={ (PATH) ".jsonl?" (files) } { "JSON lines" }
+            a href={ (PATH) ".csv?" (files) } { "Export CSV" }
+            a href={ (PATH) ".jsonl?" (files) } { "Export JSON" }
             (margin::link(&desk.catalog.get(), viewer.is_owner()))
         }
     };
@@ -116,7 +116,7 @@ fn filters(desk: &Desk, query: &Fields, key: Option<&ApiKey>) -> Markup {
                     option value=(name) selected[query.get("outcome") == name] { (name) }
                 }
             } }
-            button { "Show" }
+            button { "Apply" }
         }
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn table(entries: &[JournalEntry], keys: Option<&HashMap<KeyId, ApiKe
                 thead { tr {
                     th scope="col" { "Time" } @if keys.is_some() { th.wide-only scope="col" { "Key" } }
                     th.wide-only scope="col" { "Model" } th.n.wide-only scope="col" { "Prompt" }
-                    th.n.wide-only scope="col" { "Cached" } th.n.wide-only scope="col" { "Output" }
+                    th.n.wide-only scope="col" title="Part of the prompt that came from a cache" { "of it cached" } th.n.wide-only scope="col" { "Output" }
                     th.n scope="col" { "Charged" } th.wide-only scope="col" { "Outcome" }
                 } }
                 tbody { @for entry in entries { (row(entry, keys)) } }
@@ -147,13 +147,13 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     });
     html! {
         tr title=(title(entry)) {
-            td { (time(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.payer.model) } }
+            td { (time_to_second(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.payer.model) } }
             @if let Some(key) = &key { td.wide-only { (key) } }
             td.wide-only { (settlement.payer.model) }
             td.n.wide-only { (count(usage.prompt)) }
             td.n.wide-only { (count(usage.cached)) }
             td.n.wide-only { (count(usage.completion)) }
-            td.n { (usd(settlement.charged))
+            td.n { (aligned(settlement.charged))
                 p.narrow-only { @if is_plain(entry) { (count(usage.prompt)) " → " (count(usage.completion)) } @else { (outcome(entry)) } } }
             td.wide-only { (outcome(entry)) }
         }
@@ -190,7 +190,7 @@ fn outcome(entry: &JournalEntry) -> Markup {
     let settlement = &entry.entry.settlement;
     html! {
         @match (settlement.ending, settlement.estimated) {
-            (Ending::Captured, false) => span.badge.captured { "captured" },
+            (Ending::Captured, false) => {},
             (Ending::Captured, true) => span.badge.expired { "estimated" },
             (Ending::Expired, _) => span.badge.expired { "expired" },
         }

@@ -22,7 +22,7 @@ pub(super) struct Asset {
 pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "css", "text/css; charset=utf-8", include_str!("assets/dashboard.css"))
 });
-/// The script. Pages work without, but for copying, hovering over charts and *Try it*.
+/// The script. Pages work without, but for copying, reading a day off a chart, the reader's time and *Try it*.
 pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_str!("assets/dashboard.js"))
 });

@@ -8,7 +8,7 @@ use super::{
     failure::Failure,
     layout::{Section, page},
     session::Viewer,
-    show::{copyable, time, usd},
+    show::{aligned, copyable, program, time, usd},
 };
 
 /// Latest deposits shown.
@@ -20,15 +20,17 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Res
     let (credit, held) = (viewer.funds.credit, viewer.funds.held);
     let name = viewer.funds.name.replace('\'', "'\\''");
     let content = html! {
-        dl.tiles {
+        dl.tiles.exact {
             div.tile { dt { "Credit" } dd { (usd(credit)) } }
             div.tile { dt { "Held by requests in flight" } dd { (usd(held)) } }
-            div.tile { dt { "Free" } dd { (usd(credit.left_after(held))) } }
+            div.tile { dt { "Available" } dd { (usd(credit.left_after(held))) } }
         }
-        section.card {
-            h2 { "Add credit" }
-            p { "An operator adds credit on the server:" }
-            (copyable("Command", &format!("faregate credits add --account '{name}' --amount 25")))
+        @if viewer.is_owner() {
+            section.card {
+                h2 { "Add credit" }
+                p { "An operator adds credit on the server:" }
+                (copyable("Command", &format!("{} credits add --account '{name}' --amount 25", program())))
+            }
         }
         h2 { "Deposits" }
         @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else {
@@ -39,7 +41,7 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Res
                         @for deposit in &deposits {
                             tr {
                                 th scope="row" { (time(deposit.id.created_at())) }
-                                td.n { (usd(deposit.amount)) }
+                                td.n { (aligned(deposit.amount)) }
                                 td.wide-only { code { (deposit.id.to_string()) } }
                             }
                         }

@@ -33,7 +33,7 @@ pub(super) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
                 link rel="expect" href="#end" blocking="render";
                 link rel="stylesheet" href=(STYLE.path);
                 link rel="icon" type="image/svg+xml" href=(ICON.path);
-                script src=(SCRIPT.path) defer {}
+                script src=(SCRIPT.path) defer blocking="render" {}
             }
             body { (body) span #end hidden {} }
         }

@@ -13,7 +13,7 @@ use super::{
     form::{Fields, query, with},
     layout::{Section, page},
     session::Viewer,
-    show::{time, usd},
+    show::{time, time_to_second, usd},
 };
 use domain::event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold};
 
@@ -44,10 +44,10 @@ pub(super) async fn show(
     let found =
         desk.management.find_events(viewer.signed_in.account, &search, before, EVENTS_ON_PAGE).await?;
     let content = html! {
-        p.lead { "Who did what, and which limits are nearly used, newest first. Times are in UTC." }
+        p.lead { "Who did what, and which limits are nearly used, newest first." }
         (filters(&query, &search))
         @if found.found.is_empty() {
-            p.empty { @if search == EventSearch::default() { "Nothing has happened yet." } @else { "Nothing here matches." } }
+            p.empty { @if search == EventSearch::default() { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Events" {
                 table {
@@ -87,7 +87,7 @@ fn filters(query: &Fields, search: &EventSearch) -> Markup {
                 option value="" { "All" }
                 @for kind in EVENT_TYPES { option value=(kind) selected[query.get("type") == kind] { (kind) } }
             } }
-            button { "Show" }
+            button { "Apply" }
         }
     }
 }
@@ -99,7 +99,7 @@ fn row(event: &Event) -> Markup {
     };
     html! {
         tr title=(event.id.to_string()) {
-            td { (time(event.at)) }
+            td { (time_to_second(event.at)) }
             td { span.badge { (event.kind.as_str()) } " " (told(&event.kind))
                 p.narrow-only { "by " (actor(&event.actor)) " " (of) } }
             td.wide-only { (actor(&event.actor)) }

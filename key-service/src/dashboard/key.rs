@@ -53,7 +53,7 @@ pub(super) async fn whole(
             " · last used " (time_or(key.spend.last_used_at, "never")) }
         (gauge(key))
         (keys_form::other_settings(key, now))
-        section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), "Model", today)) }
+        section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), today)) }
         @if may_change {
             section.card {
                 h2 { "Settings" }

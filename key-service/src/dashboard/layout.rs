@@ -13,7 +13,7 @@ use super::{
     document::{document, mark},
     failure::Failure,
     session::{Act, Viewer},
-    show::usd,
+    show::glance,
     theme::Theme,
 };
 
@@ -55,7 +55,7 @@ pub(super) fn page(viewer: &Viewer, section: Section, title: &str, content: &Mar
         div.frame {
             header.side {
                 a.brand href=(HOME) { (mark()) span { (viewer.funds.name) } }
-                p.balance { span { "Credit" } strong { (usd(viewer.funds.credit)) } }
+                p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
                 nav.main aria-label="Dashboard" {
                     ul {
                         @for (listed, name, path) in Section::LISTED {

@@ -26,7 +26,8 @@ use super::{
 use crate::{
     management::{
         Error,
-        management_keys::{CreatedManagementKey, ManagementKeyRefused, ManagementKeySettings},
+        management_keys::{ManagementKeyRefused, ManagementKeySettings},
+        once::Once,
     },
     store::ManagementKey,
 };
@@ -80,7 +81,7 @@ fn form(desk: &Desk, viewer: &Viewer, (entered, wrong): (&Fields, Option<&str>),
         form.stack.card method="post" action=(PATH) {
             (hidden(viewer))
             // A form sent twice creates a single key.
-            input type="hidden" name="attempt" value=(desk.management.management_key_attempt());
+            input type="hidden" name="attempt" value=(desk.management.form_attempt());
             (problem(wrong))
             label { "Name" input name="name" required maxlength=(MAX_NAME_CHARS) value=(text("name"))
                 autocomplete="off" placeholder="Deployment"; }
@@ -199,12 +200,12 @@ pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Re
     let made = if let Some(attempt) = form.filled("attempt") {
         management.create_management_key_once(account, again, attempt, actor).await
     } else {
-        management.create_management_key(account, again, actor).await.map(CreatedManagementKey::New)
+        management.create_management_key(account, again, actor).await.map(Once::New)
     };
     let plaintext = match made {
-        Ok(CreatedManagementKey::New(plaintext)) => plaintext,
-        Ok(CreatedManagementKey::Replayed) => return Ok(Redirect::to(PATH).into_response()),
-        Ok(CreatedManagementKey::Stale) => return Err(Failure::StaleForm),
+        Ok(Once::New(plaintext)) => plaintext,
+        Ok(Once::Replayed) => return Ok(Redirect::to(PATH).into_response()),
+        Ok(Once::Stale) => return Err(Failure::StaleForm),
         Err(Error::Refused(ManagementKeyRefused::UnknownGroup)) => {
             return refused("Group: this account has no such group.").await;
         }

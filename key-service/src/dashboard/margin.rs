@@ -19,7 +19,7 @@ use super::{
     form::query,
     layout::{Section, page},
     session::Owner,
-    show::{count, or_unnamed, usd},
+    show::{aligned, count, or_unnamed},
 };
 use crate::management::{
     spend::DAYS,
@@ -112,12 +112,12 @@ fn row(name: &Markup, counts: &Counts) -> Markup {
         tr {
             th scope="row" { (name) }
             td.n.wide-only { (count(counts.requests)) }
-            td.n.wide-only { (usd(counts.charged)) }
+            td.n.wide-only { (aligned(counts.charged)) }
             @match margin {
                 Some(margin) => {
-                    td.n.wide-only { (usd(counts.upstream_cost)) }
-                    td.n { (usd(margin)) " " (share(margin, counts.charged_at_known_cost))
-                        p.narrow-only { (usd(counts.charged)) " − " (usd(counts.upstream_cost)) } }
+                    td.n.wide-only { (aligned(counts.upstream_cost)) }
+                    td.n { (aligned(margin)) " " (share(margin, counts.charged_at_known_cost))
+                        p.narrow-only { (aligned(counts.charged)) " − " (aligned(counts.upstream_cost)) } }
                 }
                 None => { td.n.wide-only { span.quiet { "unknown" } } td.n { span.quiet { "unknown" } } }
             }

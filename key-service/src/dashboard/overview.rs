@@ -17,7 +17,7 @@ use super::{
     layout::{Section, page},
     margin,
     session::Viewer,
-    show::{or_unnamed, usd},
+    show::{aligned, glance, or_unnamed},
 };
 use crate::management::{
     reading::{KeyOrder, KeySearch},
@@ -44,9 +44,9 @@ pub(super) async fn show(
     let has_keys = !desk.management.find_keys(account, &any).await?.found.is_empty();
     let by_key = query(&request).get("by") == "key";
     let chart = if by_key {
-        chart::by_day(&series(&desk, &viewer, &spend, &top).await?, "Key", today)
+        chart::by_day(&series(&desk, &viewer, &spend, &top).await?, today)
     } else {
-        chart::by_day(&chart::by_model(&spend), "Model", today)
+        chart::by_day(&chart::by_model(&spend), today)
     };
     let content = html! {
         @if !has_keys { (first_steps(&viewer)) }
@@ -113,11 +113,11 @@ fn tiles(viewer: &Viewer, spend: &Spend, today: Day) -> Markup {
         let parts = spend.range(today.plus(1 - days)..).flat_map(|(_, parts)| parts.values().copied());
         chart::sum(parts)
     };
-    let shown = |days: i64| usd(since(days));
+    let shown = |days: i64| glance(since(days));
     let (credit, held) = (viewer.funds.credit, viewer.funds.held);
     html! {
         dl.tiles {
-            div.tile { dt { "Credit" } dd { (usd(credit)) small { (usd(held)) " held by requests in flight" } } }
+            div.tile { dt { "Credit" } dd { (glance(credit)) @if held > NanoUsd::ZERO { small { (glance(held)) " held by requests in flight" } } } }
             div.tile { dt { "Today" } dd { (shown(1)) } }
             div.tile { dt { "7 days" } dd { (shown(7)) } }
             div.tile { dt { "30 days" } dd { (shown(30)) small { (lasts(credit, since(30))) } } }
@@ -156,7 +156,7 @@ fn top_keys(top: &[ApiKey]) -> Markup {
                         tr {
                             th scope="row" { a href={ "/dashboard/keys/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
                             td.wide-only { code { (key.hint) } }
-                            td.n { (usd(key.spend.budget.used)) }
+                            td.n { (aligned(key.spend.budget.used)) }
                         }
                     }
                 }

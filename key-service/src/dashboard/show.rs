@@ -17,6 +17,29 @@ pub(super) fn usd(amount: NanoUsd) -> String {
     format!("{sign}${}.{fraction:0<2}", grouped(whole))
 }
 
+/// Decimals of an amount in a column.
+const COLUMN_DECIMALS: usize = 6;
+
+/// An amount at a glance: two decimals, rounded down, with the exact amount at hand.
+pub(super) fn glance(amount: NanoUsd) -> Markup {
+    shortened(amount, 2, "< $0.01")
+}
+
+/// An amount in a column, where the points of all amounts lie below each other, with the exact amount at hand.
+pub(super) fn aligned(amount: NanoUsd) -> Markup {
+    shortened(amount, COLUMN_DECIMALS, "< $0.000001")
+}
+
+/// An amount cut to these decimals, or a word for an amount that would be zero.
+fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
+    let exact = usd(amount);
+    let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
+    let cut: String = fraction.chars().chain("000000".chars()).take(decimals).collect();
+    let is_cut_to_zero = amount > NanoUsd::ZERO && whole == "$0" && cut.bytes().all(|digit| digit == b'0');
+    let shown = if is_cut_to_zero { less.to_owned() } else { format!("{whole}.{cut}") };
+    html! { span.usd title=(exact) { (shown) } }
+}
+
 /// A count with a comma at every thousand.
 pub(super) fn count(n: u64) -> String {
     grouped(&n.to_string())
@@ -33,14 +56,24 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// An instant, to the minute, in UTC.
+/// An instant, to the minute: in UTC, which a script replaces by the reader's time.
 pub(super) fn time(at: Timestamp) -> Markup {
     let exact = at.to_string();
-    let shown = exact.get(..16).unwrap_or(&exact).replace('T', " ");
-    html! { time datetime=(exact) title=(exact) { (shown) } }
+    html! { time datetime=(exact) title=(utc(&exact, 19)) { (utc(&exact, 16)) } }
 }
 
-/// An instant, to the minute, in UTC; `none` where there is no instant.
+/// An instant like [`time`], to the second.
+pub(super) fn time_to_second(at: Timestamp) -> Markup {
+    let exact = at.to_string();
+    html! { time datetime=(exact) title=(utc(&exact, 19)) data-seconds { (utc(&exact, 19)) } }
+}
+
+/// An RFC 3339 time in UTC, cut to a number of characters, in words.
+fn utc(exact: &str, length: usize) -> String {
+    format!("{} UTC", exact.get(..length).unwrap_or(exact).replace('T', " "))
+}
+
+/// An instant like [`time`]; `none` where there is no instant.
 pub(super) fn time_or(at: Option<Timestamp>, none: &str) -> Markup {
     html! { @match at { Some(at) => (time(at)), None => span.quiet { (none) } } }
 }
@@ -55,6 +88,12 @@ pub(super) fn status(status: Status) -> Markup {
     html! { span class={ "badge " (status.as_str()) } { (status.as_str()) } }
 }
 
+/// The name of the running program, for commands to paste.
+pub(super) fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_stem().map_or_else(|| "faregate".into(), |name| name.to_string_lossy().into_owned())
+}
+
 /// A text to be copied, with a button. Without a script, a click selects the text.
 pub(super) fn copyable(label: &str, text: &str) -> Markup {
     html! {
@@ -67,9 +106,14 @@ pub(super) fn copyable(label: &str, text: &str) -> Markup {
 
 /// A plaintext that is shown this once.
 pub(super) fn new_key(plaintext: &SecretString) -> Markup {
+    shown_once("Your new key", plaintext)
+}
+
+/// A secret that no other page shows again, and a button that copies it.
+pub(super) fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
     html! {
         div.copyable.once data-shown-once {
-            output aria-label="Your new key" data-copy { (plaintext.expose_secret()) }
+            output aria-label=(label) data-copy { (plaintext.expose_secret()) }
             button type="button" data-copies { "Copy" }
         }
     }
@@ -90,6 +134,19 @@ mod tests {
             (-1_500_000_000, "−$1.50"),
         ] {
             assert_eq!(usd(NanoUsd::from_nanos(nanos)), shown);
+        }
+        for (nanos, at_a_glance, in_a_column) in [
+            (0, "$0.00", "$0.000000"),
+            (1, "&lt; $0.01", "&lt; $0.000001"),
+            (9_999_999, "&lt; $0.01", "$0.009999"),
+            (1_785_223_841_010, "$1,785.22", "$1,785.223841"),
+            (19_999_999_999, "$19.99", "$19.999999"),
+            (-1_500_000_000, "−$1.50", "−$1.500000"),
+        ] {
+            let amount = NanoUsd::from_nanos(nanos);
+            assert!(glance(amount).into_string().ends_with(&format!(">{at_a_glance}</span>")), "{nanos}");
+            assert!(aligned(amount).into_string().ends_with(&format!(">{in_a_column}</span>")), "{nanos}");
+            assert!(aligned(amount).into_string().contains(&format!("title=\"{}\"", usd(amount))), "{nanos}");
         }
         assert_eq!(
             (count(7), count(1_000), count(1_234_567)),

@@ -18,9 +18,9 @@ use super::{
     form::Fields,
     layout::{Section, hidden, page, problem},
     session::{Act, OwnerAct, Viewer},
-    show::{new_key, time},
+    show::{shown_once, time},
 };
-use crate::management::{Error, webhooks::WebhookRefused};
+use crate::management::{Error, once::Once, webhooks::WebhookRefused};
 use domain::webhook::{Answer, Attempt, DisabledReason, Webhook, WebhookPatch, WebhookUrl};
 
 /// Path of this page.
@@ -29,23 +29,30 @@ const PATH: &str = "/dashboard/webhooks";
 /// Lists the webhooks, with the form for a new webhook.
 pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
     let webhooks = desk.management.webhooks(viewer.signed_in.account).await?;
-    let content = listing(&viewer, &webhooks, &Fields::default(), None);
+    let content = listing(&desk, &viewer, &webhooks, (&Fields::default(), None));
     Ok(page(&viewer, Section::Webhooks, "Webhooks", &content))
 }
 
-fn listing(viewer: &Viewer, webhooks: &[Webhook], entered: &Fields, wrong: Option<&str>) -> Markup {
+fn listing(
+    desk: &Desk,
+    viewer: &Viewer,
+    webhooks: &[Webhook],
+    (entered, wrong): (&Fields, Option<&str>),
+) -> Markup {
     html! {
         p.lead { "A webhook gets the events of this account as signed requests, within seconds, and again until it answers." }
-        @if viewer.is_owner() { (form(viewer, entered, wrong)) }
+        @if viewer.is_owner() { (form(desk, viewer, entered, wrong)) }
         @if webhooks.is_empty() { p.empty { "There is no webhook yet." } } @else { (table(webhooks)) }
     }
 }
 
-fn form(viewer: &Viewer, entered: &Fields, wrong: Option<&str>) -> Markup {
+fn form(desk: &Desk, viewer: &Viewer, entered: &Fields, wrong: Option<&str>) -> Markup {
     let chosen = entered.all("types");
     html! {
         form.card method="post" action=(PATH) {
             (hidden(viewer))
+            // A form sent twice creates a single webhook.
+            input type="hidden" name="attempt" value=(desk.management.form_attempt());
             (problem(wrong))
             label { "URL" input name="url" type="url" required maxlength=(MAX_URL_CHARS) value=(entered.get("url"))
                 autocomplete="off" placeholder="https://example.com/faregate"; }
@@ -115,11 +122,13 @@ pub(super) async fn create(
         ..WebhookPatch::default()
     };
     let made = match WebhookUrl::parse(form.get("url").trim()) {
-        Ok(url) => desk.management.create_webhook(account, (url, settings)).await,
+        Ok(url) => desk.management.create_webhook_once(account, (url, settings), form.get("attempt")).await,
         Err(bad) => return again(&desk, &viewer, &form, &format!("URL: it {bad}.")).await,
     };
     match made {
-        Ok((webhook, secret)) => {
+        Ok(Once::Replayed) => Ok(Redirect::to(PATH).into_response()),
+        Ok(Once::Stale) => Err(Failure::StaleForm),
+        Ok(Once::New((webhook, secret))) => {
             Ok(page(&viewer, Section::Webhooks, "Webhook created", &created(&webhook, &secret)))
         }
         Err(Error::Refused(WebhookRefused::Address(refused))) => {
@@ -132,7 +141,7 @@ pub(super) async fn create(
 /// The list again, with what is wrong with the form.
 async fn again(desk: &Desk, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
     let webhooks = desk.management.webhooks(viewer.signed_in.account).await?;
-    let content = listing(viewer, &webhooks, form, Some(wrong));
+    let content = listing(desk, viewer, &webhooks, (form, Some(wrong)));
     let again = page(viewer, Section::Webhooks, "Webhooks", &content);
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
 }
@@ -140,7 +149,7 @@ async fn again(desk: &Desk, viewer: &Viewer, form: &Fields, wrong: &str) -> Resu
 fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
     html! {
         p.lead { "Copy the secret of " strong { bdi { (webhook.url.as_str()) } } " now. It is shown this once." }
-        (new_key(secret))
+        (shown_once("Your new secret", secret))
         p { "Check each request with it: any library of the Standard Webhooks specification takes it as it is." }
         p { a.button data-done href={ (PATH) "/" (webhook.id.to_string()) } { "I have copied it" } }
     }

@@ -68,7 +68,7 @@ impl Shown for Webhook {
 }
 
 /// The webhook with the secret, shown only in the answer to the creation.
-pub(super) fn with_secret<'a>(webhook: &'a Webhook, secret: &'a SecretString) -> impl Serialize + 'a {
+pub(crate) fn with_secret<'a>(webhook: &'a Webhook, secret: &'a SecretString) -> impl Serialize + 'a {
     ShownWebhook { webhook, secret: Some(secret) }
 }
 

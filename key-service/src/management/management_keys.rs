@@ -1,7 +1,5 @@
 //! Use-cases of management keys: made, listed, revoked.
 
-use std::time::Duration;
-
 use shared::{
     clock::random_bytes,
     ids::{AccountId, ManagementKeyId},
@@ -10,16 +8,13 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Error, IDEMPOTENCY_TTL, Management};
+use super::{Error, Management, once::Once};
 use crate::store::{ManagementKey, NewManagementKey, StoreError};
 use domain::{access::Access, event::Actor};
 
 /// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts
 /// for eight years.
 pub const MAX_MANAGEMENT_KEYS: u64 = 100;
-
-/// Tolerated difference between the clocks of two key-services: one may show a form, and the other receive the form.
-const CLOCKS_APART: Duration = Duration::from_mins(1);
 
 /// Reason why a management key was not made or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,17 +53,6 @@ impl ManagementKeySettings {
     }
 }
 
-/// Answer to a form that makes a management key.
-#[derive(Debug)]
-pub enum CreatedManagementKey {
-    /// The key was made. The plaintext cannot be recovered later.
-    New(SecretString),
-    /// An earlier attempt made the key, whose plaintext is gone.
-    Replayed,
-    /// The form is none of ours.
-    Stale,
-}
-
 impl Management {
     /// Creates a management key, and returns the plaintext, which cannot be recovered later.
     pub async fn create_management_key(
@@ -82,13 +66,6 @@ impl Management {
         self.make_management_key(account, id, settings, actor).await
     }
 
-    /// Makes the mark of a form for a new management key, so that sending the form twice makes a single key: 64
-    /// hexadecimal digits, of which the first twelve encode the time of showing.
-    pub fn management_key_attempt(&self) -> String {
-        let shown = self.clock.now().millis();
-        format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
-    }
-
     /// Makes a management key, once per attempt and settings.
     pub async fn create_management_key_once(
         &self,
@@ -96,27 +73,15 @@ impl Management {
         settings: ManagementKeySettings,
         attempt: &str,
         actor: Actor,
-    ) -> Result<CreatedManagementKey, Error<ManagementKeyRefused>> {
-        let Some(shown) = self.shown_at(attempt) else { return Ok(CreatedManagementKey::Stale) };
-        // The id follows from the attempt, so no one can choose an id.
-        let of = format!("management key\0{account}\0{attempt}\0{settings:?}");
-        let digest = *self.credentials.keyed_digest(of).as_bytes();
-        let id = |at| ManagementKeyId::new(at, std::array::from_fn(|byte| digest[byte]));
+    ) -> Result<Once<SecretString>, Error<ManagementKeyRefused>> {
+        let Some(shown) = self.shown_at(attempt) else { return Ok(Once::Stale) };
+        let bytes = self.bytes_of_attempt("management key", account, attempt, &format!("{settings:?}"));
+        let id = |at| ManagementKeyId::new(at, bytes);
         let keys = self.store.management_keys(account).await?;
         if keys.iter().any(|key| key.id == id(key.id.created_at())) {
-            return Ok(CreatedManagementKey::Replayed);
+            return Ok(Once::Replayed);
         }
-        self.make_management_key(account, id(shown), settings, actor).await.map(CreatedManagementKey::New)
-    }
-
-    /// When the form of an attempt was shown: now, where the attempt does not say so. `None` for what is no attempt.
-    fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
-        let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
-        let shown = Timestamp::from_millis(shown);
-        let now = self.clock.now();
-        let is_recent = shown <= now.plus(CLOCKS_APART) && now < shown.plus(IDEMPOTENCY_TTL);
-        Some(if is_recent { shown } else { now })
+        self.make_management_key(account, id(shown), settings, actor).await.map(Once::New)
     }
 
     async fn make_management_key(
@@ -184,7 +149,7 @@ impl Management {
 
 #[cfg(test)]
 mod tests {
-    use CreatedManagementKey::{New, Replayed, Stale};
+    use Once::{New, Replayed, Stale};
 
     use super::*;
     use crate::management::testing::Office;
@@ -196,7 +161,7 @@ mod tests {
         let (account, _) = office.account("acme").await;
         let (other, _) = office.account("other").await;
         let desk = &office.management;
-        let attempt = desk.management_key_attempt();
+        let attempt = desk.form_attempt();
         let again = async |account, name: &str, attempt: &str| {
             let settings = ManagementKeySettings::full(name);
             desk.create_management_key_once(account, settings, attempt, Actor::System).await.unwrap()
@@ -211,7 +176,7 @@ mod tests {
             desk.create_management_key_once(account, reading, &attempt, Actor::System).await.unwrap();
         assert!(matches!(reading, New(_)), "other rights");
         assert!(matches!(again(other, "Deployment", &attempt).await, New(_)));
-        assert!(matches!(again(account, "x", &desk.management_key_attempt()).await, New(_)));
+        assert!(matches!(again(account, "x", &desk.form_attempt()).await, New(_)));
         for old in ["f".repeat(64), "0".repeat(64)] {
             assert!(matches!(again(account, "Deployment", &old).await, New(_)));
             office.clock.set("2026-11-20T03:00:00Z");

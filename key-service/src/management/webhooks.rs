@@ -6,18 +6,19 @@ use shared::{
     ids::{AccountId, EventId, WebhookId},
     secret::SecretString,
     time::Timestamp,
-    wire::{ActorObject, EventObject},
+    wire::{ActorObject, EventObject, TEST_EVENT_TYPE},
 };
 
 use super::{
     Error, Management,
     listing::{Listed, Listing, Page, UnknownCursor},
+    once::Once,
 };
 use crate::store::{Order, StoreError};
 use domain::{
     event::{Actor, EventSearch},
     webhook::{
-        AddressRefused, Attempt, Delivery, Host, StoredWebhook, TEST_TYPE, Webhook, WebhookPatch, WebhookUrl,
+        AddressRefused, Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl,
         may_connect,
     },
 };
@@ -45,16 +46,41 @@ impl Management {
     pub async fn create_webhook(
         &self,
         account: AccountId,
+        settings: (WebhookUrl, WebhookPatch),
+    ) -> Result<(Webhook, SecretString), Error<WebhookRefused>> {
+        let id = WebhookId::new(self.later_than_the_last(self.clock.now()), random_bytes(&*self.clock));
+        self.make_webhook(account, id, settings).await
+    }
+
+    /// Makes a webhook, once per attempt and settings.
+    pub async fn create_webhook_once(
+        &self,
+        account: AccountId,
+        settings: (WebhookUrl, WebhookPatch),
+        attempt: &str,
+    ) -> Result<Once<(Webhook, SecretString)>, Error<WebhookRefused>> {
+        let Some(shown) = self.shown_at(attempt) else { return Ok(Once::Stale) };
+        let bytes = self.bytes_of_attempt("webhook", account, attempt, &format!("{settings:?}"));
+        let id = |at| WebhookId::new(at, bytes);
+        let webhooks = self.store.webhooks(account).await?;
+        if webhooks.iter().any(|stored| stored.webhook.id == id(stored.webhook.id.created_at())) {
+            return Ok(Once::Replayed);
+        }
+        self.make_webhook(account, id(shown), settings).await.map(Once::New)
+    }
+
+    async fn make_webhook(
+        &self,
+        account: AccountId,
+        id: WebhookId,
         (url, settings): (WebhookUrl, WebhookPatch),
     ) -> Result<(Webhook, SecretString), Error<WebhookRefused>> {
         self.check_address(&url)?;
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(WebhookRefused::StoreFull));
         }
-        let now = self.clock.now();
-        let id = WebhookId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let secret = self.credentials.webhook_secret(id);
-        let (digest, created_at) = (secret.digest(), now.to_whole_seconds());
+        let (digest, created_at) = (secret.digest(), self.clock.now().to_whole_seconds());
         let blank = Webhook { id, url, types: None, secret: digest, created_at, disabled: None };
         let webhook = blank.with(&settings, created_at);
         let last = self.store.events(account, EventSearch::default(), None, 1).await?.found;
@@ -122,7 +148,7 @@ impl Management {
         let body = test_event(event, id, now);
         for _ in 0..TEST_ATTEMPTS {
             let stored = self.stored_webhook(account, id).await?;
-            let delivery = Delivery::new(event, None, TEST_TYPE.to_owned(), body.clone(), now);
+            let delivery = Delivery::new(event, None, TEST_EVENT_TYPE.to_owned(), body.clone(), now);
             let cursor = stored.cursor;
             if self.store.fan_out(account, stored, cursor, vec![delivery]).await? {
                 return Ok(body);
@@ -156,7 +182,7 @@ fn test_event(id: EventId, webhook: WebhookId, now: Timestamp) -> String {
     let actor = ActorObject { r#type: "system".to_owned(), id: None, name: None };
     let data = serde_json::value::to_raw_value(&serde_json::json!({ "webhook_id": webhook }));
     let event = data.and_then(|data| {
-        let (object, r#type) = ("event".to_owned(), TEST_TYPE.to_owned());
+        let (object, r#type) = ("event".to_owned(), TEST_EVENT_TYPE.to_owned());
         let (created_at, key_id, group_id) = (now, None, None);
         serde_json::to_string(&EventObject { id, object, r#type, created_at, actor, key_id, group_id, data })
     });

@@ -33,6 +33,14 @@ pub const EVENT_TYPES: [&str; 20] = [
     "webhook.disabled",
 ];
 
+/// Type of the event that tests a webhook. It is sent to that webhook alone, and is not kept.
+pub const TEST_EVENT_TYPE: &str = "webhook.test";
+
+/// Types in the order of their description.
+fn described_types() -> Vec<&'static str> {
+    EVENT_TYPES.into_iter().chain([TEST_EVENT_TYPE]).collect()
+}
+
 /// An act that governed the account, or a threshold that was passed.
 #[derive(Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "Event")]
@@ -43,7 +51,7 @@ pub struct EventObject {
     #[schemars(extend("const" = "event"))]
     pub object: String,
     /// Type of the event. Types are added, and never renamed.
-    #[schemars(extend("enum" = EVENT_TYPES))]
+    #[schemars(extend("enum" = described_types()))]
     pub r#type: String,
     /// Time of the act, or of the bill that passed the threshold.
     pub created_at: Timestamp,

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { launch, Person } from './browser.js';
-import { examineOnce, findsActivity, keepsAKey, keepsAManagementKey, keepsMembers } from './dashboard_acts.js';
+import { examineOnce, findsActivity, keepsAKey, keepsAManagementKey, keepsAWebhook, keepsMembers } from './dashboard_acts.js';
 import { addCopying, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
 import { addSlowLine, addWatch } from './dashboard_watch.js';
 import { fact, run, setting } from './facts.js';
@@ -26,11 +26,15 @@ const SECTIONS = [
   ['Activity', '/dashboard/activity', 'activity'],
   ['Credit', '/dashboard/credit', 'credit'],
   ['Members', '/dashboard/members', 'members'],
+  ['Events', '/dashboard/events', 'events'],
+  ['Webhooks', '/dashboard/webhooks', 'webhooks'],
   ['Try it', '/dashboard/try-it', 'try-it'],
 ];
 /** What changes something of the account, or leads there; and the pages that have it. */
-const CHANGES = 'main form[method="post"], main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/new"]';
-const CHANGING = ['/dashboard/keys', '/dashboard/keys/new', '/dashboard/management-keys', '/dashboard/members', KEY];
+const CHANGES = 'main form[method="post"], main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/delete"], main a[href$="/new"]';
+const CHANGING = [
+  '/dashboard/keys', '/dashboard/keys/new', '/dashboard/management-keys', '/dashboard/members', '/dashboard/webhooks', KEY,
+];
 
 const browser = await launch();
 addWatch(browser);
@@ -175,6 +179,7 @@ for (const scripts of [false, true]) {
     await inScenes((scene) => keepsAKey(owner, scene));
   });
   fact(`an owner creates and revokes management keys, ${how}`, () => inScenes((scene) => keepsAManagementKey(owner, scene)));
+  fact(`an owner creates, tests and deletes webhooks, ${how}`, () => inScenes((scene) => keepsAWebhook(owner, scene)));
   fact(`an owner invites and removes members, ${how}`, () => inScenes((scene) => keepsMembers(owner, scene)));
   fact(`an owner and a viewer find what was spent, ${how}`, async () => {
     await viewer.allow(scripts);

@@ -60,6 +60,31 @@ export async function keepsAManagementKey(owner, { width, theme }) {
   assert.deepEqual(await owner.all('link', `Revoke ${name}`), []);
 }
 
+/** Creates, tests, disables and deletes a webhook. */
+export async function keepsAWebhook(owner, { width, theme }) {
+  const url = `http://127.0.0.1:9/${width}-${theme}-${owner.scripts}`;
+  await owner.look(width, theme);
+  await owner.visit('/dashboard/webhooks');
+  await owner.fill('URL', 'https://10.0.0.1/hook');
+  await owner.follow('button', 'Create webhook', 422);
+  await owner.reads('URL: ');
+  await examineOnce(owner, 'owner-wrong-webhook');
+  await owner.fill('URL', url);
+  await owner.follow('button', 'Create webhook');
+  assert.match(await owner.text('Your new secret'), /^whsec_[\w+/]+=*$/);
+  await examineOnce(owner, 'owner-created-webhook');
+  await owner.follow('link', 'I have copied it');
+  await owner.reads('Nothing was sent yet');
+  await owner.follow('button', 'Send a test');
+  await owner.follow('button', 'Disable');
+  await owner.reads('Nothing is sent.');
+  await examineOnce(owner, 'owner-disabled-webhook');
+  await owner.follow('link', 'Delete');
+  await examineOnce(owner, 'owner-delete-webhook');
+  await owner.follow('button', 'Delete');
+  assert.deepEqual(await owner.all('link', url), []);
+}
+
 /** Invites, promotes and removes a member. */
 export async function keepsMembers(owner, { width, theme }) {
   const name = `${width}-${theme}-${owner.scripts}@example.com`;
@@ -85,16 +110,16 @@ export async function findsActivity(person, label, { width, theme }) {
   await person.reads(label);
   await person.visit('/dashboard/activity');
   await person.fill('Model', 'Model Max');
-  await person.follow('button', 'Show');
+  await person.follow('button', 'Apply');
   await person.reads(label);
   const cookie = (await person.context.cookies()).map(({ name, value }) => `${name}=${value}`).join('; ');
-  for (const [name, kind] of [['CSV', 'text/csv'], ['JSON lines', 'application/']]) {
+  for (const [name, kind] of [['Export CSV', 'text/csv'], ['Export JSON', 'application/']]) {
     const path = await (await person.the('link', name)).evaluate((link) => link.href);
     const file = await fetch(path, { headers: { cookie } });
     assert.ok(file.ok && file.headers.get('content-type').startsWith(kind), `${path}: ${file.status}`);
     assert.ok((await file.text()).includes('Model Max'));
   }
   await person.visit('/dashboard/credit');
-  await person.reads('credits add --account');
+  await person.reads('Available');
 }
 

@@ -49,25 +49,44 @@ export function addCopying(owner) {
 
 /** Facts about the first page. */
 export function addOverview(owner) {
-  fact('the chart says what each day cost where the pointer is, and has a table behind it', async () => {
+  fact('the chart says the parts of a day at the pointer and by arrow keys, and has a table behind it', async () => {
     await owner.look(1280, 'light');
     await owner.visit('/dashboard');
-    const hint = () => owner.page.$eval('.chart .hint', (e) => e.textContent);
-    const before = await hint();
-    const days = await owner.page.$$('.chart [data-says]');
+    const says = () => owner.page.$eval('.chart .box', (box) => (box.hidden ? '' : box.innerText));
+    const days = await owner.page.$$('.chart .ground');
     await days.at(-1).hover();
-    assert.match(await hint(), /^\d{4}-\d\d-\d\d: \$\d/);
-    assert.notEqual(await hint(), before);
+    assert.match(await says(), /^\d{4}-\d\d-\d\d[^]*Model Max\s+\$\d[^]*Sum\s+\$\d/);
     await (await owner.the('heading', 'Overview')).hover();
-    assert.equal(await hint(), before);
+    assert.equal(await says(), '');
+    await owner.page.$eval('.chart svg', (picture) => picture.focus());
+    await owner.page.keyboard.press('ArrowLeft');
+    const day = (await says()).slice(0, 10);
+    await owner.page.keyboard.press('ArrowLeft');
+    assert.ok((await says()).slice(0, 10) < day, 'an arrow key chooses the day before');
+    assert.match(await owner.page.$eval('.chart svg', (picture) => picture.getAttribute('aria-valuetext')), /^\d{4}-/);
+    await owner.page.keyboard.press('Escape');
+    assert.equal(await says(), '');
     assert.deepEqual(await owner.shifts(), []);
+  });
+  fact('times are the reader\u2019s, with UTC at hand, and UTC without scripts', async () => {
+    await owner.page.emulateTimezone('Asia/Tokyo');
+    await owner.visit('/dashboard/activity');
+    const time = () => owner.page.$eval('tbody time', ({ dateTime, textContent, title }) => ({ dateTime, textContent, title }));
+    const { dateTime, textContent, title } = await time();
+    assert.equal(title, `${dateTime.slice(0, 19).replace('T', ' ')} UTC`);
+    assert.equal(new Date(`${textContent.replace(' ', 'T')}+09:00`).getTime(), Math.floor(new Date(dateTime) / 1000) * 1000);
+    await owner.allow(false);
+    await owner.visit('/dashboard/activity');
+    assert.equal((await time()).textContent, title);
+    await owner.allow(true);
+    await owner.page.emulateTimezone();
   });
   fact('the table behind the chart opens without scripts', async () => {
     await owner.allow(false);
     await owner.visit('/dashboard');
     await press(owner, 'DisclosureTriangle', 'Table');
     await owner.reads('Model Max');
-    assert.match(await owner.page.$eval('.chart table', (table) => table.innerText), /Model Max\s+\$\d/);
+    assert.match(await owner.page.$eval('.chart table', (table) => table.innerText), /Model Max[^]*\$\d/);
     await owner.allow(true);
   });
 }

@@ -146,6 +146,18 @@ async fn clients_of_other_dialects_need_nothing_but_address_and_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_python_library_of_standard_webhooks_verifies_deliveries() {
+    let stack = of(Models::Scripted).await;
+    holds("python/with_webhooks.py", &stack, &stack.key().await, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_node_library_of_standard_webhooks_verifies_deliveries() {
+    let stack = of(Models::Scripted).await;
+    holds("node/webhooks.js", &stack, &stack.key().await, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn codex_works_through_a_turn() {
     let stack = of(Models::Scripted).await;
     holds("node/codex.js", &stack, &stack.key().await, &[]).await;

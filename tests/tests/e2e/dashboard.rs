@@ -7,6 +7,7 @@ mod first_use;
 mod management_keys;
 mod pages;
 mod rotation;
+mod webhooks;
 
 use tests::harness::{Account, Browser, Deployment, Options, Stack};
 

@@ -38,5 +38,6 @@ mod structure;
 mod unread;
 mod upstream;
 mod usage;
+mod webhooks;
 mod windows;
 mod wire;

@@ -5,7 +5,7 @@ use std::{env, path::Path, process::Command, time::Duration};
 use http::Method;
 use serde_json::{Value, json};
 use tests::{
-    harness::{Door, FLASH, Stack},
+    harness::{Door, FLASH, Stack, usd},
     upstream::Script,
 };
 use tokio::{task::spawn_blocking, time::timeout};
@@ -27,6 +27,8 @@ const NOT_HELD: &str = "positive_data_acceptance";
 async fn nothing_is_met_that_is_not_described() {
     let stack = Stack::start().await;
     stack.others_spend();
+    // The management key rotates and revokes keys of its account. The API key is of another one.
+    let account = stack.open_account("callers", usd("10"));
     let examples = env::var("FAREGATE_SCHEMATHESIS_EXAMPLES").map_or(EXAMPLES, |text| text.parse().unwrap());
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new(tests.join(".venv/bin/schemathesis"));
@@ -45,7 +47,7 @@ async fn nothing_is_met_that_is_not_described() {
         ])
         .args(["--seed", "1", "--no-color", "--max-examples", &examples.to_string()])
         .current_dir(stack.data())
-        .env("API_KEY", stack.key().await.secret)
+        .env("API_KEY", stack.key_of(&account, json!({})).await.secret)
         .env("MANAGEMENT_KEY", &stack.account.management_key);
     let patience = STARTING + PER_EXAMPLE * examples;
     let ran = timeout(patience, spawn_blocking(move || command.output())).await;

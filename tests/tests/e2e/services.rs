@@ -28,6 +28,7 @@ mod secured;
 mod side_by_side;
 mod spool;
 mod spread;
+mod webhooks;
 
 /// Time in which a revocation ends streams: five seconds by contract, and two for slow machines.
 const REVOCATION: Duration = Duration::from_secs(7);

@@ -2,7 +2,8 @@
 
 use shared::error::{ApiError, Code};
 
-use super::{super::model_metrics::OK, Stream};
+use super::Stream;
+use crate::model_metrics::OK;
 use crate::upstream::{Failure, of_event};
 use domain::{metering::StreamEnd, routing::AttemptOutcome, upstream_error::UpstreamError};
 

@@ -1,4 +1,4 @@
-// Copying, the code of a sign-in link, and what a chart says where the pointer is. Every page works without this, but for Try it.
+// Copying, the code of a sign-in link, the reader's time, and a chart's day at the pointer. Every page works without this, but for Try it.
 'use strict';
 
 // Copies a text; without the clipboard API (no TLS), through a selection.
@@ -45,14 +45,61 @@ if (code && location.hash.length > 1) {
   history.replaceState(null, '', location.pathname);
 }
 
+// Times in the reader's zone; their titles say them in UTC.
+for (const time of document.querySelectorAll('time')) {
+  const local = new Date(time.dateTime).toLocaleString('sv-SE');
+  time.textContent = local.slice(0, 'seconds' in time.dataset ? 19 : 16);
+}
+
+// A chart's day under the pointer or the finger, or chosen by arrow keys, with its row of the table behind.
 for (const chart of document.querySelectorAll('.chart')) {
-  const hint = chart.querySelector('.hint');
-  const rest = hint ? hint.textContent : '';
-  chart.addEventListener('pointerover', (event) => {
-    const day = event.target.closest('[data-says]');
-    if (hint) hint.textContent = day ? day.dataset.says : rest;
+  const [plot, picture, box] = ['.plot', 'svg', '.box'].map((part) => chart.querySelector(part));
+  const names = [...chart.querySelectorAll('thead th')].map((cell) => cell.textContent);
+  const rows = [...chart.querySelectorAll('tbody tr')].reverse();
+  const days = [...picture.querySelectorAll('.ground')];
+  let chosen = days.length - 1;
+  const hide = () => {
+    box.hidden = true;
+    days[chosen].classList.remove('at');
+  };
+  const choose = (day) => {
+    days[chosen].classList.remove('at');
+    chosen = Math.max(0, Math.min(days.length - 1, day));
+    days[chosen].classList.add('at');
+    const lines = [...rows[chosen].cells].map((cell, at) => [at ? names[at] : '', cell.textContent]);
+    const shown = lines.filter(([, text], at) => text !== '\u2013' || at === lines.length - 1);
+    box.replaceChildren(...shown.map(([name, text]) => {
+      const line = document.createElement('span');
+      line.append(Object.assign(document.createElement('i'), { textContent: name || text }), name && text);
+      return line;
+    }));
+    picture.setAttribute('aria-valuenow', chosen);
+    picture.setAttribute('aria-valuetext', shown.map((line) => line.join(' ')).join(', '));
+    box.hidden = false;
+    const [area, bar] = [plot, days[chosen]].map((element) => element.getBoundingClientRect());
+    const right = bar.right - area.left + 8;
+    const left = right + box.offsetWidth <= area.width ? right : bar.left - area.left - box.offsetWidth - 8;
+    box.style.left = `${Math.max(0, left)}px`;
+  };
+  const at = (event) => {
+    const area = picture.getBoundingClientRect();
+    choose(Math.floor((event.clientX - area.left) / area.width * days.length));
+  };
+  for (const [name, value] of [['tabindex', 0], ['role', 'slider'], ['aria-valuemin', 0], ['aria-valuemax', days.length - 1], ['aria-valuenow', chosen]]) {
+    picture.setAttribute(name, value);
+  }
+  picture.addEventListener('pointermove', at);
+  picture.addEventListener('pointerdown', at);
+  picture.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') hide(); });
+  picture.addEventListener('focus', () => { if (picture.matches(':focus-visible')) choose(chosen); });
+  picture.addEventListener('blur', hide);
+  picture.addEventListener('keydown', (event) => {
+    const to = { ArrowLeft: chosen - 1, ArrowRight: chosen + 1, Home: 0, End: days.length - 1 }[event.key];
+    if (event.key === 'Escape') hide();
+    if (to === undefined) return;
+    event.preventDefault();
+    choose(to);
   });
-  chart.addEventListener('pointerleave', () => { if (hint) hint.textContent = rest; });
 }
 
 // Try it: a chat that streams through the public API. The key is kept in the field and nowhere else.

@@ -7,13 +7,13 @@ use metrics::{Histogram, histogram};
 use shared::tokens::Usage;
 
 /// The outcome of a generation that nothing disturbed.
-pub(super) const OK: &str = "ok";
+pub(crate) const OK: &str = "ok";
 
 /// The metrics of each model, looked up once: a lookup by name and labels costs more than the measurement.
 pub(crate) struct Metrics(HashMap<String, ModelMetrics>);
 
 /// The metrics of a model.
-pub(super) struct ModelMetrics {
+pub(crate) struct ModelMetrics {
     model: String,
     ok: Histogram,
     first_token: Histogram,
@@ -30,7 +30,7 @@ impl Metrics {
     }
 
     /// The metrics of a model of the catalogue.
-    pub(super) fn model(&self, model: &str) -> Option<&ModelMetrics> {
+    pub(crate) fn model(&self, model: &str) -> Option<&ModelMetrics> {
         self.0.get(model)
     }
 }
@@ -51,7 +51,7 @@ impl ModelMetrics {
     }
 
     /// Counts a generation that has ended.
-    pub(super) fn record(
+    pub(crate) fn record(
         &self,
         outcome: &'static str,
         took: Duration,

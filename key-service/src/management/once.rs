@@ -1,0 +1,52 @@
+//! Marks of forms, so that a form that is sent twice makes a single object.
+
+use std::time::Duration;
+
+use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
+
+use super::{IDEMPOTENCY_TTL, Management};
+
+/// Tolerated difference between the clocks of two key-services: one may show a form, and the other receive the form.
+const CLOCKS_APART: Duration = Duration::from_mins(1);
+
+/// Answer to a form that makes an object.
+#[derive(Debug)]
+pub enum Once<T> {
+    /// The object was made; a secret in it cannot be recovered later.
+    New(T),
+    /// An earlier attempt made the object.
+    Replayed,
+    /// The form is none of ours.
+    Stale,
+}
+
+impl Management {
+    /// Makes the mark of a form: 64 hexadecimal digits, of which the first twelve encode the time of showing.
+    pub fn form_attempt(&self) -> String {
+        let shown = self.clock.now().millis();
+        format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
+    }
+
+    /// When the form of an attempt was shown: now, where the attempt does not say so. `None` for what is no attempt.
+    pub(super) fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
+        let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
+        let shown = Timestamp::from_millis(shown);
+        let now = self.clock.now();
+        let is_recent = shown <= now.plus(CLOCKS_APART) && now < shown.plus(IDEMPOTENCY_TTL);
+        Some(if is_recent { shown } else { now })
+    }
+
+    /// Random bytes of the id of an object that an attempt with these settings makes: no one can choose them.
+    pub(super) fn bytes_of_attempt(
+        &self,
+        object: &str,
+        account: AccountId,
+        attempt: &str,
+        settings: &str,
+    ) -> [u8; 10] {
+        let of = format!("{object}\0{account}\0{attempt}\0{settings}");
+        let digest = *self.credentials.keyed_digest(of).as_bytes();
+        std::array::from_fn(|byte| digest[byte])
+    }
+}

@@ -1,0 +1,79 @@
+//! Deliveries of events by two key-services over one store, of which one is killed.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tests::harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Received, Receiver, Server, Stack};
+use tokio::time::{Instant, sleep};
+
+use crate::webhooks::{events, webhook};
+
+/// Keys that are made before the kill, and as many afterwards.
+const KEYS: usize = 40;
+/// Time that the receiver takes for an answer, so that attempts are under way at any time.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Attempts at one webhook that a key-service has under way at most.
+const MAX_ATTEMPTS: usize = 4;
+/// Seconds after which the claims of a dead key-service have ended.
+const CLAIMS_ENDED: i64 = 31;
+/// Time in which both key-services have looked for due deliveries, and ended the attempts.
+const TWO_LOOKS: Duration = Duration::from_secs(2);
+
+/// Number of requests for each event.
+fn arrivals(received: &[Received]) -> BTreeMap<String, usize> {
+    received.iter().fold(BTreeMap::new(), |mut counts, one| {
+        *counts.entry(one.id()).or_default() += 1;
+        counts
+    })
+}
+
+/// Attempts that a key-service has ended.
+async fn attempts_of(stack: &Stack, key_service: &Server) -> u64 {
+    let metrics = stack.http.get(&format!("{}/metrics", key_service.admin())).await;
+    let ended = |line: &str| line.starts_with("keyservice_webhook_attempts_total");
+    let lines = metrics.text().lines().filter(|line| ended(line));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn two_key_services_never_make_the_same_attempt_and_one_that_is_killed_loses_no_event() {
+    let deployment = Deployment::services(2, 2);
+    let stack = Stack::with(Options { deployment, clocks: vec![0, 0], ..Options::default() }).await;
+    let receiver = Receiver::start(|_| 204, PAUSE).await;
+    webhook(&stack, &receiver.url(), &["key.created"]).await;
+    for _ in 0..KEYS {
+        stack.key().await;
+    }
+    let both = Instant::now() + PATIENCE;
+    receiver.until("the first events arrive", |all| arrivals(all).len() == KEYS).await;
+    sleep(TWO_LOOKS).await;
+    let once = arrivals(&receiver.received());
+    assert!(once.values().all(|count| *count == 1), "{once:?}");
+    for key_service in &stack.key_services {
+        while attempts_of(&stack, key_service).await == 0 {
+            assert!(Instant::now() < both, "both take part");
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    let before = receiver.received().len();
+    for _ in 0..KEYS {
+        stack.key().await;
+    }
+    receiver.until("some arrive", |all| all.len() >= before + MAX_ATTEMPTS).await;
+    stack.key_services[0].kill();
+    // The other one goes on with all but what the dead one has claimed.
+    let left = 2 * KEYS - MAX_ATTEMPTS;
+    receiver.until("the others arrive", |all| arrivals(all).len() >= left).await;
+    sleep(TWO_LOOKS).await;
+    assert!(arrivals(&receiver.received()).values().all(|count| *count == 1));
+    stack.clocks[1].set(CLAIMS_ENDED);
+    receiver.until("every event arrives", |all| arrivals(all).len() == 2 * KEYS).await;
+    sleep(TWO_LOOKS).await;
+    let arrivals = arrivals(&receiver.received());
+    let written = events(&stack, "key.created").await;
+    assert!(arrivals.keys().eq(written.keys()), "each event, and nothing else");
+    let repeated: Vec<usize> = arrivals.into_values().filter(|count| *count > 1).collect();
+    println!("{} of {} events arrived twice", repeated.len(), written.len());
+    assert!(repeated.len() <= MAX_ATTEMPTS && repeated.iter().all(|count| *count == 2), "{repeated:?}");
+    stack.key_services[0].restart().await;
+}
