@@ -83,8 +83,7 @@ pub(super) fn start(
     let rates = hold.take_rates();
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
-        // Boxed, since it moves several times before it runs.
-        let mut stream = Box::new(Stream {
+        let mut stream = Stream {
             generator: generator.clone(),
             job,
             hold,
@@ -95,7 +94,7 @@ pub(super) fn start(
             memory,
             extending: None,
             deadlines: Deadlines::new(generator.upstream_silence, generator.client_stall, now),
-        });
+        };
         async move {
             let end = stream.carry(body).await;
             // The upstream's connection is closed by now, which stops generation. The end has its own memory, which

@@ -210,6 +210,7 @@ impl Server {
 
     /// Log of this process and of its predecessors on the same data, once no more lines arrive: a process gathers them
     /// for a moment.
+    #[expect(clippy::disallowed_methods, reason = "tests print logs where nothing can be awaited")]
     pub fn log(&self) -> String {
         let path = self.settings.data.join(LOG);
         let mut log = read(&path);

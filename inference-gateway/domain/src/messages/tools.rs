@@ -13,7 +13,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
             Some(kind) if kind.string()? != "custom" => dropped.add(&kind),
             Some(_) | None => {
                 draft.push(if offered.is_empty() { ",\"tools\":[" } else { "," });
-                offered.push(self::tool(&tool, draft)?);
+                offered.push(self::tool(tool, draft)?);
                 Ok(())
             }
         })?;
