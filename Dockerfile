@@ -4,11 +4,17 @@
 # Images are pinned by the digest of their index, of which each platform finds its own: a tag can be moved, a digest cannot.
 # Change both together: docker buildx imagetools inspect IMAGE:TAG
 FROM rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
+# Programs list the crates that they are built of, for scanners of images.
+RUN cargo install --locked cargo-auditable@0.7.7
 WORKDIR /src
 COPY . .
+# Neither a folder nor a time of the build gets into the programs: `make reproducible` builds the same bytes.
+ARG SOURCE_DATE_EPOCH=0
+ENV RUSTFLAGS="--remap-path-prefix=/src=/faregate --remap-path-prefix=/usr/local/cargo=/cargo" \
+    CFLAGS="-ffile-prefix-map=/src=/faregate -ffile-prefix-map=/usr/local/cargo=/cargo"
 # What was downloaded and compiled stays in the builder's caches: the next build continues there.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked --package key-service --package inference-gateway --package local-model \
+    cargo auditable build --release --locked --package key-service --package inference-gateway --package local-model \
  && install -D --target-directory=/out \
         target/release/key-service target/release/inference-gateway target/release/local-model
 

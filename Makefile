@@ -4,10 +4,12 @@
 # faults plant faults in a copy of the pure ledger, each of which a named test has to catch; some five minutes
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute
+# sbom   write what each program is made of to target/sbom
+# reproducible  build the release twice in different folders, and compare bytes; REPRODUCIBLE="--profile dev" for a trial
 # attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
 #        ATTACK="--only bodies,flood" for a part
 
-.PHONY: run check test faults deny bench attack
+.PHONY: run check test faults deny bench attack sbom reproducible
 
 run:
 	cargo run
@@ -37,6 +39,12 @@ deny:
 bench:
 	cargo build --release --workspace --bins
 	target/release/bench $(BENCH)
+
+sbom:
+	tests/tools/sbom.py target/sbom
+
+reproducible:
+	tests/tools/reproducible.sh $(REPRODUCIBLE)
 
 attack:
 	cargo build --release --workspace --bins

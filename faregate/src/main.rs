@@ -33,6 +33,7 @@ use shared::{
         config::{Basics, Common, ConfigError},
         probe::READY,
         serve::{Port, serve},
+        telemetry::Exported,
     },
 };
 use tokio::net::TcpListener;
@@ -41,6 +42,12 @@ use tokio_util::sync::CancellationToken;
 /// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Metrics of the program.
+static EXPORTED: Exported = Exported {
+    program: env!("CARGO_PKG_NAME"),
+    families: &[inference_gateway::FAMILIES, key_service::FAMILIES],
+};
 
 /// Number of requests that the demo model holds at once. Further requests are refused and may be sent again later.
 const DEMO_REQUESTS: usize = 64;
@@ -108,7 +115,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url(gateway.listen)).await;
     }
 
-    let process = Process::start(&common, &limits, admin_listen)?;
+    let process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
     let catalog = common.catalog()?;
     let builtin = start_builtin(&catalog, &clock, &process.limits).await?;

@@ -13,7 +13,10 @@ use std::{
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use parking_lot::{Mutex, MutexGuard};
-use shared::process::serve::Detach;
+use shared::process::{
+    serve::Detach,
+    traces::{Inside, Span},
+};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
@@ -50,22 +53,26 @@ impl Client {
     }
 }
 
+/// A future behind a pointer, which may move between tasks.
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// A future that runs to its end: when dropped early because the client left, it continues as a task.
 pub(crate) struct RunToEnd<T: Send + 'static> {
-    future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    future: Option<Inside<Boxed<T>>>,
     client: Client,
     tracker: TaskTracker,
 }
 
 impl<T: Send + 'static> RunToEnd<T> {
-    /// Runs `future`; `client` is marked as gone if the future is dropped.
+    /// Runs `future` in the current span; `client` is marked as gone if the future is dropped.
     pub(crate) fn new(
         future: impl Future<Output = T> + Send + 'static,
         client: Client,
         tracker: &TaskTracker,
     ) -> Self {
-        let counted = tracker.track_future(future);
-        Self { future: Some(Box::pin(counted)), client, tracker: tracker.clone() }
+        let counted: Boxed<T> = Box::pin(tracker.track_future(future));
+        let future = Some(Span::current().around(counted));
+        Self { future, client, tracker: tracker.clone() }
     }
 
     /// Runs the rest of the future as a task, for a client that was answered otherwise and has not left.
@@ -81,7 +88,7 @@ impl<T: Send + 'static> Future for RunToEnd<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let Some(future) = &mut self.future else { return Poll::Pending };
-        let polled = future.as_mut().poll(context);
+        let polled = Pin::new(future).poll(context);
         if polled.is_ready() {
             self.future = None;
         }
@@ -253,13 +260,13 @@ pub(crate) struct ClientLeft;
 pub(crate) struct StreamBody(Arc<StreamTask>);
 
 struct StreamTask {
-    future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    future: Mutex<Option<Inside<Boxed<()>>>>,
     pipe: Pipe,
     tracker: TaskTracker,
 }
 
 impl StreamBody {
-    /// A body of the bytes that `stream` puts into the pipe.
+    /// A body of the bytes that `stream` puts into the pipe, in the current span.
     pub(crate) fn new<F>(client: Client, tracker: &TaskTracker, stream: impl FnOnce(Pipe) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -267,10 +274,11 @@ impl StreamBody {
         let pending = PendingBytes { piece: None, last: None, ended: false, asked: false, wakers: None };
         let pipe = Pipe { client, pending: Arc::new(Mutex::new(pending)) };
         let (stream, ending) = (stream(pipe.clone()), pipe.clone());
-        let future = Box::pin(tracker.track_future(async move {
+        let future: Boxed<()> = Box::pin(tracker.track_future(async move {
             stream.await;
             ending.end();
         }));
+        let future = Span::current().around(future);
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))
     }
 
@@ -294,7 +302,7 @@ impl Body for StreamBody {
         }
         // Locked until the pipe was asked: a stream that moves to its own task meanwhile could not wake this task.
         let mut running = future.lock();
-        if running.as_mut().is_some_and(|future| future.as_mut().poll(context).is_ready()) {
+        if running.as_mut().is_some_and(|future| Pin::new(future).poll(context).is_ready()) {
             *running = None;
         }
         pipe.poll_take(context)

@@ -18,7 +18,7 @@ use shared::{
     clock::Clock,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
-    process::{http::ClientRequestId, serve::Detach},
+    process::{http::ClientRequestId, serve::Detach, traces::Span},
     rates::RateStatus,
     refusal::Refusal,
     text::shown,
@@ -76,6 +76,8 @@ pub(crate) struct Job {
     pub(crate) id: GenerationId,
     /// The HTTP request, for the log.
     pub(crate) request: RequestId,
+    /// The span of the HTTP request.
+    pub(crate) span: Span,
     /// The client's own id of the request, for the log.
     pub(crate) client_request: Option<ClientRequestId>,
     /// The client's own id of its session, for the log.
@@ -211,6 +213,7 @@ impl Generator {
             && log.outcome.is_empty()
         {
             log.outcome = error.code.as_str();
+            log.inference.fail(log.outcome);
         }
         log.write(&job);
         started.map(|started| (job.id, started))
@@ -226,7 +229,8 @@ impl Generator {
         let models = job.models.clone();
         let pool = models.pools.get(&job.model).ok_or_else(ApiError::internal)?;
         let Authorized { hold, asked, counted_by } = self.authorize(job, pool).await?;
-        let mut route = Route { counted_by, asked: None };
+        log.begin_inference(job);
+        let mut route = Route { counted_by, asked: None, traceparent: log.inference.traceparent() };
         log.generation = hold.generation();
         log.key = Some(hold.key());
         let job = &*job;
@@ -245,7 +249,10 @@ impl Generator {
             }
         };
         match reached {
-            Ok(reached) => Ok((hold, reached)),
+            Ok(reached) => {
+                log.reached(reached.running.upstream());
+                Ok((hold, reached))
+            }
             Err(failure) => {
                 tracing::warn!(generation = %job.id, model = job.model, %failure, "the upstream did not answer");
                 metrics::counter!("gateway_upstream_errors_total", "kind" => failure.kind()).increment(1);

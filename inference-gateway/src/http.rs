@@ -16,7 +16,12 @@ mod router;
 use std::sync::Arc;
 
 use axum::{extract::Request, http::HeaderName};
-use shared::{clock::Clock, ids::RequestId, key::Prefix, process::serve::ConnectionTrust};
+use shared::{
+    clock::Clock,
+    ids::RequestId,
+    key::Prefix,
+    process::{serve::ConnectionTrust, traces::Span},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -54,6 +59,8 @@ pub(crate) struct App {
 /// A request, under an id of ours.
 pub(crate) struct Call {
     pub(crate) id: RequestId,
+    /// The span of the request.
+    pub(crate) span: Span,
     pub(crate) request: Request,
 }
 

@@ -13,6 +13,7 @@ use shared::{
     error::ApiError,
     ids::GenerationId,
     key::Class,
+    process::traces::{RPC_STATUS, Span},
     refusal::Denial,
     rpc::{
         Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, Identity,
@@ -217,12 +218,13 @@ impl Keys {
         call: Call,
         mut sent: impl FnMut(&Arc<Pending>),
     ) -> Result<Answer, Unavailable> {
+        let span = Span::current().call(call.method());
         let (mut failure, call) = (None, Arc::new(call));
         let answered = async {
             let _permit = self.0.queue.permit().await.ok_or(Unavailable::Ended)?;
             let mut backoff = Self::backoff();
             loop {
-                let (pending, answer) = Pending::new(call.clone());
+                let (pending, answer) = Pending::new(call.clone(), span.clone());
                 sent(&pending);
                 self.0.queue.push(pending);
                 match answer.await.map_err(|_| Unavailable::Ended)? {
@@ -232,22 +234,40 @@ impl Keys {
                 self.pause(&mut backoff).await;
             }
         };
-        match timeout_at(deadline, answered).await {
+        let answered = match timeout_at(deadline, answered).await {
             Ok(answered) => answered,
             Err(_) => Err(failure.map_or(Unavailable::Deadline, Unavailable::Failed)),
-        }
+        };
+        note(&span, &answered);
+        answered
     }
 
     /// Makes a call once.
     async fn call(&self, call: Call) -> Result<Answer, Unavailable> {
+        let span = Span::current().call(call.method());
         let answered = async {
             let _permit = self.0.queue.permit().await.ok_or(Unavailable::Ended)?;
-            let (pending, answer) = Pending::new(Arc::new(call));
+            let (pending, answer) = Pending::new(Arc::new(call), span.clone());
             self.0.queue.push(pending);
             answer.await.map_err(|_| Unavailable::Ended)?.map_err(Unavailable::Failed)
         };
-        timeout(ATTEMPT_DEADLINE, answered).await.map_err(|_| Unavailable::Deadline)?
+        let answered = timeout(ATTEMPT_DEADLINE, answered).await.unwrap_or(Err(Unavailable::Deadline));
+        note(&span, &answered);
+        answered
     }
+}
+
+/// Notes the outcome of a call on its span. A refusal is an answer.
+fn note(span: &Span, answered: &Result<Answer, Unavailable>) {
+    let status = match answered {
+        Ok(_) => return span.set(RPC_STATUS, "OK"),
+        Err(Unavailable::Deadline) => "DEADLINE_EXCEEDED",
+        Err(Unavailable::Ended) => "CANCELLED",
+        Err(Unavailable::Failed(failure)) => failure.status(),
+        Err(Unavailable::Unfit) => "INTERNAL",
+    };
+    span.set(RPC_STATUS, status);
+    span.fail(status);
 }
 
 /// Returns whether a failure is temporary: the store could not be reached.

@@ -4,6 +4,7 @@
 mod admission;
 mod client;
 pub mod config;
+mod families;
 mod generation;
 mod hold;
 mod http;
@@ -14,3 +15,5 @@ pub mod server;
 pub mod sizes;
 mod upstream;
 mod workers;
+
+pub use families::FAMILIES;

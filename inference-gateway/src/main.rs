@@ -24,6 +24,7 @@ use shared::{
         self, CommandLine, LimitOptions, Process,
         config::{Basics, Common},
         probe::READY,
+        telemetry::Exported,
         tls::TlsOptions,
     },
 };
@@ -31,6 +32,10 @@ use shared::{
 /// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Metrics of the program.
+static EXPORTED: Exported =
+    Exported { program: env!("CARGO_PKG_NAME"), families: &[inference_gateway::FAMILIES] };
 
 /// Carries requests to a model and back, and meters them on the way.
 #[derive(Parser)]
@@ -99,7 +104,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (common, options) = (&arguments.common, &arguments.options);
-    let process = Process::start(common, &arguments.limits, arguments.admin_listen)?;
+    let process = Process::start(common, &arguments.limits, arguments.admin_listen, &EXPORTED)?;
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;
     let internal_token = common
         .internal_token()?

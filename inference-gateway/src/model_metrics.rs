@@ -1,10 +1,16 @@
-//! Metrics of generations, named by the GenAI semantic conventions.
+//! Metrics of generations: durations and sizes under names of their own, and tokens as the GenAI semantic conventions name
+//! them.
 
 use std::time::Duration;
 
 use foldhash::HashMap;
-use metrics::{Histogram, histogram};
-use shared::tokens::Usage;
+use metrics::{Counter, Histogram, counter, histogram};
+use shared::{
+    catalog::{self, Catalog, UpstreamKind},
+    tokens::Usage,
+};
+
+use domain::request::Forward;
 
 /// The outcome of a generation that nothing disturbed.
 pub(crate) const OK: &str = "ok";
@@ -21,12 +27,74 @@ pub(crate) struct ModelMetrics {
     input: Histogram,
     cached_input: Histogram,
     output: Histogram,
+    used: Vec<(Operation, UpstreamKind, TokenCounters)>,
+}
+
+/// Operation of the GenAI semantic conventions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Chat,
+    Embeddings,
+}
+
+/// Counters of the tokens that upstreams of a kind have used in an operation.
+struct TokenCounters {
+    input: Counter,
+    output: Counter,
+    cache_read: Counter,
+    cache_write: Counter,
+    reasoning: Counter,
+}
+
+impl Operation {
+    /// Operation of this request.
+    pub(crate) fn of(forward: &Forward) -> Self {
+        if forward.reply.is_of_chat() { Self::Chat } else { Self::Embeddings }
+    }
+
+    /// Value of `gen_ai.operation.name`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Embeddings => "embeddings",
+        }
+    }
+}
+
+impl TokenCounters {
+    fn of(model: &str, operation: Operation, kind: UpstreamKind) -> Self {
+        let of = |name: &'static str| {
+            counter!(name, "gen_ai_operation_name" => operation.name(), "gen_ai_provider_name" => kind.provider(),
+                "gen_ai_request_model" => model.to_owned())
+        };
+        Self {
+            input: of("gen_ai_client_inference_usage_input_tokens_total"),
+            output: of("gen_ai_client_inference_usage_output_tokens_total"),
+            cache_read: of("gen_ai_client_inference_usage_cache_read_input_tokens_total"),
+            cache_write: of("gen_ai_client_inference_usage_cache_write_input_tokens_total"),
+            reasoning: of("gen_ai_client_inference_usage_reasoning_output_tokens_total"),
+        }
+    }
+
+    fn count(&self, Usage { prompt, cached, completion, details }: Usage) {
+        self.input.increment(prompt);
+        self.output.increment(completion);
+        for (counter, tokens) in [
+            (&self.cache_read, cached),
+            (&self.cache_write, details.cache_write + details.cache_write_long),
+            (&self.reasoning, details.reasoning),
+        ] {
+            if tokens > 0 {
+                counter.increment(tokens);
+            }
+        }
+    }
 }
 
 impl Metrics {
     /// The metrics of these models.
-    pub(crate) fn of(models: Vec<String>) -> Self {
-        Self(models.into_iter().map(|model| (model.clone(), ModelMetrics::of(model))).collect())
+    pub(crate) fn of(catalog: &Catalog) -> Self {
+        Self(catalog.models.iter().map(|model| (model.id.clone(), ModelMetrics::of(model))).collect())
     }
 
     /// The metrics of a model of the catalogue.
@@ -36,7 +104,9 @@ impl Metrics {
 }
 
 impl ModelMetrics {
-    fn of(model: String) -> Self {
+    fn of(of: &catalog::Model) -> Self {
+        let model = of.id.clone();
+        let used = used(of);
         let of = |name: &'static str| histogram!(name, "model" => model.clone());
         let tokens = |kind: &'static str| histogram!("gen_ai_client_token_usage", "model" => model.clone(), "type" => kind);
         Self {
@@ -46,7 +116,16 @@ impl ModelMetrics {
             input: tokens("input"),
             cached_input: tokens("cached_input"),
             output: tokens("output"),
+            used,
             model,
+        }
+    }
+
+    /// Counts the tokens of an operation that an upstream of this kind has served.
+    pub(crate) fn count(&self, operation: Operation, kind: UpstreamKind, usage: Usage) {
+        let counters = self.used.iter().find(|(of, by, _)| (*of, *by) == (operation, kind));
+        if let Some((_, _, counters)) = counters {
+            counters.count(usage);
         }
     }
 
@@ -78,6 +157,21 @@ impl ModelMetrics {
             }
         }
     }
+}
+
+/// The counters of tokens of a model, for each operation and each kind of its upstreams.
+fn used(model: &catalog::Model) -> Vec<(Operation, UpstreamKind, TokenCounters)> {
+    let serves = model.serves;
+    let operations = [(Operation::Chat, serves.chat), (Operation::Embeddings, serves.embeddings)];
+    let mut used: Vec<(Operation, UpstreamKind, TokenCounters)> = Vec::new();
+    for (operation, _) in operations.into_iter().filter(|(_, served)| *served) {
+        for kind in model.upstreams.iter().map(|upstream| upstream.kind) {
+            if !used.iter().any(|(of, by, _)| (*of, *by) == (operation, kind)) {
+                used.push((operation, kind, TokenCounters::of(&model.id, operation, kind)));
+            }
+        }
+    }
+    used
 }
 
 fn duration(model: &str, outcome: &'static str) -> Histogram {

@@ -1,7 +1,11 @@
 //! The models on offer: the catalogue, and what serves and measures it.
 
 use http::Uri;
-use shared::{catalog::Catalog, current::Current, process::config::ConfigError};
+use shared::{
+    catalog::Catalog,
+    current::Current,
+    process::{config::ConfigError, telemetry::show_catalogue},
+};
 
 use crate::{
     model_metrics::Metrics,
@@ -20,7 +24,7 @@ pub(crate) struct Models {
 impl Models {
     /// The models of a catalogue; `builtin` is the address of a running built-in model.
     pub(crate) fn of(catalog: Catalog, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
-        let (pools, metrics) = (Pool::all(&catalog, builtin)?, Metrics::of(catalog.ids()));
+        let (pools, metrics) = (Pool::all(&catalog, builtin)?, Metrics::of(&catalog));
         Ok(Self { catalog, pools, metrics })
     }
 }
@@ -34,12 +38,17 @@ pub struct OfferedModels {
 impl OfferedModels {
     /// Offers the models of this catalogue.
     pub fn new(catalog: Catalog, builtin: Option<Uri>) -> Result<Self, ConfigError> {
-        Ok(Self { current: Current::new(Models::of(catalog, builtin.as_ref())?), builtin })
+        let models = Models::of(catalog, builtin.as_ref())?;
+        show_catalogue(&models.catalog);
+        Ok(Self { current: Current::new(models), builtin })
     }
 
     /// Offers the models of another catalogue from now on.
     pub fn replace(&self, catalog: Catalog) -> Result<(), ConfigError> {
-        self.current.replace(Models::of(catalog, self.builtin.as_ref())?);
+        let models = Models::of(catalog, self.builtin.as_ref())?;
+        show_catalogue(&models.catalog);
+        self.get().pools.values().for_each(Pool::retire);
+        self.current.replace(models);
         Ok(())
     }
 

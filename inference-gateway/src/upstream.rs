@@ -14,8 +14,11 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use shared::{
     admission::{Owner, Quota},
-    catalog::{self, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam},
-    process::config::ConfigError,
+    catalog::{self, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamKind},
+    process::{
+        config::ConfigError,
+        traces::{Span, TRACEPARENT},
+    },
 };
 use tokio::time::{Instant, timeout};
 
@@ -50,6 +53,8 @@ pub(crate) struct Upstream {
     pub(crate) left_mid_stream: LeftMidStream,
     /// Kinds of image URLs that the server may be handed.
     pub(crate) image_urls: ImageUrls,
+    /// Software of the server.
+    pub(crate) kind: UpstreamKind,
     /// Identity for routing, the same in every gateway.
     identity: u64,
     dialect: Dialect,
@@ -67,6 +72,14 @@ pub(crate) struct Upstream {
     streams_every_token: bool,
     /// Tokens that the server's template adds to a prompt beyond the usual, as configured.
     prompt_overhead: u64,
+}
+
+/// Terms of a request to an upstream.
+pub(crate) struct Terms {
+    /// Longest time until the answer begins.
+    pub(crate) deadline: Duration,
+    /// Header with the span of the request, if spans are exported.
+    pub(crate) traceparent: Option<HeaderValue>,
 }
 
 /// Exact number of a prompt's tokens, or the reason for its absence.
@@ -112,6 +125,7 @@ impl Upstream {
             model: upstream.model.clone(),
             identity: affinity::identity(&base.to_string(), &upstream.model),
             server: Server::of(base)?,
+            kind: upstream.kind,
             dialect,
             limit_param: upstream.limit_param,
             chat: at("/chat/completions")?,
@@ -149,21 +163,33 @@ impl Upstream {
         self.dialect.usage
     }
 
+    /// Names the upstream in the span of a request.
+    pub(crate) fn name_in(&self, span: &Span) {
+        if !span.is_sampled() {
+            return;
+        }
+        span.set("gen_ai.provider.name", self.kind.provider());
+        span.set("gen_ai.response.model", self.model.clone());
+        let (host, port) = self.server.address();
+        span.set("server.address", host.to_owned());
+        span.set("server.port", i64::from(port));
+    }
+
     /// Sends a chat request for at most `max_tokens` per choice, and returns once the upstream has answered 200 within
-    /// `deadline`.
+    /// the deadline.
     pub(crate) async fn send(
         &self,
         client: &UpstreamClient,
         forward: &Forward,
         max_tokens: Option<u64>,
-        deadline: Duration,
+        terms: Terms,
         cache_salt: impl FnOnce() -> String,
     ) -> Result<Incoming, Failure> {
         let salt = self.dialect.salted.then(cache_salt);
         let params = self.params(max_tokens, self.dialect.progress, salt.as_deref());
         let (head, rest) = forward.body(params);
         let path = if forward.reply.is_of_chat() { &self.chat } else { &self.embeddings };
-        let response = self.post(client, path, head, rest, deadline).await?;
+        let response = self.post(client, path, (head, rest), terms).await?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
@@ -199,7 +225,8 @@ impl Upstream {
             count: u64,
         }
         let (head, rest) = forward.body(self.params(Some(1), ProgressReports::None, None));
-        let response = self.post(client, counter, head, rest, COUNT_DEADLINE).await;
+        let terms = Terms { deadline: COUNT_DEADLINE, traceparent: Span::current().traceparent() };
+        let response = self.post(client, counter, (head, rest), terms).await;
         let response = response.map_err(|_| NotCounted::InTime)?;
         match response.status() {
             StatusCode::OK => {}
@@ -226,9 +253,8 @@ impl Upstream {
         &self,
         client: &UpstreamClient,
         path: &PathAndQuery,
-        head: Bytes,
-        rest: Bytes,
-        deadline: Duration,
+        (head, rest): (Bytes, Bytes),
+        terms: Terms,
     ) -> Result<Response<Incoming>, Failure> {
         let mut request = Request::new(Full::new(head.chain(rest)));
         *request.method_mut() = Method::POST;
@@ -238,7 +264,10 @@ impl Upstream {
         if let Some(authorization) = &self.authorization {
             headers.insert(header::AUTHORIZATION, authorization.clone());
         }
-        match timeout(deadline, client.request(&self.server, request)).await {
+        if let Some(traceparent) = terms.traceparent {
+            headers.insert(TRACEPARENT, traceparent);
+        }
+        match timeout(terms.deadline, client.request(&self.server, request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(e)) => Err(failure::of_no_answer(&e)),
             Err(_) => Err(Failure::Timeout),

@@ -38,6 +38,8 @@ pub use spool::{Spool, spool};
 const EXPORTED_AT_ONCE: usize = 500;
 /// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
+/// Longest note of a deposit: a line of an invoice.
+const MAX_NOTE_CHARS: usize = 200;
 
 /// Commands of an operator; the same in every binary that has a store.
 #[derive(Debug, Subcommand)]
@@ -127,9 +129,9 @@ pub enum Credits {
         /// The amount, in USD
         #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
         amount: NanoUsd,
-        /// The reason; kept in the log
-        #[arg(long, value_name = "TEXT")]
-        note: Option<String>,
+        /// The reason, such as an invoice's number; shown to the people of the account
+        #[arg(long, value_name = "TEXT", value_parser = note, default_value = "")]
+        note: String,
     },
 }
 
@@ -214,7 +216,7 @@ async fn credits(
 ) -> anyhow::Result<()> {
     let Credits::Add { account, amount, note } = command;
     let id = management.account(&account).await.map_err(operator_error)?;
-    let credit = management.deposit(id, amount, operator()).await.map_err(operator_error)?;
+    let credit = management.deposit(id, amount, &note, operator()).await.map_err(operator_error)?;
     tracing::info!(account = %id, usd = %amount, note, "credit added");
     writeln!(out, "added {amount} USD to {account}; its credit is {credit} USD now")?;
     Ok(())
@@ -294,6 +296,14 @@ fn name(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
+}
+
+/// Parses the reason of a deposit.
+fn note(text: &str) -> Result<String, String> {
+    if text.chars().count() > MAX_NOTE_CHARS || text.chars().any(is_control) {
+        return Err(format!("must be at most {MAX_NOTE_CHARS} characters, without control characters"));
+    }
+    Ok(text.trim().to_owned())
 }
 
 /// Parses an amount in USD that is valid as first credit.

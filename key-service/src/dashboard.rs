@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{FromRef, Request},
+    extract::{FromRef, Request, State},
     middleware::{self, Next},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{any, get, post},
 };
 use http::{HeaderName, HeaderValue, header};
@@ -23,36 +23,52 @@ use browser::Browser;
 mod activity;
 mod assets;
 mod browser;
+mod budget;
 mod chart;
 mod credit;
+mod destination;
 mod document;
+mod entry;
 mod events;
 mod failure;
+mod failure_page;
 mod first_steps;
 mod form;
+mod groups;
 mod key;
 mod keys;
-mod keys_form;
 mod layout;
+mod limits;
 mod management_keys;
+mod many_keys;
 mod margin;
 #[cfg(test)]
 mod measure;
 mod members;
+mod notice;
 mod overview;
+mod refused;
 mod rotation;
 mod session;
+mod settings_form;
 mod show;
 mod sign_in;
 mod theme;
 mod try_it;
 mod webhooks;
+mod words;
 mod you;
 
 /// Path of the first page.
 const HOME: &str = "/dashboard";
 /// Path of the page that signs in.
 const SIGN_IN: &str = "/dashboard/sign-in";
+/// Path of the list of API keys.
+const KEYS: &str = "/dashboard/keys";
+/// Path of the list of groups.
+const GROUPS: &str = "/dashboard/groups";
+/// Path of the page of management keys.
+const MANAGEMENT_KEYS: &str = "/dashboard/management-keys";
 /// Path of the page that compares charges with costs.
 const MARGIN: &str = "/dashboard/margin";
 /// Path of the member's own page.
@@ -112,24 +128,42 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route(sign_in::USE_LINK, post(sign_in::with_link))
         .route("/dashboard/sign-out", post(sign_in::out))
         .route("/dashboard/theme", post(layout::choose_theme))
-        .route("/dashboard/management-keys", get(management_keys::list).post(management_keys::create))
+        .route(MANAGEMENT_KEYS, get(management_keys::list).post(management_keys::create))
         .route(
             "/dashboard/management-keys/{id}/revoke",
             get(management_keys::confirm).post(management_keys::revoke),
         )
-        .route("/dashboard/keys", get(keys::list).post(keys::create))
+        .route(KEYS, get(keys::list).post(keys::create))
         .route("/dashboard/keys/new", get(keys::new))
-        .route("/dashboard/keys/{id}", get(key::show).post(keys::update))
+        .route(keys::SEARCH, post(keys::search))
+        .route(many_keys::CONFIRM, post(many_keys::confirm))
+        .route(many_keys::APPLY, post(many_keys::apply))
+        .route("/dashboard/keys/{id}", get(key::show).post(key::update))
         .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
-        .route("/dashboard/keys/{id}/revoke", get(keys::confirm).post(keys::revoke))
+        .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
+        .route(GROUPS, get(groups::list).post(groups::acts::create))
+        .route("/dashboard/groups/new", get(groups::acts::new))
+        .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
+        .route(
+            "/dashboard/groups/{id}/archive",
+            get(groups::acts::confirm_archiving).post(groups::acts::archive),
+        )
+        .route(
+            "/dashboard/groups/{id}/revoke-keys",
+            get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
+        )
         .route("/dashboard/activity", get(activity::show))
+        .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
         .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
+        .route("/dashboard/credit.csv", get(credit::csv))
+        .route("/dashboard/credit/{month}", get(credit::statement))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
-        .route("/dashboard/members/{id}/role", post(members::change_role))
+        .route("/dashboard/members/{id}", get(members::show))
+        .route("/dashboard/members/{id}/role", get(members::confirm_role).post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
         .route("/dashboard/events", get(events::show))
         .route("/dashboard/webhooks", get(webhooks::list).post(webhooks::create))
@@ -149,13 +183,14 @@ pub(crate) fn router(desk: Desk) -> Router {
 }
 
 /// Middleware: headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
-/// being requested without TLS where a browser used TLS.
-async fn secure(browser: Browser, request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await.into_response();
+/// being requested without TLS where a browser used TLS. Failures get their page.
+async fn secure(State(desk): State<Desk>, browser: Browser, request: Request, next: Next) -> Response {
+    let (secure, response) = (browser.secure, next.run(request).await);
+    let mut response = failure_page::framed(&desk, browser, response).await;
     for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, value);
     }
-    if browser.secure {
+    if secure {
         response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, TRANSPORT_SECURITY);
     }
     response

@@ -7,9 +7,15 @@ mod tests;
 use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
-use shared::rpc::{
-    Answer, Call, CallFailure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock,
-    v1::{self, answer, call, key_service_server},
+use shared::{
+    process::{
+        telemetry::Counted,
+        traces::{RPC_STATUS, Span},
+    },
+    rpc::{
+        Answer, Call, CallFailure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock, TracedCall,
+        v1::{self, answer, call, key_service_server},
+    },
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +41,7 @@ impl Grpc {
     async fn one(&self, request: call::Request) -> Result<answer::Response, Status> {
         let call = Call::from_message(Some(request), SessionClock::starting(Instant::now()));
         let call = call.map_err(|malformed| invalid(&malformed))?;
-        match self.service.handle(vec![call]).await.pop() {
+        match self.service.handle(vec![call.into()]).await.pop() {
             Some(Ok(answer)) => Ok(answer.to_message()),
             Some(Err(failure)) => Err(status(&failure)),
             None => Err(Status::internal("the call was not answered")),
@@ -104,6 +110,7 @@ impl key_service_server::KeyService for Grpc {
             shutdown: self.shutdown.clone(),
             clock: SessionClock::starting(Instant::now()),
             greeted: false,
+            _counted: Counted::by(metrics::gauge!("keyservice_sessions")),
         };
         let frames = stream::try_unfold(session, |mut session| async move {
             Ok(session.next().await?.map(|frame| (frame, session)))
@@ -120,6 +127,7 @@ struct SessionStream {
     clock: SessionClock,
     /// The first frame was sent, from which the gateway learns the session's clock.
     greeted: bool,
+    _counted: Counted,
 }
 
 impl SessionStream {
@@ -161,24 +169,38 @@ async fn answer_frame(
     metrics::histogram!("keyservice_frame_calls")
         .record(u32::try_from(frame.calls.len()).unwrap_or(u32::MAX));
     let mut answers = Vec::with_capacity(frame.calls.len());
-    let (mut ids, mut calls) = (Vec::with_capacity(frame.calls.len()), Vec::with_capacity(frame.calls.len()));
-    for call in frame.calls {
-        match Call::from_message(call.request, clock) {
-            Ok(checked) => {
-                ids.push(call.id);
-                calls.push(checked);
+    let (mut begun, mut calls) =
+        (Vec::with_capacity(frame.calls.len()), Vec::with_capacity(frame.calls.len()));
+    for v1::Call { id, request, traceparent } in frame.calls {
+        match Call::from_message(request, clock) {
+            Ok(call) => {
+                let span = Span::of_call(&traceparent, call.method());
+                begun.push((id, span.clone()));
+                calls.push(TracedCall { call, span });
             }
             Err(malformed) => {
                 let failure = refused(&malformed);
                 log([&failure]);
-                answers.push(answer_of(call.id, Err(failure)));
+                answers.push(answer_of(id, Err(failure)));
             }
         }
     }
     let answered = service.handle(calls).await;
     log(answered.iter().filter_map(|answer| answer.as_ref().err()));
-    answers.extend(ids.into_iter().zip(answered).map(|(id, answer)| answer_of(id, answer)));
+    answers.extend(begun.into_iter().zip(answered).map(|((id, span), answer)| {
+        note(&span, &answer);
+        answer_of(id, answer)
+    }));
     Ok(answers)
+}
+
+/// Notes the outcome of a call on its span. A refusal is an answer, and a faulty call is the caller's error.
+fn note(span: &Span, answer: &Result<Answer, CallFailure>) {
+    let Err(failure) = answer else { return span.set(RPC_STATUS, "OK") };
+    span.set(RPC_STATUS, failure.status());
+    if failure.is_servers() {
+        span.fail(failure.status());
+    }
 }
 
 fn answer_of(id: u64, answer: Result<Answer, CallFailure>) -> v1::Answer {

@@ -1,6 +1,6 @@
 //! The management API over HTTP.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -20,6 +20,7 @@ use shared::{
         ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id,
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
+    process::traces,
     secret::SecretString,
     time::Timestamp,
     wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
@@ -62,18 +63,11 @@ struct Api {
 }
 
 impl Api {
-    /// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
-    /// a list may name a model that comes later.
+    /// Names the models of bounds by their ids.
     fn name_models_by_id(&self, bounds: &mut BoundsPatch) {
-        let Some(Some(models)) = &mut bounds.models else { return };
-        let catalog = self.catalog.get();
-        for name in models.iter_mut() {
-            if let Some(model) = catalog.model(name) {
-                name.clone_from(&model.id);
-            }
+        if let Some(Some(models)) = &mut bounds.models {
+            self.catalog.get().name_by_id(models);
         }
-        let mut listed = HashSet::new();
-        models.retain(|name| listed.insert(name.clone()));
     }
 }
 
@@ -223,7 +217,8 @@ async fn no_store(mut response: Response) -> Response {
 /// authenticated.
 async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
-    let route = extensions.get::<MatchedPath>().map_or("none", MatchedPath::as_str);
+    let matched = extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    let (route, trace) = (matched.unwrap_or("none"), traces::Span::of_request(&request, matched));
     let span = tracing::info_span!(
         "request",
         request = extensions.get::<RequestId>().map(tracing::field::display),
@@ -235,10 +230,11 @@ async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next
         path = shown_path(request.uri()),
     );
     let started = clock.now();
-    let response = next.run(request).instrument(span.clone()).await;
+    let response = trace.around(Box::pin(next.run(request).instrument(span.clone()))).await;
     let milliseconds = clock.now().millis() - started.millis();
+    let _entered = trace.enter();
     span.in_scope(|| tracing::info!(status = response.status().as_u16(), milliseconds, "answered"));
-    response
+    trace.answered(response)
 }
 
 #[cfg(test)]

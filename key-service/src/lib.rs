@@ -7,8 +7,10 @@ pub mod cli;
 pub mod config;
 mod credentials;
 mod dashboard;
+mod families;
 pub mod first_run;
 mod grpc;
+mod held_money;
 mod http;
 pub mod installation;
 pub mod management;
@@ -20,3 +22,4 @@ mod sweeper;
 mod webhooks;
 
 pub use domain::digest;
+pub use families::FAMILIES;

@@ -22,8 +22,9 @@ use shared::{
     current::Current,
     process::{
         self, CommandLine, LimitOptions, Process,
-        config::{Basics, Common},
+        config::{Basics, Common, ConfigError},
         probe::READY,
+        telemetry::{Exported, show_catalogue},
         tls::TlsOptions,
     },
 };
@@ -32,6 +33,9 @@ use tokio_util::sync::CancellationToken;
 /// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Metrics of the program.
+static EXPORTED: Exported = Exported { program: env!("CARGO_PKG_NAME"), families: &[key_service::FAMILIES] };
 
 /// Ports that share the connections: management and gRPC.
 const PORTS: usize = 2;
@@ -101,15 +105,22 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url).await;
     }
 
-    let process = Process::start(&common, &limits, admin_listen)?;
+    let process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
     let internal_token = common
         .internal_token()?
         .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
     let tls = internal_tls.open()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let catalog = Arc::new(Current::new(common.catalog()?));
+    let catalog = common.catalog()?;
+    show_catalogue(&catalog);
+    let catalog = Arc::new(Current::new(catalog));
     let offered = catalog.clone();
-    process::reload_on_hangup(move || common.catalog().map(|catalog| offered.replace(catalog)));
+    process::reload_on_hangup(move || {
+        let catalog = common.catalog()?;
+        show_catalogue(&catalog);
+        offered.replace(catalog);
+        Ok::<_, ConfigError>(())
+    });
     let ready = installation.readiness(process.shutdown.clone());
     let bounds = process.limits.connections.bounds(process.limits.connections(PORTS, STORE_FILES)?);
     let parts = KeyServiceParts {

@@ -51,6 +51,7 @@ pub mod once;
 pub mod reading;
 pub mod rotation;
 pub mod spend;
+pub mod statement;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod usage;

@@ -117,6 +117,10 @@ mod tests {
 
     #[async_trait]
     impl Ledger for Clocked {
+        fn system(&self) -> &'static str {
+            "clocked"
+        }
+
         async fn execute(&self, _: AccountId, _: Vec<Command>, _: Timestamp) -> Result<Outcomes, StoreError> {
             Ok(Vec::new())
         }

@@ -21,7 +21,7 @@ use crate::{
     config::Options,
     dashboard::{self, Desk},
     grpc::{Grpc, deadline::drop_late_calls},
-    http,
+    held_money, http,
     installation::Installation,
     service::Service,
     sweeper,
@@ -67,8 +67,9 @@ impl RunningKeyService {
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
 
         let lease = options.hold_lease();
-        let service: Arc<dyn KeyService> =
-            Arc::new(Service::new(store.clone(), clock.clone(), credentials.clone(), catalog.clone(), lease));
+        let service = Service::new(store.clone(), clock.clone(), credentials.clone(), catalog.clone(), lease);
+        let refusals = service.refusals();
+        let service: Arc<dyn KeyService> = Arc::new(service);
         let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
@@ -83,6 +84,8 @@ impl RunningKeyService {
         let app = http::router(management, catalog, clock.clone(), internal_token, dashboard::router(desk));
 
         let tasks = TaskTracker::new();
+        tasks.spawn(refusals.run(store.clone(), shutdown.clone()));
+        tasks.spawn(held_money::show(store.clone(), shutdown.clone()));
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));
         tasks.spawn(Arc::new(dispatcher).run(shutdown.clone()));
         let mut http_port = Port::new(http_listener, bounds);

@@ -4,6 +4,7 @@
 //! written once for many calls.
 
 mod outcome;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -17,21 +18,22 @@ use shared::{
     current::Current,
     ids::AccountId,
     key::Class,
+    process::traces::{KeyValue, Span, SpanKind},
     refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Principal,
-        Release,
+        Release, TracedCall,
     },
     tokens::Usage,
 };
 use tokio::time::Instant;
 use tonic::Code;
 
-pub(crate) use self::outcome::count_billed;
 use self::outcome::{Meaning, failure};
+pub(crate) use self::{outcome::count_billed, refusals::Refusals};
 use crate::{
     credentials::Credentials,
-    store::{Credential, Ledger, Outcomes, StoreError},
+    store::{Credential, Hour, Ledger, Outcomes, StoreError},
 };
 use domain::{
     lease_clock::LEASE_TICKS,
@@ -46,6 +48,7 @@ pub(crate) struct Service {
     credentials: Arc<Credentials>,
     catalog: Arc<Current<Catalog>>,
     lease: Duration,
+    refusals: Arc<Refusals>,
 }
 
 /// Next step of a call: none, or a command to the ledger with the meaning of the outcome.
@@ -59,6 +62,8 @@ enum Plan {
 struct Batch {
     commands: Vec<Command>,
     meanings: Vec<(usize, Meaning)>,
+    /// Spans of the calls that are sampled: few, or none.
+    spans: Vec<Span>,
 }
 
 impl Service {
@@ -70,7 +75,25 @@ impl Service {
         catalog: Arc<Current<Catalog>>,
         lease: Duration,
     ) -> Self {
-        Self { ledger, clock, credentials, catalog, lease }
+        Self { ledger, clock, credentials, catalog, lease, refusals: Arc::default() }
+    }
+
+    /// Counts of refused calls.
+    pub(crate) fn refusals(&self) -> Arc<Refusals> {
+        Arc::clone(&self.refusals)
+    }
+
+    /// Begins the span of a batch at the store, below the span of a call that is part of the batch.
+    fn store_span(&self, call: &Span, commands: usize) -> Span {
+        call.child(SpanKind::Client, || {
+            let size = i64::try_from(commands).unwrap_or(i64::MAX);
+            let attributes = vec![
+                KeyValue::new("db.system.name", self.ledger.system()),
+                KeyValue::new("db.operation.name", "execute"),
+                KeyValue::new("db.operation.batch.size", size),
+            ];
+            ("execute ledger".into(), attributes)
+        })
     }
 
     async fn plan(&self, call: Call) -> Plan {
@@ -139,7 +162,14 @@ impl Service {
         Ok(Plan::Run {
             account,
             command,
-            meaning: Meaning::Grant { hold, prompt, images, output, lease: self.lease },
+            meaning: Meaning::Grant {
+                hold,
+                prompt,
+                images,
+                output,
+                is_least: output == least,
+                lease: self.lease,
+            },
         })
     }
 
@@ -196,26 +226,40 @@ impl Service {
 
 #[async_trait]
 impl KeyService for Service {
-    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>> {
-        let plans = join_all(calls.into_iter().map(|call| self.plan(call))).await;
+    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
+        let plan = async |TracedCall { call, span }| (self.plan(call).await, span);
+        let plans = join_all(calls.into_iter().map(plan)).await;
         let mut answers: Vec<Option<Result<Answer, CallFailure>>> = Vec::with_capacity(plans.len());
         let mut accounts: HashMap<AccountId, Batch> = HashMap::new();
-        for (at, plan) in plans.into_iter().enumerate() {
+        for (at, (plan, span)) in plans.into_iter().enumerate() {
             match plan {
                 Plan::Done(answer) => answers.push(Some(answer)),
                 Plan::Run { account, command, meaning } => {
                     let batch = accounts.entry(account).or_default();
                     batch.commands.push(command);
                     batch.meanings.push((at, meaning));
+                    batch.spans.extend(Some(span).filter(Span::is_sampled));
                     answers.push(None);
                 }
             }
         }
         let now = self.clock.now();
-        let runs = accounts.into_iter().map(|(account, Batch { commands, meanings })| async move {
-            (self.ledger.execute(account, commands, now).await, meanings)
+        let runs = accounts.into_iter().map(|(account, Batch { commands, meanings, spans })| async move {
+            let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
+            let outcomes = self.ledger.execute(account, commands, now).await;
+            if outcomes.is_err() {
+                for span in &spans {
+                    span.fail("store");
+                }
+            }
+            (outcomes, meanings)
         });
         for (outcomes, meanings) in join_all(runs).await {
+            if let Ok(outcomes) = &outcomes {
+                for (outcome, (_, meaning)) in outcomes.iter().zip(&meanings) {
+                    meaning.count(outcome, &self.refusals, Hour::of(now));
+                }
+            }
             put_answers(&mut answers, outcomes, meanings);
         }
         let unanswered = || Err(outcome::unfit("the store answered fewer commands than it was given"));

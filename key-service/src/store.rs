@@ -1,8 +1,10 @@
 //! Contract of a store, independent of its implementation: one trait per noun.
 
 mod data;
+mod latency;
 mod records;
 pub(crate) mod redis;
+mod refused;
 pub(crate) mod search;
 mod sign_in;
 pub(crate) mod sqlite;
@@ -24,6 +26,7 @@ pub(crate) use self::data::{
     ManagementKey, MemberCreated, NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind,
     Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
+pub(crate) use self::refused::{Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine};
 use domain::{
     audit::Audit,
     digest::Digest,
@@ -60,6 +63,7 @@ pub trait Store:
     + Expiring
     + Books
     + Events
+    + RefusedCalls
     + Capacity
 {
 }
@@ -76,6 +80,7 @@ impl<S> Store for S where
         + Expiring
         + Books
         + Events
+        + RefusedCalls
         + Capacity
 {
 }
@@ -83,6 +88,9 @@ impl<S> Store for S where
 /// Money of accounts and keys, with the holds on that money.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
+    /// Name of the database in spans.
+    fn system(&self) -> &'static str;
+
     /// Applies commands in their order to one account by [`domain::ledger::apply`]; one outcome each. Commands for an
     /// account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot be read with
     /// [`Refused::Damaged`].
@@ -505,12 +513,15 @@ pub trait Books: Send + Sync + 'static {
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, StoreError>;
 
-    /// Charges of the account on these days by model, in the order of days and models.
+    /// Sums of the account on these days by model, in the order of days and models.
     async fn spend(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError>;
+
+    /// Days after which the counters of a day are dropped; `None` where they are kept for good.
+    fn counters_kept(&self) -> Option<u32>;
 
     /// Audits the account's books as of one moment, while spending continues. `None` where the account does not exist.
     /// Reads the whole journal in bounded memory.

@@ -47,8 +47,9 @@ struct Sweeper {
     quantum: Duration,
     pause: Duration,
     started: Instant,
-    /// The accounts that had holds at the last listing. The watcher of another account ends.
-    holding: Mutex<HashSet<AccountId>>,
+    /// The accounts that had holds at the last listing, each with the last time it was looked at. The watcher of another
+    /// account ends.
+    holding: Mutex<HashMap<AccountId, Instant>>,
 }
 
 /// Advances lease time and expires holds until `shutdown`. Several sweepers of a store do no harm: a tick is a
@@ -111,10 +112,12 @@ impl Sweeper {
         // A constant pause with jitter, so that the watchers of many accounts do not poll at the same moment.
         let mut pauses = Backoff::new(self.pause, self.pause);
         loop {
-            if let Err(unavailable) = watcher.look(&mut damaged).await
-                && warned.passes((), Instant::now())
-            {
-                tracing::warn!(%account, error = %unavailable, "cannot expire holds; trying again");
+            match watcher.look(&mut damaged).await {
+                Ok(()) => self.looked_at(account),
+                Err(unavailable) if warned.passes((), Instant::now()) => {
+                    tracing::warn!(%account, error = %unavailable, "cannot expire holds; trying again");
+                }
+                Err(_) => {}
             }
             if !self.is_holding(account) {
                 return;
@@ -125,12 +128,28 @@ impl Sweeper {
         }
     }
 
-    fn note(&self, holding: &HashSet<AccountId>) {
-        self.holding.lock().clone_from(holding);
+    /// Notes which accounts have holds, and shows how long one of them was not looked at.
+    fn note(&self, listed: &HashSet<AccountId>) {
+        let now = Instant::now();
+        let mut holding = self.holding.lock();
+        holding.retain(|account, _| listed.contains(account));
+        for account in listed {
+            holding.entry(*account).or_insert(now);
+        }
+        let lag = holding.values().map(|looked| now.saturating_duration_since(*looked)).max();
+        metrics::gauge!("keyservice_sweeper_lag_seconds").set(lag.unwrap_or_default());
+        metrics::gauge!("keyservice_accounts_with_holds")
+            .set(u32::try_from(holding.len()).unwrap_or(u32::MAX));
+    }
+
+    fn looked_at(&self, account: AccountId) {
+        if let Some(looked) = self.holding.lock().get_mut(&account) {
+            *looked = Instant::now();
+        }
     }
 
     fn is_holding(&self, account: AccountId) -> bool {
-        self.holding.lock().contains(&account)
+        self.holding.lock().contains_key(&account)
     }
 }
 

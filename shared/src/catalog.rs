@@ -4,7 +4,7 @@ mod file;
 mod price;
 mod table;
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use http::Uri;
 use serde::Deserialize;
@@ -19,6 +19,8 @@ pub struct Catalog {
     pub service: Service,
     /// Models in the order of the file; never empty.
     pub models: Vec<Model>,
+    /// CRC-32 of the file's text, by which a catalogue is told from others.
+    pub checksum: u32,
 }
 
 /// Description of an installation.
@@ -170,6 +172,20 @@ pub enum UpstreamKind {
     Builtin,
 }
 
+impl UpstreamKind {
+    /// Name in telemetry, as `gen_ai.provider.name`.
+    pub const fn provider(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::LlamaCpp => "llama_cpp",
+            Self::Ollama => "ollama",
+            Self::Builtin => "faregate",
+        }
+    }
+}
+
 /// A server's name for the limit of output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -218,12 +234,24 @@ impl Catalog {
             model.check().map_err(|(at, reason)| error(Some(at.unwrap_or(span)), reason))
         };
         let models = raw.model.into_iter().map(check).collect::<Result<_, _>>()?;
-        Ok(Self { service: raw.service, models })
+        Ok(Self { service: raw.service, models, checksum: crc32fast::hash(text.as_bytes()) })
     }
 
     /// The model with exactly this id or alias.
     pub fn model(&self, name: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.id == name || model.aliases.iter().any(|alias| alias == name))
+    }
+
+    /// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
+    /// a list may name a model that comes later.
+    pub fn name_by_id(&self, models: &mut Vec<String>) {
+        for name in models.iter_mut() {
+            if let Some(model) = self.model(name) {
+                name.clone_from(&model.id);
+            }
+        }
+        let mut listed = HashSet::new();
+        models.retain(|name| listed.insert(name.clone()));
     }
 
     /// Returns all ids, for errors.

@@ -10,6 +10,7 @@ pub mod serve;
 pub mod telemetry;
 #[cfg(feature = "rpc")]
 pub mod tls;
+pub mod traces;
 
 use std::{
     fmt::Display,
@@ -33,7 +34,7 @@ use config::{Basics, Common, ConfigError};
 pub use limits::{LimitOptions, Limits};
 use probe::probe;
 use serve::{Port, bind, serve};
-use telemetry::{PrometheusHandle, Readiness, admin_router};
+use telemetry::{Exported, Metrics, Readiness, admin_router};
 
 /// Command line of a program, and the settings that every program has.
 pub trait CommandLine: Parser {
@@ -82,16 +83,22 @@ pub struct Process {
     /// Cancelled when the services are to stop.
     pub shutdown: CancellationToken,
     drain_pause: Duration,
-    metrics: PrometheusHandle,
+    metrics: Metrics,
     admin: Port,
 }
 
 impl Process {
     /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes.
-    pub fn start(common: &Common, options: &LimitOptions, admin_listen: SocketAddr) -> io::Result<Self> {
+    pub fn start(
+        common: &Common,
+        options: &LimitOptions,
+        admin_listen: SocketAddr,
+        exported: &'static Exported,
+    ) -> io::Result<Self> {
         let limits = options.raise();
         idle_memory::return_regularly();
-        let metrics = telemetry::metrics().map_err(io::Error::other)?;
+        let metrics = Metrics::start(exported).map_err(io::Error::other)?;
+        traces::start().map_err(io::Error::other)?;
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
         let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
@@ -141,6 +148,7 @@ impl Serving {
         tracing::info!("draining; running requests may finish");
         drain(self.shutdown.clone()).await?;
         self.shutdown.cancel();
+        traces::flush().await;
         self.admin.await.map_err(io::Error::other)
     }
 }
@@ -160,7 +168,9 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
             let reload = reload.clone();
             // Reads a file.
             let reloaded = spawn_blocking(move || reload().map_err(|e| format!("{e:#}"))).await;
-            match reloaded.map_err(|e| e.to_string()).flatten() {
+            let reloaded = reloaded.map_err(|e| e.to_string()).flatten();
+            telemetry::count_reload(reloaded.is_ok());
+            match reloaded {
                 Ok(()) => tracing::info!("the catalogue was reloaded"),
                 Err(error) => tracing::error!(error, "the catalogue was not reloaded; the one before stays"),
             }

@@ -13,7 +13,7 @@ use std::{
 
 use http::Method;
 use serde_json::{Value, json};
-use shared::money::NanoUsd;
+use shared::{key::without_keys, money::NanoUsd};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -32,6 +32,7 @@ mod ports;
 mod receiver;
 mod redis;
 mod server;
+mod span_receiver;
 mod wall_clock;
 
 pub use book::{Account, Balance, billed};
@@ -43,12 +44,15 @@ pub use deployment::{Deployment, Processes};
 pub use dialect::Dialect;
 pub use door::{Door, Exchange};
 pub use events::{Event, Events};
+pub use ports::free_port;
 pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};
+pub use span_receiver::{ReceivedSpan, SpanReceiver};
 pub use wall_clock::WallClock;
 
 use book::Book;
+use deployment::{INTERNAL_TOKEN, PEPPER};
 
 /// Longest wait for anything, so that a test fails rather than hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -213,9 +217,10 @@ impl Stack {
         }
     }
 
-    /// Adds to an account's credit.
-    pub fn add_credit(&self, account: &Account, amount: NanoUsd) {
-        self.cli(&["credits", "add", "--account", &account.name, "--amount", &amount.to_string()]);
+    /// Adds to an account's credit, with a note.
+    pub fn add_credit(&self, account: &Account, amount: NanoUsd, note: &str) {
+        let amount_text = amount.to_string();
+        self.cli(&["credits", "add", "--account", &account.name, "--amount", &amount_text, "--note", note]);
         self.book.deposited(&account.name, amount);
     }
 
@@ -381,9 +386,22 @@ impl Stack {
     async fn assert_settled(&self) {
         self.released(SETTLING).await;
         self.cli(&["audit"]);
+        self.assert_discreet().await;
         let listed =
             if self.gateways.iter().any(Server::is_running) { Some(self.listed_keys().await) } else { None };
         self.book.assert_billed(self.operator(), &self.upstream, listed.as_deref());
+    }
+
+    /// Asserts that no log and no metric has a prompt, a key, a token or the pepper.
+    async fn assert_discreet(&self) {
+        for server in self.gateways.iter().chain(&self.key_services) {
+            let mut told = server.log();
+            if server.is_running() {
+                told += Http::new().get(&format!("{}/metrics", server.admin())).await.text();
+            }
+            let program = server.settings().program;
+            assert_eq!(secret_in(&told), None, "{program} tells a secret in its log or metrics");
+        }
     }
 
     /// Account, id and amount billed of every key of every account.
@@ -409,6 +427,15 @@ impl Stack {
             eprintln!("{}", server.last_words());
         }
     }
+}
+
+/// The first secret in what a process tells operators: a key, a secret of the installation, or a prompt.
+pub fn secret_in(told: &str) -> Option<String> {
+    let line = |line: &&str| {
+        let secrets = [PEPPER, INTERNAL_TOKEN, UPSTREAM_KEY, r#""script":"#, r#"\"script\":"#];
+        without_keys(line) != *line || secrets.iter().any(|secret| line.contains(secret))
+    };
+    told.lines().find(line).map(str::to_owned)
 }
 
 fn operator<'a>(gateways: &'a [Server], key_services: &'a [Server]) -> &'a Settings {

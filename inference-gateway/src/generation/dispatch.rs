@@ -1,12 +1,13 @@
 //! Sends a generation to an upstream, and to another if the first could not take the request.
 
+use http::HeaderValue;
 use hyper::body::Incoming;
 use shared::rpc::{Extended, Extension};
 
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
-    upstream::{Failure, Pool, Running},
+    upstream::{Failure, Pool, Running, Terms},
 };
 use domain::{
     affinity::{affinity, cache_salt},
@@ -32,6 +33,8 @@ pub(super) struct Route {
     pub(super) counted_by: Option<Running>,
     /// The upstream that has the request and has not answered.
     pub(super) asked: Option<Running>,
+    /// Header with the span of the inference, if spans are exported.
+    pub(super) traceparent: Option<HeaderValue>,
 }
 
 impl Route {
@@ -100,7 +103,9 @@ impl Generator {
         let affinity = job.forward.prompt_prefix().map(|prefix| affinity(hold.account(), prefix));
         let first = route.counted_by.take().or_else(|| pool.choose(images, affinity, None));
         let first = first.ok_or_else(|| Failure::Unreachable("no upstream".into()))?;
-        let failure = match self.attempt(route.asked.insert(first), job, hold, max_tokens).await {
+        let traceparent = route.traceparent.as_ref();
+        let asked = route.asked.insert(first);
+        let failure = match self.attempt(asked, job, hold, (max_tokens, traceparent)).await {
             Ok(body) => return route.answered(body),
             Err(failure) => failure,
         };
@@ -108,7 +113,8 @@ impl Generator {
         let other = if failure.elsewhere() { pool.choose(images, affinity, first.as_ref()) } else { None };
         drop(first);
         let Some(other) = other else { return Err(failure) };
-        let body = self.attempt(route.asked.insert(other), job, hold, max_tokens).await?;
+        let asked = route.asked.insert(other);
+        let body = self.attempt(asked, job, hold, (max_tokens, traceparent)).await?;
         route.answered(body)
     }
 
@@ -117,14 +123,15 @@ impl Generator {
         running: &Running,
         job: &Job,
         hold: &OpenHold,
-        max_tokens: u64,
+        (max_tokens, traceparent): (u64, Option<&HeaderValue>),
     ) -> Result<Incoming, Failure> {
         let (upstream, account) = (running.upstream(), hold.account());
         hold.sent_to(running.place());
         let deadline =
             if job.forward.stream { self.answer_deadline } else { WHOLE_ANSWER * self.answer_deadline };
         let salt = move || cache_salt(account);
-        let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, deadline, salt);
+        let terms = || Terms { deadline, traceparent: traceparent.cloned() };
+        let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, terms(), salt);
         let mut answered = send(Some(max_tokens)).await;
         // A request without a limit wants as much as there is room for. Only the upstream can report that room, which
         // may be less than the held maximum of the model.

@@ -3,15 +3,21 @@
 use std::time::Duration;
 
 use shared::{
+    catalog::UpstreamKind,
+    error::ApiError,
     ids::{GenerationId, KeyId, RequestId},
     money::NanoUsd,
-    process::http::ClientRequestId,
+    process::{
+        http::ClientRequestId,
+        traces::{KeyValue, Span, SpanKind},
+    },
     rpc::Charge,
     tokens::Usage,
 };
 use tokio::time::Instant;
 
 use super::Job;
+use crate::{model_metrics::Operation, upstream::Upstream};
 
 /// The facts of one generation.
 pub(super) struct GenerationLog {
@@ -27,6 +33,10 @@ pub(super) struct GenerationLog {
     first_token: Option<Duration>,
     /// [`OK`](crate::model_metrics::OK), or the way in which it ended else.
     pub(super) outcome: &'static str,
+    /// The span of the upstream's part, retries included.
+    pub(super) inference: Span,
+    /// The software of the upstream that answered.
+    answered_by: Option<UpstreamKind>,
 }
 
 impl GenerationLog {
@@ -44,7 +54,67 @@ impl GenerationLog {
             charge: None,
             first_token: None,
             outcome: "",
+            inference: Span::default(),
+            answered_by: None,
         }
+    }
+
+    /// Begins the span of the upstream's part.
+    pub(super) fn begin_inference(&mut self, job: &Job) {
+        self.inference = job.span.child(SpanKind::Client, || {
+            let count = |n| i64::try_from(n).unwrap_or(i64::MAX);
+            let operation = Operation::of(&job.forward).name();
+            let mut attributes = vec![
+                KeyValue::new("gen_ai.operation.name", operation),
+                KeyValue::new("gen_ai.request.model", job.model.clone()),
+                KeyValue::new("gen_ai.request.stream", job.forward.stream),
+            ];
+            if job.forward.limited {
+                attributes.push(KeyValue::new("gen_ai.request.max_tokens", count(job.forward.max_tokens)));
+            }
+            if job.forward.n > 1 {
+                attributes.push(KeyValue::new("gen_ai.request.choice.count", count(job.forward.n)));
+            }
+            (format!("{operation} {}", job.model).into(), attributes)
+        });
+    }
+
+    /// Notes the upstream that has answered 200.
+    pub(super) fn reached(&mut self, upstream: &Upstream) {
+        self.answered_by = Some(upstream.kind);
+        upstream.name_in(&self.inference);
+    }
+
+    /// Notes the failure of a stream whose answer had begun with 200.
+    pub(super) fn cut(&self, job: &Job, error: &ApiError) {
+        self.inference.fail(error.code.as_str());
+        if error.code.status().is_server_error() {
+            job.span.fail(error.code.as_str());
+        }
+    }
+
+    /// Writes the usage to the span of the upstream's part.
+    fn note_usage(&self) {
+        if !self.inference.is_sampled() {
+            return;
+        }
+        let Usage { prompt, cached, completion, details } = self.usage;
+        for (name, tokens) in [
+            ("gen_ai.usage.input_tokens", prompt),
+            ("gen_ai.usage.output_tokens", completion),
+            ("gen_ai.usage.cache_read.input_tokens", cached),
+            ("gen_ai.usage.cache_write.input_tokens", details.cache_write + details.cache_write_long),
+            ("gen_ai.usage.reasoning.output_tokens", details.reasoning),
+        ] {
+            if tokens > 0 {
+                self.inference.set(name, i64::try_from(tokens).unwrap_or(i64::MAX));
+            }
+        }
+        if let Some(first) = self.first_token.filter(|_| self.stream) {
+            self.inference.set("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
+        }
+        self.inference.set("faregate.generation.id", self.generation.to_string());
+        self.inference.set("faregate.outcome", self.outcome);
     }
 
     /// Notes the time of the first token.
@@ -57,7 +127,11 @@ impl GenerationLog {
         let took = self.began.elapsed();
         if let Some(metrics) = job.models.metrics.model(&job.model) {
             metrics.record(self.outcome, took, self.first_token, self.usage);
+            if let Some(kind) = self.answered_by {
+                metrics.count(Operation::of(&job.forward), kind, self.usage);
+            }
         }
+        self.note_usage();
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let shortfall = self.charge.map(|charge| charge.shortfall).filter(|s| *s > NanoUsd::ZERO);
         tracing::info!(

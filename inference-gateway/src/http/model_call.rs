@@ -48,7 +48,7 @@ pub(super) const X_DROPPED_TOOLS: HeaderName = HeaderName::from_static("x-droppe
 /// `POST` on the route of a dialect.
 pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Result<Response, ApiError> {
     let caller = call.caller();
-    let (request, (parts, body)) = (call.id, call.request.into_parts());
+    let (request, span, (parts, body)) = (call.id, call.span, call.request.into_parts());
     let credential = credential(&app, &parts.headers, &caller).await?;
     let mut permit = app.admission.small_body();
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
@@ -78,6 +78,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let job = Job {
         id,
         request,
+        span,
         client_request,
         session,
         created,

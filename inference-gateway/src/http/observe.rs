@@ -10,7 +10,10 @@ use axum::{
 use metrics::{Counter, Gauge};
 use shared::{
     ids::RequestId,
-    process::http::{ClientRequestId, shown_method, shown_path},
+    process::{
+        http::{ClientRequestId, shown_method, shown_path},
+        traces::Span,
+    },
 };
 use tokio::time::Instant;
 
@@ -62,14 +65,19 @@ pub(super) fn answers(route: &'static str, method: &Method, status: StatusCode) 
 }
 
 impl Observed<'_> {
-    /// Counts and logs the answer to a request.
-    pub(super) async fn answer(self, head: Head, answer: impl Future<Output = Response>) -> Response {
+    /// Counts and logs the answer to a request with this head, inside its span.
+    pub(super) async fn answer(
+        self,
+        (head, span): (Head, &Span),
+        answer: impl Future<Output = Response>,
+    ) -> Response {
         let began = Instant::now();
         let in_flight = InFlight::begin(self.route, &head.method);
         let response = answer.await;
         in_flight.end();
         let status = response.status();
         if response.extensions().get::<AlreadyLogged>().is_none() {
+            let _entered = span.enter();
             head.log(self.route, status, began.elapsed());
         }
         match self.served.filter(|_| status == StatusCode::OK) {

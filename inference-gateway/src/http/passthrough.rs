@@ -24,6 +24,7 @@ use shared::{
         http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
         http_client::{ClientSettings, HttpClient, http_client},
         tls::Tls,
+        traces::{self, TRACEPARENT},
     },
     wire::OWN_KEY,
 };
@@ -114,15 +115,16 @@ enum SendFailure {
 /// Any method on `/v1/management/…`, and on the route that shows an API key to its holder.
 pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
     let caller = call.caller();
-    let Call { id, mut request } = call;
-    let span = app.management.identified(&mut request, id);
+    let Call { id, span: trace, mut request } = call;
+    let trace = trace.http_request(request.method());
+    let span = app.management.identified(&mut request, id, &trace);
     let class = if request.uri().path() == OWN_KEY { Class::Api } else { Class::Management };
     let permit = match account(&app, request.headers(), class, &caller).await? {
         Some(account) => app.management.permits.of_account(account)?,
-        None => return refused(&app, request, &caller).instrument(span).await,
+        None => return refused(&app, request, &caller, &trace).instrument(span).await,
     };
     let request = ReplayableRequest::read(request).await?;
-    let mut response = app.management.carry(request).instrument(span).await?;
+    let mut response = app.management.carry(request, &trace).instrument(span).await?;
     strip(response.headers_mut());
     Ok(kept_until_taken(response, permit))
 }
@@ -140,14 +142,19 @@ async fn account(
 }
 
 /// The key-service's own refusal, which needs the head of the request alone.
-async fn refused(app: &App, request: Request<Body>, caller: &Caller) -> Result<Response<Body>, ApiError> {
+async fn refused(
+    app: &App,
+    request: Request<Body>,
+    caller: &Caller,
+    trace: &traces::Span,
+) -> Result<Response<Body>, ApiError> {
     let permit = app.management.permits.unauthenticated(caller.0.network()).await?;
     let unread = !request.body().is_end_stream();
     let mut head = request.map(|_unread| Body::empty());
     for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
         head.headers_mut().remove(of_body);
     }
-    let response = app.management.carry(ReplayableRequest::read(head).await?).await?;
+    let response = app.management.carry(ReplayableRequest::read(head).await?, trace).await?;
     let mut response = app.management.taken(response, permit).await?;
     if unread {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -167,10 +174,11 @@ fn kept_until_taken<T: Send + 'static>(response: Response<Incoming>, held: T) ->
 
 /// Any method on `/dashboard…`. The key-service learns the host that the client used, and the client's address.
 pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
-    let Call { id, mut request } = call;
+    let Call { id, span: trace, mut request } = call;
+    let trace = trace.http_request(request.method());
     let forwarded = Forwarded::of(&request, app.proxy_trusted);
     let signs_in = request.uri().path().trim_end_matches('/') == SIGN_IN;
-    let span = app.management.identified(&mut request, id);
+    let span = app.management.identified(&mut request, id, &trace);
     forwarded.write(request.headers_mut());
     // Only the key-service can check a session. Until then a form counts against the budget of unauthenticated callers.
     let mut memory = app.admission.small_body();
@@ -184,7 +192,7 @@ pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<B
     let form = read_body_within(&head.headers, body, MAX_FORM, &mut reserve).await?;
     let permit = app.management.permits.page(forwarded.network()).await?;
     let request = ReplayableRequest::read(Request::from_parts(head, Body::from(form))).await?;
-    let response = app.management.carry(request).instrument(span).await?;
+    let response = app.management.carry(request, &trace).instrument(span).await?;
     if signs_in && forwarded.untrusted && response.status() == StatusCode::TOO_MANY_REQUESTS {
         tracing::warn!(
             address = forwarded.address,
@@ -215,10 +223,13 @@ impl Management {
         Self { client, addresses, health, permits: ManagementPermits::new(), token }
     }
 
-    /// Strips the headers of the connection, passes the request's id to the key-service and to the log, and replaces a
-    /// client's made-up internal token.
-    fn identified(&self, request: &mut Request<Body>, id: RequestId) -> Span {
+    /// Strips the headers of the connection, passes the request's id and span to the key-service, the id to the log as
+    /// well, and replaces a client's made-up internal token.
+    fn identified(&self, request: &mut Request<Body>, id: RequestId, trace: &traces::Span) -> Span {
         strip(request.headers_mut());
+        if let Some(traceparent) = trace.traceparent() {
+            request.headers_mut().insert(TRACEPARENT, traceparent);
+        }
         request.headers_mut().insert(X_INTERNAL_TOKEN, self.token.clone());
         if let Ok(id) = HeaderValue::try_from(id.to_string()) {
             request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
@@ -248,8 +259,12 @@ impl Management {
         Ok(Response::from_parts(head, Body::from(page)))
     }
 
-    /// Carries the request to a key-service, and to another if repeating is safe.
-    async fn carry(&self, request: ReplayableRequest) -> Result<Response<Incoming>, ApiError> {
+    /// Carries the request to a key-service, and to another if repeating is safe. `trace` is the span of all attempts.
+    async fn carry(
+        &self,
+        request: ReplayableRequest,
+        trace: &traces::Span,
+    ) -> Result<Response<Incoming>, ApiError> {
         let deadline = Instant::now() + DEADLINE;
         let in_turn = self.health.in_turn();
         for (attempt, service) in in_turn.iter().copied().enumerate() {
@@ -266,7 +281,10 @@ impl Management {
             };
             let Some(copy) = request.copy(&self.addresses[service]) else { break };
             let again = match self.send(service, copy, limit).await {
-                Ok(response) => return Ok(response),
+                Ok(response) => {
+                    trace.received(response.status());
+                    return Ok(response);
+                }
                 Err(SendFailure::Unsent) => true,
                 Err(SendFailure::Broken) => request.repeat >= RetrySafety::OnceEnded,
                 Err(SendFailure::Silent) => request.repeat == RetrySafety::Always,
@@ -275,6 +293,7 @@ impl Management {
                 break;
             }
         }
+        trace.fail("unavailable");
         Err(ApiError::service_unavailable())
     }
 

@@ -21,6 +21,7 @@ use shared::{
     process::{
         http::{X_REQUEST_ID, ambiguity, drain_unread_body, method_not_allowed, unknown_url},
         serve::Handler,
+        traces::Span,
     },
     wire::OWN_KEY,
 };
@@ -151,7 +152,9 @@ impl Router {
         let mut response = if self.app.draining.is_cancelled() {
             refuse_while_draining(&request)
         } else if let Some(refusal) = ambiguity(&request) {
-            Observed { route: "none", served: None }.answer(Head::of(&request, id), ready(refusal)).await
+            Observed { route: "none", served: None }
+                .answer((Head::of(&request, id), &Span::default()), ready(refusal))
+                .await
         } else {
             let route = find(request.uri().path());
             let pattern = route.as_ref().map_or("none", |route| route.pattern);
@@ -159,8 +162,10 @@ impl Router {
             let served = called.map(|dialect| &self.served[dialect as usize]);
             let observed = Observed { route: pattern, served };
             let head = Head::of(&request, id);
-            let served = serve(self.app.clone(), route, Call { id, request });
-            observed.answer(head, async { form.apply(served.await, id) }).await
+            let span = Span::of_request(&request, route.as_ref().map(|route| route.pattern));
+            let served = serve(self.app.clone(), route, Call { id, span: span.clone(), request });
+            let answer = observed.answer((head, &span), async { form.apply(served.await, id) }).await;
+            span.answered(answer)
         };
         response = form.apply(response, id);
         if let Ok(value) = HeaderValue::try_from(id.to_string()) {
@@ -184,7 +189,8 @@ async fn serve(app: Arc<App>, route: Option<Route>, call: Call) -> Response {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
         response
     } else {
-        let handled = AssertUnwindSafe(handler(app, call)).catch_unwind().await;
+        let span = call.span.clone();
+        let handled = AssertUnwindSafe(span.around(handler(app, call))).catch_unwind().await;
         let handled = handled.unwrap_or_else(|_| Err(ApiError::internal()));
         handled.unwrap_or_else(IntoResponse::into_response)
     };

@@ -12,7 +12,10 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use shared::rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS};
+use shared::{
+    process::traces::Span,
+    rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS},
+};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
 /// Number of calls awaited at once, as many as the chat requests admitted by default; further callers wait for a
@@ -29,15 +32,17 @@ pub(super) type Answered = Result<Answer, CallFailure>;
 pub(super) struct Pending {
     /// The call.
     pub(super) call: Arc<Call>,
+    /// The call's span.
+    pub(super) span: Span,
     answer: Mutex<Option<oneshot::Sender<Answered>>>,
     copies: AtomicU32,
 }
 
 impl Pending {
     /// A pending call, and the receiver of the answer.
-    pub(super) fn new(call: Arc<Call>) -> (Arc<Self>, oneshot::Receiver<Answered>) {
+    pub(super) fn new(call: Arc<Call>, span: Span) -> (Arc<Self>, oneshot::Receiver<Answered>) {
         let (answer, answered) = oneshot::channel();
-        let pending = Self { call, answer: Mutex::new(Some(answer)), copies: AtomicU32::new(0) };
+        let pending = Self { call, span, answer: Mutex::new(Some(answer)), copies: AtomicU32::new(0) };
         (Arc::new(pending), answered)
     }
 
@@ -214,7 +219,7 @@ mod tests {
 
     fn ask(queue: &Queue) -> Receiver {
         let call = Call::Authenticate { credential: String::new(), required: Class::Api };
-        let (pending, answered) = Pending::new(Arc::new(call));
+        let (pending, answered) = Pending::new(Arc::new(call), Span::default());
         queue.push(pending);
         answered
     }

@@ -9,8 +9,9 @@ use std::{sync::Arc, time::Duration};
 use shared::{
     backoff::Backoff,
     clock::Clock,
+    process::{telemetry::Counted, traces::Span},
     rpc::{
-        Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock,
+        Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall,
         v1::{self, key_service_client::KeyServiceClient},
     },
 };
@@ -44,6 +45,8 @@ const HEDGE_AFTER: Duration = Duration::from_millis(500);
 /// Time for which a key-service that cannot reach the store gets no calls, if there is another: longer than a
 /// caller's pause between attempts, so that the next attempt goes to the other.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
+/// Port of an address without one.
+const DEFAULT_PORT: u16 = 80;
 /// Interval of HTTP/2 pings on an idle session, so that a vanished peer is noticed before a request is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -61,6 +64,15 @@ impl Peer {
         let endpoint =
             endpoint.tcp_nodelay(true).http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true);
         Self::Remote { endpoint: Box::new(endpoint), token }
+    }
+
+    /// Names the key-service in the span of a call.
+    fn name_in(&self, span: &Span) {
+        let Self::Remote { endpoint, .. } = self else { return };
+        if let Some(host) = endpoint.uri().host().filter(|_| span.is_sampled()) {
+            span.set("server.address", host.to_owned());
+            span.set("server.port", i64::from(endpoint.uri().port_u16().unwrap_or(DEFAULT_PORT)));
+        }
     }
 
     fn name(&self) -> String {
@@ -90,7 +102,12 @@ pub(super) struct SessionTask {
 impl SessionTask {
     /// Keeps a session open until the queue is closed.
     pub(super) async fn run(self) {
+        let sessions = |state| metrics::gauge!("gateway_key_service_sessions", "state" => state);
+        let counted = |state| Counted::by(sessions(state));
+        // A gateway that never reaches a key-service has no open session, rather than none that is known.
+        sessions("open").increment(0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut connecting = Some(counted("connecting"));
         while !self.queue.is_closed() {
             let mut frame = Frame::default();
             let ended = match self.open().await {
@@ -98,11 +115,14 @@ impl SessionTask {
                     tracing::debug!(peer = self.peer.name(), "session with the key-service opened");
                     backoff.reset();
                     self.health.answered(self.number, KeyServicePort::Sessions);
+                    connecting = None;
+                    let _open = counted("open");
                     session.run(&self, &mut frame).await
                 }
                 Err(status) => Err(status),
             };
             let Err(status) = ended else { return };
+            connecting.get_or_insert_with(|| counted("connecting"));
             self.health.failed(self.number, KeyServicePort::Sessions);
             self.queue.requeue(self.number, frame.to_hand_on());
             tracing::warn!(
@@ -193,6 +213,7 @@ impl Session {
             metrics::histogram!("gateway_frame_calls").record(u32::try_from(calls.len()).unwrap_or(u32::MAX));
             for pending in &calls {
                 pending.count_copy();
+                task.peer.name_in(&pending.span);
             }
             match self {
                 Self::Remote(session) => session.exchange(task, calls, frame).await?,
@@ -226,7 +247,9 @@ async fn exchange_in_process(
     frame: &mut Frame,
 ) {
     *frame = Frame::new(0, Vec::new());
-    let answers = service.handle(calls.iter().map(|pending| (*pending.call).clone()).collect()).await;
+    let traced =
+        |pending: &Arc<Pending>| TracedCall { call: (*pending.call).clone(), span: pending.span.clone() };
+    let answers = service.handle(calls.iter().map(traced).collect()).await;
     for (pending, answered) in calls.iter().zip(answers) {
         task.deliver(pending, answered, false);
     }
@@ -244,6 +267,7 @@ impl RemoteSession {
         let message = |(id, pending): (u64, &Arc<Pending>)| v1::Call {
             id,
             request: Some(pending.call.to_message(self.clock)),
+            traceparent: pending.span.sampled_traceparent(),
         };
         let request = v1::SessionRequest { calls: (first_id..).zip(&calls).map(message).collect() };
         *frame = Frame::new(first_id, calls);

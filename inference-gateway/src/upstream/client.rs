@@ -87,7 +87,7 @@ impl Server {
         let name = format!("{}://{authority}", if is_https { "https" } else { "http" });
         let host = url.host().unwrap_or_default();
         let host = match url.port_u16() {
-            Some(port) if port != if is_https { 443 } else { 80 } => format!("{host}:{port}"),
+            Some(port) if port != own_port(url) => format!("{host}:{port}"),
             Some(_) | None => host.to_owned(),
         };
         Ok(Self {
@@ -98,9 +98,19 @@ impl Server {
     }
 
     /// Host and port.
+    pub(super) fn address(&self) -> (&str, u16) {
+        (self.origin.host().unwrap_or_default(), self.origin.port_u16().unwrap_or(own_port(&self.origin)))
+    }
+
+    /// Host, and port if the URL names one.
     pub(super) fn authority(&self) -> &str {
         self.origin.authority().map_or("", |authority| authority.as_str())
     }
+}
+
+/// Port of a URL that names none.
+fn own_port(url: &Uri) -> u16 {
+    if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 }
 }
 
 impl UpstreamClient {

@@ -10,7 +10,7 @@ use http::Uri;
 use parking_lot::Mutex;
 use shared::{
     catalog::{Catalog, ImageUrls, Model},
-    process::config::ConfigError,
+    process::{config::ConfigError, telemetry::Counted},
 };
 use tokio::time::{Duration, Instant};
 
@@ -38,9 +38,37 @@ struct Member {
     place: u32,
     weight: u32,
     in_flight: AtomicU64,
-    health: Mutex<Health>,
+    health: Mutex<CountedHealth>,
     /// Reports that show tokens of the upstream's template beyond the assumed tokens.
     template: Mutex<TemplateReports>,
+}
+
+/// The health of an upstream, counted among the model's upstreams of this state while the catalogue is in use.
+struct CountedHealth {
+    model: String,
+    health: Health,
+    counted: Option<Counted>,
+}
+
+impl CountedHealth {
+    fn new(model: &Model) -> Self {
+        let mut new = Self { model: model.id.clone(), health: Health::default(), counted: None };
+        new.counted = Some(new.count());
+        new
+    }
+
+    fn count(&self) -> Counted {
+        let state = if self.health.is_set_aside() { "set_aside" } else { "serving" };
+        Counted::by(metrics::gauge!("gateway_upstreams", "model" => self.model.clone(), "state" => state))
+    }
+
+    fn set(&mut self, health: Health) {
+        let moved = health.is_set_aside() != self.health.is_set_aside();
+        self.health = health;
+        if moved && self.counted.is_some() {
+            self.counted = Some(self.count());
+        }
+    }
 }
 
 /// A request in flight at an upstream, counted there until dropped.
@@ -61,11 +89,19 @@ impl Pool {
         let member = |(place, upstream): (u32, &shared::catalog::Upstream)| {
             let weight = upstream.weight;
             let upstream = Upstream::new(upstream, builtin)?;
-            let (in_flight, health, template) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+            let (in_flight, template) = (AtomicU64::new(0), Mutex::default());
+            let health = Mutex::new(CountedHealth::new(model));
             Ok(Arc::new(Member { upstream, place, weight, in_flight, health, template }))
         };
         let members = (1..).zip(&model.upstreams).map(member).collect::<Result<_, _>>()?;
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
+    }
+
+    /// Ends the count of the upstreams, which only requests that are under way still use.
+    pub(crate) fn retire(&self) {
+        for member in &self.members {
+            member.health.lock().counted = None;
+        }
     }
 
     /// Returns whether the streams of every upstream show the tokens generated so far, so that a stream may hold by grants.
@@ -147,7 +183,7 @@ impl Drop for Running {
 
 impl Member {
     fn candidate(&self, now: Duration) -> Candidate {
-        let health = *self.health.lock();
+        let health = self.health.lock().health;
         Candidate {
             identity: self.upstream.identity,
             weight: self.weight,
@@ -164,9 +200,9 @@ impl Member {
 
     /// Changes the health, and returns it before and after.
     fn change(&self, change: impl FnOnce(Health) -> Health) -> (Health, Health) {
-        let mut health = self.health.lock();
-        let before = *health;
-        *health = change(before);
-        (before, *health)
+        let mut counted = self.health.lock();
+        let before = counted.health;
+        counted.set(change(before));
+        (before, counted.health)
     }
 }

@@ -131,6 +131,9 @@ pub enum EventKind {
         /// Amount that was added.
         #[serde(deserialize_with = "usd")]
         amount: NanoUsd,
+        /// The reason; may be empty.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        note: String,
     },
     /// Little of the account's credit is left.
     #[serde(rename = "credit.threshold_reached")]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
+    money::NanoUsd,
     time::Timestamp,
     wire::{Kept, KeyField, Value},
 };
@@ -69,6 +70,36 @@ impl Status {
     /// The status of this name, if there is such a status.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Active, Self::Expired, Self::Revoked].into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+/// Time before the expiry from which a key expires soon: a week, in which its owner has time to extend it.
+const SOON: Duration = Duration::from_hours(7 * 24);
+
+/// Condition of an active key that its owner may want to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// A limit of the key is used up, so that requests are refused.
+    LimitReached,
+    /// The key expires within a week.
+    ExpiresSoon,
+}
+
+impl Condition {
+    /// Every condition, the most urgent first.
+    pub const ALL: [Self; 2] = [Self::LimitReached, Self::ExpiresSoon];
+
+    /// Name of the condition in addresses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LimitReached => "limit_reached",
+            Self::ExpiresSoon => "expires_soon",
+        }
+    }
+
+    /// The condition of this name, if there is such a condition.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|condition| condition.as_str() == text)
     }
 }
 
@@ -149,6 +180,15 @@ impl ApiKey {
         }
     }
 
+    /// Returns whether an active key is in this condition.
+    pub fn is_in(&self, condition: Condition, now: Timestamp) -> bool {
+        let is_so = match condition {
+            Condition::LimitReached => self.spend.budget.left(now) <= NanoUsd::ZERO,
+            Condition::ExpiresSoon => self.spend.expires_at.is_some_and(|at| at <= now.plus(SOON)),
+        };
+        is_so && self.status(now) == Status::Active
+    }
+
     /// Event of the key's creation.
     pub fn creation(&self, now: Timestamp) -> EventKind {
         let blank = Self::new(self.id, String::new(), self.created_at);
@@ -206,5 +246,36 @@ impl ApiKey {
     pub fn revoked(mut self, now: Timestamp) -> Self {
         self.spend.revoked_at.get_or_insert(now.to_whole_seconds());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{BoundsPatch, Budget};
+    use shared::calendar::Per;
+
+    #[test]
+    fn an_active_key_without_money_or_with_little_time_left_is_in_that_condition() {
+        let now = Timestamp::from_millis(0);
+        let hours = |hours| now.plus(Duration::from_hours(hours));
+        let mut key = ApiKey::new(KeyId::new(now, [0; 10]), String::new(), now);
+        let is_in = |key: &ApiKey| Condition::ALL.map(|condition| key.is_in(condition, now));
+        assert_eq!(is_in(&key), [false, false]);
+        for patch in [
+            BoundsPatch::of_limit(Some(NanoUsd::ZERO)),
+            BoundsPatch { windows: Some(vec![(Per::Day, NanoUsd::ZERO)]), ..BoundsPatch::default() },
+        ] {
+            key.spend.budget = Budget::new(&patch, now);
+            assert_eq!(is_in(&key), [true, false], "{patch:?}");
+        }
+        key.spend.expires_at = Some(hours(7 * 24));
+        assert_eq!(is_in(&key), [true, true]);
+        key.spend.budget = Budget::new(&BoundsPatch::of_limit(Some(NanoUsd::from_usd(1))), now);
+        key.spend.expires_at = Some(hours(7 * 24 + 1));
+        assert_eq!(is_in(&key), [false, false]);
+        key.spend.budget.used = NanoUsd::from_usd(1);
+        assert_eq!(is_in(&key), [true, false]);
+        assert_eq!(is_in(&key.revoked(now)), [false, false], "a revoked key needs no change");
     }
 }

@@ -44,7 +44,7 @@ pub use self::{
     command::{Command, Level, Outcome, RecordId, Refused},
     events::{CallEvents, Holder, Passed, Told, deposited},
     funds::RETRY_IN_FLIGHT,
-    record::{Counted, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
+    record::{Counted, Deposited, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };
 
 /// Age of a generation up to which every store remembers the settlement. An older capture without a hold may have
@@ -182,8 +182,8 @@ impl State {
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
     let State { account, key, groups, record } = state;
     match command {
-        Command::Deposit { amount, .. } => {
-            let (account, record, outcome) = deposit(account, record, *amount, now)?;
+        Command::Deposit { amount, note, .. } => {
+            let (account, record, outcome) = deposit(account, record, (*amount, note), now)?;
             return Ok((State { account, key, groups, record }, outcome));
         }
         Command::Tick { seen } => {
@@ -277,7 +277,7 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
 fn deposit(
     account: Account,
     record: Record,
-    amount: NanoUsd,
+    (amount, note): (NanoUsd, &str),
     now: Timestamp,
 ) -> Result<(Account, Record, Outcome), Refused> {
     if record != Record::None {
@@ -289,7 +289,8 @@ fn deposit(
     let credit =
         account.credit.checked_add(amount).filter(|c| *c <= NanoUsd::MAX).ok_or(Refused::BadDeposit)?;
     let last_deposit = Some(LastDeposit { credit, at: now });
-    Ok((Account { credit, last_deposit, ..account }, Record::Deposited(amount), Outcome::Deposited(credit)))
+    let record = Record::Deposited(Deposited { amount, credit: Some(credit), note: note.to_owned() });
+    Ok((Account { credit, last_deposit, ..account }, record, Outcome::Deposited(credit)))
 }
 
 /// Returns whether every store would still have the record of a settlement of the generation.

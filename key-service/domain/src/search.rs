@@ -16,8 +16,10 @@ pub struct EntrySearch {
     pub group: Option<GroupId>,
     /// Model of the entries; `None` matches any model.
     pub model: Option<String>,
-    /// Day of the entries; `None` matches any day.
-    pub day: Option<Day>,
+    /// First day of the entries; `None` matches from the beginning.
+    pub from: Option<Day>,
+    /// Last day of the entries; `None` matches to the end.
+    pub to: Option<Day>,
     /// Outcome of the entries; `None` matches any outcome.
     pub outcome: Option<Outcome>,
 }
@@ -71,7 +73,8 @@ impl EntrySearch {
         self.key.is_none_or(|key| key == settlement.payer.key)
             && self.group.is_none_or(|group| settlement.payer.is_in(group))
             && self.model.as_ref().is_none_or(|model| *model == settlement.payer.model)
-            && self.day.is_none_or(|day| day == Day::of(settlement.at))
+            && self.from.is_none_or(|day| day <= Day::of(settlement.at))
+            && self.to.is_none_or(|day| day >= Day::of(settlement.at))
             && self.outcome.is_none_or(|outcome| outcome.is_of(settlement))
     }
 }

@@ -38,6 +38,17 @@ pub struct Counts {
     pub charged_at_known_cost: NanoUsd,
 }
 
+/// Sums over keys. None exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Billed generations, including free ones.
+    pub requests: u64,
+    /// Tokens of prompts and completions.
+    pub tokens: u64,
+    /// Amount charged. Below zero where corrections gave back more than was billed.
+    pub charged: NanoUsd,
+}
+
 /// An addition to the counters of a payer and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
@@ -122,6 +133,34 @@ impl Counts {
     pub fn margin(&self) -> Option<NanoUsd> {
         let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
         is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))
+    }
+}
+
+impl From<Counts> for Sums {
+    fn from(Counts { requests, usage, charged, .. }: Counts) -> Self {
+        Self { requests, tokens: stopped(usage.prompt, usage.completion), charged }
+    }
+}
+
+impl Sums {
+    /// Sum of both sums.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            requests: stopped(self.requests, other.requests),
+            tokens: stopped(self.tokens, other.tokens),
+            charged: sum(self.charged, other.charged),
+        }
+    }
+
+    /// Difference of both sums; no count is below zero.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(other.requests),
+            tokens: self.tokens.saturating_sub(other.tokens),
+            charged: difference(self.charged, other.charged),
+        }
     }
 }
 

@@ -74,7 +74,16 @@ async fn credit_adds_up_exactly() {
     assert_eq!(said, "added 0.2 USD to acme; its credit is 0.3 USD now\n");
     let beyond = say(&office, &[&add[..], &["9000000"]].concat()).await.unwrap_err();
     assert!(beyond.starts_with("--amount: "), "{beyond}");
-    assert_eq!(office.management.accounts().await.unwrap()[0].credit.nanos(), 300_000_000);
+    let account = office.management.accounts().await.unwrap().remove(0);
+    assert_eq!(account.credit.nanos(), 300_000_000);
+    let deposits = office.management.deposits(account.id, 9).await.unwrap();
+    assert!(deposits.iter().all(|deposit| deposit.deposited.note == "invoice 7"), "{deposits:?}");
+    let too_long = "x".repeat(201);
+    let add = ["credits", "add", "--account", "acme", "--amount", "1", "--note"];
+    for note in [too_long.as_str(), "two\nlines"] {
+        let refused = say(&office, &[&add[..], &[note]].concat()).await.unwrap_err();
+        assert!(refused.contains("--note"), "{refused}");
+    }
 }
 
 #[tokio::test]
@@ -183,7 +192,7 @@ async fn a_group_is_made_listed_shown_and_archived() {
 /// Makes an account with a key that was billed 3 USD today, and 2 USD for yesterday's hold; returns both ids.
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
-    office.management.deposit(account, NanoUsd::from_usd(10), Actor::System).await.unwrap();
+    office.management.deposit(account, NanoUsd::from_usd(10), "", Actor::System).await.unwrap();
     let made = office.management.create(account, KeyPatch::default(), None, Actor::System).await.unwrap();
     let Issued::New { key, .. } = made else { panic!("{made:?}") };
     let now = office.clock.now();

@@ -1,22 +1,22 @@
-//! The journal: every generation with its cost, with filters, and as a file.
+//! The journal: every generation with its cost, with filters and sums, and as a file.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use axum::{
-    body::Body,
     extract::{Request, State},
-    response::{IntoResponse, Response},
+    response::{IntoResponse, Redirect, Response},
 };
-use bytes::Bytes;
-use futures_util::stream::try_unfold;
-use http::header;
 use maud::{Markup, html};
 use shared::{
-    admission::{Owner, Permit, Quota},
-    ids::{AccountId, KeyId},
-    tokens::UsageDetails,
+    ids::{GenerationId, KeyId},
+    tokens::{Usage, UsageDetails},
 };
 
+pub(super) use self::{
+    export::cell as csv_cell,
+    file::{Exports, csv, json_lines},
+    generation::show as generation,
+};
 use super::{
     Desk,
     failure::Failure,
@@ -24,27 +24,28 @@ use super::{
     layout::{Section, page},
     margin,
     session::Viewer,
-    show::{aligned, count, or_unnamed, time_to_second, usd},
+    show::{aligned, count, glance, or_unnamed, requests, short_count, time_to_second, usd},
 };
 use crate::{
     management::{
-        Management,
-        reading::{EntrySearch, Outcome},
+        reading::{EntrySearch, KeyOrder, KeySearch, Outcome},
+        spend::{DAYS, EntrySums},
     },
-    store::{JournalEntry, StoreError},
+    store::JournalEntry,
 };
 use domain::{key::ApiKey, ledger::Ending, usage::Day};
-use export::Lines;
 
 mod export;
+mod file;
+mod generation;
 
 /// Path of this page.
 pub(super) const PATH: &str = "/dashboard/activity";
 
 /// Entries on a page.
 const ENTRIES_ON_PAGE: usize = 50;
-/// Entries read at a time for a file.
-const ENTRIES_IN_PIECE: usize = 500;
+/// Keys to choose from where several match a text.
+const CHOICES: usize = 10;
 
 /// Reads the filters of a query.
 fn search(query: &Fields) -> Result<EntrySearch, Failure> {
@@ -52,36 +53,92 @@ fn search(query: &Fields) -> Result<EntrySearch, Failure> {
     Ok(EntrySearch {
         key,
         model: query.filled("model").map(str::to_owned),
-        day: query.filled("day").and_then(Day::parse),
+        from: query.filled("from").and_then(Day::parse),
+        to: query.filled("to").and_then(Day::parse),
         outcome: Outcome::parse(query.get("outcome")),
         ..EntrySearch::default()
     })
 }
 
-/// Shows the journal, newest first.
+/// Shows the journal, newest first; or leads to the generation or the key that the filters name.
 pub(super) async fn show(
     State(desk): State<Desk>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (query, account) = (query(&request), viewer.signed_in.account);
-    let search = search(&query)?;
+    let query = query(&request);
+    if let Some(id) = query.filled("generation") {
+        return find_generation(&desk, &viewer, &query, id).await;
+    }
+    match query.filled("key") {
+        Some(text) if text.parse::<KeyId>().is_err() => find_key(&desk, &viewer, &query, text).await,
+        Some(_) | None => list(&desk, &viewer, &query).await,
+    }
+}
+
+/// Leads to the page of a generation, if there is one.
+async fn find_generation(
+    desk: &Desk,
+    viewer: &Viewer,
+    query: &Fields,
+    id: &str,
+) -> Result<Response, Failure> {
+    let account = viewer.signed_in.account;
+    let known = match id.parse::<GenerationId>() {
+        Ok(id) => desk.management.bill(account, id).await?.map(|bill| bill.generation),
+        Err(_) => None,
+    };
+    if let Some(id) = known {
+        return Ok(Redirect::to(&format!("{PATH}/{id}")).into_response());
+    }
+    let content = html! {
+        (filters(desk, query))
+        p.empty { "No generation with the id " code { (id) } " was billed. " a href=(PATH) { "Clear filters" } }
+    };
+    Ok(page(viewer, Section::Activity, "Activity", &content))
+}
+
+/// Leads to the entries of the key that matches a text, or to those of each that does.
+async fn find_key(desk: &Desk, viewer: &Viewer, query: &Fields, text: &str) -> Result<Response, Failure> {
+    let (order, text) = (KeyOrder::Newest, text.to_owned());
+    let search = KeySearch { order, text, limit: CHOICES, ..KeySearch::default() };
+    let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
+    let address = |key: &ApiKey| format!("{PATH}?{}", with(query, "key", &key.id.to_string()));
+    if let ([key], None) = (found.found.as_slice(), found.next) {
+        return Ok(Redirect::to(&address(key)).into_response());
+    }
+    let content = html! {
+        (filters(desk, query))
+        @if found.found.is_empty() {
+            p.empty { "No keys match. " a href=(PATH) { "Clear filters" } }
+        } @else {
+            p { "Several keys match. Show the activity of:" }
+            ul { @for key in &found.found { li { a href=(address(key)) { (or_unnamed(&key.label)) } " " code { (key.hint) } } } }
+        }
+    };
+    Ok(page(viewer, Section::Activity, "Activity", &content))
+}
+
+async fn list(desk: &Desk, viewer: &Viewer, query: &Fields) -> Result<Response, Failure> {
+    let (account, search) = (viewer.signed_in.account, search(query)?);
     let before = query.filled("before").and_then(|number| number.parse().ok());
     let found = desk.management.find_entries(account, &search, before, ENTRIES_ON_PAGE).await?;
-    let ids: Vec<KeyId> =
-        found.found.iter().map(|entry| entry.entry.settlement.payer.key).chain(search.key).collect();
-    let keys = desk.management.keys_by_id(account, ids).await?;
-    let files = with(&query, "before", "");
+    let sums = desk.management.sums_of_entries(account, &search).await?;
+    let ids = found.found.iter().map(|entry| entry.entry.settlement.payer.key).chain(search.key);
+    let keys = desk.management.keys_by_id(account, ids.collect()).await?;
+    let files = with(query, "before", "");
     let content = html! {
-        p.lead { "Every generation that was billed, newest first." }
-        (filters(&desk, &query, search.key.and_then(|id| keys.get(&id))))
+        p.lead { "Every generation that was billed, newest first."
+            @if let Some(key) = search.key.and_then(|id| keys.get(&id)) { " Of the key " strong { (or_unnamed(&key.label)) } "." } }
+        (filters(desk, query))
+        (sums_line(&search, sums))
         @if found.found.is_empty() {
             p.empty { @if files.is_empty() { "Nothing was billed yet." } @else { "Nothing matches. " a href=(PATH) { "Clear filters" } } }
         } @else { (table(&found.found, Some(&keys))) }
         nav.pages aria-label="Pages" {
             @if before.is_some() { a.button href={ (PATH) "?" (files) } { "First page" } }
             @if let Some(next) = found.next {
-                a.button href={ (PATH) "?" (with(&query, "before", &next.to_string())) } {
+                a.button href={ (PATH) "?" (with(query, "before", &next.to_string())) } {
                     @if found.found.len() < ENTRIES_ON_PAGE { "Search further" } @else { "Next page" }
                 }
             }
@@ -90,25 +147,39 @@ pub(super) async fn show(
             (margin::link(&desk.catalog.get(), viewer.is_owner()))
         }
     };
-    Ok(page(&viewer, Section::Activity, "Activity", &content))
+    Ok(page(viewer, Section::Activity, "Activity", &content))
 }
 
-fn filters(desk: &Desk, query: &Fields, key: Option<&ApiKey>) -> Markup {
+/// Sums of the filters, and the days that are added up.
+fn sums_line(search: &EntrySearch, sums: Option<EntrySums>) -> Markup {
+    html! {
+        @match sums {
+            Some(EntrySums { days, sums }) => p role="status" {
+                strong { (requests(sums.requests)) " · "
+                    span title=(count(sums.tokens)) { (short_count(sums.tokens)) } " tokens · " (glance(sums.charged)) }
+                span.quiet {
+                    @if search.from.is_none() && search.to.is_none() { " in the last " (DAYS) " days" }
+                    @else { " from " (days.start().to_string()) " to " (days.end().to_string()) ", in UTC" }
+                }
+            },
+            None if search.outcome.is_some() => p.quiet { "Sums are kept by day, key and model, not by outcome." },
+            None => {},
+        }
+    }
+}
+
+fn filters(desk: &Desk, query: &Fields) -> Markup {
     html! {
         form.filters method="get" action=(PATH) role="search" {
-            @if let Some(key) = key {
-                label { "Key" select name="key" {
-                    option value=(key.id.to_string()) selected { (or_unnamed(&key.label)) }
-                    option value="" { "All" }
-                } }
-            }
+            label { "Key" input type="search" name="key" value=(query.get("key")) placeholder="Label or id"; }
             label { "Model" select name="model" {
                 option value="" { "All" }
                 @for model in &desk.catalog.get().models {
                     option value=(model.id) selected[query.get("model") == model.id] { (model.id) }
                 }
             } }
-            label { "Day" input type="date" name="day" value=(query.get("day")); }
+            label { "From (UTC)" input type="date" name="from" value=(query.get("from")); }
+            label { "To (UTC)" input type="date" name="to" value=(query.get("to")); }
             label { "Outcome" select name="outcome" {
                 option value="" { "All" }
                 @for outcome in Outcome::ALL {
@@ -116,6 +187,7 @@ fn filters(desk: &Desk, query: &Fields, key: Option<&ApiKey>) -> Markup {
                     option value=(name) selected[query.get("outcome") == name] { (name) }
                 }
             } }
+            label { "Generation" input type="search" name="generation" value=(query.get("generation")) placeholder="gen_…"; }
             button { "Apply" }
         }
     }
@@ -147,7 +219,7 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     });
     html! {
         tr title=(title(entry)) {
-            td { (time_to_second(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.payer.model) } }
+            td { a href={ (PATH) "/" (entry.generation.to_string()) } { (time_to_second(settlement.at)) } p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.payer.model) } }
             @if let Some(key) = &key { td.wide-only { (key) } }
             td.wide-only { (settlement.payer.model) }
             td.n.wide-only { (count(usage.prompt)) }
@@ -162,8 +234,14 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
 
 /// The id of a generation, and the parts of its tokens that have no column.
 fn title(entry: &JournalEntry) -> String {
+    let parts = parts(entry.entry.settlement.usage).map(|(tokens, name)| format!("{} {name}", count(tokens)));
+    [entry.generation.to_string()].into_iter().chain(parts).collect::<Vec<_>>().join(", ")
+}
+
+/// Parts of a usage other than those with a column: counts above zero, with their names.
+fn parts(usage: Usage) -> impl Iterator<Item = (u64, &'static str)> {
     let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
-        entry.entry.settlement.usage.details;
+        usage.details;
     let parts = [
         (cache_write, "written to the cache"),
         (cache_write_long, "written to the cache for an hour"),
@@ -172,9 +250,7 @@ fn title(entry: &JournalEntry) -> String {
         (reasoning, "of reasoning"),
         (audio_output, "of audio in the output"),
     ];
-    let parts = parts.into_iter().filter(|(tokens, _)| *tokens > 0);
-    let parts = parts.map(|(tokens, name)| format!("{} {name}", count(tokens)));
-    [entry.generation.to_string()].into_iter().chain(parts).collect::<Vec<_>>().join(", ")
+    parts.into_iter().filter(|(tokens, _)| *tokens > 0)
 }
 
 /// Returns true for an exact bill that nothing is missing from.
@@ -198,136 +274,5 @@ fn outcome(entry: &JournalEntry) -> Markup {
         @if settlement.cost > settlement.charged {
             " " span.badge.short title={ "It cost " (usd(settlement.cost)) } { "shortfall " (usd(settlement.shortfall())) }
         }
-    }
-}
-
-/// The form of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    /// A table for spreadsheets.
-    Csv,
-    /// A JSON object a line.
-    JsonLines,
-}
-
-/// Streams the entries that match, as a table.
-pub(super) async fn csv(desk: State<Desk>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
-    file(desk, &viewer, &request, Format::Csv)
-}
-
-/// Streams the entries that match, an object a line.
-pub(super) async fn json_lines(
-    desk: State<Desk>,
-    viewer: Viewer,
-    request: Request,
-) -> Result<Response, Failure> {
-    file(desk, &viewer, &request, Format::JsonLines)
-}
-
-/// Exports under way in this process: each reads the journal for as long as its client takes.
-const EXPORTS_AT_ONCE: usize = 16;
-/// Simultaneous exports of an account.
-const EXPORTS_PER_ACCOUNT: usize = 2;
-
-/// The quota of exports. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct Exports(Quota);
-
-impl Exports {
-    pub(super) fn new() -> Self {
-        Self(Quota::new(EXPORTS_AT_ONCE, EXPORTS_PER_ACCOUNT))
-    }
-
-    fn begin(&self, account: AccountId) -> Result<Permit, Failure> {
-        self.0.try_take(Owner::Account(account), 1).ok_or(Failure::TooManyExports)
-    }
-}
-
-/// The rest of a file, still to be sent.
-struct Rest {
-    _permit: Permit,
-    management: Arc<Management>,
-    account: AccountId,
-    search: EntrySearch,
-    format: Format,
-    lines: Lines,
-    before: Option<u64>,
-    labels: HashMap<KeyId, String>,
-    is_first: bool,
-}
-
-fn file(
-    State(desk): State<Desk>,
-    viewer: &Viewer,
-    request: &Request,
-    format: Format,
-) -> Result<Response, Failure> {
-    let rest = Rest {
-        _permit: desk.exports.begin(viewer.signed_in.account)?,
-        management: desk.management,
-        account: viewer.signed_in.account,
-        search: search(&query(request))?,
-        format,
-        lines: Lines { with_upstream_cost: viewer.is_owner() },
-        before: None,
-        labels: HashMap::new(),
-        is_first: true,
-    };
-    let (content_type, name) = match format {
-        Format::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"activity.csv\""),
-        Format::JsonLines => ("application/jsonl; charset=utf-8", "attachment; filename=\"activity.jsonl\""),
-    };
-    let headers = [(header::CONTENT_TYPE, content_type), (header::CONTENT_DISPOSITION, name)];
-    Ok((headers, Body::from_stream(try_unfold(Some(rest), Rest::next_piece))).into_response())
-}
-
-impl Rest {
-    /// The next piece of the file, as fast as the client reads; a store that fails cuts the connection, so that no part is
-    /// taken for the whole.
-    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
-        let Some(mut rest) = rest else { return Ok(None) };
-        let (management, account) = (rest.management.clone(), rest.account);
-        let page = management.find_entries(account, &rest.search, rest.before, ENTRIES_IN_PIECE).await?;
-        let unknown = page.found.iter().map(|entry| entry.entry.settlement.payer.key);
-        let unknown: Vec<KeyId> = unknown.filter(|id| !rest.labels.contains_key(id)).collect();
-        let keys = management.keys_by_id(account, unknown).await?;
-        rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
-        let mut piece = String::new();
-        if rest.is_first && rest.format == Format::Csv {
-            piece.push_str(&rest.lines.csv_head());
-        }
-        rest.is_first = false;
-        for entry in &page.found {
-            let label = rest.labels.get(&entry.entry.settlement.payer.key).map_or("", String::as_str);
-            match rest.format {
-                Format::Csv => rest.lines.csv(&mut piece, entry, label),
-                Format::JsonLines => rest.lines.json(&mut piece, entry, label),
-            }
-        }
-        rest.before = page.next;
-        let left = rest.before.is_some().then_some(rest);
-        Ok(Some((Bytes::from(piece), left)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use shared::clock::System;
-
-    use super::*;
-
-    #[test]
-    fn an_account_loads_two_files_at_a_time_and_others_have_places_of_their_own() {
-        let exports = Exports::new();
-        let (one, other) = (AccountId::generate(&System), AccountId::generate(&System));
-        let first = [exports.begin(one).unwrap(), exports.begin(one).unwrap()];
-        assert!(matches!(exports.begin(one), Err(Failure::TooManyExports)));
-        assert!(exports.begin(other).is_ok());
-        drop(first);
-        let accounts = (0..EXPORTS_AT_ONCE).map(|_| AccountId::generate(&System));
-        let all: Vec<_> = accounts.map(|account| exports.begin(account).unwrap()).collect();
-        assert!(exports.begin(one).is_err());
-        drop(all);
-        assert!(exports.begin(one).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use shared::{
     secret::same,
 };
 
-use super::{Desk, failure::Failure, theme::Theme};
+use super::{Desk, destination::Destination, failure::Failure, theme::Theme};
 use crate::management::members::{KnownBrowser, Token};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -19,6 +19,8 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SESSION: &str = "faregate";
 const VISIT: &str = "faregate-visit";
 const THEME: &str = "faregate-theme";
+const NOTICE: &str = "faregate-notice";
+const DESTINATION: &str = "faregate-destination";
 /// Beginning of the names of the marks of members who signed in before.
 const KNOWN: &str = "faregate-known-";
 /// Beginning of the name of a cookie that other hosts of the domain cannot set.
@@ -27,6 +29,8 @@ const HOST_PREFIX: &str = "__Host-";
 /// Seconds that a browser keeps cookies: sessions end before.
 const SESSION_AGE: i64 = 7 * 24 * 3600;
 const VISIT_AGE: i64 = 3600;
+/// Time for the page after an act to come.
+const NOTICE_AGE: i64 = 60;
 const THEME_AGE: i64 = 365 * 24 * 3600;
 /// Browsers keep no cookie for longer than 400 days.
 const KNOWN_AGE: i64 = 400 * 24 * 3600;
@@ -53,6 +57,10 @@ pub(super) struct Browser {
     pub(super) visit: Option<Token>,
     /// The marks of members who signed in before.
     pub(super) known: Vec<String>,
+    /// The sealed line of the last act.
+    pub(super) notice: Option<String>,
+    /// The page that was asked for before the sign-in.
+    pub(super) destination: Option<Destination>,
 }
 
 impl Browser {
@@ -70,6 +78,8 @@ impl Browser {
             session: token(SESSION),
             visit: token(VISIT),
             known: known(headers, secure),
+            notice: cookie(headers, NOTICE, secure).map(str::to_owned),
+            destination: cookie(headers, DESTINATION, secure).and_then(Destination::parse),
         }
     }
 
@@ -101,6 +111,24 @@ impl Browser {
     /// Returns the header that removes the cookie of a session.
     pub(super) fn no_session_cookie(&self) -> String {
         self.set_cookie(SESSION, "", 0)
+    }
+
+    /// The cookie of the line that the next page says.
+    pub(super) fn notice_cookie(&self, sealed: &str) -> String {
+        self.set_cookie(NOTICE, sealed, NOTICE_AGE)
+    }
+
+    /// Returns the header that removes the line that a page has said.
+    pub(super) fn no_notice_cookie(&self) -> String {
+        self.set_cookie(NOTICE, "", 0)
+    }
+
+    /// The cookie of the page to go on to after signing in; without a page, the header that removes the cookie.
+    pub(super) fn destination_cookie(&self, destination: Option<&Destination>) -> String {
+        match destination {
+            Some(page) => self.set_cookie(DESTINATION, page.as_str(), VISIT_AGE),
+            None => self.set_cookie(DESTINATION, "", 0),
+        }
     }
 
     fn set_cookie(&self, name: &str, value: &str, age: i64) -> String {

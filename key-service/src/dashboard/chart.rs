@@ -1,13 +1,13 @@
 //! Amounts by day as a picture with a scale, and a table behind the picture.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
-use super::show::{aligned, glance, usd};
-use crate::management::spend::{DAYS, Spend};
-use domain::usage::Day;
+use super::show::{aligned, count, glance, short_count, usd};
+use crate::management::spend::Spend;
+use domain::usage::{Day, Sums};
 
 /// Parts with colours of their own; further parts are added up.
 const PARTS: usize = 5;
@@ -25,88 +25,234 @@ const MONTHS: [&str; 12] =
 
 /// The part of `most` units that an amount has of a whole. No float comes near an amount.
 pub(super) fn scaled(amount: NanoUsd, whole: NanoUsd, most: i64) -> i64 {
-    let (amount, whole) = (i128::from(amount.nanos().max(0)), i128::from(whole.nanos().max(1)));
-    i64::try_from((amount * i128::from(most) / whole).min(i128::from(most))).unwrap_or(most)
+    share(amount.nanos(), whole.nanos(), most)
 }
 
-/// The sum of amounts, up to the largest there is.
-pub(super) fn sum(amounts: impl Iterator<Item = NanoUsd>) -> NanoUsd {
-    NanoUsd::from_nanos(amounts.fold(0, |sum: i64, amount| sum.saturating_add(amount.nanos())))
+fn share(part: i64, whole: i64, most: i64) -> i64 {
+    let (part, whole) = (i128::from(part.max(0)), i128::from(whole.max(1)));
+    i64::try_from((part * i128::from(most) / whole).min(i128::from(most))).unwrap_or(most)
 }
 
-/// A part of a chart: the amounts of a model or of a key.
+/// Amount of a chart: charges in nano-USD, requests, or tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    Spend,
+    Requests,
+    Tokens,
+}
+
+impl Measure {
+    /// Every measure; the first is the default.
+    pub(super) const ALL: [Self; 3] = [Self::Spend, Self::Requests, Self::Tokens];
+
+    /// Name of the measure on the page.
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Spend => "Spend",
+            Self::Requests => "Requests",
+            Self::Tokens => "Tokens",
+        }
+    }
+
+    /// The amount in sums.
+    pub(super) fn of(self, sums: Sums) -> i64 {
+        match self {
+            Self::Spend => sums.charged.nanos(),
+            Self::Requests => sums.requests.cast_signed(),
+            Self::Tokens => sums.tokens.cast_signed(),
+        }
+    }
+
+    /// An amount at a glance.
+    pub(super) fn glance(self, amount: i64) -> Markup {
+        match self {
+            Self::Spend => glance(NanoUsd::from_nanos(amount)),
+            Self::Requests | Self::Tokens => {
+                html! { span.usd title=(count(amount.unsigned_abs())) { (short_count(amount.unsigned_abs())) } }
+            }
+        }
+    }
+
+    /// An amount in a column.
+    fn aligned(self, amount: i64) -> Markup {
+        match self {
+            Self::Spend => aligned(NanoUsd::from_nanos(amount)),
+            Self::Requests | Self::Tokens => html! { (count(amount.unsigned_abs())) },
+        }
+    }
+
+    /// An amount at a line of the scale.
+    fn label(self, amount: i64) -> String {
+        match self {
+            Self::Spend => usd(NanoUsd::from_nanos(amount)),
+            Self::Requests | Self::Tokens => short_count(amount.unsigned_abs()),
+        }
+    }
+}
+
+/// A part of a chart: the sums of a model or of a key.
 pub(super) struct Series {
     /// The name of the model or the label of the key.
     pub(super) name: Markup,
-    /// Amounts by day.
-    pub(super) days: BTreeMap<Day, NanoUsd>,
+    /// Sums by day.
+    pub(super) days: BTreeMap<Day, Sums>,
 }
 
 impl Series {
-    fn on(&self, day: Day) -> NanoUsd {
-        self.days.get(&day).copied().unwrap_or_default()
-    }
-
-    fn total(&self) -> NanoUsd {
-        sum(self.days.values().copied())
+    fn total(&self) -> Sums {
+        self.days.values().fold(Sums::default(), |all, sums| all.plus(*sums))
     }
 }
 
+/// A chart of these parts.
+pub(super) struct Chart<'a> {
+    pub(super) measure: Measure,
+    pub(super) days: RangeInclusive<Day>,
+    pub(super) series: &'a [Series],
+}
+
 /// The parts of a spend by model, the largest first; those without a colour of their own as one.
-pub(super) fn by_model(spend: &Spend) -> Vec<Series> {
-    let mut models: BTreeMap<&str, BTreeMap<Day, NanoUsd>> = BTreeMap::new();
+pub(super) fn by_model(spend: &Spend, measure: Measure) -> Vec<Series> {
+    let mut models: BTreeMap<&str, BTreeMap<Day, Sums>> = BTreeMap::new();
     for (day, parts) in spend {
-        for (model, charged) in parts {
-            models.entry(model).or_default().insert(*day, *charged);
+        for (model, sums) in parts {
+            models.entry(model).or_default().insert(*day, *sums);
         }
     }
     let series = |(name, days)| Series { name: html! { (name) }, days };
     let mut series: Vec<Series> = models.into_iter().map(series).collect();
-    series.sort_by_key(|series| Reverse(series.total()));
+    series.sort_by_key(|series| Reverse(measure.of(series.total())));
     if series.len() > PARTS + 1 {
         let others = series.split_off(PARTS);
-        let mut days: BTreeMap<Day, NanoUsd> = BTreeMap::new();
-        for (day, amount) in others.iter().flat_map(|series| &series.days) {
-            days.entry(*day).and_modify(|all| *all = sum([*all, *amount].into_iter())).or_insert(*amount);
+        let mut days: BTreeMap<Day, Sums> = BTreeMap::new();
+        for (day, sums) in others.iter().flat_map(|series| &series.days) {
+            let all = days.entry(*day).or_default();
+            *all = all.plus(*sums);
         }
         series.push(Series { name: html! { (others.len()) " others" }, days });
     }
     series
 }
 
-/// A chart of spend by day, stacked by parts.
-pub(super) fn by_day(series: &[Series], today: Day) -> Markup {
-    let first = today.plus(1 - DAYS);
-    let days = || (0..DAYS).map(|at| first.plus(at));
-    let total = |day: Day| sum(series.iter().map(|series| series.on(day)));
-    let most = days().map(total).max().unwrap_or_default();
-    if most <= NanoUsd::ZERO {
-        return html! { p.empty { "Nothing was spent in the last " (DAYS) " days." } };
+impl Chart<'_> {
+    fn days(&self) -> impl DoubleEndedIterator<Item = Day> + use<> {
+        (self.days.start().number()..=self.days.end().number()).map(Day::from_number)
     }
-    let step = step(most.nanos());
-    let top = NanoUsd::from_nanos(step.saturating_mul(LINES));
-    html! {
-        figure.chart {
-            div.plot {
-                div.axis aria-hidden="true" {
-                    @for line in (0..=LINES).rev() { span { (usd(NanoUsd::from_nanos(step.saturating_mul(line)))) } }
-                }
-                svg role="img" aria-label={ "Spend by day, at most " (usd(most)) "; the table has the amounts" } {
-                    @for line in 0..=LINES {
-                        @let y = HEIGHT - line * HEIGHT / LINES;
-                        line x1="0" y1=(y) x2="100%" y2=(y) {}
-                    }
-                    @for (at, day) in days().enumerate() { (column(at, day, series, top)) }
-                }
-                p.box hidden {}
-            }
-            ul.legend {
-                @for (at, series) in series.iter().enumerate() {
-                    li { i class=(colour(at)) {} (series.name) " " strong { (glance(series.total())) } }
-                }
-            }
-            (table(series, days().rev()))
+
+    fn on(&self, series: &Series, day: Day) -> i64 {
+        self.measure.of(series.days.get(&day).copied().unwrap_or_default())
+    }
+
+    fn total(&self, day: Day) -> i64 {
+        self.series.iter().fold(0, |sum: i64, series| sum.saturating_add(self.on(series, day)))
+    }
+
+    /// The picture with the table behind.
+    pub(super) fn markup(&self) -> Markup {
+        let (measure, count) = (self.measure, self.days().count());
+        let most = self.days().map(|day| self.total(day)).max().unwrap_or_default();
+        if most <= 0 {
+            return html! { p.empty { "No request was billed in the last " (count) " days." } };
         }
+        let step = step(most);
+        let says =
+            format!("{} by day, at most {}; the table has the amounts", measure.title(), measure.label(most));
+        html! {
+            figure.chart {
+                div.plot {
+                    div.axis aria-hidden="true" {
+                        @for line in (0..=LINES).rev() { span { (measure.label(step.saturating_mul(line))) } }
+                    }
+                    svg role="img" aria-label=(says) {
+                        @for line in 0..=LINES {
+                            @let y = HEIGHT - line * HEIGHT / LINES;
+                            line x1="0" y1=(y) x2="100%" y2=(y) {}
+                        }
+                        @for (at, day) in self.days().enumerate() {
+                            (self.column(day, (at, count), step.saturating_mul(LINES)))
+                        }
+                    }
+                    p.box hidden {}
+                }
+                ul.legend {
+                    @for (at, series) in self.series.iter().enumerate() {
+                        li { i class=(colour(at)) {} (series.name) " " strong { (measure.glance(measure.of(series.total()))) } }
+                    }
+                }
+                (self.table())
+            }
+        }
+    }
+
+    /// The bar of a day, which is one of so many, below the top of the scale.
+    fn column(&self, day: Day, (at, count): (usize, usize), top: i64) -> Markup {
+        let mut y = HEIGHT;
+        html! {
+            rect.ground x=(across(10 * at, count)) y="0" width=(across(10, count)) height=(HEIGHT) {}
+            @for (number, series) in self.series.iter().enumerate() {
+                @let part = self.on(series, day);
+                @if part > 0 {
+                    @let height = share(part, top, HEIGHT).max(SMALLEST);
+                    @let y = { y -= height; y };
+                    rect class=(colour(number)) x=(across(10 * at + 1, count)) y=(y) width=(across(8, count)) height=(height) {}
+                }
+            }
+            @match dated(day, at, count) {
+                Dated::No => {},
+                Dated::Wide => text.wide x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (short(day)) },
+                Dated::Always => text x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (short(day)) },
+            }
+        }
+    }
+
+    /// A row for each day, which the box at the pointer shows too, with a column for each part.
+    fn table(&self) -> Markup {
+        let cell = |amount: i64| {
+            html! { td.n { @if amount == 0 { "–" } @else { (self.measure.aligned(amount)) } } }
+        };
+        html! {
+            details {
+                summary { "Table" }
+                div.scroll.free tabindex="0" role="region" aria-label={ (self.measure.title()) " by day" } {
+                    table {
+                        thead { tr {
+                            th scope="col" { "Day (UTC)" }
+                            @for series in self.series { th.n scope="col" { (series.name) } }
+                            th.n scope="col" { "Sum" }
+                        } }
+                        tbody {
+                            @for day in self.days().rev() {
+                                tr {
+                                    th scope="row" { (day.to_string()) }
+                                    @for series in self.series { (cell(self.on(series, day))) }
+                                    (cell(self.total(day)))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Place of a day's date below a chart.
+enum Dated {
+    No,
+    /// Where there is room.
+    Wide,
+    Always,
+}
+
+/// A week has a date for each day, and longer times for each Monday; a narrow page has every second, or every fourth week's.
+fn dated(day: Day, at: usize, count: usize) -> Dated {
+    match count {
+        ..=7 if at.is_multiple_of(2) => Dated::Always,
+        ..=7 => Dated::Wide,
+        _ if !day.is_monday() => Dated::No,
+        8..=31 => Dated::Always,
+        _ if (day.number() + 3) / 7 % 4 == 0 => Dated::Always,
+        _ => Dated::Wide,
     }
 }
 
@@ -123,27 +269,10 @@ fn step(most: i64) -> i64 {
     }
 }
 
-/// The part of the picture's width that tenths of a day take.
-fn across(tenths: usize) -> String {
-    let days = usize::try_from(DAYS).unwrap_or(1);
+/// The part of the picture's width that tenths of a day take, of so many days.
+fn across(tenths: usize, days: usize) -> String {
     let hundredths = tenths * 1_000 / days;
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
-}
-
-fn column(at: usize, day: Day, series: &[Series], most: NanoUsd) -> Markup {
-    let mut top = HEIGHT;
-    html! {
-        rect.ground x=(across(10 * at)) y="0" width=(across(10)) height=(HEIGHT) {}
-        @for (number, series) in series.iter().enumerate() {
-            @let part = series.on(day);
-            @if part > NanoUsd::ZERO {
-                @let height = scaled(part, most, HEIGHT).max(SMALLEST);
-                @let y = { top -= height; top };
-                rect class=(colour(number)) x=(across(10 * at + 1)) y=(y) width=(across(8)) height=(height) {}
-            }
-        }
-        @if day.is_monday() { text x=(across(10 * at + 5)) y=(HEIGHT + 18) { (short(day)) } }
-    }
 }
 
 /// A day without its year: `Nov 23`.
@@ -156,36 +285,6 @@ fn short(day: Day) -> String {
 
 fn colour(number: usize) -> &'static str {
     ["c0", "c1", "c2", "c3", "c4", "c5"][number.min(PARTS)]
-}
-
-/// A row for each day, which the box at the pointer shows too, with a column for each part.
-fn table(series: &[Series], days: impl Iterator<Item = Day>) -> Markup {
-    let cell = |amount: NanoUsd| {
-        html! { td.n { @if amount == NanoUsd::ZERO { "–" } @else { (aligned(amount)) } } }
-    };
-    html! {
-        details {
-            summary { "Table" }
-            div.scroll.free tabindex="0" role="region" aria-label="Spend by day" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Day (UTC)" }
-                        @for series in series { th.n scope="col" { (series.name) } }
-                        th.n scope="col" { "Sum" }
-                    } }
-                    tbody {
-                        @for day in days {
-                            tr {
-                                th scope="row" { (day.to_string()) }
-                                @for series in series { (cell(series.on(day))) }
-                                (cell(sum(series.iter().map(|series| series.on(day)))))
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -215,13 +314,22 @@ mod tests {
     #[test]
     fn days_without_spend_have_a_row_and_small_models_are_added_up() {
         let today = Day::parse("2026-11-23").unwrap();
-        let models = (1..=8).map(|n| (format!("model-{n}"), NanoUsd::from_nanos(n))).collect();
+        let sums = |n: i64| Sums { requests: 1, tokens: 7, charged: NanoUsd::from_nanos(n) };
+        let models = (1..=8).map(|n| (format!("model-{n}"), sums(n))).collect();
         let spend = Spend::from([(today.plus(-2), models)]);
-        let series = by_model(&spend);
-        let page = by_day(&series, today).into_string();
-        assert_eq!(page.matches("<th scope=\"row\">").count(), 30);
-        assert!(page.contains("3 others") && !page.contains("model-3"), "{page}");
-        assert_eq!(series[PARTS].on(today.plus(-2)), NanoUsd::from_nanos(6));
-        assert!(page.contains(">Nov 16</text>") && page.contains(">Nov 23</text>"), "{page}");
+        let series = by_model(&spend, Measure::Spend);
+        let page = |measure, days: i64| {
+            Chart { measure, days: today.plus(1 - days)..=today, series: &series }.markup().into_string()
+        };
+        for days in [7_usize, 30, 90] {
+            let rows =
+                page(Measure::Requests, days.try_into().unwrap()).matches("<th scope=\"row\">").count();
+            assert_eq!(rows, days);
+        }
+        let month = page(Measure::Spend, 30);
+        assert!(month.contains("3 others") && !month.contains("model-3"), "{month}");
+        assert!(month.contains("title=\"$0.000000006\""), "{month}");
+        assert!(month.contains(">Nov 16</text>") && month.contains(">Nov 23</text>"), "{month}");
+        assert!(page(Measure::Tokens, 7).contains(">21</td>"), "three models of seven tokens");
     }
 }

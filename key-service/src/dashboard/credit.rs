@@ -1,18 +1,34 @@
-//! Credit: the balance, the held part, and the deposits.
+//! Credit: the balance, the held part, the deposits, and a month's statement.
 
-use axum::{extract::State, response::Response};
-use maud::html;
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::header;
+use maud::{Markup, html};
+use shared::money::NanoUsd;
 
 use super::{
     Desk,
+    activity::csv_cell,
     failure::Failure,
     layout::{Section, page},
     session::Viewer,
-    show::{aligned, copyable, program, time, usd},
+    show::{aligned, copyable, program, requests, short_count, time, usd},
+};
+use crate::{
+    management::statement::{Month, Statement},
+    store::Deposit,
 };
 
+/// Path of this page.
+const PATH: &str = "/dashboard/credit";
 /// Latest deposits shown.
 const DEPOSITS: usize = 100;
+/// Latest deposits in the file, which is made in memory.
+const DEPOSITS_IN_FILE: usize = 10_000;
+/// Months that the page leads to.
+const MONTHS: usize = 13;
 
 /// Shows the credit of the account.
 pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
@@ -25,31 +41,129 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Res
             div.tile { dt { "Held by requests in flight" } dd { (usd(held)) } }
             div.tile { dt { "Available" } dd { (usd(credit.left_after(held))) } }
         }
+        @if credit <= NanoUsd::ZERO { p.problem { "There is no credit left: requests are refused until credit is added." } }
         @if viewer.is_owner() {
             section.card {
                 h2 { "Add credit" }
                 p { "An operator adds credit on the server:" }
-                (copyable("Command", &format!("{} credits add --account '{name}' --amount 25", program())))
+                (copyable("Command", &format!("{} credits add --account '{name}' --amount 25 --note 'Invoice 1'", program())))
             }
         }
+        (statements(&desk))
         h2 { "Deposits" }
         @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else {
-            div.scroll tabindex="0" role="region" aria-label="Deposits" {
-                table {
-                    thead { tr { th scope="col" { "Time" } th.n scope="col" { "Amount" } th.wide-only scope="col" { "Id" } } }
-                    tbody {
-                        @for deposit in &deposits {
-                            tr {
-                                th scope="row" { (time(deposit.id.created_at())) }
-                                td.n { (aligned(deposit.amount)) }
-                                td.wide-only { code { (deposit.id.to_string()) } }
-                            }
+            (table(&deposits))
+            p {
+                @if deposits.len() == DEPOSITS { span.quiet { "Older ones are not shown. " } }
+                a href={ (PATH) ".csv" } { "Export CSV" }
+            }
+        }
+    };
+    Ok(page(&viewer, Section::Credit, "Credit", &content))
+}
+
+/// Leads to the statements of the months whose counters are there.
+fn statements(desk: &Desk) -> Markup {
+    let first = Month::of(desk.management.today());
+    let months = std::iter::successors(Some(first), |month| Some(month.before())).take(MONTHS);
+    html! {
+        h2 { "Statements" }
+        nav aria-label="Statements" { ul.inline {
+            @for month in months.filter(|month| desk.management.has_counters_of(*month)) {
+                li { a href={ (PATH) "/" (month.name()) } { (month.name()) } }
+            }
+        } }
+    }
+}
+
+/// Writes a table of deposits.
+fn table(deposits: &[Deposit]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Deposits" {
+            table {
+                thead { tr {
+                    th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.n scope="col" { "Amount" }
+                    th.n.wide-only scope="col" { "Credit after" } th.wide-only scope="col" { "Id" }
+                } }
+                tbody {
+                    @for Deposit { id, deposited } in deposits {
+                        tr {
+                            th scope="row" { (time(id.created_at())) p.narrow-only { (deposited.note) } }
+                            td.wide-only { bdi title=(deposited.note) { (deposited.note) } }
+                            td.n { (aligned(deposited.amount)) }
+                            td.n.wide-only { @match deposited.credit { Some(credit) => (aligned(credit)), None => "–" } }
+                            td.wide-only { code { (id.to_string()) } }
                         }
                     }
                 }
             }
-            @if deposits.len() == DEPOSITS { p.quiet { "Older ones are not shown." } }
         }
+    }
+}
+
+/// Sends the deposits as a table for spreadsheets.
+pub(super) async fn csv(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS_IN_FILE).await?;
+    let line = |Deposit { id, deposited }: &Deposit| {
+        let credit = deposited.credit.map(|credit| credit.to_string()).unwrap_or_default();
+        let (at, note) = (id.created_at(), csv_cell(&deposited.note));
+        format!("{id},{at},{},{credit},{note}\r\n", deposited.amount)
     };
-    Ok(page(&viewer, Section::Credit, "Credit", &content))
+    let lines: String = deposits.iter().map(line).collect();
+    let lines = format!("id,time,amount,credit_after,note\r\n{lines}");
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"deposits.csv\""),
+    ];
+    Ok((headers, lines).into_response())
+}
+
+/// Shows the statement of a month, to be printed.
+pub(super) async fn statement(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(month): Path<String>,
+) -> Result<Response, Failure> {
+    let month = Month::parse(&month).ok_or(Failure::NotFound)?;
+    if month.first > desk.management.today() || !desk.management.has_counters_of(month) {
+        return Err(Failure::NotFound);
+    }
+    let statement = desk.management.statement(viewer.signed_in.account, month).await?;
+    let content = html! {
+        p.lead { "Account " strong { (viewer.funds.name) } ", from " (month.first.to_string()) " to " (month.last.to_string())
+            " in UTC."
+            @if month.last >= desk.management.today() { " The month is not over." } }
+        (lines(month, &statement))
+        p { button type="button" data-prints { "Print" } " " a href=(PATH) { "All deposits and statements" } }
+    };
+    Ok(page(&viewer, Section::Credit, &format!("Statement {}", month.name()), &content))
+}
+
+/// Lines of a statement, from the credit before to the credit after.
+fn lines(month: Month, statement: &Statement) -> Markup {
+    let balance = |name: &str, credit: NanoUsd| {
+        html! { tr { th scope="row" { (name) } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
+    };
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Statement" {
+            table {
+                thead { tr { th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" } } }
+                tbody {
+                    (balance(&format!("Credit on {}", month.first), statement.opening))
+                    @for Deposit { id, deposited } in &statement.deposits {
+                        tr { td { "Deposit " (time(id.created_at())) p.narrow-only { (deposited.note) } }
+                            td.wide-only { (deposited.note) } td.n { (aligned(deposited.amount)) } }
+                    }
+                    @for (model, sums) in &statement.models {
+                        @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));
+                        tr { td { (model) p.narrow-only { (details) } } td.wide-only { (details) }
+                            td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
+                    }
+                    tr { th scope="row" { "Charged in all" } td.wide-only {}
+                        td.n { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } }
+                    (balance(&format!("Credit after {}", month.last), statement.closing))
+                }
+            }
+        }
+    }
 }

@@ -53,7 +53,13 @@ pub(super) fn mark() -> Markup {
 
 /// A field with a hint below. The input has the id, and names the hint as its description, not as a part of its name.
 pub(super) fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
-    html! { div.field { label for=(id) { (name) } (input) small id={ (id) "-hint" } { (hint) } } }
+    html! {
+        div.field {
+            label for=(id) { (name) }
+            (input)
+            @if !hint.is_empty() { small id={ (id) "-hint" } { (hint) } }
+        }
+    }
 }
 
 /// A problem with a form, above the fields.

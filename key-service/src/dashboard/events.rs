@@ -95,7 +95,7 @@ fn filters(query: &Fields, search: &EventSearch) -> Markup {
 fn row(event: &Event) -> Markup {
     let of = html! {
         @if let Some(key) = event.key { a href={ "/dashboard/keys/" (key.to_string()) } { "key" } " " }
-        @if let Some(group) = event.group { a href={ (PATH) "?group=" (group.to_string()) } { "group" } }
+        @if let Some(group) = event.group { a href={ "/dashboard/groups/" (group.to_string()) } { "group" } }
     };
     html! {
         tr title=(event.id.to_string()) {
@@ -133,7 +133,7 @@ fn told(kind: &EventKind) -> Markup {
             EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
                 (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " is left"
             },
-            EventKind::CreditAdded { amount, .. } => (usd(*amount)),
+            EventKind::CreditAdded { amount, note, .. } => { (usd(*amount)) @if !note.is_empty() { ", " bdi { (note) } } },
             EventKind::ManagementKeyCreated { name, .. } | EventKind::ManagementKeyRevoked { name, .. }
                 | EventKind::MemberRemoved { name, .. } => bdi { (name) },
             EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },

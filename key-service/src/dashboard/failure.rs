@@ -2,24 +2,31 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use maud::html;
 
-use super::{SIGN_IN, document::bare, theme::Theme};
+use super::destination::{Destination, SignInReason, sign_in_address};
 use crate::{
     management::{
         Error, KeyRefused,
+        groups::GroupRefused,
+        listing::UnknownCursor,
         management_keys::ManagementKeyRefused,
         members::MemberRefused,
         webhooks::{MAX_WEBHOOKS, WebhookRefused},
     },
     store::StoreError,
 };
+use domain::group::{BadGroup, GroupNotChanged};
 
 /// Reason why there is no page.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// No session, or one that has ended.
-    SignedOut,
+    SignedOut {
+        /// The page that was asked for.
+        destination: Option<Destination>,
+        /// There was a session.
+        has_ended: bool,
+    },
     /// The member is a viewer, and this is for owners.
     OwnersOnly,
     /// A form that another site has sent.
@@ -48,9 +55,10 @@ impl From<Error<KeyRefused>> for Failure {
     fn from(error: Error<KeyRefused>) -> Self {
         match error {
             Error::Refused(KeyRefused::NotFound) => Self::NotFound,
-            Error::Refused(KeyRefused::TooMuchMetadata | KeyRefused::BadGroup(_)) => {
+            Error::Refused(KeyRefused::TooMuchMetadata) => {
                 Self::BadRequest("The key cannot be changed so.".into())
             }
+            Error::Refused(KeyRefused::BadGroup(bad)) => Self::BadRequest(bad_group(bad).into()),
             Error::Refused(KeyRefused::Revoked) => Self::BadRequest("A revoked key stays as it is.".into()),
             Error::Refused(KeyRefused::Expired) => {
                 Self::BadRequest("An expired key cannot be rotated. Give it a later expiry first.".into())
@@ -70,6 +78,37 @@ impl From<Error<KeyRefused>> for Failure {
     }
 }
 
+impl From<Error<GroupRefused>> for Failure {
+    fn from(error: Error<GroupRefused>) -> Self {
+        match error {
+            Error::Refused(GroupRefused::NotFound) => Self::NotFound,
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Archived)) => {
+                Self::BadRequest("An archived group stays as it is.".into())
+            }
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::TooMuchMetadata)) => {
+                Self::BadRequest("The group cannot be changed so.".into())
+            }
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))) => {
+                Self::BadRequest(bad_group(bad).into())
+            }
+            Error::Refused(GroupRefused::TooMany { most }) => Self::BadRequest(format!(
+                "This account has {most} groups, archived ones included, and may not have more."
+            )),
+            Error::Refused(GroupRefused::StoreFull) => Self::StoreFull,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+/// The reason why a group takes no key or no group, and what to do.
+pub(super) const fn bad_group(bad: BadGroup) -> &'static str {
+    match bad {
+        BadGroup::Unknown => "This account has no such group. Choose another one.",
+        BadGroup::Archived => "This group is archived. Choose another one.",
+        BadGroup::TooDeep => "Groups have two levels: this group is in another one, or has groups in it.",
+    }
+}
+
 impl From<Error<ManagementKeyRefused>> for Failure {
     fn from(error: Error<ManagementKeyRefused>) -> Self {
         match error {
@@ -78,6 +117,15 @@ impl From<Error<ManagementKeyRefused>> for Failure {
             ) => Self::BadRequest(sentence(&refused.to_string())),
             Error::Refused(ManagementKeyRefused::StoreFull) => Self::StoreFull,
             Error::Refused(ManagementKeyRefused::NotFound) => Self::NotFound,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<UnknownCursor>> for Failure {
+    fn from(error: Error<UnknownCursor>) -> Self {
+        match error {
+            Error::Refused(UnknownCursor) => Self::NotFound,
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }
@@ -120,8 +168,10 @@ pub(super) fn sentence(reason: &str) -> String {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let (status, title, message) = match self {
-            Self::SignedOut => {
-                return (StatusCode::SEE_OTHER, [(header::LOCATION, SIGN_IN)]).into_response();
+            Self::SignedOut { destination, has_ended } => {
+                let location =
+                    sign_in_address(destination.as_ref(), has_ended.then_some(SignInReason::Ended));
+                return (StatusCode::SEE_OTHER, [(header::LOCATION, location)]).into_response();
             }
             Self::OwnersOnly => (
                 StatusCode::FORBIDDEN,
@@ -169,13 +219,19 @@ impl IntoResponse for Failure {
                 (StatusCode::SERVICE_UNAVAILABLE, "Not available right now", message.into())
             }
         };
-        let body = html! {
-            h1 { (title) }
-            p { (message) }
-            p { a.button href="/dashboard" { "Back to the dashboard" } }
-        };
-        (status, bare(Theme::System, title, &body)).into_response()
+        let mut response = status.into_response();
+        response.extensions_mut().insert(Explained { title, message });
+        response
     }
+}
+
+/// A failure in words, without a page around them yet.
+#[derive(Clone, Debug)]
+pub(super) struct Explained {
+    /// Title of the page.
+    pub(super) title: &'static str,
+    /// What happened, and what to do.
+    pub(super) message: String,
 }
 
 /// The answer to an address, or a method, that no page has.

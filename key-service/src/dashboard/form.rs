@@ -18,8 +18,8 @@ pub(super) struct Fields(Vec<(String, String)>);
 
 impl Fields {
     /// These fields.
-    pub(super) fn of<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> Self {
-        Self(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    pub(super) fn of(fields: impl IntoIterator<Item = (impl Into<String>, String)>) -> Self {
+        Self(fields.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 
     /// Reads a query.
@@ -39,6 +39,11 @@ impl Fields {
             _ => Failure::BadRequest("The form did not arrive whole.".into()),
         })?;
         Ok(Self(form_urlencoded::parse(&bytes).into_owned().collect()))
+    }
+
+    /// Returns whether there is a field, which may be empty.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(named, _)| named == name)
     }
 
     /// A field; empty where there is none.

@@ -1,27 +1,38 @@
-//! The page of an API key: limit, spend and settings.
+//! The page of an API key: limits, spend and settings; and its revocation.
 
 use axum::{
     extract::{Path, State},
-    response::Response,
+    response::{IntoResponse, Response},
 };
+use http::StatusCode;
 use maud::{Markup, html};
-use shared::money::NanoUsd;
+use shared::wire::KeyField;
 
 use super::{
-    Desk, activity, chart,
+    Desk, GROUPS, KEYS as PATH, activity,
+    budget::gauge,
+    chart::{self, Chart, Measure},
+    entry::{Entered, Fault},
     events::PATH as EVENTS,
-    failure::Failure,
+    failure::{Failure, bad_group},
     form::Fields,
-    keys::{PATH, named},
-    keys_form,
+    keys::{badges, named, read},
     layout::{Section, hidden, page},
-    rotation,
-    session::Viewer,
-    show::{status, time, time_or, usd},
+    notice, refused, rotation,
+    session::{Act, OwnerAct, Viewer},
+    settings_form::{self, name_of, offered},
+    show::{copyable_line, count, or_unnamed, time, time_or, usd},
+    words,
 };
-use crate::management::reading::EntrySearch;
-use domain::key::{ApiKey, Status};
+use crate::management::{Error, KeyRefused, reading::EntrySearch, spend::DAYS};
+use domain::{
+    group::Group,
+    key::{ApiKey, Status},
+    usage::Day,
+};
 
+/// Days in the chart of a key that was made today.
+const FEWEST_DAYS: i64 = 7;
 /// Latest generations shown.
 const GENERATIONS: usize = 10;
 
@@ -35,77 +46,191 @@ pub(super) async fn show(
     whole(&desk, &viewer, &key, None).await
 }
 
-/// The page, with the entered fields and the problem, if any.
-pub(super) async fn whole(
+/// The page, with the form that was refused, if any.
+async fn whole(
     desk: &Desk,
     viewer: &Viewer,
     key: &ApiKey,
-    wrong: Option<(&Fields, &str)>,
+    sent: Option<Entered<'_>>,
 ) -> Result<Response, Failure> {
     let (account, now) = (viewer.signed_in.account, desk.management.now());
     let today = desk.management.today();
-    let spend = desk.management.spend_of(account, key.id).await?;
+    let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
+    let days = made.max(today.plus(1 - DAYS))..=today;
+    let spend = desk.management.spend_of(account, key.id, days.clone()).await?;
+    let series = chart::by_model(&spend, Measure::Spend);
     let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
     let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
-    let may_change = viewer.is_owner() && key.status(now) != Status::Revoked;
+    let groups = groups_of(desk, viewer, key).await?;
+    let is_revoked = key.status(now) == Status::Revoked;
+    let refused_today = desk.management.refused_today(account, Some(key.id)).await?;
     let content = html! {
-        p.lead { (status(key.status(now))) " " code { (key.hint) } " · created " (time(key.created_at))
-            " · last used " (time_or(key.spend.last_used_at, "never")) }
-        (gauge(key))
-        (keys_form::other_settings(key, now))
-        section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), today)) }
-        @if may_change {
-            section.card {
-                h2 { "Settings" }
-                form.stack method="post" action={ (PATH) "/" (key.id.to_string()) } {
-                    (hidden(viewer))
-                    @match wrong {
-                        Some((entered, wrong)) => (keys_form::fields(entered, Some(wrong))),
-                        None => (keys_form::fields(&keys_form::entered(key), None)),
-                    }
-                    div.buttons {
-                        button.primary { "Save" }
-                        a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } { "Revoke" }
-                    }
-                }
-            }
-            @if key.status(now) == Status::Active { (rotation::form(desk, viewer, key)) }
-        } @else {
-            p.quiet { "Expires: " (time_or(key.spend.expires_at, "never"))
-                @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
-        }
+        p.lead { (badges(key, now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
+            " · last used " (time_or(key.spend.last_used_at, "never"))
+            @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
+            @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
+        (refused::notice(&refused_today))
+        (bounds(key, &groups))
+        (gauge(&key.spend.budget, now, is_revoked))
+        section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
+        @if viewer.is_owner() && !is_revoked { (forms(desk, viewer, key, sent).await?) }
         h2 { "Last generations" }
-        @if entries.found.is_empty() { p.empty { "This key was not billed lately." } }
+        @if entries.found.is_empty() { p.empty { "No requests yet." } }
         @else { (activity::table(&entries.found, None)) }
-        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "All of its activity" } " · "
+        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "See all activity" } " · "
             a href={ (EVENTS) "?key=" (key.id.to_string()) } { "Its events" } }
-        p.quiet { "Id: " code { (key.id.to_string()) } }
+        (copyable_line("Id", &key.id.to_string()))
     };
     let title = if key.label.is_empty() { "Key without a label" } else { &key.label };
     Ok(page(viewer, Section::Keys, title, &content))
 }
 
-/// Used, held and left of the limit.
-fn gauge(key: &ApiKey) -> Markup {
-    let (used, held) = (key.spend.budget.used, key.spend.budget.held);
-    let left = key.spend.budget.limit.map(|limit| limit.left_after(used).left_after(held));
+/// The groups whose bounds hold for a key, the nearest first.
+async fn groups_of(desk: &Desk, viewer: &Viewer, key: &ApiKey) -> Result<Vec<Group>, Failure> {
+    let Some(group) = key.spend.group else { return Ok(Vec::new()) };
+    let found = desk.management.group_with_parent(viewer.signed_in.account, group).await?;
+    Ok(found.map_or_else(Vec::new, |(group, parent)| std::iter::once(group).chain(parent).collect()))
+}
+
+/// What the bounds of a key and of its groups mean together.
+fn bounds(key: &ApiKey, groups: &[Group]) -> Markup {
+    let sentence = words::bounds(&key.spend.budget, &groups.iter().collect::<Vec<_>>());
+    let is_archived = groups.iter().any(|group| group.spend.archived_at.is_some());
     html! {
-        section.card.gauge {
-            @if let Some(limit) = key.spend.budget.limit {
-                @let part = |amount: NanoUsd| chart::scaled(amount, limit, 1000);
-                svg viewBox="0 0 1000 14" preserveAspectRatio="none" aria-hidden="true" {
-                    rect.used x="0" y="0" width=(part(used)) height="14" {}
-                    rect.held x=(part(used)) y="0" width=(part(held)) height="14" {}
-                }
-            }
-            ul.legend {
-                li { i.used {} "Used " strong { (usd(used)) } }
-                li { i.held {} "Held by requests in flight " strong { (usd(held)) } }
-                @match left {
-                    Some(left) => li { i.left {} "Left " strong { (usd(left)) } },
-                    None => li { "No limit but the credit" },
-                }
+        @if is_archived { p.problem { "The group of this key is archived, so that its requests are refused." } }
+        @if let Some(group) = groups.first() {
+            p { "In the group " a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } "." }
+        }
+        @if !sentence.is_empty() { p { (sentence) } }
+    }
+}
+
+/// Settings, rotation and revocation, for owners.
+async fn forms(
+    desk: &Desk,
+    viewer: &Viewer,
+    key: &ApiKey,
+    sent: Option<Entered<'_>>,
+) -> Result<Markup, Failure> {
+    let (now, offered) = (desk.management.now(), offered(desk, viewer).await?);
+    let value = |field: KeyField| key.value(field, now);
+    let present = settings_form::entered(value);
+    let entered = sent.unwrap_or(Entered::new(&present));
+    let path = format!("{PATH}/{}", key.id);
+    Ok(html! {
+        section.card {
+            h2 { "Settings" }
+            form.stack method="post" action=(path) {
+                (hidden(viewer))
+                (settings_form::fields::<KeyField>(entered, &offered, false))
+                (settings_form::other_settings(value))
+                div.buttons { button.primary { "Save" } }
             }
         }
+        @if key.status(now) == Status::Active { (rotation::form(desk, viewer, key)) }
+        section.card {
+            h2 { "Revoke" }
+            p.quiet { "The key stops working at once, for good. What it used stays on record." }
+            div.buttons { a.button.danger href={ (path) "/revoke" } { "Revoke" } }
+        }
+    })
+}
+
+/// Changes a key.
+pub(super) async fn update(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    let patch = match read(&desk, &form, false) {
+        Ok(patch) => patch,
+        Err(fault) => return again(&desk, &viewer, &key, (&form, &fault)).await,
+    };
+    let account = viewer.signed_in.account;
+    match desk.management.update(account, key.id, patch, viewer.signed_in.actor()).await {
+        Ok(changed) => {
+            let (now, groups) = (desk.management.now(), offered(&desk, &viewer).await?.groups);
+            let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
+            Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), &words::saved(values, &groups)))
+        }
+        Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
+            again(&desk, &viewer, &key, (&form, &Fault::of("group_id", bad_group(bad)))).await
+        }
+        Err(other) => Err(other.into()),
     }
+}
+
+/// The page again, with the fault of its form.
+async fn again(
+    desk: &Desk,
+    viewer: &Viewer,
+    key: &ApiKey,
+    (form, fault): (&Fields, &Fault),
+) -> Result<Response, Failure> {
+    let again = whole(desk, viewer, key, Some(Entered::refused(form, fault))).await?;
+    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+}
+
+/// Explains the effect of revoking, before the key is revoked.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    let in_flight = desk.management.requests_in_flight(viewer.signed_in.account, key.id).await?;
+    let back = format!("{PATH}/{}", key.id);
+    let content = html! {
+        @if let Some(at) = key.spend.revoked_at {
+            p.lead { strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ") was revoked " (time(at)) "." }
+            p { a.button href=(back) { "Back to the key" } }
+        } @else if viewer.is_owner() {
+            p.lead { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" }
+            (consequences(&key, in_flight))
+            form.buttons method="post" {
+                (hidden(&viewer))
+                button.danger { "Revoke" }
+                a.button href=(back) { "Cancel" }
+            }
+        } @else {
+            p.lead { "Owners can revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } "). Your role is viewer." }
+            p { a.button href=(back) { "Back to the key" } }
+        }
+    };
+    Ok(page(&viewer, Section::Keys, "Revoke an API key", &content))
+}
+
+fn consequences(key: &ApiKey, in_flight: u64) -> Markup {
+    let requests = match in_flight {
+        0 => None,
+        1 => Some("1 request in flight".to_owned()),
+        some => Some(format!("{} requests in flight", count(some))),
+    };
+    html! {
+        ul {
+            li { "The next request with it is refused, on every server." }
+            @match requests {
+                None => li { "No request of it is in flight right now." },
+                Some(requests) => li {
+                    (requests) ": streams are cut within five seconds; whole answers are finished. "
+                    (usd(key.spend.budget.held)) " is held; what they do not use comes back."
+                },
+            }
+            li { "This cannot be undone. " (usd(key.spend.budget.used)) " of use stays on record." }
+        }
+    }
+}
+
+/// Revokes a key.
+pub(super) async fn revoke(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    desk.management.revoke(viewer.signed_in.account, key.id, viewer.signed_in.actor()).await?;
+    let line =
+        if key.spend.revoked_at.is_some() { "The key was revoked before." } else { "The key is revoked." };
+    Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), line))
 }

@@ -1,31 +1,46 @@
-//! The pages of API keys: list, creation, details, and revocation.
+//! The list of API keys, the search of keys, and the creation of a key.
+
+use std::collections::HashMap;
 
 use axum::{
-    extract::{Path, Request, State},
+    extract::{Request, State},
     response::{IntoResponse, Redirect, Response},
 };
 use http::StatusCode;
 use maud::{Markup, html};
-use shared::ids::KeyId;
+use shared::{
+    ids::{GroupId, KeyId},
+    key::without_keys,
+    money::NanoUsd,
+    rpc::Principal,
+    time::Timestamp,
+};
 
 use super::{
-    Desk,
+    Desk, KEYS as PATH, MANAGEMENT_KEYS,
     browser::form_token,
-    failure::Failure,
+    budget::{bar, tightest},
+    entry::{Entered, Fault},
+    failure::{Failure, bad_group},
     form::{Fields, query, with},
-    keys_form,
     layout::{Section, hidden, page},
+    many_keys::{self, KEYS_ON_PAGE},
+    notice,
     session::{Act, OwnerAct, Viewer},
-    show::{count, new_key, or_unnamed, status, time, time_or, usd},
+    settings_form::{self, name_of, offered},
+    show::{new_key, or_unnamed, status, time_or, usd},
 };
 use crate::management::{
-    Issued,
+    Error, Issued, KeyRefused,
     reading::{Found, KeyCursor, KeyOrder, KeySearch},
 };
-use domain::key::{ApiKey, Status};
+use domain::{
+    group::Group,
+    key::{ApiKey, Condition, KeyPatch, Status},
+};
 
-/// Path of the list.
-pub(super) const PATH: &str = "/dashboard/keys";
+/// Path of the form that searches.
+pub(super) const SEARCH: &str = "/dashboard/keys/search";
 
 /// Orders of the list, with their names in the address and on the page. None is by label: no store has such an index.
 const ORDERS: [(KeyOrder, &str, &str); 4] = [
@@ -35,8 +50,18 @@ const ORDERS: [(KeyOrder, &str, &str); 4] = [
     (KeyOrder::LastUsed, "used", "Last used first"),
 ];
 
-/// Keys on a page.
-const KEYS_ON_PAGE: usize = 50;
+/// Filters by status or condition, with their names on the page.
+const STATUSES: [(&str, &str); 6] = [
+    ("", "All"),
+    ("active", "Active"),
+    ("limit_reached", "Limit reached"),
+    ("expires_soon", "Expires soon"),
+    ("expired", "Expired"),
+    ("revoked", "Revoked"),
+];
+
+/// Fewest characters of a text that may be the plaintext of a key and has no known beginning.
+const SECRET_CHARS: usize = 24;
 
 /// Lists the keys.
 pub(super) async fn list(
@@ -54,84 +79,163 @@ pub(super) async fn list(
         after,
         order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
         status: Status::parse(query.get("status")),
+        condition: Condition::parse(query.get("status")),
+        group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
         text: query.filled("q").unwrap_or_default().to_owned(),
         limit: KEYS_ON_PAGE,
     };
-    let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
+    let account = viewer.signed_in.account;
+    let found = desk.management.find_keys(account, &search).await?;
+    let groups = found.found.iter().filter_map(|key| key.spend.group).chain(search.group).collect();
+    let groups = desk.management.groups_by_id(account, groups).await?;
+    let is_filtered = ["q", "status", "group"].iter().any(|name| query.filled(name).is_some());
     let content = html! {
         div.split {
-            p.lead { "An API key makes model calls, up to its limit." }
+            p.lead { "An API key makes model calls, up to its limits, at " code { (viewer.browser.base()) "/v1" } "." }
             @if viewer.is_owner() { a.button.primary href={ (PATH) "/new" } { "New API key" } }
         }
-        @let is_filtered = search.status.is_some() || !search.text.is_empty();
         @if found.found.is_empty() && !is_filtered && after.is_none() {
-            p.empty { "There is no API key yet." }
+            p.empty { "There is no API key yet. Create one for each application, person or customer: each has limits and a record of its own." }
         } @else {
-            (filters(&query))
-            (table(&desk, &found.found))
-            (further(&query, &found))
+            (filters(&viewer, &query, &groups))
+            @if found.found.is_empty() { p.empty { "No keys match. " a href=(PATH) { "Clear filters" } } }
+            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &groups, desk.management.now()))) }
+            (further(&query, &found, is_filtered))
         }
     };
     Ok(page(&viewer, Section::Keys, "API keys", &content))
 }
 
-fn filters(query: &Fields) -> Markup {
+fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) -> Markup {
     let option = |name: &'static str, value: &'static str, shown: &'static str| {
         html! { option value=(value) selected[query.get(name) == value] { (shown) } }
     };
+    let group = query.filled("group").and_then(|id| groups.get(&id.parse().ok()?));
     html! {
-        form.filters method="get" action=(PATH) role="search" {
-            label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label or key"; }
+        // Sent as a form: a plaintext that is pasted stands in no address. All others do.
+        form.filters method="post" action=(SEARCH) role="search" {
+            (hidden(viewer))
+            label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label, hint, id or a whole key" autocomplete="off"; }
             label { "Status" select name="status" {
-                (option("status", "", "All")) (option("status", "active", "Active"))
-                (option("status", "expired", "Expired")) (option("status", "revoked", "Revoked"))
+                @for (value, shown) in STATUSES { (option("status", value, shown)) }
             } }
+            @if let Some(group) = group {
+                label { "Group" select name="group" {
+                    option value=(group.id) selected { (name_of(group)) } option value="" { "All" }
+                } }
+            }
             label { "Order" select name="order" {
                 @for (_, name, shown) in ORDERS { (option("order", name, shown)) }
             } }
-            button { "Show" }
+            button { "Apply" }
         }
     }
 }
 
-fn table(desk: &Desk, keys: &[ApiKey]) -> Markup {
-    let now = desk.management.now();
+/// Searches: leads to the key of a plaintext, or to the list with the filters in its address.
+pub(super) async fn search(State(desk): State<Desk>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+    let text = form.get("q").trim();
+    let found = desk.management.key_of_plaintext(viewer.signed_in.account, text).await?;
+    let said = "This key has, or had, the plaintext that you searched for.";
+    match found {
+        Some(Principal::ApiKey(_, id)) => return Ok(notice::done(&viewer, &format!("{PATH}/{id}"), said)),
+        Some(Principal::ManagementKey(_, id)) => {
+            let page = format!("{MANAGEMENT_KEYS}/{id}/revoke");
+            return Ok(notice::done(&viewer, &page, said));
+        }
+        None if is_secret(text) => {
+            return Ok(notice::done(&viewer, PATH, "No key of this account has, or had, that plaintext."));
+        }
+        None => {}
+    }
+    let filters = ["q", "status", "group", "order"].map(|name| (name, form.get(name).trim().to_owned()));
+    let query = with(&Fields::of(filters), "token", "");
+    Ok(Redirect::to(&format!("{PATH}?{query}")).into_response())
+}
+
+/// Returns whether a text may be the plaintext of a key, which belongs in no address.
+fn is_secret(text: &str) -> bool {
+    let is_random = text.len() >= SECRET_CHARS
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && text.bytes().any(|byte| byte.is_ascii_digit());
+    is_random || without_keys(text) != text
+}
+
+/// A table of keys. Owners choose rows in it.
+pub(super) fn table(
+    viewer: &Viewer,
+    keys: &[ApiKey],
+    groups: &HashMap<GroupId, Group>,
+    now: Timestamp,
+) -> Markup {
     html! {
-        @if keys.is_empty() { p.empty { "No key here matches." } } @else {
-            div.scroll tabindex="0" role="region" aria-label="API keys" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.n scope="col" { "Used" }
-                        th.n.wide-only scope="col" { "Limit" } th.wide-only scope="col" { "Key" }
-                        th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Created" }
-                    } }
-                    tbody {
-                        @for key in keys {
-                            tr.gone[key.status(now) == Status::Revoked] {
-                                th scope="row" {
-                                    a href={ (PATH) "/" (key.id.to_string()) } { (or_unnamed(&key.label)) }
-                                    p.narrow-only {
-                                        @if key.status(now) != Status::Active { (status(key.status(now))) " " }
-                                        code { (key.hint) }
-                                    }
-                                }
-                                td.wide-only { (status(key.status(now))) }
-                                td.n { (usd(key.spend.budget.used))
-                                    p.narrow-only { @match key.spend.budget.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } } }
-                                td.n.wide-only { @match key.spend.budget.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
-                                td.wide-only { code { (key.hint) } }
-                                td.wide-only { (time_or(key.spend.last_used_at, "never")) }
-                                td.wide-only { (time(key.created_at)) }
-                            }
-                        }
-                    }
-                }
+        div.scroll tabindex="0" role="region" aria-label="API keys" {
+            table {
+                thead { tr {
+                    @if viewer.is_owner() { td.pick {} }
+                    th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.n scope="col" { "Used" }
+                    th.n.wide-only scope="col" { "Limit" }
+                    th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Expires" }
+                } }
+                tbody { @for key in keys { (row(viewer, key, groups, now)) } }
             }
         }
     }
 }
 
-fn further(query: &Fields, found: &Found<ApiKey, KeyCursor>) -> Markup {
+fn row(viewer: &Viewer, key: &ApiKey, groups: &HashMap<GroupId, Group>, now: Timestamp) -> Markup {
+    let (is_revoked, budget) = (key.status(now) == Status::Revoked, &key.spend.budget);
+    let (id, group) = (key.id.to_string(), key.spend.group.and_then(|id| groups.get(&id)));
+    html! {
+        tr.gone[is_revoked] {
+            @if viewer.is_owner() {
+                td.pick { @if !is_revoked {
+                    input type="checkbox" name="key" value=(id) form=(many_keys::FORM) aria-label={ "Choose " (key.label) " " (key.hint) };
+                } }
+            }
+            th scope="row" {
+                a href={ (PATH) "/" (id) } { (or_unnamed(&key.label)) }
+                p.under { code { (key.hint) } @if let Some(group) = group { " in " bdi { (name_of(group)) } } }
+                p.narrow-only { (badges(key, now, true)) }
+            }
+            td.wide-only { (badges(key, now, false)) }
+            td.n {
+                (usd(budget.used))
+                @if let Some((used, limit)) = tightest(budget, now).filter(|_| !is_revoked) { (bar(used, NanoUsd::ZERO, limit)) }
+                p.narrow-only { @match budget.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } }
+            }
+            td.n.wide-only { @match budget.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
+            td.wide-only { (time_or(key.spend.last_used_at, "never")) }
+            td.wide-only { (time_or(key.spend.expires_at, "never")) }
+        }
+    }
+}
+
+/// The status of a key, and what its owner may want to change. `is_brief` leaves out that a key is active.
+pub(super) fn badges(key: &ApiKey, now: Timestamp, is_brief: bool) -> Markup {
+    let has_limit_reached = key.is_in(Condition::LimitReached, now);
+    let expires_soon = key.spend.expires_at.filter(|_| key.is_in(Condition::ExpiresSoon, now));
+    let is_fine = key.status(now) == Status::Active && !has_limit_reached && expires_soon.is_none();
+    html! {
+        @if has_limit_reached { span.badge.short { "limit reached" } " " }
+        @if let Some(at) = expires_soon { span.badge.expired { "expires " (within(at, now)) } " " }
+        @if key.status(now) != Status::Active || (is_fine && !is_brief) { (status(key.status(now))) }
+    }
+}
+
+/// The time until an instant within days, in words.
+fn within(at: Timestamp, now: Timestamp) -> String {
+    let hours = (at.seconds() - now.seconds()) / 3_600;
+    match (hours, (hours + 12) / 24) {
+        (..1, _) => "within the hour".into(),
+        (1, _) => "in an hour".into(),
+        (2..24, _) => format!("in {hours} hours"),
+        (_, 1) => "in a day".into(),
+        (_, days) => format!("in {days} days"),
+    }
+}
+
+fn further(query: &Fields, found: &Found<ApiKey, KeyCursor>, is_filtered: bool) -> Markup {
     html! {
         nav.pages aria-label="Pages" {
             @if query.filled("after").is_some() { a.button href={ (PATH) "?" (with(query, "after", "")) } { "First page" } }
@@ -140,28 +244,36 @@ fn further(query: &Fields, found: &Found<ApiKey, KeyCursor>) -> Markup {
                     @if found.found.len() < KEYS_ON_PAGE { "Search further" } @else { "Next page" }
                 }
             }
+            @if is_filtered && !found.found.is_empty() { a href=(PATH) { "Clear filters" } }
         }
     }
 }
 
 /// Shows the form for a new key.
-pub(super) async fn new(State(desk): State<Desk>, viewer: Viewer) -> Response {
-    asked(&desk, &viewer, &Fields::default(), None)
+pub(super) async fn new(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    // Of a group's page, the form has the group.
+    let group = [("group_id", query(&request).get("group").to_owned())];
+    asked(&desk, &viewer, Entered::new(&Fields::of(group))).await
 }
 
-fn asked(desk: &Desk, viewer: &Viewer, entered: &Fields, wrong: Option<&str>) -> Response {
+async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let offered = offered(desk, viewer).await?;
     let content = html! {
         @if viewer.is_owner() {
             form.stack method="post" action=(PATH) {
                 (hidden(viewer))
                 // A form sent twice creates a single key.
                 input type="hidden" name="attempt" value=(form_token(&desk.management.visit()));
-                (keys_form::fields(entered, wrong))
+                (settings_form::fields::<shared::wire::KeyField>(entered, &offered, true))
                 div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
             }
         } @else { p.empty { "Owners create keys. Your role is viewer." } }
     };
-    page(viewer, Section::Keys, "New API key", &content)
+    Ok(page(viewer, Section::Keys, "New API key", &content))
 }
 
 /// Creates a key, and shows the plaintext only this once.
@@ -169,29 +281,45 @@ pub(super) async fn create(
     State(desk): State<Desk>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let settings = match keys_form::read(&form) {
+    let refused = async |fault: &Fault| {
+        let again = asked(&desk, &viewer, Entered::refused(&form, fault)).await?;
+        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    };
+    let settings = match read(&desk, &form, true) {
         Ok(settings) => settings,
-        Err(wrong) => {
-            let again = asked(&desk, &viewer, &form, Some(&wrong));
-            return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
-        }
+        Err(fault) => return refused(&fault).await,
     };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let account = viewer.signed_in.account;
-    match desk.management.create(account, settings, attempt, viewer.signed_in.actor()).await? {
-        Issued::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
-        Issued::New { key, plaintext } => {
+    match desk.management.create(account, settings, attempt, viewer.signed_in.actor()).await {
+        Ok(Issued::Replayed(key)) => Ok(notice::done(
+            &viewer,
+            &format!("{PATH}/{}", key.id),
+            "This key was created before, by the same form.",
+        )),
+        Ok(Issued::New { key, plaintext }) => {
             let catalog = desk.catalog.get();
             let model = catalog.models.first().map_or("", |model| model.id.as_str());
             let content = html! {
                 p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
                 (new_key(&plaintext))
+                p { a.button.primary data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
                 (super::first_steps::commands(&viewer.browser.base(), &plaintext, model))
-                p { a.button data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
             };
             Ok(page(&viewer, Section::Keys, "API key created", &content))
         }
+        Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
+            refused(&Fault::of("group_id", bad_group(bad))).await
+        }
+        Err(other) => Err(other.into()),
     }
+}
+
+/// Reads the settings of a form, with models by their ids.
+pub(super) fn read(desk: &Desk, form: &Fields, is_new: bool) -> Result<KeyPatch, Fault> {
+    let mut patch: KeyPatch = settings_form::read(form, is_new)?;
+    settings_form::name_models_by_id(desk, &mut patch.bounds);
+    Ok(patch)
 }
 
 /// Finds the key of a path in the account.
@@ -200,64 +328,35 @@ pub(super) async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<ApiK
     Ok(desk.management.get(viewer.signed_in.account, id).await?)
 }
 
-/// Explains the effect of revoking, before the key is revoked.
-pub(super) async fn confirm(
-    State(desk): State<Desk>,
-    viewer: Viewer,
-    Path(id): Path<String>,
-) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
-    let in_flight = desk.management.requests_in_flight(viewer.signed_in.account, key.id).await?;
-    let less_used = || {
-        html! { ", less what they have used. Streams are cut within five seconds; whole answers are finished and billed." }
-    };
-    let content = html! {
-        p.lead { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" }
-        ul {
-            li { "Its next request is refused, on every server." }
-            @match in_flight {
-                0 => li { "No request of it is in flight right now." },
-                1 => li { "1 request in flight will be cut; " (usd(key.spend.budget.held)) " held comes back" (less_used()) },
-                some => li { (count(some)) " requests in flight will be cut; " (usd(key.spend.budget.held)) " held comes back" (less_used()) },
-            }
-            li { "This cannot be undone. " (usd(key.spend.budget.used)) " of use stays in the books." }
-        }
-        @if viewer.is_owner() && key.spend.revoked_at.is_none() {
-            form.buttons method="post" {
-                (hidden(&viewer))
-                button.danger { "Revoke" }
-                a.button href={ (PATH) "/" (key.id.to_string()) } { "Keep it" }
-            }
-        }
-    };
-    Ok(page(&viewer, Section::Keys, "Revoke an API key", &content))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Revokes a key.
-pub(super) async fn revoke(
-    State(desk): State<Desk>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
-) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
-    desk.management.revoke(viewer.signed_in.account, key.id, viewer.signed_in.actor()).await?;
-    Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response())
-}
-
-/// Changes a key.
-pub(super) async fn update(
-    State(desk): State<Desk>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
-) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
-    let patch = match keys_form::read(&form) {
-        Ok(patch) => patch,
-        Err(wrong) => {
-            let again = super::key::whole(&desk, &viewer, &key, Some((&form, &wrong))).await?;
-            return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
+    #[test]
+    fn plaintexts_stand_in_no_address_and_labels_and_ids_do() {
+        for secret in
+            ["fg_api_0123456789abcdefghij", "sk-proj-0123456789abcdefgh", "0123456789abcdef0123456789abcdef"]
+        {
+            assert!(is_secret(secret), "{secret}");
         }
-    };
-    desk.management.update(viewer.signed_in.account, key.id, patch, viewer.signed_in.actor()).await?;
-    Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response())
+        let id = KeyId::new(Timestamp::from_millis(0), [7; 10]).to_string();
+        for text in ["", "customer-northwind-production-eu-west-1", "Customer 07", "fg_api_0123…cdef", &id]
+        {
+            assert!(!is_secret(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_time_until_an_expiry_is_said_in_hours_or_days() {
+        let now = Timestamp::from_millis(0);
+        for (hours, said) in [
+            (0, "within the hour"),
+            (1, "in an hour"),
+            (23, "in 23 hours"),
+            (25, "in a day"),
+            (71, "in 3 days"),
+        ] {
+            assert_eq!(within(Timestamp::from_millis(hours * 3_600_000), now), said);
+        }
+    }
 }

@@ -2,16 +2,18 @@
 
 use axum::{
     extract::State,
-    response::{IntoResponse, Redirect, Response},
+    response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 use http::{HeaderMap, header};
 use maud::{Markup, html};
 
 pub(super) use super::document::{bare, hinted, problem};
 use super::{
-    Desk, HOME, MARGIN, YOU,
+    Desk, HOME, YOU,
+    destination::Destination,
     document::{document, mark},
     failure::Failure,
+    notice,
     session::{Act, Viewer},
     show::glance,
     theme::Theme,
@@ -22,6 +24,7 @@ use super::{
 pub(super) enum Section {
     Overview,
     Keys,
+    Groups,
     ManagementKeys,
     Activity,
     Credit,
@@ -29,15 +32,16 @@ pub(super) enum Section {
     Events,
     Webhooks,
     TryIt,
-    /// The member's own sign-in, which the member's name leads to.
-    You,
+    /// A page that the navigation does not list: the member's own sign-in, and failures.
+    Unlisted,
 }
 
 impl Section {
     /// The parts listed in the navigation, with addresses, in order.
-    const LISTED: [(Self, &'static str, &'static str); 9] = [
+    const LISTED: [(Self, &'static str, &'static str); 10] = [
         (Self::Overview, "Overview", HOME),
         (Self::Keys, "API keys", "/dashboard/keys"),
+        (Self::Groups, "Groups", "/dashboard/groups"),
         (Self::ManagementKeys, "Management keys", "/dashboard/management-keys"),
         (Self::Activity, "Activity", "/dashboard/activity"),
         (Self::Credit, "Credit", "/dashboard/credit"),
@@ -48,30 +52,44 @@ impl Section {
     ];
 }
 
-/// A page for a signed-in member. The title is the heading as well.
+/// A page for a signed-in member. The title is the heading as well. A page below that of its section leads back to it, and
+/// the page after an act says what was done.
 pub(super) fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
+    let listed = Section::LISTED.iter().find(|(listed, _, _)| *listed == section);
+    let above = listed.filter(|(_, name, _)| *name != title);
+    let notice = notice::line(viewer);
     let body = html! {
         a.skip href="#content" { "Skip to the content" }
         div.frame {
             header.side {
                 a.brand href=(HOME) { (mark()) span { (viewer.funds.name) } }
                 p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
-                nav.main aria-label="Dashboard" {
-                    ul {
-                        @for (listed, name, path) in Section::LISTED {
-                            li { a href=(path) aria-current=[(listed == section).then_some("page")] { (name) } }
+                button.opens-menu type="button" popovertarget="menu" { "Menu" }
+                // On a narrow screen the button opens it, without a script.
+                div.menu #menu popover {
+                    nav.main aria-label="Dashboard" {
+                        ul {
+                            @for (listed, name, path) in Section::LISTED {
+                                li { a href=(path) aria-current=[(listed == section).then_some("page")] { (name) } }
+                            }
                         }
                     }
+                    (signed_in(viewer))
                 }
-                (signed_in(viewer))
             }
             main #content tabindex="-1" {
+                @if let Some((_, name, path)) = above { p.above { a href=(path) { "‹ " (name) } } }
                 h1 { bdi { (title) } }
+                @if let Some(line) = &notice { p.done role="status" { (line) } }
                 (content)
             }
         }
     };
-    document(viewer.browser.theme, &format!("{title} · {}", viewer.funds.name), &body)
+    let page = document(viewer.browser.theme, &format!("{title} · {}", viewer.funds.name), &body);
+    if viewer.browser.notice.is_none() {
+        return page;
+    }
+    (AppendHeaders([(header::SET_COOKIE, viewer.browser.no_notice_cookie())]), page).into_response()
 }
 
 /// The member's name and rights, the colours, and the way out.
@@ -120,16 +138,17 @@ pub(super) async fn choose_theme(
         .into_response())
 }
 
-/// The address of the page that a form was on: a key's, or that of a part of the dashboard. The page made by a form
-/// before, such as a link to hand over, has no address.
+/// The address of the page that a form was on: of a thing's page, or of a part of the dashboard. A page that asks first
+/// leads to its thing, and a page made by a form has no address.
 fn place(headers: &HeaderMap, base: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
-    let Some(place) = referer.and_then(|address| address.strip_prefix(base)) else { return HOME.into() };
-    let path = place.split(['?', '#']).next().unwrap_or_default();
-    let is_page = path.starts_with("/dashboard/keys/") || path == YOU || path == MARGIN;
-    match Section::LISTED.iter().rev().find(|(_, _, listed)| path.starts_with(listed)) {
-        Some((_, _, listed)) if is_page || path == *listed => place.to_owned(),
-        Some((_, _, listed)) => (*listed).to_owned(),
-        None => HOME.into(),
+    let place = referer.and_then(|address| Destination::parse(address.strip_prefix(base)?));
+    let Some(place) = place else { return HOME.into() };
+    let path = place.as_str().split('?').next().unwrap_or_default();
+    let mut parts = path.strip_prefix(HOME).unwrap_or_default().split('/').skip(1);
+    match (parts.next(), parts.next()) {
+        (Some(part), Some(id)) if id.contains('_') || id == "new" => format!("{HOME}/{part}/{id}"),
+        (Some(part), Some(_)) => format!("{HOME}/{part}"),
+        (Some(_) | None, _) => place.as_str().to_owned(),
     }
 }

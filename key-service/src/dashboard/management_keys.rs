@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::{
     extract::{Path, State},
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 use http::StatusCode;
 use maud::{Markup, html};
@@ -16,11 +16,14 @@ use shared::{
 };
 
 use super::{
-    Desk,
-    failure::Failure,
+    Desk, MANAGEMENT_KEYS as PATH,
+    entry::{Entered, Fault},
+    failure::{Failure, bad_group},
     form::Fields,
-    layout::{Section, hidden, hinted, page, problem},
+    layout::{Section, hidden, page},
+    notice,
     session::{OwnerAct, Viewer},
+    settings_form::{self, Offered, offered},
     show::{copyable, new_key, status, time, time_or},
 };
 use crate::{
@@ -33,90 +36,80 @@ use crate::{
 };
 use domain::{
     access::{Access, Scope},
-    group::Group,
+    group::{BadGroup, Group},
     key::Status,
 };
-
-/// Path of this page.
-const PATH: &str = "/dashboard/management-keys";
 
 /// Most characters of a name.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Groups offered by name in the form, newest first. An id of any other can be typed in.
-const OFFERED_GROUPS: usize = 200;
-
 /// Lists the keys, with the form for a new key.
 pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    whole(&desk, &viewer, &Fields::default(), None).await
+    whole(&desk, &viewer, Entered::new(&Fields::default())).await
 }
 
-async fn whole(
-    desk: &Desk,
-    viewer: &Viewer,
-    entered: &Fields,
-    wrong: Option<&str>,
-) -> Result<Response, Failure> {
+async fn whole(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
     let account = viewer.signed_in.account;
     let keys = desk.management.management_keys(account).await?;
     let of_keys = keys.iter().filter_map(|key| key.access.group).collect();
     let named = desk.management.groups_by_id(account, of_keys).await?;
+    let now = desk.management.now();
+    let (revoked, live): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.revoked_at.is_some());
     let content = html! {
         p.lead { "A management key creates, changes and revokes API keys. It never makes model calls. One that reads changes nothing; one of a group reaches the keys of the group alone." }
         @if viewer.is_owner() {
-            (form(desk, viewer, (entered, wrong), &desk.management.newest_groups(account, OFFERED_GROUPS).await?))
+            (form(desk, viewer, entered, &offered(desk, viewer).await?))
         }
-        @if keys.is_empty() {
-            p.empty { "There is no management key yet." }
-        } @else {
-            (table(viewer, &keys, &named, desk.management.now()))
+        @if live.is_empty() { p.empty { "There is no management key yet." } }
+        @else { (table(viewer, &live, &named, now)) }
+        @if !revoked.is_empty() {
+            details {
+                summary { "Revoked (" (revoked.len()) ")" }
+                (table(viewer, &revoked, &named, now))
+            }
         }
     };
     Ok(page(viewer, Section::ManagementKeys, "Management keys", &content))
 }
 
-fn form(desk: &Desk, viewer: &Viewer, (entered, wrong): (&Fields, Option<&str>), groups: &[Group]) -> Markup {
-    let text = |name| entered.get(name);
+fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> Markup {
     html! {
         form.stack.card method="post" action=(PATH) {
             (hidden(viewer))
             // A form sent twice creates a single key.
             input type="hidden" name="attempt" value=(desk.management.form_attempt());
-            (problem(wrong))
-            label { "Name" input name="name" required maxlength=(MAX_NAME_CHARS) value=(text("name"))
-                autocomplete="off" placeholder="Deployment"; }
-            label { "Scope" select name="scope" {
-                @for (scope, does) in [(Scope::Full, "full: reads and changes"), (Scope::Read, "read: changes nothing")] {
-                    option value=(scope.as_str()) selected[text("scope") == scope.as_str()] { (does) }
+            (entered.field("name", ("Name", ""), |entry| html! {
+                input id=(entry.name) name=(entry.name) required maxlength=(MAX_NAME_CHARS) value=(entry.value)
+                    autocomplete="off" placeholder="Deployment" aria-describedby=[&entry.described]
+                    aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+            }))
+            (entered.field("scope", ("Scope", ""), |entry| html! {
+                select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid] {
+                    @for (scope, does) in [(Scope::Full, "full: reads and changes"), (Scope::Read, "read: changes nothing")] {
+                        option value=(scope.as_str()) selected[entry.value == scope.as_str()] { (does) }
+                    }
                 }
-            } }
-            (hinted("group_id", "Group", "Its id: only API keys in it, and in groups in it. Empty: the whole account.", &html! {
-                input id="group_id" name="group_id" value=(text("group_id")) list="groups" autocomplete="off"
-                    placeholder="grp_…" aria-describedby="group_id-hint";
             }))
-            datalist #groups { @for group in groups { option value=(group.id.to_string()) { (group.name) } } }
-            (hinted("expires_at", "Expires", "In UTC. Empty: never.", &html! {
-                input id="expires_at" type="datetime-local" name="expires_at" value=(text("expires_at"))
-                    aria-describedby="expires_at-hint";
-            }))
+            (settings_form::group("group_id", ("Group", "Only API keys in it, and in groups in it. None: the whole account."), entered, offered))
+            (entered.instant("expires_at", ("Expires", "In UTC. Empty: never."), &settings_form::later(offered.now)))
             div.buttons { button.primary { "Create management key" } }
         }
     }
 }
 
 /// Reads the settings, or describes the first fault.
-fn read(form: &Fields) -> Result<ManagementKeySettings, String> {
+fn read(form: &Fields) -> Result<ManagementKeySettings, Fault> {
     let name = form.get("name").trim();
     if !(1..=MAX_NAME_CHARS).contains(&name.chars().count()) || name.chars().any(is_invisible) {
-        return Err(format!("Name: give 1 to {MAX_NAME_CHARS} characters that can be seen."));
+        return Err(Fault::of("name", format!("Give 1 to {MAX_NAME_CHARS} characters that can be seen.")));
     }
     let scope = form.filled("scope").map_or(Some(Scope::Full), Scope::parse);
-    let scope = scope.ok_or("Scope: choose full or read.")?;
+    let scope = scope.ok_or_else(|| Fault::of("scope", "Choose full or read."))?;
     let group = form.filled("group_id").map(str::parse).transpose();
-    let group = group.map_err(|_| "Group: give the id of a group, such as grp_….")?;
+    let group = group.map_err(|_| Fault::of("group_id", "Give the id of a group, such as grp_…."))?;
     let expires_at = form.filled("expires_at").map(Timestamp::parse);
     if expires_at == Some(None) {
-        return Err("Expires: give a date and a time, such as 2027-12-31T23:59.".into());
+        return Err(Fault::of("expires_at", "Give a date and a time, such as 2027-12-31T23:59."));
     }
     let access = Access { scope, group };
     Ok(ManagementKeySettings { name: name.to_owned(), access, expires_at: expires_at.flatten() })
@@ -144,7 +137,8 @@ fn table(
                                 bdi { (key.name) }
                                 p.narrow-only { code { (key.hint) } }
                                 p.narrow-only { (access(key, groups)) }
-                                p.narrow-only { (status(key.status(now))) " created " (time(key.created_at)) }
+                                p.narrow-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
+                                p.narrow-only { "created " (time(key.created_at)) }
                                 @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }
                                 p.narrow-only { "used " (time_or(key.last_used_at, "never")) }
                             }
@@ -187,13 +181,13 @@ fn access(key: &ManagementKey, groups: &HashMap<GroupId, Group>) -> Markup {
 pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Response, Failure> {
     let OwnerAct(act) = act;
     let (account, form) = (act.viewer.signed_in.account, &act.form);
-    let refused = async |wrong: &str| {
-        let again = whole(&desk, &act.viewer, form, Some(wrong)).await?;
+    let refused = async |fault: &Fault| {
+        let again = whole(&desk, &act.viewer, Entered::refused(form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
     let settings = match read(form) {
         Ok(settings) => settings,
-        Err(wrong) => return refused(&wrong).await,
+        Err(fault) => return refused(&fault).await,
     };
     let (management, again) = (&desk.management, settings.clone());
     let actor = act.viewer.signed_in.actor();
@@ -204,10 +198,12 @@ pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Re
     };
     let plaintext = match made {
         Ok(Once::New(plaintext)) => plaintext,
-        Ok(Once::Replayed) => return Ok(Redirect::to(PATH).into_response()),
+        Ok(Once::Replayed) => {
+            return Ok(notice::done(&act.viewer, PATH, "This key was created before, by the same form."));
+        }
         Ok(Once::Stale) => return Err(Failure::StaleForm),
         Err(Error::Refused(ManagementKeyRefused::UnknownGroup)) => {
-            return refused("Group: this account has no such group.").await;
+            return refused(&Fault::of("group_id", bad_group(BadGroup::Unknown))).await;
         }
         Err(other) => return Err(other.into()),
     };
@@ -229,10 +225,10 @@ fn created(settings: &ManagementKeySettings, plaintext: &SecretString, base: &st
     html! {
         p.lead { "Copy the key of " strong { bdi { (settings.name) } } " now. It is shown this once; only a hash of it is kept." }
         (new_key(plaintext))
+        p { a.button.primary data-done href=(PATH) { "I have copied it" } }
         h2 { "First use" }
         p { (does) }
         (copyable("Command", &command))
-        p { a.button data-done href=(PATH) { "I have copied it" } }
     }
 }
 
@@ -249,18 +245,24 @@ pub(super) async fn confirm(
 ) -> Result<Response, Failure> {
     let key = named(&desk, &viewer, &id).await?;
     let content = html! {
-        p.lead { "Revoke " strong { bdi { (key.name) } } " (" code { (key.hint) } ")?" }
-        ul {
-            li { "Its next request is refused, on every server." }
-            li { "API keys that it made go on working." }
-            li { "This cannot be undone." }
-        }
-        @if viewer.is_owner() && key.revoked_at.is_none() {
+        @if let Some(at) = key.revoked_at {
+            p.lead { strong { bdi { (key.name) } } " (" code { (key.hint) } ") was revoked " (time(at)) "." }
+            p { a.button href=(PATH) { "Back to the management keys" } }
+        } @else if viewer.is_owner() {
+            p.lead { "Revoke " strong { bdi { (key.name) } } " (" code { (key.hint) } ")?" }
+            ul {
+                li { "The next request with it is refused, on every server." }
+                li { "API keys that it made go on working." }
+                li { "This cannot be undone." }
+            }
             form.buttons method="post" {
                 (hidden(&viewer))
                 button.danger { "Revoke" }
-                a.button href=(PATH) { "Keep it" }
+                a.button href=(PATH) { "Cancel" }
             }
+        } @else {
+            p.lead { "Owners can revoke " strong { bdi { (key.name) } } " (" code { (key.hint) } "). Your role is viewer." }
+            p { a.button href=(PATH) { "Back to the management keys" } }
         }
     };
     Ok(page(&viewer, Section::ManagementKeys, "Revoke a management key", &content))
@@ -274,5 +276,5 @@ pub(super) async fn revoke(
 ) -> Result<Response, Failure> {
     let key = named(&desk, &act.viewer, &id).await?;
     desk.management.revoke_management_key(key.id, act.viewer.signed_in.actor()).await?;
-    Ok(Redirect::to(PATH).into_response())
+    Ok(notice::done(&act.viewer, PATH, &format!("The management key {} is revoked.", key.name)))
 }

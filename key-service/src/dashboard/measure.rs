@@ -118,6 +118,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
     let deposit = Command::Deposit {
         id: DepositId::new(end, [1; 10]),
         amount: NanoUsd::from_usd(100_000),
+        note: String::new(),
         actor: Actor::System,
     };
     store.execute(account, vec![deposit], end).await.unwrap();
@@ -231,6 +232,7 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
     for path in [
         "/dashboard".into(),
         "/dashboard?by=key".into(),
+        "/dashboard?show=tokens&days=90".into(),
         "/dashboard/keys".into(),
         "/dashboard/keys?status=active".into(),
         "/dashboard/keys?status=expired".into(),
@@ -247,7 +249,9 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         format!("{}/revoke", key(4)),
         "/dashboard/management-keys".into(),
         "/dashboard/activity".into(),
-        format!("/dashboard/activity?day={}", day(15)),
+        format!("/dashboard/activity?from={0}&to={0}", day(15)),
+        format!("/dashboard/activity?from={}&model=Model+Max", day(10)),
+        "/dashboard/activity?key=lima".into(),
         "/dashboard/activity?model=Model+Max".into(),
         "/dashboard/activity?model=None".into(),
         of_key(4),

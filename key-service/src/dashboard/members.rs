@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{Path, State},
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 use http::StatusCode;
 use maud::{Markup, html};
@@ -10,8 +10,11 @@ use shared::ids::MemberId;
 
 use super::{
     Desk,
+    entry::{Entered, Fault},
     failure::{Failure, sentence},
+    form::Fields,
     layout::{Section, hidden, page, problem},
+    notice,
     session::{Act, OwnerAct, Viewer},
     show::{copyable, time},
 };
@@ -27,28 +30,36 @@ use domain::member::{LinkMaker, Member, Role};
 /// Path of this page.
 const PATH: &str = "/dashboard/members";
 
+/// Reason why owners do not lock themselves out.
+const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
+
 /// Lists the members.
 pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    whole(&desk, &viewer, "", None).await
+    whole(&desk, &viewer, None, Entered::new(&Fields::default())).await
 }
 
 async fn whole(
     desk: &Desk,
     viewer: &Viewer,
-    entered: &str,
     wrong: Option<&str>,
+    entered: Entered<'_>,
 ) -> Result<Response, Failure> {
     let members = desk.management.members(viewer.signed_in.account).await?;
     let content = html! {
-        p.lead { "Owners change everything. Viewers see everything and change nothing. Members see who made a sign-in link for them." }
+        p.lead { "Owners can change everything. Viewers can see everything, and change nothing. Members see who made a sign-in link for them." }
         (problem(wrong))
         @if viewer.is_owner() {
             form.row.card method="post" action=(PATH) {
                 (hidden(viewer))
-                label { "Name" input name="name" required maxlength=(MAX_MEMBER_NAME_CHARS) value=(entered)
-                    autocomplete="off" placeholder="ann@example.com"; }
+                (entered.field("name", ("Name", ""), |entry| html! {
+                    input id=(entry.name) name=(entry.name) required maxlength=(MAX_MEMBER_NAME_CHARS) value=(entry.value)
+                        autocomplete="off" placeholder="ann@example.com" aria-describedby=[&entry.described]
+                        aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                }))
                 label { "Role" select name="role" {
-                    option value="viewer" { "viewer" } option value="owner" { "owner" }
+                    @for role in [Role::Viewer, Role::Owner] {
+                        option value=(role.as_str()) selected[entered.get("role") == role.as_str()] { (role.as_str()) }
+                    }
                 } }
                 button.primary { "Invite" }
             }
@@ -63,20 +74,20 @@ fn table(viewer: &Viewer, members: &[Member]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Members" {
             table {
                 thead { tr {
-                    th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
-                    th.wide-only scope="col" { "Since" } th scope="col" { span.hidden { "Actions" } }
+                    th scope="col" { "Name" } th scope="col" { "Role" } th.wide-only scope="col" { "Password" }
+                    th.wide-only scope="col" { "Since" }
                 } }
                 tbody {
                     @for member in members {
                         tr {
-                            th scope="row" { bdi { (member.name) }
-                                @if member.id == viewer.signed_in.member.id { " " span.badge { "you" } }
-                                p.narrow-only { (member.role.as_str()) " · " @if member.password.is_some() { "with" } @else { "no" } " password" }
-                                p.narrow-only { "since " (time(member.created_at)) } }
-                            td.wide-only { (member.role.as_str()) }
+                            th.wraps scope="row" {
+                                a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
+                                @if is_own(viewer, member) { " " span.badge { "you" } }
+                                p.narrow-only { "since " (time(member.created_at)) }
+                            }
+                            td { (member.role.as_str()) }
                             td.wide-only { @if member.password.is_some() { "set" } @else { span.quiet { "none" } } }
                             td.wide-only { (time(member.created_at)) }
-                            td.act { @if viewer.is_owner() { (actions(viewer, member)) } }
                         }
                     }
                 }
@@ -85,18 +96,54 @@ fn table(viewer: &Viewer, members: &[Member]) -> Markup {
     }
 }
 
+fn is_own(viewer: &Viewer, member: &Member) -> bool {
+    viewer.signed_in.member.id == member.id
+}
+
+const fn other_role(member: &Member) -> Role {
+    match member.role {
+        Role::Owner => Role::Viewer,
+        Role::Viewer => Role::Owner,
+    }
+}
+
+/// Shows a member, with what an owner may do.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let content = html! {
+        p.lead { span.badge { (member.role.as_str()) } " since " (time(member.created_at)) " · "
+            @if member.password.is_some() { "has a password" } @else { "signs in with links" } }
+        @if viewer.is_owner() { (actions(&viewer, &member)) }
+    };
+    Ok(page(&viewer, Section::Members, &member.name, &content))
+}
+
+/// What an owner may do with a member. No owner locks himself out: another owner does that.
 fn actions(viewer: &Viewer, member: &Member) -> Markup {
     let path = format!("{PATH}/{}", member.id);
-    let other = if member.is_owner() { Role::Viewer } else { Role::Owner };
-    let of = || html! { span.hidden { " " (member.name) } };
     html! {
-        div.actions {
-            form method="post" action={ (path) "/link" } { (hidden(viewer)) button { "Sign-in link" (of()) } }
-            form method="post" action={ (path) "/role" } {
-                (hidden(viewer))
-                button name="role" value=(other.as_str()) { "Make " (other.as_str()) (of()) }
+        section.card {
+            h2 { "Sign-in link" }
+            p.quiet { "It signs in once, within 15 minutes, and is shown to you to send on." }
+            form.buttons method="post" action={ (path) "/link" } { (hidden(viewer)) button { "Make a sign-in link" } }
+        }
+        @if is_own(viewer, member) {
+            p.note { (ONESELF) }
+        } @else {
+            section.card {
+                h2 { "Role" }
+                p.quiet { @if member.is_owner() { "Owners can change everything." } @else { "Viewers can see everything, and change nothing." } }
+                div.buttons { a.button href={ (path) "/role" } { "Make " (other_role(member).as_str()) " …" } }
             }
-            a.button.danger href={ (path) "/remove" } { "Remove" (of()) }
+            section.card {
+                h2 { "Remove" }
+                p.quiet { "The member is signed out everywhere at once. Keys that the member created go on working." }
+                div.buttons { a.button.danger href={ (path) "/remove" } { "Remove …" } }
+            }
         }
     }
 }
@@ -112,7 +159,8 @@ pub(super) async fn invite(
         Err(Error::Refused(
             refused @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
         )) => {
-            let again = whole(&desk, &viewer, name, Some(&sentence(&refused.to_string()))).await?;
+            let fault = Fault::of("name", sentence(&refused.to_string()));
+            let again = whole(&desk, &viewer, None, Entered::refused(&form, &fault)).await?;
             Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
         }
         Err(other) => Err(other.into()),
@@ -121,7 +169,7 @@ pub(super) async fn invite(
 
 fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> Response {
     let content = html! {
-        p.lead { "Hand this link to " strong { bdi { (member.name) } } ". It signs in once, within " (within)
+        p.lead { "Send this link to " strong { bdi { (member.name) } } ". It signs in once, within " (within)
             ". The link before it is worth nothing any more." }
         (copyable("Sign-in link", &link(&viewer.browser.base(), token)))
         p { a.button href=(PATH) { "Back to the members" } }
@@ -151,6 +199,58 @@ pub(super) async fn make_link(
     Ok(link_page(&viewer, &member, &token, "15 minutes"))
 }
 
+/// Explains the effect of another role, before the member has it.
+pub(super) async fn confirm_role(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let role = other_role(&member);
+    let effects: &[&str] = match role {
+        Role::Owner => &[
+            "This member can then create and revoke keys, change limits, and invite and remove members: you as well.",
+            "It takes effect at once, in every browser in which the member is signed in.",
+        ],
+        Role::Viewer => {
+            &["This member then sees everything, and changes nothing.", "It takes effect at once."]
+        }
+    };
+    let title = format!("Make {}", role.as_str());
+    let question = html! { "Make " strong { bdi { (member.name) } } " " (article(role)) "?" };
+    let role = html! { input type="hidden" name="role" value=(role.as_str()); };
+    Ok(asked(&viewer, &member, &title, &html! { (question) (role) }, effects))
+}
+
+const fn article(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "an owner",
+        Role::Viewer => "a viewer",
+    }
+}
+
+/// A page that asks before something is done to a member.
+fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effects: &[&str]) -> Response {
+    let back = format!("{PATH}/{}", member.id);
+    let content = html! {
+        @if !viewer.is_owner() {
+            p.lead { "Owners can do this. Your role is viewer." }
+            p { a.button href=(back) { "Back to the member" } }
+        } @else if is_own(viewer, member) {
+            p.lead { (ONESELF) }
+            p { a.button href=(back) { "Back" } }
+        } @else {
+            form method="post" {
+                p.lead { (question) }
+                ul { @for effect in effects { li { (effect) } } }
+                (hidden(viewer))
+                div.buttons { button.danger { (deed) } a.button href=(back) { "Cancel" } }
+            }
+        }
+    };
+    page(viewer, Section::Members, deed, &content)
+}
+
 /// Gives a member another role.
 pub(super) async fn change_role(
     State(desk): State<Desk>,
@@ -159,7 +259,12 @@ pub(super) async fn change_role(
 ) -> Result<Response, Failure> {
     let member = named(&desk, &viewer, &id).await?;
     let role = Role::parse(form.get("role")).ok_or(Failure::NotFound)?;
-    done(&desk, &viewer, desk.management.change_role(viewer.signed_in.account, member.id, role).await).await
+    if is_own(&viewer, &member) {
+        return refuse(&desk, &viewer, ONESELF).await;
+    }
+    let changed = desk.management.change_role(viewer.signed_in.account, member.id, role).await;
+    let line = format!("{} is {} now.", member.name, article(role));
+    done(&desk, &viewer, changed, (&format!("{PATH}/{}", member.id), &line)).await
 }
 
 /// Explains the effect of removing, before the member is removed.
@@ -169,21 +274,12 @@ pub(super) async fn confirm(
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let member = named(&desk, &viewer, &id).await?;
-    let content = html! {
-        p.lead { "Remove " strong { bdi { (member.name) } } "?" }
-        ul {
-            li { "Every browser in which this member is signed in is signed out at once." }
-            li { "Keys that the member created go on working." }
-        }
-        @if viewer.is_owner() {
-            form.buttons method="post" {
-                (hidden(&viewer))
-                button.danger { "Remove" }
-                a.button href=(PATH) { "Keep" }
-            }
-        }
-    };
-    Ok(page(&viewer, Section::Members, "Remove a member", &content))
+    let effects = [
+        "Every browser in which this member is signed in is signed out at once.",
+        "Keys that the member created go on working.",
+    ];
+    let question = html! { "Remove " strong { bdi { (member.name) } } "?" };
+    Ok(asked(&viewer, &member, "Remove member", &question, &effects))
 }
 
 /// Removes a member.
@@ -194,22 +290,30 @@ pub(super) async fn remove(
 ) -> Result<Response, Failure> {
     let member = named(&desk, &viewer, &id).await?;
     let SignedIn { account, .. } = viewer.signed_in;
+    if is_own(&viewer, &member) {
+        return refuse(&desk, &viewer, ONESELF).await;
+    }
     let removed = desk.management.remove_member(account, member.id, viewer.signed_in.actor()).await;
-    done(&desk, &viewer, removed).await
+    done(&desk, &viewer, removed, (PATH, &format!("{} is removed.", member.name))).await
 }
 
-/// Back to the list, or the list with the reason why nothing was changed.
+/// Leads to a page that says what was done, or shows the list with the reason why nothing was changed.
 async fn done(
     desk: &Desk,
     viewer: &Viewer,
     outcome: Result<(), Error<MemberRefused>>,
+    (path, line): (&str, &str),
 ) -> Result<Response, Failure> {
     match outcome {
-        Ok(()) => Ok(Redirect::to(PATH).into_response()),
+        Ok(()) => Ok(notice::done(viewer, path, line)),
         Err(Error::Refused(refused @ MemberRefused::LastOwner)) => {
-            let again = whole(desk, viewer, "", Some(&sentence(&refused.to_string()))).await?;
-            Ok((StatusCode::CONFLICT, again).into_response())
+            refuse(desk, viewer, &sentence(&refused.to_string())).await
         }
         Err(other) => Err(other.into()),
     }
+}
+
+async fn refuse(desk: &Desk, viewer: &Viewer, reason: &str) -> Result<Response, Failure> {
+    let again = whole(desk, viewer, Some(reason), Entered::new(&Fields::default())).await?;
+    Ok((StatusCode::CONFLICT, again).into_response())
 }

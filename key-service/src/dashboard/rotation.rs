@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use axum::{
     extract::{Path, State},
-    response::{IntoResponse, Redirect, Response},
+    response::Response,
 };
 use maud::{Markup, html};
 
 use super::{
-    Desk,
+    Desk, KEYS as PATH,
     browser::form_token,
     failure::Failure,
-    keys::{PATH, named},
+    keys::named,
     layout::{Section, hidden, page},
+    notice,
     session::{Act, OwnerAct, Viewer},
     show::{new_key, or_unnamed, time},
 };
@@ -66,7 +67,11 @@ pub(super) async fn rotate(
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let (of, actor) = ((viewer.signed_in.account, key.id), viewer.signed_in.actor());
     match desk.management.rotate(of, terms, attempt, actor).await? {
-        Issued::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
+        Issued::Replayed(key) => Ok(notice::done(
+            &viewer,
+            &format!("{PATH}/{}", key.id),
+            "This key was rotated before, by the same form.",
+        )),
         Issued::New { key, plaintext } => {
             let content = html! {
                 p.lead { "Copy the new key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
@@ -75,7 +80,7 @@ pub(super) async fn rotate(
                     Some(until) => p { "The previous key works until " (time(until)) "." },
                     None => p { "The previous key is refused from now on." },
                 }
-                p { a.button data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
+                p { a.button.primary data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
             };
             Ok(page(&viewer, Section::Keys, "API key rotated", &content))
         }

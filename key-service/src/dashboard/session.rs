@@ -6,12 +6,13 @@ use http::request::Parts;
 use super::{
     Desk,
     browser::{Browser, check_form_token, check_origin, form_token},
+    destination::Destination,
     failure::Failure,
     form::Fields,
 };
 use crate::{
     management::members::{SignedIn, Token},
-    store::Funds,
+    store::{Funds, StoreError},
 };
 
 /// A signed-in member, who may look at everything of the account but margins.
@@ -27,9 +28,22 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
+    /// The member who is signed in in a browser, if any.
+    pub(super) async fn of(desk: &Desk, browser: Browser) -> Result<Option<Self>, StoreError> {
+        let Some(token) = browser.session.clone() else { return Ok(None) };
+        let Some(signed_in) = desk.management.session(&token).await? else { return Ok(None) };
+        let funds = desk.management.funds(signed_in.account).await?;
+        Ok(funds.map(|funds| Self { signed_in, funds, browser, token }))
+    }
+
     /// The token that this member's forms carry.
     pub(super) fn form_token(&self) -> String {
         form_token(&self.token)
+    }
+
+    /// The token of the session.
+    pub(super) const fn token(&self) -> &Token {
+        &self.token
     }
 
     /// Returns whether the member may change the account's data.
@@ -43,10 +57,9 @@ impl FromRequestParts<Desk> for Viewer {
 
     async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Failure> {
         let browser = Browser::of(&parts.headers, desk.behind_tls);
-        let token = browser.session.clone().ok_or(Failure::SignedOut)?;
-        let signed_in = desk.management.session(&token).await?.ok_or(Failure::SignedOut)?;
-        let funds = desk.management.funds(signed_in.account).await?.ok_or(Failure::SignedOut)?;
-        Ok(Self { signed_in, funds, browser, token })
+        let has_ended = browser.session.is_some();
+        let signed_out = || Failure::SignedOut { destination: Destination::of(parts), has_ended };
+        Self::of(desk, browser).await?.ok_or_else(signed_out)
     }
 }
 

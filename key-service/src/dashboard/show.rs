@@ -40,6 +40,23 @@ fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
     html! { span.usd title=(exact) { (shown) } }
 }
 
+/// A count in three digits where it has more than five: `3.14M`.
+pub(super) fn short_count(n: u64) -> String {
+    let units = [(1_000_000_000_000, "T"), (1_000_000_000, "B"), (1_000_000, "M")];
+    let Some((unit, name)) = units.into_iter().find(|(unit, _)| n >= *unit) else { return count(n) };
+    let (whole, hundredths) = (n / unit, n % unit / (unit / 100));
+    match whole {
+        0..10 => format!("{whole}.{hundredths:02}{name}"),
+        10..100 => format!("{whole}.{}{name}", hundredths / 10),
+        _ => format!("{}{name}", count(whole)),
+    }
+}
+
+/// A number of requests.
+pub(super) fn requests(n: u64) -> String {
+    format!("{} {}", count(n), if n == 1 { "request" } else { "requests" })
+}
+
 /// A count with a comma at every thousand.
 pub(super) fn count(n: u64) -> String {
     grouped(&n.to_string())
@@ -104,6 +121,13 @@ pub(super) fn copyable(label: &str, text: &str) -> Markup {
     }
 }
 
+/// A short text in a line, to be copied.
+pub(super) fn copyable_line(label: &str, text: &str) -> Markup {
+    html! {
+        p.copyable-line { span.quiet { (label) } " " code data-copy { (text) } " " button.link type="button" data-copies { "Copy" } }
+    }
+}
+
 /// A plaintext that is shown this once.
 pub(super) fn new_key(plaintext: &SecretString) -> Markup {
     shown_once("Your new key", plaintext)
@@ -147,6 +171,14 @@ mod tests {
             assert!(glance(amount).into_string().ends_with(&format!(">{at_a_glance}</span>")), "{nanos}");
             assert!(aligned(amount).into_string().ends_with(&format!(">{in_a_column}</span>")), "{nanos}");
             assert!(aligned(amount).into_string().contains(&format!("title=\"{}\"", usd(amount))), "{nanos}");
+        }
+        for (n, shown) in [
+            (999_999, "999,999"),
+            (3_141_592, "3.14M"),
+            (45_670_000, "45.6M"),
+            (1_234_000_000_000_000, "1,234T"),
+        ] {
+            assert_eq!(short_count(n), shown);
         }
         assert_eq!(
             (count(7), count(1_000), count(1_234_567)),

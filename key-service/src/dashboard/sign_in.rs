@@ -10,8 +10,9 @@ use maud::{Markup, html};
 use super::{
     Desk, HOME, SIGN_IN,
     browser::{Browser, check_form_token, check_origin, form_token},
+    destination::{Destination, SignInReason, sign_in_address},
     failure::{Failure, sentence},
-    form::Fields,
+    form::{Fields, query},
     layout::{bare, hinted, problem},
     session::Act,
 };
@@ -25,9 +26,33 @@ pub(crate) const LINK: &str = "/dashboard/sign-in/link";
 /// Path of the form that uses a link up.
 pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
 
-/// Asks for a password.
-pub(super) async fn show(State(desk): State<Desk>, browser: Browser) -> Response {
-    form_page(&desk, &browser, None, |visit| with_a_password(visit, &Fields::default()))
+/// Asks for a password, unless the member is signed in.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    browser: Browser,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let destination = Destination::parse(query.get("to"));
+    if let Some(token) = &browser.session
+        && desk.management.session(token).await?.is_some()
+    {
+        let page = destination.as_ref().map_or(HOME, Destination::as_str);
+        return Ok(Redirect::to(page).into_response());
+    }
+    let reason = SignInReason::ALL.into_iter().find(|reason| reason.as_str() == query.get("reason"));
+    let page = form_page(&desk, &browser, None, |visit| {
+        html! {
+            @if let Some(reason) = reason { p.note role="status" { (reason.sentence()) } }
+            (with_a_password(visit, &Fields::default()))
+        }
+    });
+    // Whichever way the member signs in, also with a link in another window, leads to the page.
+    let cookies = AppendHeaders([
+        (header::SET_COOKIE, browser.destination_cookie(destination.as_ref())),
+        (header::SET_COOKIE, browser.no_session_cookie()),
+    ]);
+    Ok((cookies, page).into_response())
 }
 
 /// Asks for the code of a link. It stands behind the link's `#`, where only the browser sees it: a script enters it, or a
@@ -88,8 +113,12 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
             button.primary { "Sign in" }
         }
         p.quiet {
-            "No password yet, or forgotten? An operator makes a link that signs you in: "
-            code { "faregate sign-in-link --account NAME --name YOU" }
+            "No password yet, or forgotten? Ask the person who runs this service for a sign-in link."
+        }
+        details {
+            summary { "I run this service" }
+            p { "This prints a link, on the server:" }
+            pre tabindex="0" { "faregate sign-in-link --account NAME --name NAME" }
         }
     }
 }
@@ -168,8 +197,10 @@ async fn answer(
     let cookies = AppendHeaders([
         (header::SET_COOKIE, browser.session_cookie(&session.token)),
         (header::SET_COOKIE, browser.known_cookie(&session.browser)),
+        (header::SET_COOKIE, browser.destination_cookie(None)),
     ]);
-    Ok((cookies, Redirect::to(HOME)).into_response())
+    let page = browser.destination.as_ref().map_or(HOME, Destination::as_str);
+    Ok((cookies, Redirect::to(page)).into_response())
 }
 
 /// Tells why there is no session, and asks for a password.
@@ -205,5 +236,5 @@ pub(super) async fn out(State(desk): State<Desk>, Act { viewer, .. }: Act) -> Re
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
     desk.management.end_session(account, member, viewer.signed_in.session.id).await?;
     let cookie = [(header::SET_COOKIE, viewer.browser.no_session_cookie())];
-    Ok((cookie, Redirect::to(SIGN_IN)).into_response())
+    Ok((cookie, Redirect::to(&sign_in_address(None, Some(SignInReason::Out)))).into_response())
 }

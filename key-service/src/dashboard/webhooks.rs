@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{Path, State},
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 use http::StatusCode;
 use maud::{Markup, html};
@@ -17,6 +17,7 @@ use super::{
     failure::Failure,
     form::Fields,
     layout::{Section, hidden, page, problem},
+    notice,
     session::{Act, OwnerAct, Viewer},
     show::{shown_once, time},
 };
@@ -126,7 +127,9 @@ pub(super) async fn create(
         Err(bad) => return again(&desk, &viewer, &form, &format!("URL: it {bad}.")).await,
     };
     match made {
-        Ok(Once::Replayed) => Ok(Redirect::to(PATH).into_response()),
+        Ok(Once::Replayed) => {
+            Ok(notice::done(&viewer, PATH, "This webhook was created before, by the same form."))
+        }
         Ok(Once::Stale) => Err(Failure::StaleForm),
         Ok(Once::New((webhook, secret))) => {
             Ok(page(&viewer, Section::Webhooks, "Webhook created", &created(&webhook, &secret)))
@@ -250,7 +253,11 @@ pub(super) async fn test(
 ) -> Result<Response, Failure> {
     let webhook = named(&desk, &act.viewer, &id).await?;
     desk.management.test_webhook(act.viewer.signed_in.account, webhook.id).await?;
-    Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
+    Ok(notice::done(
+        &act.viewer,
+        &format!("{PATH}/{id}"),
+        "A test is on its way. Reload the page to see its delivery.",
+    ))
 }
 
 /// Enables or disables a webhook.
@@ -264,7 +271,8 @@ pub(super) async fn set_enabled(
     let patch = WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
     let account = viewer.signed_in.account;
     desk.management.update_webhook(account, webhook.id, patch, viewer.signed_in.actor()).await?;
-    Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
+    let line = if reason.is_some() { "The webhook is disabled." } else { "The webhook is enabled." };
+    Ok(notice::done(&viewer, &format!("{PATH}/{id}"), line))
 }
 
 /// Explains the effect of deleting, before the webhook is deleted.
@@ -284,7 +292,7 @@ pub(super) async fn confirm(
             form.buttons method="post" {
                 (hidden(&viewer))
                 button.danger { "Delete" }
-                a.button href={ (PATH) "/" (id) } { "Keep it" }
+                a.button href={ (PATH) "/" (id) } { "Cancel" }
             }
         }
     };
@@ -299,5 +307,5 @@ pub(super) async fn delete(
 ) -> Result<Response, Failure> {
     let webhook = named(&desk, &act.viewer, &id).await?;
     desk.management.delete_webhook(act.viewer.signed_in.account, webhook.id).await?;
-    Ok(Redirect::to(PATH).into_response())
+    Ok(notice::done(&act.viewer, PATH, "The webhook is deleted."))
 }

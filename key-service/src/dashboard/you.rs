@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{Path, State},
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 use http::StatusCode;
 use maud::{Markup, html};
@@ -10,8 +10,11 @@ use shared::ids::SessionId;
 
 use super::{
     Desk, YOU,
+    entry::{Entered, Fault},
     failure::{Failure, sentence},
-    layout::{Section, hidden, hinted, page, problem},
+    form::Fields,
+    layout::{Section, hidden, page},
+    notice,
     session::{Act, Viewer},
     show::time,
 };
@@ -26,7 +29,7 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Res
     whole(&desk, &viewer, None).await
 }
 
-async fn whole(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Result<Response, Failure> {
+async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Response, Failure> {
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
     let sessions = desk.management.sessions(account, member).await?;
     let content = html! {
@@ -34,42 +37,44 @@ async fn whole(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Result<Resp
             p.note { (maker(&link.by)) " made a sign-in link for you on " (time(link.at))
                 ". If you did not ask for it, set a new password, which ends links and other sessions, and ask." }
         }
-        section.card aria-labelledby="password" {
-            h2 #password { "Password" }
-            (password(desk, viewer, wrong))
+        section.card aria-labelledby="password-heading" {
+            h2 #password-heading { "Password" }
+            (password(desk, viewer, fault))
         }
         h2 { "Where you are signed in" }
         (table(viewer, &sessions))
     };
-    Ok(page(viewer, Section::You, "Your sign-in", &content))
+    Ok(page(viewer, Section::Unlisted, "Your sign-in", &content))
 }
 
-fn password(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Markup {
-    let hint = format!("At least {MIN_PASSWORD_CHARS} characters: a few words do.");
+fn password(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
+    // What was entered is not sent back.
+    let fields = Fields::default();
+    let entered = fault.map_or(Entered::new(&fields), |fault| Entered::refused(&fields, fault));
+    let hint = format!("At least {MIN_PASSWORD_CHARS} characters. Several words are easy to remember.");
     let condition = desk.management.password_condition(&viewer.signed_in);
     html! {
         @if viewer.signed_in.member.password.is_some() {
             p { "You have a password. A new one ends your other sessions, and sign-in links that were not used yet." }
         } @else {
-            p { "You sign in with links. With a password you need none." }
+            p { "You sign in with links that an owner or an operator makes for you. With a password you can sign in by yourself." }
         }
         @match condition {
             PasswordCondition::FreshSignIn => p { "To set one, sign in with a new link first." },
             PasswordCondition::None | PasswordCondition::PresentPassword => form.stack method="post" action={ (YOU) "/password" } {
                 (hidden(viewer))
-                (problem(wrong))
                 // For managers of passwords, which keep a name with each.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
                 @if condition == PasswordCondition::PresentPassword {
-                    (hinted("present-password", "Present password", "Forgotten? Sign in with a link of an operator.", &html! {
-                        input #present-password type="password" name="present" required autocomplete="current-password"
-                            aria-describedby="present-password-hint";
+                    (entered.field("present", ("Present password", "Forgotten? Sign in with a link of an operator."), |entry| html! {
+                        input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
+                            aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
                     }))
                 }
-                (hinted("new-password", "New password", &hint, &html! {
-                    input #new-password type="password" name="password" required autocomplete="new-password"
+                (entered.field("password", ("New password", &hint), |entry| html! {
+                    input id=(entry.name) type="password" name=(entry.name) required autocomplete="new-password"
                         minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS)
-                        aria-describedby="new-password-hint";
+                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
                 }))
                 div { button.primary { "Save" } }
             },
@@ -106,7 +111,7 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
             table {
                 thead { tr {
                     th scope="col" { "Browser" } th.wide-only scope="col" { "Signed in" }
-                    th.wide-only scope="col" { "Last used" } th scope="col" { span.hidden { "End" } }
+                    th.wide-only scope="col" { "Last used" } th scope="col" { span.hidden { "Sign out" } }
                 } }
                 tbody {
                     @for session in sessions.iter().rev() {
@@ -122,7 +127,7 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
                                 @else {
                                     form method="post" action={ (YOU) "/sessions/" (session.id.to_string()) "/end" } {
                                         (hidden(viewer))
-                                        button.danger { "End" }
+                                        button.danger { "Sign out" span.hidden { " of " (browser(&session.agent)) } }
                                     }
                                 }
                             }
@@ -134,8 +139,30 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
     }
 }
 
+/// A browser and its system, by its description.
+fn browser(agent: &str) -> String {
+    match system(agent) {
+        Some(system) => format!("{} on {system}", program(agent)),
+        None => program(agent).to_owned(),
+    }
+}
+
+/// The name of a system in the description of a browser. Those before others name them as well.
+fn system(agent: &str) -> Option<&'static str> {
+    let known = [
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Android", "Android"),
+        ("Windows", "Windows"),
+        ("Mac OS X", "macOS"),
+        ("CrOS", "ChromeOS"),
+        ("Linux", "Linux"),
+    ];
+    known.into_iter().find(|(part, _)| agent.contains(part)).map(|(_, name)| name)
+}
+
 /// The name of a browser in its description. Each pretends to be those after it.
-fn browser(agent: &str) -> &str {
+fn program(agent: &str) -> &str {
     let known = ["Firefox", "Edg", "OPR", "Chrome", "Safari", "curl"];
     known.into_iter().find(|name| agent.contains(name)).map_or("Another client", |name| match name {
         "Edg" => "Edge",
@@ -151,17 +178,22 @@ pub(super) async fn set_password(
 ) -> Result<Response, Failure> {
     let (present, password) = (form.get("present").into(), form.get("password").into());
     let refused = match desk.management.set_password(&viewer.signed_in, present, password).await {
-        Ok(()) => return Ok(Redirect::to(YOU).into_response()),
+        Ok(()) => {
+            let line = "Your password is set. Your other sessions have ended, and unused sign-in links.";
+            return Ok(notice::done(&viewer, YOU, line));
+        }
         Err(Error::Refused(refused)) => refused,
         Err(other) => return Err(other.into()),
     };
-    let status = match refused {
-        MemberRefused::BadPassword => StatusCode::UNPROCESSABLE_ENTITY,
-        MemberRefused::WrongPresentPassword | MemberRefused::StaleSignIn => StatusCode::FORBIDDEN,
-        MemberRefused::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
+    let (field, status) = match refused {
+        MemberRefused::BadPassword => ("password", StatusCode::UNPROCESSABLE_ENTITY),
+        MemberRefused::WrongPresentPassword => ("present", StatusCode::FORBIDDEN),
+        MemberRefused::StaleSignIn => ("password", StatusCode::FORBIDDEN),
+        MemberRefused::TooManyAttempts => ("present", StatusCode::TOO_MANY_REQUESTS),
         other => return Err(Error::Refused(other).into()),
     };
-    let again = whole(&desk, &viewer, Some(&sentence(&refused.to_string()))).await?;
+    let fault = Fault::of(field, sentence(&refused.to_string()));
+    let again = whole(&desk, &viewer, Some(&fault)).await?;
     Ok((status, again).into_response())
 }
 
@@ -173,5 +205,32 @@ pub(super) async fn end_session(
 ) -> Result<Response, Failure> {
     let id: SessionId = id.parse().map_err(|_| Failure::NotFound)?;
     desk.management.end_session(viewer.signed_in.account, viewer.signed_in.member.id, id).await?;
-    Ok(Redirect::to(YOU).into_response())
+    Ok(notice::done(&viewer, YOU, "That browser is signed out."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_names_the_browser_and_its_system() {
+        for (agent, shown) in [
+            (
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/130.0 Safari/537.36 Edg/130.0",
+                "Edge on Windows",
+            ),
+            (
+                "Mozilla/5.0 (Linux; Android 14) AppleWebKit/537.36 Chrome/130.0 Mobile Safari/537.36",
+                "Chrome on Android",
+            ),
+            (
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) Version/17.5 Mobile Safari/604.1",
+                "Safari on iPhone",
+            ),
+            ("curl/8.5.0", "curl"),
+            ("", "Another client"),
+        ] {
+            assert_eq!(browser(agent), shown);
+        }
+    }
 }

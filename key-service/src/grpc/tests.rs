@@ -58,8 +58,8 @@ fn denial() -> Denial {
 
 #[async_trait]
 impl KeyService for Clerk {
-    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>> {
-        let answer = |call: Call| match call {
+    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
+        let answer = |TracedCall { call, .. }| match call {
             Call::Authenticate { credential, .. } if credential == "good" => {
                 Ok(Answer::Authenticated(Ok(identity())))
             }
@@ -217,9 +217,13 @@ async fn a_session_begins_with_its_clock_and_refuses_late_copies() {
         (2, authorize(now.checked_add(Duration::from_mins(1)))),
         (3, authorize(None)),
     ];
-    let messages = calls.iter().map(|(id, call)| v1::Call { id: *id, request: Some(call.to_message(clock)) });
+    let messages = calls.iter().map(|(id, call)| v1::Call {
+        id: *id,
+        request: Some(call.to_message(clock)),
+        ..v1::Call::default()
+    });
     let mut messages: Vec<_> = messages.collect();
-    messages.push(v1::Call { id: 4, request: None });
+    messages.push(v1::Call { id: 4, ..v1::Call::default() });
     frames.send(v1::SessionRequest { calls: messages }).await.unwrap();
     let second = responses.message().await.unwrap().unwrap();
     assert!(second.clock_ms >= first.clock_ms + 20, "{} {}", first.clock_ms, second.clock_ms);

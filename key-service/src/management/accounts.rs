@@ -45,7 +45,7 @@ impl Management {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
         if credit > NanoUsd::ZERO {
-            self.deposit(id, credit, actor).await?;
+            self.deposit(id, credit, "", actor).await?;
         }
         Ok(id)
     }
@@ -70,16 +70,18 @@ impl Management {
         self.store.deposits(account, limit).await
     }
 
-    /// Adds credit to an account, and returns the new credit.
+    /// Adds credit to an account, with the reason for people, and returns the new credit.
     pub async fn deposit(
         &self,
         account: AccountId,
         amount: NanoUsd,
+        note: &str,
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
         let now = self.clock.now();
         let id = DepositId::new(now, random_bytes(&*self.clock));
-        let outcomes = self.store.execute(account, vec![Command::Deposit { id, amount, actor }], now).await?;
+        let command = Command::Deposit { id, amount, note: note.to_owned(), actor };
+        let outcomes = self.store.execute(account, vec![command], now).await?;
         match outcomes.into_iter().next() {
             Some(Ok(Outcome::Deposited(credit))) => Ok(credit),
             Some(Err(Refused::BadDeposit)) => Err(Error::Refused(AccountRefused::BadAmount)),

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use shared::ids::{AccountId, KeyId};
 
 use super::Management;
-use crate::store::{JournalEntry, JournalPage, StoreError, UsageLine};
+use crate::store::{Hour, JournalEntry, JournalPage, StoreError, UsageLine};
 use domain::{audit::Audit, usage::Day};
 
 impl Management {
@@ -42,6 +42,17 @@ impl Management {
     /// Audits the account's books. Returns `None` if the account does not exist.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         self.store.audit(account).await
+    }
+
+    /// Calls of the account or of one of its keys that were refused today, by error code. A key-service tells the store once
+    /// a minute.
+    pub async fn refused_today(
+        &self,
+        account: AccountId,
+        key: Option<KeyId>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
+        let now = Hour::of(self.clock.now());
+        self.store.refused(account, now.midnight()..=now, key).await
     }
 
     /// Today, in UTC.

@@ -136,12 +136,17 @@ impl Management {
         }
     }
 
-    /// The newest groups of the account, archived ones excepted.
+    /// The newest groups of the account.
     pub async fn newest_groups(&self, account: AccountId, limit: usize) -> Result<Vec<Group>, StoreError> {
         let page = GroupPage { after: None, order: Order::Descending, limit };
-        let mut groups = self.store.groups(account, page).await?;
-        groups.retain(|group| group.spend.archived_at.is_none());
-        Ok(groups)
+        self.store.groups(account, page).await
+    }
+
+    /// The groups that have this parent, oldest first.
+    pub async fn groups_in(&self, account: AccountId, parent: GroupId) -> Result<Vec<Group>, StoreError> {
+        let ids = self.store.child_groups(account, parent).await?;
+        let found = try_join_all(ids.into_iter().map(|id| self.store.group(account, id))).await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     async fn revoke_one(&self, account: AccountId, key: KeyId, actor: Actor) -> Result<(), StoreError> {
@@ -149,7 +154,7 @@ impl Management {
     }
 
     /// A group and its parent, if the account has them.
-    pub(super) async fn group_with_parent(
+    pub async fn group_with_parent(
         &self,
         account: AccountId,
         id: GroupId,

@@ -10,6 +10,7 @@ use std::{
 use futures_util::future::try_join_all;
 use shared::{
     ids::{AccountId, GroupId, KeyId},
+    rpc::Principal,
     time::Timestamp,
 };
 
@@ -22,12 +23,12 @@ use crate::store::{
 pub use domain::search::{EntrySearch, Outcome};
 use domain::{
     group::Group,
-    key::{ApiKey, Status},
+    key::{ApiKey, Condition, Status},
     ledger::Settlement,
 };
 
 /// The keys that a member looks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct KeySearch {
     /// Place that all keys lie behind.
     pub after: Option<KeyCursor>,
@@ -35,16 +36,21 @@ pub struct KeySearch {
     pub order: KeyOrder,
     /// Present status of the keys.
     pub status: Option<Status>,
-    /// Text in the label, hint or id of the keys, in any case; empty finds all.
+    /// Present condition of the keys.
+    pub condition: Option<Condition>,
+    /// Group of the keys.
+    pub group: Option<GroupId>,
+    /// Words, all of them in the label, the hint or the id of the keys, in any case; empty finds all.
     pub text: String,
     /// Largest number of keys.
     pub limit: usize,
 }
 
 /// An order of keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyOrder {
     /// The newest first.
+    #[default]
     Newest,
     /// The oldest first.
     Oldest,
@@ -96,15 +102,19 @@ impl fmt::Display for KeyCursor {
 
 impl KeySearch {
     fn has_words(&self, key: &ApiKey) -> bool {
+        if self.text.is_empty() {
+            return true;
+        }
+        let texts = [key.label.to_lowercase(), key.hint.to_lowercase(), key.id.to_string()];
         let text = self.text.to_lowercase();
-        text.is_empty()
-            || key.label.to_lowercase().contains(&text)
-            || key.hint.to_lowercase().contains(&text)
-            || key.id.to_string().contains(&text)
+        texts.iter().any(|searched| text.split_whitespace().all(|word| searched.contains(word)))
     }
 
     fn matches(&self, key: &ApiKey, now: Timestamp) -> bool {
-        self.status.is_none_or(|status| key.status(now) == status) && self.has_words(key)
+        self.status.is_none_or(|status| key.status(now) == status)
+            && self.condition.is_none_or(|condition| key.is_in(condition, now))
+            && self.group.is_none_or(|group| key.spend.group == Some(group))
+            && self.has_words(key)
     }
 }
 
@@ -121,7 +131,8 @@ impl Management {
         }
         let now = self.clock.now();
         // Where every key matches, one more than shown is read, to see whether there are more.
-        let is_filtered = !search.text.is_empty() || search.order == KeyOrder::MostSpent;
+        let is_filtered =
+            !search.text.is_empty() || search.condition.is_some() || search.order == KeyOrder::MostSpent;
         let at_once = if is_filtered { READ_AT_ONCE } else { search.limit + 1 };
         let mut scan = Scan::new(search.after, search.limit);
         while scan.goes_on() {
@@ -131,7 +142,11 @@ impl Management {
                 order => {
                     let order = if order == KeyOrder::Oldest { Order::Ascending } else { Order::Descending };
                     let status = search.status.map(|status| (status, now));
-                    self.store.keys(account, Page { after, order, status, limit: at_once }).await?
+                    let page = Page { after, order, status, limit: at_once };
+                    match search.group {
+                        Some(group) => self.store.keys_of_group(account, group, page).await?,
+                        None => self.store.keys(account, page).await?,
+                    }
                 }
             };
             let matching = |key: ApiKey| (KeyCursor::Key(key.id), search.matches(&key, now).then_some(key));
@@ -179,6 +194,16 @@ impl Management {
     /// Number of requests in flight that hold money of a key.
     pub async fn requests_in_flight(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         self.store.holds_of(account, key).await
+    }
+
+    /// Finds the key of the account that has, or had, this plaintext. The plaintext goes no further than its hash.
+    pub async fn key_of_plaintext(
+        &self,
+        account: AccountId,
+        plaintext: &str,
+    ) -> Result<Option<Principal>, StoreError> {
+        let found = self.credentials.find(plaintext).await?;
+        Ok(found.map(|credential| credential.owner).filter(|owner| owner.account() == account))
     }
 
     /// Finds keys of the account by id.

@@ -18,7 +18,7 @@ use domain::usage::{Counts, Day};
 pub const MAX_DAYS: i64 = 400;
 
 /// Number of deposits read at most; an account with one a day has as many in 270 years.
-const MAX_DEPOSITS: usize = 100_000;
+pub(super) const MAX_DEPOSITS: usize = 100_000;
 
 /// A part of the usage that sums are apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +141,7 @@ impl Management {
             if self.store.deposits(account, 1).await?.first() != deposits.first() {
                 continue;
             }
-            let deposited: i64 = deposits.iter().map(|deposit| deposit.amount.nanos()).sum();
+            let deposited: i64 = deposits.iter().map(|deposit| deposit.deposited.amount.nanos()).sum();
             let used = deposited - funds.credit.nanos();
             let [deposited, used] = [deposited, used].map(NanoUsd::from_nanos);
             return Ok(Money { credit: funds.credit, held: funds.held, deposited, used });

@@ -6,12 +6,13 @@ use shared::{
     catalog::Price,
     money::NanoUsd,
     rates::RateStatus,
-    refusal::{Denial, DenialDetail},
+    refusal::{Denial, DenialDetail, Refusal},
     rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal},
 };
 use tonic::Code;
 
-use crate::store::StoreError;
+use super::Refusals;
+use crate::store::{Hour, StoreError};
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,
@@ -20,13 +21,51 @@ use domain::{
 /// The call behind a command, with everything that the answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
-    Grant { hold: HoldRef, prompt: u64, images: u64, output: u64, lease: Duration },
-    Extension { price: Arc<Price>, prompt: u64, images: u64, output: u64, lease: Duration },
+    /// `is_least` where no more than the least was asked for.
+    Grant {
+        hold: HoldRef,
+        prompt: u64,
+        images: u64,
+        output: u64,
+        is_least: bool,
+        lease: Duration,
+    },
+    Extension {
+        price: Arc<Price>,
+        prompt: u64,
+        images: u64,
+        output: u64,
+        lease: Duration,
+    },
     Charge,
     Release,
 }
 
 impl Meaning {
+    /// Counts the call if it was refused.
+    pub(super) fn count(&self, outcome: &Result<Outcome, Refused>, refusals: &Refusals, hour: Hour) {
+        let refusal = outcome.as_ref().err().map(Refused::refusal);
+        match (self, refusal) {
+            (Self::Principal(Principal::ApiKey(_, key)), None) => refusals.authenticated(*key),
+            (Self::Principal(Principal::ApiKey(account, key)), Some(Some(refusal))) => {
+                refusals.not_authenticated((*account, *key, hour, refusal.code().as_str()));
+            }
+            (Self::Grant { hold, is_least, .. }, None) => refusals.authorized(hold.key, *is_least),
+            (Self::Grant { hold, is_least, .. }, Some(Some(refusal))) => {
+                let counter = (hold.account, hold.key, hour, refusal.code().as_str());
+                refusals.not_authorized(counter, *is_least, lacks_money(refusal));
+            }
+            (
+                Self::Principal(_)
+                | Self::Grant { .. }
+                | Self::Extension { .. }
+                | Self::Charge
+                | Self::Release,
+                _,
+            ) => {}
+        }
+    }
+
     /// The answer to the call.
     pub(super) fn of(self, outcome: Result<Outcome, Refused>) -> Result<Answer, CallFailure> {
         match (self, outcome) {
@@ -35,7 +74,10 @@ impl Meaning {
                 Ok(Answer::Authenticated(Ok(Identity { principal, models })))
             }
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(denial(e)?))),
-            (Self::Grant { hold, prompt, images, output, lease }, Ok(Outcome::Held { amount, rates })) => {
+            (
+                Self::Grant { hold, prompt, images, output, lease, .. },
+                Ok(Outcome::Held { amount, rates }),
+            ) => {
                 let output_tokens = pricing::covered_output(&hold.price, amount, prompt, images, output);
                 let rates = (rates != RateStatus::default()).then(|| Box::new(rates));
                 Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease, rates })))
@@ -69,6 +111,11 @@ impl Meaning {
             (_, outcome) => Err(unfit(&format!("the ledger's outcome does not fit the call: {outcome:?}"))),
         }
     }
+}
+
+/// Returns whether a gateway tries again after this refusal, with an exact count of the prompt.
+fn lacks_money(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits)
 }
 
 /// The refusal of a command, with the details for the caller.
@@ -125,7 +172,6 @@ pub(crate) fn count_billed(settlement: &Settlement) {
     let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
-    if shortfall > NanoUsd::ZERO {
-        metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
-    }
+    // Counted from zero on, so that the first shortfall is seen as an increase.
+    metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
 }

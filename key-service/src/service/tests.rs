@@ -13,6 +13,8 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
+mod refusals;
+
 use super::*;
 use crate::{
     management::{Issued, testing::Office},
@@ -91,7 +93,7 @@ impl Trial {
 }
 
 async fn one(service: &Service, call: Call) -> Result<Answer, CallFailure> {
-    let mut answers = service.handle(vec![call]).await;
+    let mut answers = service.handle(vec![call.into()]).await;
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }
@@ -221,7 +223,7 @@ async fn a_batch_is_answered_in_the_order_of_its_calls() {
         authenticate(&trial.credential),
         Call::Authorize(unknown_model),
     ];
-    let answers = service.handle(calls).await;
+    let answers = service.handle(calls.into_iter().map(Into::into).collect()).await;
     let refused = |refusal| Denial { refusal, detail: None };
     assert!(
         matches!(&answers[0], Ok(Answer::Authenticated(Err(e))) if *e == refused(Refusal::InvalidApiKey))
@@ -305,6 +307,10 @@ struct Answering(Result<Result<domain::ledger::Outcome, Refused>, StoreError>);
 
 #[async_trait]
 impl Ledger for Answering {
+    fn system(&self) -> &'static str {
+        "answering"
+    }
+
     async fn execute(
         &self,
         _: AccountId,

@@ -13,8 +13,8 @@ use domain::{
     event::Event,
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
-    ledger::{Entry, Payer},
-    usage::{Counts, Day},
+    ledger::{Deposited, Entry, Payer},
+    usage::{Counts, Day, Sums},
 };
 
 /// Failure of a store call, by the caller's next step.
@@ -120,12 +120,12 @@ pub struct Funds {
 }
 
 /// A deposit of credit. Its id contains its creation time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposit {
     /// Identifier.
     pub id: DepositId,
-    /// Credit that was added.
-    pub amount: NanoUsd,
+    /// Amount, credit and reason.
+    pub deposited: Deposited,
 }
 
 /// A management key to be made.
@@ -399,15 +399,15 @@ pub struct Found<T, C> {
     pub next: Option<C>,
 }
 
-/// The charges of a model on a day.
+/// The sums of a model on a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpendLine {
     /// The day.
     pub day: Day,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
-    pub charged: NanoUsd,
+    /// The sums.
+    pub sums: Sums,
 }
 
 /// The counters of a payer and a day.

@@ -32,6 +32,7 @@ mod members;
 mod moving;
 mod outcomes;
 mod records;
+mod refused;
 mod rotation;
 mod schema;
 mod script;

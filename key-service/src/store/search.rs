@@ -95,16 +95,13 @@ pub(super) async fn entries<B: Books + ?Sized>(
     before: Option<u64>,
     limit: usize,
 ) -> Result<Found<JournalEntry, u64>, StoreError> {
-    let before = match search.day {
-        Some(day) => Some(numbers(books, account, day, before).await?.1),
-        None => before,
-    };
-    let mut scan = Scan::new(before, limit);
+    let (_, end) = numbers(books, account, search, before).await?;
+    let mut scan = Scan::new(end, limit);
     while scan.goes_on() {
         let mut entries = books.latest_entries(account, scan.place(), READ_AT_ONCE).await?;
-        if let Some(day) = search.day {
-            // Entries only get older: after the first entry of an earlier day, no entry of the day follows.
-            let is_past = |entry: &JournalEntry| Day::of(entry.entry.settlement.at) < day;
+        if let Some(first) = search.from {
+            // Entries only get older: after the first entry of an earlier day, no entry of these days follows.
+            let is_past = |entry: &JournalEntry| Day::of(entry.entry.settlement.at) < first;
             entries.truncate(entries.iter().position(is_past).unwrap_or(entries.len()));
         }
         let matching = |entry: JournalEntry| {
@@ -116,16 +113,22 @@ pub(super) async fn entries<B: Books + ?Sized>(
     Ok(scan.page())
 }
 
-/// The numbers between which all entries of a day before a number lie, with some others around.
+/// The numbers between which all entries of the wanted days before a number lie, with some others around.
 pub(super) async fn numbers<B: Books + ?Sized>(
     books: &B,
     account: AccountId,
-    day: Day,
+    search: &EntrySearch,
     before: Option<u64>,
-) -> Result<(u64, u64), StoreError> {
-    let end = end_of(books, account, day).await?;
-    let end_before = end_of(books, account, day.plus(-1)).await?;
-    Ok((end_before.saturating_sub(CLOSE + 1), before.map_or(end, |before| before.min(end))))
+) -> Result<(u64, Option<u64>), StoreError> {
+    let floor = match search.from {
+        Some(day) => end_of(books, account, day.plus(-1)).await?.saturating_sub(CLOSE + 1),
+        None => 0,
+    };
+    let end = match search.to {
+        Some(day) => Some(end_of(books, account, day).await?),
+        None => None,
+    };
+    Ok((floor, before.into_iter().chain(end).min()))
 }
 
 /// Finds the last entry of a generation among those billed after its creation.

@@ -78,6 +78,7 @@ macro_rules! contract {
                     the_latest_entries_come_newest_first,
                     entries_are_found_by_key_model_day_and_outcome,
                     funds_and_deposits_are_those_of_the_account,
+                    refused_calls_are_counted_by_key_hour_and_reason,
                 }
                 budgets::{
                     no_level_is_passed_by_many_at_once,
@@ -383,7 +384,8 @@ async fn open_account(store: &dyn Store, n: u8) -> AccountId {
 /// Makes the account of this number, with credit.
 pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
-    let command = Command::Deposit { id: deposit(0), amount: nanos(credit), actor: Actor::System };
+    let command =
+        Command::Deposit { id: deposit(0), amount: nanos(credit), note: String::new(), actor: Actor::System };
     let outcome = Ok(Outcome::Deposited(nanos(credit)));
     assert_eq!(store.execute(account, vec![command], START).await.unwrap(), [outcome]);
     account

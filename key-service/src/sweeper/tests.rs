@@ -56,6 +56,10 @@ impl Faulty {
 
 #[async_trait]
 impl Ledger for Faulty {
+    fn system(&self) -> &'static str {
+        "faulty"
+    }
+
     async fn execute(
         &self,
         account: AccountId,

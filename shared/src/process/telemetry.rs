@@ -1,6 +1,10 @@
 //! Logs, metrics and probes: set up once, the same in every process.
 
+mod common;
+mod counted;
+mod family;
 mod lines;
+mod machine;
 
 use std::{
     fmt,
@@ -20,17 +24,29 @@ use axum::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
 use lines::LOG;
-pub use metrics_exporter_prometheus::PrometheusHandle;
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use tokio::time::sleep;
-use tracing::field::{Field, Visit};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
 use tracing_subscriber::{
     EnvFilter,
     field::RecordFields,
-    fmt::{FormatFields, format::Writer, layer, time::FormatTime},
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{self, Writer},
+        layer,
+        time::FormatTime,
+    },
     layer::SubscriberExt,
+    registry::LookupSpan,
     util::SubscriberInitExt,
 };
+
+pub(super) use self::common::count_reload;
+pub use self::{common::show_catalogue, counted::Counted, family::Family};
+use super::traces;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,19 +58,19 @@ pub enum LogFormat {
 }
 
 /// Upper bounds of the buckets of durations, in seconds: from a cache hit to a long generation.
-const SECONDS: [f64; 14] =
-    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
+pub const SECONDS: &[f64] =
+    &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
 /// Upper bounds of the buckets of token counts, as the GenAI semantic conventions advise.
-const TOKENS: [f64; 11] =
-    [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
+pub const TOKENS: &[f64] =
+    &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
 /// Upper bounds of the buckets of batch sizes.
-const CALLS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+pub const CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
 /// Starts logging to standard error; `filter` in the syntax of `RUST_LOG`.
-pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
+pub fn log(chosen: LogFormat, filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|e| e.to_string())?;
     let registry = tracing_subscriber::registry().with(filter);
-    let started = match format {
+    let started = match chosen {
         LogFormat::Text => {
             let lines = layer().with_timer(UtcTime).with_writer(|| &LOG).with_target(false);
             if io::stderr().is_terminal() {
@@ -64,8 +80,8 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
             }
         }
         LogFormat::Json => {
-            let lines = layer().json().flatten_event(true).with_timer(UtcTime).with_writer(|| &LOG);
-            registry.with(lines).try_init()
+            let object = WithTrace(format::format().json().flatten_event(true).with_timer(UtcTime));
+            registry.with(layer().json().event_format(object).with_writer(|| &LOG)).try_init()
         }
     };
     started.map_err(|e| e.to_string())?;
@@ -75,6 +91,31 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
 /// Waits for the last lines of the log, within a bound.
 pub fn flush_log() {
     LOG.flush();
+}
+
+/// Lines of JSON that name the span that they were written in, as log collectors look for it.
+struct WithTrace<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'writer> FormatFields<'writer> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Some((trace, span)) = traces::current_ids() else {
+            return self.0.format_event(context, writer, event);
+        };
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        let open = line.trim_end().strip_suffix('}').ok_or(fmt::Error)?;
+        writeln!(writer, r#"{open},"trace_id":"{trace}","span_id":"{span}"}}"#)
+    }
 }
 
 /// The time of a line in UTC, to the microsecond, at a third of the default's cost.
@@ -149,35 +190,72 @@ impl Visit for PlainLine<'_> {
     }
 }
 
-/// Time between two rounds of [`metrics`]' upkeep: at a thousand requests a second, a histogram keeps some hundred kilobytes of
+/// Time between two rounds of the upkeep of metrics: at a thousand requests a second, a histogram keeps some hundred kilobytes of
 /// samples meanwhile.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Starts collecting metrics; once a process, inside a runtime.
-///
-/// Histograms keep every sample until folded into buckets. A task folds regularly, so that memory is flat even
-/// without a scraper.
-pub fn metrics() -> Result<PrometheusHandle, BuildError> {
-    let handle = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Prefix("gen_ai_server_".into()), &SECONDS)?
-        .set_buckets_for_metric(Matcher::Full("gen_ai_client_token_usage".into()), &TOKENS)?
-        .set_buckets_for_metric(Matcher::Suffix("_frame_calls".into()), &CALLS)?
-        .install_recorder()?;
-    let folded = handle.clone();
-    tokio::spawn(async move {
-        loop {
-            sleep(UPKEEP_EVERY).await;
-            folded.run_upkeep();
+/// Metrics of a program.
+pub struct Exported {
+    /// Name of the program.
+    pub program: &'static str,
+    /// Families beside those of every program.
+    pub families: &'static [&'static [Family]],
+}
+
+impl Exported {
+    fn all(&self) -> impl Iterator<Item = &'static Family> {
+        common::COMMON.iter().chain(self.families.iter().copied().flatten())
+    }
+}
+
+/// The metrics of a process, collected.
+pub struct Metrics {
+    handle: PrometheusHandle,
+    exported: &'static Exported,
+}
+
+impl Metrics {
+    /// Starts collecting metrics; once a process, inside a runtime.
+    ///
+    /// Histograms keep every sample until folded into buckets. A task folds regularly, so that memory is flat even
+    /// without a scraper.
+    pub fn start(exported: &'static Exported) -> Result<Self, BuildError> {
+        let mut builder = PrometheusBuilder::new();
+        for family in exported.all() {
+            builder = family.configure(builder)?;
         }
-    });
-    Ok(handle)
+        let handle = builder.install_recorder()?;
+        for family in exported.all() {
+            family.register();
+        }
+        common::show_build(exported.program);
+        let folded = handle.clone();
+        tokio::spawn(async move {
+            loop {
+                sleep(UPKEEP_EVERY).await;
+                folded.run_upkeep();
+            }
+        });
+        Ok(Self { handle, exported })
+    }
+
+    /// The text that a scraper reads: every family, also those without a series.
+    fn render(&self) -> String {
+        let mut text = self.handle.render();
+        for family in self.exported.all() {
+            family.declare(&mut text);
+        }
+        machine::render(&mut text);
+        text
+    }
 }
 
 /// Check that the process can serve right now.
 pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
 
 /// The internal routes, for a port that is never published: `/livez`, `/readyz`, `/metrics`.
-pub fn admin_router(metrics: PrometheusHandle, ready: Readiness) -> Router {
+pub fn admin_router(metrics: Metrics, ready: Readiness) -> Router {
+    let metrics = Arc::new(metrics);
     let render = move || {
         let text = metrics.render();
         async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text) }

@@ -11,6 +11,7 @@ use crate::{
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     key::Class,
     money::NanoUsd,
+    process::traces::Span,
     rates::RateStatus,
     refusal::{Denial, Refusal},
     tokens::Usage,
@@ -34,6 +35,34 @@ pub enum Call {
     Capture(Capture),
     /// Releases a hold: the generation cost nothing.
     Release(Release),
+}
+
+impl Call {
+    /// Name of the method in spans.
+    pub const fn method(&self) -> &'static str {
+        match self {
+            Self::Authenticate { .. } => "keyservice.v1.KeyService/Authenticate",
+            Self::Authorize(_) => "keyservice.v1.KeyService/Authorize",
+            Self::Extend(_) => "keyservice.v1.KeyService/Extend",
+            Self::Capture(_) => "keyservice.v1.KeyService/Capture",
+            Self::Release(_) => "keyservice.v1.KeyService/Release",
+        }
+    }
+}
+
+/// A call, and its span at the key-service.
+#[derive(Clone, Debug)]
+pub struct TracedCall {
+    /// The call.
+    pub call: Call,
+    /// The span that the spans of the store are below.
+    pub span: Span,
+}
+
+impl From<Call> for TracedCall {
+    fn from(call: Call) -> Self {
+        Self { call, span: Span::default() }
+    }
 }
 
 /// A request to open a hold.
@@ -237,9 +266,31 @@ pub struct CallFailure {
     pub message: String,
 }
 
+impl CallFailure {
+    /// Name of the code in spans.
+    pub const fn status(&self) -> &'static str {
+        match self.code {
+            Code::Cancelled => "CANCELLED",
+            Code::InvalidArgument => "INVALID_ARGUMENT",
+            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Code::FailedPrecondition => "FAILED_PRECONDITION",
+            Code::Internal => "INTERNAL",
+            Code::Unavailable => "UNAVAILABLE",
+            Code::DataLoss => "DATA_LOSS",
+            Code::Unauthenticated => "UNAUTHENTICATED",
+            _ => "UNKNOWN",
+        }
+    }
+
+    /// Returns whether the key-service failed, rather than its caller.
+    pub const fn is_servers(&self) -> bool {
+        !matches!(self.code, Code::InvalidArgument | Code::FailedPrecondition | Code::Unauthenticated)
+    }
+}
+
 /// The interface of the key-service, also for a gateway in the same process.
 #[async_trait::async_trait]
 pub trait KeyService: Send + Sync {
     /// Answers every call, in the order of the calls.
-    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>>;
+    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>>;
 }

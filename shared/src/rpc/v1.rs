@@ -376,6 +376,9 @@ pub struct Call {
     /// Chosen by the caller; unique among its unanswered calls.
     #[prost(uint64, tag = "1")]
     pub id: u64,
+    /// The caller's span, written as the header traceparent of W3C Trace Context. Absent unless the trace is sampled.
+    #[prost(string, tag = "7")]
+    pub traceparent: ::prost::alloc::string::String,
     #[prost(oneof = "call::Request", tags = "2, 3, 4, 5, 6")]
     pub request: ::core::option::Option<call::Request>,
 }

@@ -157,18 +157,23 @@ macro_rules! bounds {
 
 bounds! {
     Limit = setting("limit", Kind::Amount, "Largest amount that may ever be spent, in US dollars; null is no limit.")
-        .with_input("Limit (USD)", "The most it may ever spend. Empty: no limit but the credit.");
+        .with_input("Limit (USD)", "The most that may be spent. Empty: no limit but the credit.");
     Used = answered("used", SchemaGenerator::subschema_for::<NanoUsd>, "Amount spent so far.");
     LimitRemaining = answered("limit_remaining", SchemaGenerator::subschema_for::<Option<NanoUsd>>,
         "`limit - used`, below zero if the limit was lowered below `used`.");
     Limits = setting("limits", Kind::Limits,
-        "Amounts that may be spent in each window of the calendar, in UTC; weeks begin on Monday. Null is none.");
-    Models = setting("models", Kind::Models, "Ids of the models that may be used; null is all.");
+        "Amounts that may be spent in each window of the calendar, in UTC; weeks begin on Monday. Null is none.")
+        .with_input("Resets", "");
+    Models = setting("models", Kind::Models, "Ids of the models that may be used; null is all.")
+        .with_input("Models", "One id a line. Empty: all models.");
     RequestsPerMinute = setting("requests_per_minute", Kind::Count { max: MAX_RATE },
-        "Requests in a minute: as many at once, refilled evenly. Null is no bound.");
+        "Requests in a minute: as many at once, refilled evenly. Null is no bound.")
+        .with_input("Requests a minute", "");
     TokensPerMinute = setting("tokens_per_minute", Kind::Count { max: MAX_RATE },
-        "Tokens of prompts and answers in a minute; an answer that runs may exceed them. Null is no bound.");
-    MaxInFlight = setting("max_in_flight", Kind::Count { max: MAX_RATE }, "Requests at the same time. Null is no bound.");
+        "Tokens of prompts and answers in a minute; an answer that runs may exceed them. Null is no bound.")
+        .with_input("Tokens a minute", "");
+    MaxInFlight = setting("max_in_flight", Kind::Count { max: MAX_RATE }, "Requests at the same time. Null is no bound.")
+        .with_input("Requests at the same time", "");
 }
 
 /// The caller's own texts, on keys and groups.
@@ -195,7 +200,8 @@ fields! {
         RevokedAt = answered("revoked_at", SchemaGenerator::subschema_for::<Option<Timestamp>>, "Time of the revocation.");
         PreviousKeyExpiresAt = answered("previous_key_expires_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time until which the plaintext before the last rotation works too; null if only the current one works.");
-        GroupId = setting("group_id", Kind::Group, "The group whose bounds hold too; null is none.");
+        GroupId = setting("group_id", Kind::Group, "The group whose bounds hold too; null is none.")
+            .with_input("Group", "Its bounds hold too, for all its keys together.");
         Metadata = METADATA;
     }
 }
@@ -203,10 +209,13 @@ fields! {
 fields! {
     /// A field of a group. In answers `id` and `object` stand before the fields.
     GroupField {
-        Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.");
+        Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
+            .with_input("Name", "");
         ExternalId = setting("external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
-            "The caller's own id of the group, unique in the account; null is none.").fixed();
-        ParentId = setting("parent_id", Kind::Group, "The group whose bounds hold too, which has no parent; null is none.");
+            "The caller's own id of the group, unique in the account; null is none.")
+            .with_input("External id", "Your own id of the group, for good. Empty: none.").fixed();
+        ParentId = setting("parent_id", Kind::Group, "The group whose bounds hold too, which has no parent; null is none.")
+            .with_input("In the group", "Its bounds hold too, for all groups in it together.");
         ..Bound
         KeyDefaults = setting("key_defaults", Kind::KeyDefaults,
             "Settings of keys made in the group that say nothing else; null is none.");

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { launch, Person } from './browser.js';
 import { examineOnce, findsActivity, keepsAKey, keepsAManagementKey, keepsAWebhook, keepsMembers } from './dashboard_acts.js';
-import { addCopying, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
+import { addCopying, addForms, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
 import { addSlowLine, addWatch } from './dashboard_watch.js';
 import { fact, run, setting } from './facts.js';
 
@@ -22,6 +22,7 @@ const PASSWORD = 'four quiet words here';
 const SECTIONS = [
   ['Overview', '/dashboard', 'overview'],
   ['API keys', '/dashboard/keys', 'keys'],
+  ['Groups', '/dashboard/groups', 'groups'],
   ['Management keys', '/dashboard/management-keys', 'management-keys'],
   ['Activity', '/dashboard/activity', 'activity'],
   ['Credit', '/dashboard/credit', 'credit'],
@@ -31,7 +32,7 @@ const SECTIONS = [
   ['Try it', '/dashboard/try-it', 'try-it'],
 ];
 /** What changes something of the account, or leads there; and the pages that have it. */
-const CHANGES = 'main form[method="post"], main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/delete"], main a[href$="/new"]';
+const CHANGES = 'main form[method="post"]:not([role="search"]), main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/delete"], main a[href$="/new"]';
 const CHANGING = [
   '/dashboard/keys', '/dashboard/keys/new', '/dashboard/management-keys', '/dashboard/members', '/dashboard/webhooks', KEY,
 ];
@@ -114,6 +115,7 @@ fact('the pages that sign in are sound', async () => {
 for (const [role, person, pictures] of [['an owner', owner, 'owner'], ['a viewer', viewer, 'viewer'], ['a newcomer', newcomer, 'empty']]) {
   for (const [name, path, picture] of SECTIONS) {
     fact(`${name} is sound for ${role}, wide and narrow, light and dark`, async () => {
+      await person.look(1280, 'light');
       await person.visit('/dashboard');
       await person.follow('link', name);
       assert.equal(pathOf(person), path);
@@ -148,6 +150,15 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await owner.visit('/dashboard?by=key');
   await owner.reads('$');
   await examine(owner, 'owner-overview-by-key');
+  await owner.visit('/dashboard?show=tokens&days=90');
+  await examine(owner, 'owner-overview-tokens');
+  await owner.visit(`/dashboard/credit/${new Date().toISOString().slice(0, 7)}`);
+  await owner.reads('Charged in all');
+  await examine(owner, 'owner-statement');
+  await owner.visit('/dashboard/activity');
+  await owner.visit(await owner.page.$eval('tbody td a', (link) => new URL(link.href).pathname));
+  await owner.reads('Billed exactly');
+  await examine(owner, 'owner-generation');
   await owner.visit('/dashboard/margin?by=key');
   await owner.reads(KEY);
   await examine(owner, 'owner-margin');
@@ -155,7 +166,7 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await viewer.reads('Only owners can do this');
   await owner.visit('/dashboard/keys?q=nothing+has+this+label');
   await examine(owner, 'owner-no-key');
-  await owner.visit('/dashboard/activity?day=2020-01-01');
+  await owner.visit('/dashboard/activity?to=2020-01-01');
   await examine(owner, 'owner-no-activity');
   await owner.visit('/dashboard/nothing', 404);
   await examine(owner, 'owner-not-found', 404);
@@ -188,6 +199,7 @@ for (const scripts of [false, true]) {
 }
 
 addSlowLine(browser, owner, SECTIONS.map(([, path]) => path), WIDTHS);
+addForms(owner);
 addCopying(owner);
 addOverview(owner);
 addTryIt(viewer, SCENES, examineOnce);

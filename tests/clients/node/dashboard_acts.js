@@ -36,7 +36,7 @@ export async function keepsAKey(owner, { width, theme }) {
   await owner.reads('$25.00');
   await owner.visit('/dashboard/keys');
   await owner.fill('Search', `${label}, ed`);
-  await owner.follow('button', 'Show');
+  await owner.follow('button', 'Apply');
   await owner.follow('link', `${label}, edited`);
   await owner.follow('link', 'Revoke');
   await owner.reads('cannot be undone');
@@ -95,12 +95,21 @@ export async function keepsMembers(owner, { width, theme }) {
   assert.ok((await owner.text('Sign-in link')).startsWith(`${owner.origin}/dashboard/sign-in/link#`));
   await examineOnce(owner, 'owner-invited');
   await owner.follow('link', 'Back to the members');
-  await owner.follow('button', `Make owner ${name}`);
-  await owner.follow('button', `Make viewer ${name}`);
-  await owner.follow('link', `Remove ${name}`);
+  for (const role of ['owner', 'viewer']) {
+    await owner.follow('link', name);
+    await examineOnce(owner, 'owner-member');
+    await owner.follow('link', `Make ${role} …`);
+    await examineOnce(owner, 'owner-make-role');
+    await owner.follow('button', `Make ${role}`);
+    await owner.reads(`is ${role === 'owner' ? 'an owner' : 'a viewer'} now`);
+    await owner.visit('/dashboard/members');
+  }
+  await owner.follow('link', name);
+  await owner.follow('link', 'Remove …');
   await examineOnce(owner, 'owner-remove-member');
-  await owner.follow('button', 'Remove');
-  assert.deepEqual(await owner.all('link', `Remove ${name}`), []);
+  await owner.follow('button', 'Remove member');
+  await owner.reads('is removed');
+  assert.deepEqual(await owner.all('link', name), []);
 }
 
 /** Looks for what was spent, as a page and as files. */

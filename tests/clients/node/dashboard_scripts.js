@@ -10,7 +10,7 @@ import { fact, makeKey, scripted } from './facts.js';
 /** The smallest PNG. */
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 /** More stops of the keyboard than a page has. */
-const STOPS = 100;
+const STOPS = 150;
 
 /** Presses something that changes this page alone. */
 const press = async (person, role, name) => (await person.the(role, name)).click();
@@ -26,6 +26,55 @@ async function copied({ page }, hasApi, buttons) {
   await buttons[0].click();
   await page.waitForFunction(() => document.querySelector('[data-shown-once] button').textContent === 'Copied', { polling: 50 });
   return page.evaluate(() => window.kept.readText());
+}
+
+/** Facts about forms, and about the menu. */
+export function addForms(owner) {
+  fact('a key whose expiry has seconds is changed and keeps them', async () => {
+    const label = 'Ends with a year';
+    await makeKey({ label, expires_at: '2027-12-31T23:59:59Z' });
+    await owner.look(1280, 'light');
+    await owner.visit('/dashboard/keys');
+    await owner.follow('link', label);
+    const expires = async () => (await owner.field('Expires')).evaluate((e) => e.value);
+    assert.equal(await expires(), '2027-12-31T23:59:59');
+    await owner.fill('Label', `${label}, changed`);
+    await owner.follow('button', 'Save');
+    await owner.reads(`Saved: label ${label} → ${label}, changed.`);
+    await press(owner, 'button', 'in 30 days');
+    assert.match(await expires(), /^\d{4}-\d\d-\d\dT\d\d:\d\d$/);
+    await owner.follow('button', 'Save');
+    await owner.reads('Saved: expires 2027-12-31 23:59:59 UTC →');
+  });
+  fact('a field with a fault has the focus and says what is wrong', async () => {
+    await owner.visit('/dashboard/keys/new');
+    await owner.fill('Limit (USD)', '1,5');
+    await owner.follow('button', 'Create key', 422);
+    const fault = await owner.page.evaluate(() => {
+      const { id, ariaInvalid } = document.activeElement;
+      const said = document.activeElement.getAttribute('aria-describedby').split(' ').map((part) => document.getElementById(part).textContent);
+      return { id, ariaInvalid, said: said.at(-1) };
+    });
+    assert.deepEqual([fault.id, fault.ariaInvalid], ['limit', 'true']);
+    assert.match(fault.said, /such as 5, 0\.25/);
+  });
+  for (const scripts of [false, true]) {
+    fact(`on a phone a button opens the menu, ${scripts ? 'with scripts' : 'without scripts'}`, async () => {
+      await owner.allow(scripts);
+      for (const width of [320, 375, 768]) {
+        await owner.look(width, 'light');
+        await owner.visit('/dashboard/keys');
+        assert.deepEqual(await owner.all('link', 'Members'), [], 'it is closed at first');
+        await press(owner, 'button', 'Menu');
+        await owner.picture('menu');
+        await owner.follow('link', 'Members');
+        const top = await owner.page.$eval('h1', (heading) => heading.getBoundingClientRect().top);
+        assert.ok(top < 120, `the heading begins at ${top}`);
+      }
+      await owner.allow(true);
+      await owner.look(1280, 'light');
+    });
+  }
 }
 
 /** Facts about a key that is shown once. */
@@ -266,7 +315,7 @@ export function addSessions(owner, other, account, password) {
     await elsewhere.follow('button', 'Sign in');
     assert.equal(path(elsewhere), '/dashboard');
     await owner.visit('/dashboard/you');
-    await owner.follow('button', 'End');
+    await owner.follow('button', 'Sign out of Chrome on Linux');
     await elsewhere.visit('/dashboard/keys');
     assert.equal(path(elsewhere), '/dashboard/sign-in');
   });

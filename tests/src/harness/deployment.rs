@@ -13,8 +13,8 @@ use super::{
 };
 
 /// Pepper for hashing keys, and the token between the services.
-const PEPPER: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
-const INTERNAL_TOKEN: &str = "between-the-services";
+pub(super) const PEPPER: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
+pub(super) const INTERNAL_TOKEN: &str = "between-the-services";
 
 /// Environment variable that selects a Redis Cluster for the services.
 const REDIS_FORM: &str = "FAREGATE_TEST_REDIS";

@@ -15,7 +15,7 @@ const PORTS: Range<u32> = 10_000..32_000;
 static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
 
 /// A port of the loopback that is free and given out once.
-pub(super) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let count = PORTS.end - PORTS.start;
     // Other processes that run tests begin elsewhere.
     let first = process::id().wrapping_mul(7_919) % count;

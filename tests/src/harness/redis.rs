@@ -126,6 +126,12 @@ impl Redis {
         self.heal().await;
     }
 
+    /// Moves all slots of a master to the others. Returns when all nodes know.
+    pub async fn move_slots_from(&self, master: usize) {
+        tokio::task::block_in_place(|| cluster::move_slots_from(&self.nodes, master));
+        self.heal().await;
+    }
+
     /// Stops the servers with a signal: connections stay open, and nothing is answered until they are resumed.
     pub fn hang(&self) {
         self.nodes.iter().for_each(Node::hang);

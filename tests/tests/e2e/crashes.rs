@@ -62,7 +62,7 @@ async fn after_kill_9_keys_credit_and_what_was_used_are_still_there() {
     let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(10_000, 10)).await;
     stack.call(&key, Script::tokens(100, 10)).send().await;
-    stack.add_credit(&stack.account, cost_of(5, 5));
+    stack.add_credit(&stack.account, cost_of(5, 5), "");
     let (shown, balance) = (stack.show(&key).await, stack.balance(&stack.account));
     stack.crash().await;
     assert_eq!((stack.show(&key).await, stack.balance(&stack.account)), (shown, balance));

@@ -1,12 +1,15 @@
 //! The dashboard, through the gateway's address as browsers reach it.
 
+mod acts;
 mod attacks;
 mod bounds;
 mod browser;
 mod first_use;
+mod groups;
 mod management_keys;
 mod pages;
 mod rotation;
+mod signing_in;
 mod webhooks;
 
 use tests::harness::{Account, Browser, Deployment, Options, Stack};

@@ -6,8 +6,9 @@ use std::{
 };
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 14] = [
     "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
@@ -17,6 +18,8 @@ const DOCUMENTS: [&str; 11] = [
     "docs/measurements.md",
     "docs/moving.md",
     "docs/operating.md",
+    "docs/releasing.md",
+    "docs/scaling.md",
     "tests/README.md",
 ];
 
@@ -25,7 +28,7 @@ const ARCHITECTURE_LINES: usize = 180;
 
 #[test]
 fn documents_link_to_files_headings_and_names_that_are_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = root();
     for document in DOCUMENTS {
         let path = root.join(document);
         let text = fs::read_to_string(&path).unwrap();
@@ -58,7 +61,7 @@ fn documents_link_to_files_headings_and_names_that_are_there() {
 fn the_architecture_is_short_and_names_files_that_are_there() {
     let text = include_str!("../../../ARCHITECTURE.md");
     assert!(text.lines().count() <= ARCHITECTURE_LINES);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = root();
     let mut files = Vec::new();
     for source in ["shared", "key-service", "inference-gateway", "local-model", "faregate", "tests"] {
         collect(&root.join(source), &mut files);
@@ -69,8 +72,13 @@ fn the_architecture_is_short_and_names_files_that_are_there() {
     }
 }
 
+/// Root of the workspace.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
 /// Adds the Rust files below a folder.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(crate) fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.ends_with("target") && !path.ends_with("clients") {

@@ -80,6 +80,9 @@ impl Stream {
             End::ClientGone => CLIENT_GONE,
             End::Failed(error) => error.code.as_str(),
         };
+        if let (End::Failed(error), false) = (&end, client_left) {
+            log.cut(&job, error);
+        }
         if client_left {
             metrics::counter!("gateway_client_disconnects_total").increment(1);
         }

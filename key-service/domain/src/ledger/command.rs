@@ -31,6 +31,8 @@ pub enum Command {
         id: DepositId,
         /// The amount; above zero.
         amount: NanoUsd,
+        /// The reason, for people; may be empty.
+        note: String,
         /// Who adds the credit.
         actor: Actor,
     },

@@ -226,8 +226,8 @@ impl Holder {
 
 /// Event of a deposit, which has the deposit's own id; `None` for other commands.
 pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
-    let Command::Deposit { id, amount, actor } = command else { return None };
-    let kind = EventKind::CreditAdded { deposit_id: *id, amount: *amount };
+    let Command::Deposit { id, amount, note, actor } = command else { return None };
+    let kind = EventKind::CreditAdded { deposit_id: *id, amount: *amount, note: note.clone() };
     let id = EventId::from_slice(id.as_bytes())?;
     Some(Event { id, at, actor: actor.clone(), key: None, group: None, kind })
 }

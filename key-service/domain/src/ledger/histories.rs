@@ -236,7 +236,7 @@ fn command() -> impl Strategy<Value = Command> {
     let bounds = (nanos(0..300), nanos(0..200), nanos(0..500));
     prop_oneof![
         3 => ((0..20_u8).prop_map(deposit), deposited())
-            .prop_map(|(id, amount)| Command::Deposit { id, amount, actor: Actor::System }),
+            .prop_map(|(id, amount)| Command::Deposit { id, amount, note: String::new(), actor: Actor::System }),
         4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
         2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
         8 => (ids(), credential(), model(), bounds, 0..60_u64, 0..4_u64).prop_map(

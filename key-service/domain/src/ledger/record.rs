@@ -114,6 +114,17 @@ impl Ending {
     }
 }
 
+/// A deposit of credit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deposited {
+    /// Credit that was added.
+    pub amount: NanoUsd,
+    /// Credit just after the deposit; `None` for deposits of a version that did not record the credit.
+    pub credit: Option<NanoUsd>,
+    /// The reason, for people; may be empty.
+    pub note: String,
+}
+
 /// The record under a command's idempotency id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Record {
@@ -124,8 +135,8 @@ pub enum Record {
     Open(Hold),
     /// A billed generation.
     Closed(Settlement),
-    /// A deposit of this amount.
-    Deposited(NanoUsd),
+    /// A deposit.
+    Deposited(Deposited),
 }
 
 impl Record {

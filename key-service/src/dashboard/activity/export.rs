@@ -145,7 +145,7 @@ const CELL_ENDS: [char; 7] = [',', ';', '\t', '"', '\'', '\n', '\r'];
 
 /// A text in a cell. A spreadsheet takes a formula with an apostrophe before it for a text. Where another separator is set than
 /// the comma, it finds cells within the text, so that formulas are marked at every place where a cell may begin.
-fn cell(text: &str) -> String {
+pub(in super::super) fn cell(text: &str) -> String {
     let (mut cell, mut may_begin) = (String::with_capacity(text.len() + 2), true);
     cell.push('"');
     for c in text.chars() {

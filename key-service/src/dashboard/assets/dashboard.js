@@ -19,6 +19,9 @@ async function copy(text, element) {
 let uncopied = document.querySelector('[data-shown-once]') !== null;
 
 document.addEventListener('click', async (event) => {
+  // Fills an offered value into its field.
+  const offer = event.target.closest('[data-fills]');
+  if (offer) document.getElementById(offer.dataset.fills).value = offer.value;
   const button = event.target.closest('[data-copies]');
   if (button) {
     const source = button.parentElement.querySelector('[data-copy]');
@@ -44,6 +47,8 @@ if (code && location.hash.length > 1) {
   code.value = location.hash.slice(1);
   history.replaceState(null, '', location.pathname);
 }
+
+for (const button of document.querySelectorAll('[data-prints]')) button.addEventListener('click', () => print());
 
 // Times in the reader's zone; their titles say them in UTC.
 for (const time of document.querySelectorAll('time')) {
@@ -74,7 +79,7 @@ for (const chart of document.querySelectorAll('.chart')) {
       return line;
     }));
     picture.setAttribute('aria-valuenow', chosen);
-    picture.setAttribute('aria-valuetext', shown.map((line) => line.join(' ')).join(', '));
+    picture.setAttribute('aria-valuetext', shown.map((line) => line.filter(Boolean).join(' ')).join(', '));
     box.hidden = false;
     const [area, bar] = [plot, days[chosen]].map((element) => element.getBoundingClientRect());
     const right = bar.right - area.left + 8;

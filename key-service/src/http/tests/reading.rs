@@ -24,7 +24,7 @@ async fn the_account_s_money_adds_up() {
     let desk = Desk::open().await;
     let key = desk.created_id("{}").await;
     desk.bill(&key, 4_215_000).await;
-    desk.office.management.deposit(desk.account, NanoUsd::from_usd(5), Actor::System).await.unwrap();
+    desk.office.management.deposit(desk.account, NanoUsd::from_usd(5), "", Actor::System).await.unwrap();
     let answer = desk.get(CREDITS).await;
     let expected =
         r#"{"object":"credits","credit":14.995785,"held":0,"total_deposited":15,"total_used":0.004215}"#;

@@ -46,11 +46,11 @@ struct Figures {
     /// Balances of each requested key or group, and the opening balance behind, if there is one.
     balances: Vec<Option<Vec<u8>>>,
     holds: Vec<HoldSummary>,
-    deposits: Vec<i64>,
+    deposits: Vec<NanoUsd>,
 }
 
 /// The raw answer.
-type AuditReply = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<Vec<u8>>, Vec<i64>);
+type AuditReply = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<Vec<u8>>, Vec<String>);
 
 /// Result of reading entries up to a moment.
 enum Read {
@@ -148,7 +148,7 @@ impl Redis {
             }
         }
         let held = sum(figures.holds.iter());
-        let deposits = figures.deposits.iter().copied().map(NanoUsd::from_nanos);
+        let deposits = figures.deposits.iter().copied();
         Ok(Attempt::Done(Some(auditor.account(figures.funds.account(), held, deposits))))
     }
 
@@ -181,6 +181,8 @@ impl Redis {
         let funds = FundsRecord::read(&funds.ok_or_else(|| damaged("the funds of an account"))?)?;
         // A damaged hold holds nothing that can be proven.
         let holds = holds.iter().filter_map(|hold| records::read_hold(hold)).collect();
+        let deposits = deposits.iter().map(|text| Ok(records::read_deposit(text)?.amount));
+        let deposits = deposits.collect::<Result<_, StoreError>>()?;
         let figures = Some(Figures { funds, balances, holds, deposits });
         Ok(Some(Look { additions, figures }))
     }

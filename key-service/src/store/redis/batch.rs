@@ -181,6 +181,9 @@ impl Batch<'_> {
         for event in commands.iter().filter_map(|command| ledger::deposited(command, *now)) {
             arguments.value(event.to_json());
         }
+        for note in commands.iter().filter_map(note) {
+            arguments.value(note);
+        }
         arguments.value(FUNDS);
         for id in writer.keys.all {
             arguments.value(*id.as_bytes());
@@ -197,6 +200,11 @@ impl Batch<'_> {
         }
         arguments
     }
+}
+
+/// The note of a deposit.
+fn note(command: &Command) -> Option<&str> {
+    if let Command::Deposit { note, .. } = command { Some(note) } else { None }
 }
 
 /// Returns true for commands that may bill something.

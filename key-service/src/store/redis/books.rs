@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use async_trait::async_trait;
 use redis::cmd;
-use shared::{
-    ids::{AccountId, DepositId, KeyId},
-    money::NanoUsd,
-};
+use shared::ids::{AccountId, DepositId, KeyId};
 
 use super::{
     Redis,
@@ -99,11 +96,11 @@ impl Books for Redis {
 
     /// Reads all deposits, of which there are few, and answers the latest.
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
-        let all: Vec<(Vec<u8>, i64)> =
+        let all: Vec<(Vec<u8>, String)> =
             self.client.ask(cmd("HGETALL").arg(self.key_space.deposits(account))).await?;
-        let read = all.into_iter().map(|(id, amount)| {
+        let read = all.into_iter().map(|(id, text)| {
             let id = DepositId::from_slice(&id).ok_or_else(|| damaged("a deposit"))?;
-            Ok(Deposit { id, amount: NanoUsd::from_nanos(amount) })
+            Ok(Deposit { id, deposited: records::read_deposit(&text)? })
         });
         let mut deposits: Vec<Deposit> = read.collect::<Result<_, StoreError>>()?;
         deposits.sort_by_key(|deposit| std::cmp::Reverse(deposit.id));
@@ -129,7 +126,7 @@ impl Books for Redis {
         Ok(lines)
     }
 
-    /// Reads the charges of these days. Incomplete days are added up from the counters of all keys instead, and the
+    /// Reads the sums of these days. Incomplete days are added up from the counters of all keys instead, and the
     /// sums are kept once the day is over.
     async fn spend(
         &self,
@@ -137,14 +134,17 @@ impl Books for Redis {
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError> {
         let mut lines = Vec::new();
-        for DaySpend { day, mut charged, is_whole } in self.added_up(account, days).await? {
+        for DaySpend { day, mut sums, is_whole, .. } in self.added_up(account, days).await? {
             if !is_whole {
-                charged = self.add_up(account, day).await?;
+                sums = self.add_up(account, day).await?;
             }
-            let line = |(model, nanos)| SpendLine { day, model, charged: NanoUsd::from_nanos(nanos) };
-            lines.extend(charged.into_iter().map(line));
+            lines.extend(sums.into_iter().map(|(model, sums)| SpendLine { day, model, sums }));
         }
         Ok(lines)
+    }
+
+    fn counters_kept(&self) -> Option<u32> {
+        Some(self.kept.usage_days)
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {

@@ -1,22 +1,28 @@
 //! Client of Redis: a shared connection, renewed after a break, and a deadline on every call.
 
 use std::{
+    borrow::Cow,
     io,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use redis::{
-    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+    Arg, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
     aio::ConnectionLike, cmd,
 };
-use shared::{backoff::Backoff, clock::Clock};
+use shared::{
+    backoff::Backoff,
+    clock::Clock,
+    process::traces::{KeyValue, Span, SpanKind},
+};
 use tokio::{
     sync::{Mutex, RwLock, Semaphore},
     time::{Instant, sleep_until, timeout_at},
 };
 
 use super::{
+    super::latency::timed,
     admission::{Admission, Sync, admit},
     connection::{ANSWERING, Connection, Source},
     failover::{Losses, Masters},
@@ -77,6 +83,26 @@ enum ConnectionState {
 enum RedisRequest<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
+}
+
+impl RedisRequest<'_> {
+    /// Name and attributes of the request's span: the name of the command, without arguments.
+    fn described(&self) -> (Cow<'static, str>, Vec<KeyValue>) {
+        let system = KeyValue::new("db.system.name", "redis");
+        let name = match self {
+            Self::One(command) => match command.args_iter().next() {
+                Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+                Some(_) | None => "redis".to_owned(),
+            },
+            Self::Many(commands) => {
+                let size = i64::try_from(commands.len()).unwrap_or(i64::MAX);
+                let attributes = vec![system, KeyValue::new("db.operation.batch.size", size)];
+                return ("PIPELINE".into(), attributes);
+            }
+        };
+        let operation = KeyValue::new("db.operation.name", name.clone());
+        (name.into(), vec![system, operation])
+    }
 }
 
 impl Client {
@@ -146,22 +172,26 @@ impl Client {
 
     /// Sends a command.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        let _timed = timed("command");
         Ok(redis::from_redis_value(self.call(&RedisRequest::One(command)).await?)?)
     }
 
     /// Sends commands together, all in the same slot.
     pub(super) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> RedisResult<T> {
+        let _timed = timed("command");
         Ok(redis::from_redis_value(self.call(&RedisRequest::Many(commands)).await?)?)
     }
 
     /// Runs a script, and sends the script's text to a server that lacks it.
     pub(super) async fn run<T: FromRedisValue>(&self, script: &Lua, arguments: &Arguments) -> RedisResult<T> {
-        match self.ask(&script.by_hash(arguments)).await {
+        let _timed = timed("script");
+        let answer = match self.call(&RedisRequest::One(&script.by_hash(arguments))).await {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.ask(&script.by_text(arguments)).await
+                self.call(&RedisRequest::One(&script.by_text(arguments))).await
             }
             answer => answer,
-        }
+        };
+        Ok(redis::from_redis_value(answer?)?)
     }
 
     /// Marks the store as seen now, unless too many earlier marks are lost. Returns the losses since the last mark.
@@ -195,10 +225,15 @@ impl Client {
         let Ok(_permit) = self.calls.try_acquire() else {
             return Err(failure(io::ErrorKind::ResourceBusy, "too many calls wait for it"));
         };
-        match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(request)).await {
+        let span = Span::current().child(SpanKind::Client, || request.described());
+        let answer = match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.why_late().await),
+        };
+        if answer.is_err() {
+            span.fail("store");
         }
+        answer
     }
 
     /// Sends a request again until there is an answer.

@@ -58,7 +58,7 @@ impl KeySpace {
         format!("{}:{{{account}}}:event-numbers", self.prefix)
     }
 
-    /// Hash: the amount of each deposit, for good.
+    /// Hash: the amount of each deposit, for good; behind a blank the credit just after it and, behind another, its note.
     pub(super) fn deposits(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:deposits", self.prefix)
     }
@@ -68,9 +68,16 @@ impl KeySpace {
         format!("{}:{{{account}}}:usage:{day}", self.prefix)
     }
 
-    /// Hash: the charges of a day by model. The empty field marks the charges of the whole day.
+    /// Hash: the charges of a day by model; the requests behind the model and `\0r`, the tokens behind the model and `\0t`.
+    /// The empty field marks sums of the whole day: `1` of the charges, `2` of all.
     pub(super) fn spend(&self, account: AccountId, day: Day) -> String {
         format!("{}:{{{account}}}:spend:{day}", self.prefix)
+    }
+
+    /// Hash: the refused calls of a day, of all keys or of a single key, by hour and reason.
+    pub(super) fn refused(&self, account: AccountId, day: i64, key: Option<KeyId>) -> String {
+        let key = key.map_or_else(String::new, |key| format!(":{key}"));
+        format!("{}:{{{account}}}:refused:{day}{key}", self.prefix)
     }
 
     /// Sorted set: the ids of API keys with a status, in order. Expired keys stay among the active keys until looked

@@ -12,7 +12,9 @@ use super::{
     batch::Batch,
     records::{self, FUNDS, FundsRecord, Scanned},
 };
-use crate::store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError};
+use crate::store::{
+    Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError, latency::timed,
+};
 use domain::ledger::Command;
 
 /// Holds on a page, which takes a fraction of a millisecond of Redis.
@@ -20,6 +22,10 @@ const HOLDS_AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Ledger for Redis {
+    fn system(&self) -> &'static str {
+        "redis"
+    }
+
     async fn execute(
         &self,
         account: AccountId,
@@ -29,6 +35,7 @@ impl Ledger for Redis {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
+        let _timed = timed("ledger");
         let (client, key_space) = (&self.client, &self.key_space);
         self.index.list(client, key_space, account, &commands).await?;
         let (ledger, chained, kept) = (&self.scripts.ledger, &self.chained, self.kept);

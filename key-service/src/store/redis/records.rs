@@ -27,7 +27,7 @@ pub(super) use self::{
         group_field, opening_field, read_group_spend, read_spend, write_group_spend, write_rest,
         write_rotation, write_spend,
     },
-    funds::{FUNDS, FundsRecord},
+    funds::{FUNDS, FundsRecord, read_deposit},
     groups::{read_group, write_group},
     keys::{KEY_TEXTS, KeyTexts, read_key, read_management_key, write_key, write_management_key},
     members::{read_expiring, read_member, write_expiring, write_last_link, write_member},

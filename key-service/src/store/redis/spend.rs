@@ -1,4 +1,4 @@
-//! Charges by day and model, which the ledger adds up.
+//! Sums by day and model, which the ledger adds up.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,10 @@ use std::{
 };
 
 use redis::pipe;
-use shared::ids::{AccountId, GroupId, KeyId};
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    money::NanoUsd,
+};
 
 use super::{
     Redis,
@@ -15,17 +18,23 @@ use super::{
 use crate::store::{Groups, Keys, StoreError, UsageLine};
 use domain::{
     ledger::{GroupChain, Payer},
-    usage::{Counts, Day},
+    usage::{COUNTED, Counts, Day, Sums},
 };
 
-/// The field of a day's spend that marks the spend of a whole day.
+/// The field of a day's spend that marks the sums of a whole day, and the mark of a day of which nothing is missing.
 const WHOLE: &str = "";
+const ALL_SUMS: i64 = 2;
+/// Ends of the fields of requests and of tokens, behind the model.
+const REQUESTS: &str = "\0r";
+const TOKENS: &str = "\0t";
 
-/// Charges of a day by model.
+/// Sums of a day by model.
 pub(super) struct DaySpend {
     pub(super) day: Day,
-    pub(super) charged: BTreeMap<String, i64>,
-    /// True if nothing of the day is missing; a day begun by a version that did not add up is incomplete.
+    pub(super) sums: BTreeMap<String, Sums>,
+    /// True if every model of the day is there; a day begun by a version that did not add up lacks some.
+    pub(super) has_every_model: bool,
+    /// True if nothing of the day is missing; a day begun by an earlier version lacks requests and tokens.
     pub(super) is_whole: bool,
 }
 
@@ -45,10 +54,12 @@ impl Redis {
         let found: Vec<redis::Value> = self.client.ask_all(&read).await?;
         let read = |(day, pair): (Day, &[redis::Value])| {
             let [charged, exists] = pair else { return Err(damaged("spend")) };
-            let mut charged: BTreeMap<String, i64> = redis::from_redis_value_ref(charged)?;
+            let mut fields: BTreeMap<String, i64> = redis::from_redis_value_ref(charged)?;
             let exists: bool = redis::from_redis_value_ref(exists)?;
-            let is_whole = charged.remove(WHOLE).is_some() || !exists;
-            Ok(DaySpend { day, charged, is_whole })
+            let mark = fields.remove(WHOLE);
+            let has_every_model = mark.is_some() || !exists;
+            let is_whole = mark == Some(ALL_SUMS) || !exists;
+            Ok(DaySpend { day, sums: read_sums(fields), has_every_model, is_whole })
         };
         days.into_iter().zip(found.chunks(2)).map(read).collect()
     }
@@ -58,24 +69,24 @@ impl Redis {
         &self,
         account: AccountId,
         day: Day,
-    ) -> Result<BTreeMap<String, i64>, StoreError> {
-        let mut charged: BTreeMap<String, i64> = BTreeMap::new();
+    ) -> Result<BTreeMap<String, Sums>, StoreError> {
+        let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
         for (payer, counts) in self.read_counters(account, day, None).await? {
-            let sum = charged.entry(payer.model).or_default();
-            *sum = sum.saturating_add(counts.charged.nanos());
+            let sum = sums.entry(payer.model).or_default();
+            *sum = sum.plus(Sums::from(counts));
         }
         if day <= Day::closed(self.clock.now()) {
             let (spend, counters) =
                 (self.key_space.spend(account, day), self.key_space.counters(account, day));
             let left: i64 = self.client.ask(redis::cmd("TTL").arg(&counters)).await?;
             let mut keep = pipe();
-            keep.cmd("HSET").arg(&spend).arg(WHOLE).arg(1).arg(&charged).ignore();
+            keep.cmd("HSET").arg(&spend).arg(WHOLE).arg(ALL_SUMS).arg(write_sums(&sums)).ignore();
             if left > 0 {
                 keep.cmd("EXPIRE").arg(&spend).arg(left).ignore();
             }
             self.client.ask_all::<()>(&keep).await?;
         }
-        Ok(charged)
+        Ok(sums)
     }
 
     /// The counters of a key, for the models that the account has used on each of the days, and for every chain of groups
@@ -89,12 +100,12 @@ impl Redis {
         let chains = self.chains_of(account, key).await?;
         let mut lines = Vec::new();
         let (mut read, mut wanted) = (pipe(), Vec::new());
-        for DaySpend { day, charged, is_whole } in self.added_up(account, days).await? {
-            if !is_whole {
+        for DaySpend { day, sums, has_every_model, .. } in self.added_up(account, days).await? {
+            if !has_every_model {
                 let counters = self.read_counters(account, day, Some(key)).await?;
                 lines.extend(counters.into_iter().map(|(payer, counts)| UsageLine { day, payer, counts }));
             }
-            for model in charged.into_keys().filter(|_| is_whole) {
+            for model in sums.into_keys().filter(|_| has_every_model) {
                 for groups in &chains {
                     let payer = Payer { key, model: model.clone(), groups: *groups };
                     let counter = records::write_payer(&payer);
@@ -136,4 +147,32 @@ impl Redis {
         }
         Ok(chains)
     }
+}
+
+/// Reads the fields of a day's sums.
+fn read_sums(fields: BTreeMap<String, i64>) -> BTreeMap<String, Sums> {
+    let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
+    for (field, sum) in fields {
+        let count = u64::try_from(sum).unwrap_or_default().min(COUNTED);
+        if let Some(model) = field.strip_suffix(REQUESTS) {
+            sums.entry(model.to_owned()).or_default().requests = count;
+        } else if let Some(model) = field.strip_suffix(TOKENS) {
+            sums.entry(model.to_owned()).or_default().tokens = count;
+        } else {
+            sums.entry(field).or_default().charged = NanoUsd::from_nanos(sum);
+        }
+    }
+    sums
+}
+
+/// The fields of a day's sums.
+fn write_sums(sums: &BTreeMap<String, Sums>) -> Vec<(String, String)> {
+    let fields = |(model, sums): (&String, &Sums)| {
+        [
+            (model.clone(), sums.charged.nanos().to_string()),
+            (format!("{model}{REQUESTS}"), sums.requests.to_string()),
+            (format!("{model}{TOKENS}"), sums.tokens.to_string()),
+        ]
+    };
+    sums.iter().flat_map(fields).collect()
 }

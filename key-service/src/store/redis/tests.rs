@@ -44,7 +44,7 @@ use domain::{
         histories::{self, START},
     },
     member::{Member, Role, Session, SignInWay},
-    usage::Day,
+    usage::{Day, Sums},
 };
 
 impl Redis {
@@ -175,7 +175,12 @@ async fn what_a_version_without_statuses_and_spend_has_written_is_listed_and_add
         let of_key = store.usage(account, day..=day, Some(key)).await.unwrap();
         assert_eq!(of_key[0].counts.charged, NanoUsd::from_nanos(3));
         let spend = store.spend(account, day..=day).await.unwrap();
-        assert_eq!((spend.len(), spend[0].charged), (1, NanoUsd::from_nanos(3)));
+        let sums = Sums {
+            requests: 3,
+            tokens: of_key[0].counts.usage.completion + of_key[0].counts.usage.prompt,
+            charged: NanoUsd::from_nanos(3),
+        };
+        assert_eq!((spend.len(), spend[0].sums), (1, sums));
     }
 }
 
@@ -226,6 +231,7 @@ async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again()
     let deposit = Command::Deposit {
         id: domain::ledger::histories::deposit(1),
         amount: NanoUsd::from_nanos(1),
+        note: String::new(),
         actor: Actor::System,
     };
     store.execute(account, vec![deposit.clone()], START).await.unwrap_err();

@@ -16,7 +16,7 @@ use super::{
     tables::{
         accounts, budgets, holds, id as column_id,
         journal::{self, COLUMNS},
-        money, rows, spend, usage,
+        rows, spend, usage,
     },
 };
 use crate::store::{
@@ -64,10 +64,8 @@ impl Books for Sqlite {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Found<JournalEntry, u64>, StoreError> {
-        let range = match search.day {
-            Some(day) => numbers(self, account, day, before).await?,
-            None => (0, before.unwrap_or(u64::MAX)),
-        };
+        let (floor, end) = numbers(self, account, &search, before).await?;
+        let range = (floor, end.unwrap_or(u64::MAX));
         self.read(move |connection| journal::find(connection, account, &search, range, limit)).await
     }
 
@@ -89,9 +87,11 @@ impl Books for Sqlite {
 
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT id, amount FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
+            let sql =
+                "SELECT id, amount, credit, note FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
             let deposit = |row: &Row<'_>| {
-                Ok(Deposit { id: column_id(row, 0, DepositId::from_slice)?, amount: money(row, 1)? })
+                let id = column_id(row, 0, DepositId::from_slice)?;
+                Ok(Deposit { id, deposited: holds::deposited(row, 1)? })
             };
             let row = params![account.as_bytes(), rows(limit)];
             connection.prepare_cached(sql)?.query_map(row, deposit)?.collect()
@@ -114,6 +114,10 @@ impl Books for Sqlite {
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError> {
         self.read(move |connection| spend::list(connection, account, &days)).await
+    }
+
+    fn counters_kept(&self) -> Option<u32> {
+        None
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {

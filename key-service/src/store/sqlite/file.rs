@@ -17,7 +17,7 @@ use crate::store::StoreError;
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Migrations, each to the next version. The version of a file is the number of migrations applied.
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 16] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
@@ -31,6 +31,9 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("migrations/11.sql"),
     include_str!("migrations/12.sql"),
     include_str!("migrations/13.sql"),
+    include_str!("migrations/14.sql"),
+    include_str!("migrations/15.sql"),
+    include_str!("migrations/16.sql"),
 ];
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.

@@ -5,7 +5,6 @@ use std::{collections::HashMap, time::Duration};
 use rusqlite::Connection;
 use shared::{
     ids::{AccountId, GenerationId, GroupId, KeyId},
-    money::NanoUsd,
     time::Timestamp,
 };
 
@@ -13,7 +12,7 @@ use super::tables::{accounts, budgets, events, holds, journal, spend, usage as c
 use crate::store::Outcomes;
 use domain::{
     ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
-    usage::{self, Added, Counts, Day},
+    usage::{self, Added, Counts, Day, Sums},
 };
 
 /// The commands of a caller.
@@ -177,13 +176,13 @@ impl LedgerBatch<'_> {
                 budgets::put_group(self.connection, self.account, id, group)?;
             }
         }
-        let mut spent: HashMap<(Day, &str), NanoUsd> = HashMap::new();
+        let mut spent: HashMap<(Day, &str), Sums> = HashMap::new();
         for ((day, payer), counts) in &self.counted {
-            let sum = spent.entry((*day, &payer.model)).or_default();
-            *sum = NanoUsd::from_nanos(sum.nanos().saturating_add(counts.charged.nanos()));
+            let sums = spent.entry((*day, &payer.model)).or_default();
+            *sums = sums.plus(Sums::from(*counts));
         }
-        for ((day, model), charged) in spent {
-            spend::add(self.connection, self.account, day, model, charged)?;
+        for ((day, model), sums) in spent {
+            spend::add(self.connection, self.account, day, model, sums)?;
         }
         for ((day, payer), counts) in self.counted {
             counters::add(self.connection, self.account, &Added { payer, day, counts })?;

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use shared::process::traces::{KeyValue, Span, SpanKind};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::store::StoreError;
@@ -52,10 +53,15 @@ impl<C> Queue<C> {
             calls.send(call(reply)).await.map_err(|_| stopped())?;
             answer.await.map_err(|_| stopped())?
         };
-        let answered = tokio::time::timeout(CALL_TIMEOUT, asked).await;
-        answered.unwrap_or_else(|_| {
+        let span = Span::current()
+            .child(SpanKind::Client, || ("sqlite".into(), vec![KeyValue::new("db.system.name", "sqlite")]));
+        let answered = tokio::time::timeout(CALL_TIMEOUT, asked).await.unwrap_or_else(|_| {
             Err(StoreError::Unavailable(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))
-        })
+        });
+        if answered.is_err() {
+            span.fail("store");
+        }
+        answered
     }
 }
 

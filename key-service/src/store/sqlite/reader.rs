@@ -9,7 +9,7 @@ use super::{
     file::{OpenError, open_reader},
     queue::{Calls, Queue, queue},
 };
-use crate::store::StoreError;
+use crate::store::{StoreError, latency::timed};
 
 /// Two threads, so that a short query need not wait behind a long listing.
 const THREADS: usize = 2;
@@ -40,6 +40,7 @@ impl Readers {
         &self,
         look_up: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let _timed = timed("read");
         self.questions
             .ask(|reply| -> Question {
                 Box::new(move |connection| {

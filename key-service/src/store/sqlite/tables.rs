@@ -8,6 +8,7 @@ pub(super) mod holds;
 pub(super) mod journal;
 pub(super) mod keys;
 mod moving;
+mod refused;
 pub(super) mod spend;
 pub(super) mod usage;
 mod webhooks;

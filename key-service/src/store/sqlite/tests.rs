@@ -74,8 +74,12 @@ impl Folder {
 async fn open_account(store: &Sqlite, n: u8) {
     let (id, name) = (account(n), format!("Customer {n}"));
     assert!(store.create_account(NewAccount { id, name, created_at: START }).await.unwrap());
-    let credit =
-        Command::Deposit { id: deposit(0), amount: NanoUsd::from_nanos(CREDIT), actor: Actor::System };
+    let credit = Command::Deposit {
+        id: deposit(0),
+        amount: NanoUsd::from_nanos(CREDIT),
+        note: String::new(),
+        actor: Actor::System,
+    };
     store.execute(id, vec![credit], START).await.unwrap().remove(0).unwrap();
     let key = ApiKey { label: "Key".into(), ..ApiKey::new(key(0), "fg_api_…".into(), START) };
     store
@@ -273,8 +277,12 @@ async fn two_processes_share_a_file_and_see_what_the_other_did_at_once() {
     let folder = Folder::new();
     let (server, command_line) = (folder.store().await, Sqlite::open(&folder.file()).unwrap());
     for n in 0..20 {
-        let credit =
-            Command::Deposit { id: deposit(n + 1), amount: NanoUsd::from_nanos(5), actor: Actor::System };
+        let credit = Command::Deposit {
+            id: deposit(n + 1),
+            amount: NanoUsd::from_nanos(5),
+            note: String::new(),
+            actor: Actor::System,
+        };
         let (deposited, spent) = tokio::join!(
             command_line.execute(account(0), vec![credit], START),
             server.execute(account(0), vec![hold(generation(n), 1), capture(generation(n), 1)], START),

@@ -10,7 +10,7 @@ use super::{
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
 };
-use crate::store::{EVENTS_KEPT, Outcomes, StoreError};
+use crate::store::{EVENTS_KEPT, Outcomes, StoreError, latency::timed};
 use domain::ledger::Command;
 
 /// Largest number of calls in a transaction, which bounds the wait of the first call for the last, and the work that a
@@ -71,6 +71,7 @@ impl Writer {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, StoreError> {
+        let _timed = timed("ledger");
         let request = Request { commands, now, events_kept: self.events_kept };
         self.calls.ask(|reply| Call::Execute { account, request, reply }).await
     }
@@ -80,6 +81,7 @@ impl Writer {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let _timed = timed("write");
         self.calls.ask(|reply| Call::Change(Box::new(Single { work: Some(work), done: None, reply }))).await
     }
 }

@@ -10,15 +10,15 @@ use shared::{
 };
 
 use super::{Fault, Subject, after, capture, hold, make_key, nanos, open_account_with, tick};
-use crate::store::{Deposit, Funds, JournalPage, Store};
+use crate::store::{Deposit, Funds, Hour, JournalPage, RefusedLine, Store};
 use domain::{
     audit::{Audit, Figure, Wrong},
     ledger::{
-        Command, Ending, Entry, Outcome, Progress,
+        Command, Deposited, Ending, Entry, Outcome, Progress,
         histories::{self, START, account, generation, key},
     },
     search::{EntrySearch, Outcome as Wanted},
-    usage::{Counts, Day},
+    usage::{Counts, Day, Sums},
 };
 
 /// Number of rounds of each spender while audits run.
@@ -171,12 +171,13 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     assert_eq!(store.usage(account, *days.end()..=*days.end(), None).await.unwrap().len(), 1);
     assert_eq!(store.usage(account, *days.end()..=*days.end(), Some(first)).await.unwrap(), []);
     let spend = store.spend(account, days.clone()).await.unwrap();
-    let spend: Vec<_> = spend.iter().map(|l| (l.day, l.model.as_str(), l.charged.nanos())).collect();
+    let spend: Vec<_> = spend.iter().map(|l| (l.day, l.model.as_str(), l.sums)).collect();
+    let sums = |requests, tokens, charged| Sums { requests, tokens, charged: nanos(charged) };
     let expected = [
-        (*days.start(), "Model Flash", 56),
-        (*days.start(), "Model Max", 10),
-        (Day::of(tomorrow), "Model Flash", 14),
-        (Day::of(later), "Model Flash", -8),
+        (*days.start(), "Model Flash", sums(4, 69, 56)),
+        (*days.start(), "Model Max", sums(1, 11, 10)),
+        (Day::of(tomorrow), "Model Flash", sums(1, 24, 14)),
+        (Day::of(later), "Model Flash", sums(0, 0, -8)),
     ];
     assert_eq!(spend, expected);
     assert_eq!(store.spend(account, *days.end()..=*days.end()).await.unwrap().len(), 1);
@@ -287,12 +288,13 @@ pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     let of_key = EntrySearch { key: Some(seldom), ..search.clone() };
     assert_eq!(numbers(&of_key, None, 3).await, (vec![180, 121, 120], Some(120)));
     assert_eq!(numbers(&of_key, Some(120), 3).await, (vec![61, 60, 1], None));
-    let of_day = EntrySearch { day: Some(Day::of(days[1])), ..search.clone() };
+    let on = |day| EntrySearch { from: Some(day), to: Some(day), ..search.clone() };
+    let of_day = on(Day::of(days[1]));
     assert_eq!(numbers(&of_day, None, 100).await, ((61..=120).rev().collect(), None));
     assert_eq!(numbers(&of_day, Some(63), 100).await, (vec![62, 61], None));
     let both = EntrySearch { key: Some(seldom), ..of_day };
     assert_eq!(numbers(&both, None, 9).await, (vec![120, 61], None));
-    let other_day = EntrySearch { day: Some(Day::of(days[2]).plus(1)), ..search.clone() };
+    let other_day = on(Day::of(days[2]).plus(1));
     assert_eq!(numbers(&other_day, None, 9).await, (vec![], None));
     let short = EntrySearch { outcome: Some(Wanted::Shortfall), ..search.clone() };
     assert_eq!(numbers(&short, None, 9).await, (vec![131], None));
@@ -314,7 +316,12 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let key = make_key(&**store, account, 1, None).await;
     let later = DepositId::new(after(9), [1; 10]);
     let commands = vec![
-        Command::Deposit { id: later, amount: nanos(5), actor: Actor::System },
+        Command::Deposit {
+            id: later,
+            amount: nanos(5),
+            note: "Invoice 7 – März".into(),
+            actor: Actor::System,
+        },
         hold(key, generation(1), 100, 7),
     ];
     store.execute(account, commands, after(9)).await.unwrap();
@@ -323,8 +330,41 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let funds = Funds { name: "Customer 1".into(), credit: nanos(1_005), held: nanos(100) };
     assert_eq!(store.funds(account).await.unwrap(), Some(funds));
     assert_eq!(store.funds(histories::account(9)).await.unwrap(), None);
-    let latest = Deposit { id: later, amount: nanos(5) };
-    let first = Deposit { id: histories::deposit(0), amount: nanos(1_000) };
-    assert_eq!(store.deposits(account, 9).await.unwrap(), [latest, first]);
+    let deposit = |id, amount, credit, note: &str| {
+        let (amount, credit) = (nanos(amount), Some(nanos(credit)));
+        Deposit { id, deposited: Deposited { amount, credit, note: note.to_owned() } }
+    };
+    let latest = deposit(later, 5, 1_005, "Invoice 7 – März");
+    let first = deposit(histories::deposit(0), 1_000, 1_000, "");
+    assert_eq!(store.deposits(account, 9).await.unwrap(), [latest.clone(), first]);
     assert_eq!(store.deposits(account, 1).await.unwrap(), [latest]);
+}
+
+pub(super) async fn refused_calls_are_counted_by_key_hour_and_reason(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let other = open_account_with(&**store, 2, 1_000).await;
+    let [first, second] =
+        [make_key(&**store, account, 1, None).await, make_key(&**store, account, 2, None).await];
+    let now = Hour::of(START);
+    let line = |key, hours, reason, count| RefusedLine { key, hour: Hour(now.0 + hours), reason, count };
+    let lines = vec![
+        line(first, 0, "key_limit_reached", 400),
+        line(first, 0, "rate_limit_exceeded", 2),
+        line(second, 0, "key_limit_reached", 10),
+        line(second, 30, "key_expired", 7),
+    ];
+    store.add_refused(account, lines).await.unwrap();
+    store.add_refused(account, vec![line(first, 0, "key_limit_reached", 2)]).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    let counts = async |account, hours: (i64, i64), key| {
+        let found = store.refused(account, Hour(now.0 + hours.0)..=Hour(now.0 + hours.1), key).await.unwrap();
+        found.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(account, (0, 0), None).await, ["412 key_limit_reached", "2 rate_limit_exceeded"]);
+    assert_eq!(counts(account, (0, 0), Some(second)).await, ["10 key_limit_reached"]);
+    assert_eq!(counts(account, (1, 30), None).await, ["7 key_expired"]);
+    assert_eq!(counts(account, (-5, -1), None).await, [""; 0]);
+    assert_eq!(counts(other, (0, 30), None).await, [""; 0]);
 }

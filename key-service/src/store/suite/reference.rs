@@ -5,6 +5,7 @@ mod events;
 mod groups;
 mod members;
 mod moving;
+mod refused;
 mod webhooks;
 
 use std::ops::{Bound, RangeInclusive};
@@ -97,6 +98,10 @@ impl Reference {
 
 #[async_trait]
 impl Ledger for Reference {
+    fn system(&self) -> &'static str {
+        "reference"
+    }
+
     async fn execute(
         &self,
         account: AccountId,
@@ -443,6 +448,10 @@ impl Books for Reference {
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError> {
         Ok(self.books()?.accounts.get(&account).map(|book| book.spend_of(&days)).unwrap_or_default())
+    }
+
+    fn counters_kept(&self) -> Option<u32> {
+        None
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {

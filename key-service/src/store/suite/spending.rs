@@ -41,7 +41,12 @@ const CALLERS: u8 = 48;
 
 pub(super) async fn an_unknown_account_is_refused_everything(subject: &mut impl Subject) {
     let store = subject.store();
-    let deposit = Command::Deposit { id: super::deposit(1), amount: nanos(5), actor: Actor::System };
+    let deposit = Command::Deposit {
+        id: super::deposit(1),
+        amount: nanos(5),
+        note: String::new(),
+        actor: Actor::System,
+    };
     let commands = vec![deposit, hold(key(1), generation(1), 5, 7), capture(key(1), generation(1), 5)];
     let outcomes = store.execute(account(1), commands, START).await.unwrap();
     assert_eq!(outcomes, vec![Err(Refused::UnknownKey); 3]);
@@ -413,7 +418,9 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
         let lines: Vec<_> = lines.collect();
         assert_eq!(store.usage(*account, days.clone(), None).await.unwrap(), lines);
         let spent = store.spend(*account, days).await.unwrap();
-        let spent: i128 = spent.iter().map(|line| i128::from(line.charged.nanos())).sum();
+        let requests: u64 = spent.iter().map(|line| line.sums.requests).sum();
+        assert_eq!(requests, lines.iter().map(|line| line.counts.requests).sum::<u64>());
+        let spent: i128 = spent.iter().map(|line| i128::from(line.sums.charged.nanos())).sum();
         let counted: i128 = lines.iter().map(|line| i128::from(line.counts.charged.nanos())).sum();
         // A counter stays at its bound, which the sums of a day by model need not have.
         let at_bound = lines.iter().any(|line| line.counts.charged.nanos().unsigned_abs() >= COUNTED);

@@ -1,6 +1,6 @@
 //! Servers that form a Redis Cluster.
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use super::{node::Node, until};
 use crate::harness::ports::free_port;
@@ -58,6 +58,25 @@ pub(super) async fn serves(nodes: &[Node]) {
         })
     })
     .await;
+}
+
+/// Moves all slots of a master to the other ones with the operator's tool, while all of them serve.
+pub(super) fn move_slots_from(nodes: &[Node], from: usize) {
+    let source = field(&nodes[from], "CLUSTER MYID", 1);
+    let (first, last) = SLOTS[from].split_once(' ').expect("they have two ends");
+    let number = |text: &str| text.parse::<usize>().expect("a number");
+    let mut left = number(last) - number(first) + 1;
+    let others: Vec<_> = (0..MASTERS).filter(|other| *other != from).collect();
+    for (place, to) in others.iter().enumerate() {
+        let share = left / (others.len() - place);
+        left -= share;
+        let mut tool = Command::new("redis-cli");
+        tool.args(["--cluster", "reshard", &nodes[from].address(), "--cluster-yes"]);
+        tool.args(["--cluster-from", &source, "--cluster-to", &field(&nodes[*to], "CLUSTER MYID", 1)]);
+        tool.args(["--cluster-slots", &share.to_string()]);
+        let output = tool.output().expect("redis-cli comes with redis-server");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
 }
 
 fn knows(node: &Node, count: usize) -> bool {

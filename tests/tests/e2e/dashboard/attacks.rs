@@ -117,7 +117,10 @@ async fn a_stolen_cookie_is_worth_nothing_after_sign_out_and_after_removal() {
     let mut ann = signed_in(&stack, &stack.account, "ann").await;
     let mut thief = ann.clone();
     assert!(thief.is_signed_in().await);
-    assert_eq!(ann.post("/dashboard/sign-out", &[]).await.header("location"), "/dashboard/sign-in");
+    assert_eq!(
+        ann.post("/dashboard/sign-out", &[]).await.header("location"),
+        "/dashboard/sign-in?reason=out"
+    );
     assert!(!ann.cookies.contains_key("faregate"));
     assert!(!thief.is_signed_in().await && !thief.is_signed_in().await);
 
@@ -335,7 +338,7 @@ async fn a_member_sees_a_link_that_another_owner_made_and_it_replaces_no_passwor
     let mut bob = Browser::at(&stack.url(""));
     assert_eq!(bob.sign_in(&stack.cli(&invite)).await.status, 303);
     let members = bob.get("/dashboard/members").await;
-    let member = tests::harness::attribute(&members, "action=\"/dashboard/members/").unwrap();
+    let member = tests::harness::attribute(&members, "href=\"/dashboard/members/").unwrap();
     let made = bob
         .post(&format!("/dashboard/members/{}", member.split('/').next().unwrap().to_owned() + "/link"), &[])
         .await;

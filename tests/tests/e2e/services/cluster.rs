@@ -104,6 +104,44 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     println!("{missing} of {answered} charges went with the master; its accounts were away for {away:?}");
 }
 
+/// Slots move while requests run, as an operator moves them who adds a master or takes one away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactly() {
+    let stack = over(Form::Cluster).await;
+    let keys = keys_of_many_accounts(&stack, BUSY).await;
+    let stop = AtomicBool::new(false);
+    let client = async |key: &ApiKey| {
+        let (mut answered, mut refused) = (0, 0);
+        while !stop.load(Ordering::Relaxed) {
+            let answer = stack.call(key, Script::tokens(12, 5)).send().await;
+            if answer.status == 200 {
+                answered += 1;
+            } else {
+                answer.assert_error(503, "service_unavailable");
+                refused += 1;
+            }
+        }
+        (answered, refused)
+    };
+    let moving = async {
+        sleep(REPLICATED).await;
+        stack.redis().move_slots_from(0).await;
+        for key in &keys {
+            heals(&stack, key).await;
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    let (answered, ()) = tokio::join!(join_all(keys.iter().map(client)), moving);
+    stack.released(LEASE * 4).await;
+    assert!(stack.redis().ask(0, "KEYS *acct_*").starts_with("*0"), "the first master has no account left");
+    for (key, (answered, refused)) in keys.iter().zip(&answered) {
+        assert!(answered > refused, "{refused} of {answered} requests were refused");
+        assert_eq!(stack.used(key).await, stack.cost_of_served(key));
+    }
+    let sum = |of: fn(&(u64, u64)) -> u64| answered.iter().map(of).sum::<u64>();
+    println!("{} requests answered, {} refused while slots moved", sum(|it| it.0), sum(|it| it.1));
+}
+
 async fn keys_of_many_accounts(stack: &Stack, count: usize) -> Vec<ApiKey> {
     let accounts: Vec<Account> =
         (0..count).map(|number| stack.open_account(&format!("account {number}"), usd("1"))).collect();

@@ -73,7 +73,7 @@ async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounte
     let env = vec![("FAREGATE_DRAIN_SECONDS", DRAIN.into())];
     let options = Options { deployment, lease: LEASE, clocks: vec![0, 0], env, ..Options::default() };
     let stack = Stack::with(options).await;
-    stack.add_credit(&stack.account, usd("100"));
+    stack.add_credit(&stack.account, usd("100"), "");
     let mut keys = Vec::new();
     for client in 0..CLIENTS {
         let body = if client == 0 { json!({"limit": LIMIT.parse::<f64>().unwrap()}) } else { json!({}) };

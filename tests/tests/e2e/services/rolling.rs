@@ -51,7 +51,7 @@ async fn rolling_restarts_under_clients_that_try_again_bill_what_was_served() {
         ..Options::default()
     };
     let stack = Stack::with(options).await;
-    stack.add_credit(&stack.account, usd("100"));
+    stack.add_credit(&stack.account, usd("100"), "");
     let keys = join_all((0..CLIENTS).map(|_| stack.key())).await;
     let (over, sent) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let restarts = async {

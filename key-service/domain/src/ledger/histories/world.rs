@@ -218,7 +218,7 @@ impl World {
     /// Sum of an account's deposits.
     pub fn deposited(&self, account: AccountId) -> NanoUsd {
         let deposits = self.records.iter().map(|((of, _), record)| match record {
-            Record::Deposited(amount) if *of == account => amount.nanos(),
+            Record::Deposited(deposited) if *of == account => deposited.amount.nanos(),
             Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => 0,
         });
         NanoUsd::from_nanos(deposits.sum())

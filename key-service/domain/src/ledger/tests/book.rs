@@ -12,7 +12,13 @@ pub(super) struct Book {
 impl Book {
     pub(super) fn new(credit: i64, limit: Option<i64>) -> Self {
         let mut book = Self { world: World::new(), now: START };
-        book.run(&Command::Deposit { id: deposit(0), amount: nanos(credit), actor: Actor::System }).unwrap();
+        book.run(&Command::Deposit {
+            id: deposit(0),
+            amount: nanos(credit),
+            note: String::new(),
+            actor: Actor::System,
+        })
+        .unwrap();
         book.set_limit(limit);
         book
     }

@@ -63,7 +63,13 @@ fn the_credit_is_told_by_parts_of_the_last_deposit_s_balance() {
     book.bill(5, 50);
     assert_eq!(book.told()[2..], [("credit.exhausted", 0, 950)]);
     book.now = book.now.plus(Duration::from_secs(1));
-    book.run(&Command::Deposit { id: deposit(1), amount: nanos(1_000), actor: Actor::System }).unwrap();
+    book.run(&Command::Deposit {
+        id: deposit(1),
+        amount: nanos(1_000),
+        note: String::new(),
+        actor: Actor::System,
+    })
+    .unwrap();
     book.bill(6, 1_000);
     assert_eq!(book.told()[3..], [(low, 20, 1_000), (low, 5, 1_000), ("credit.exhausted", 0, 1_000)]);
 }

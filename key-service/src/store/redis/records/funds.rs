@@ -4,7 +4,7 @@ use shared::money::NanoUsd;
 
 use super::{Reader, damaged};
 use crate::store::StoreError;
-use domain::ledger;
+use domain::ledger::{self, Deposited};
 
 /// Field of an account's hash with the funds.
 pub(in crate::store::redis) const FUNDS: &str = "funds";
@@ -31,4 +31,15 @@ impl FundsRecord {
     pub(in crate::store::redis) fn account(self) -> ledger::Account {
         ledger::Account { credit: self.credit, held: self.held, tick: self.tick, last_deposit: None }
     }
+}
+
+/// Reads a deposit: the amount, and where it was recorded the credit just after the deposit and the note.
+pub(in crate::store::redis) fn read_deposit(text: &str) -> Result<Deposited, StoreError> {
+    let mut parts = text.splitn(3, ' ');
+    let mut money = || {
+        let number = parts.next().map(|digits| digits.parse().map(NanoUsd::from_nanos));
+        number.transpose().map_err(|_| damaged("a deposit"))
+    };
+    let (amount, credit) = (money()?.ok_or_else(|| damaged("a deposit"))?, money()?);
+    Ok(Deposited { amount, credit, note: parts.next().unwrap_or_default().to_owned() })
 }

@@ -15,13 +15,17 @@ use crate::store::{
     Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError,
     sqlite::{Sqlite, file},
 };
-use domain::ledger::{Command, Counted, Hold, Payer, Progress, Record, RecordId};
+use domain::ledger::{Command, Counted, Deposited, Hold, Payer, Progress, Record, RecordId};
 
 /// Number of due holds on a page.
 const DUE_AT_ONCE: usize = 512;
 
 #[async_trait]
 impl Ledger for Sqlite {
+    fn system(&self) -> &'static str {
+        "sqlite"
+    }
+
     async fn execute(
         &self,
         account: AccountId,
@@ -80,8 +84,8 @@ pub(crate) fn put(
     match (id, record) {
         (RecordId::Generation(id), Record::Open(hold)) => put_hold(connection, account, id, hold),
         (RecordId::Generation(id), Record::None | Record::Closed(_)) => delete_hold(connection, account, id),
-        (RecordId::Deposit(id), Record::Deposited(amount)) => {
-            put_deposit(connection, account, id, *amount, now)
+        (RecordId::Deposit(id), Record::Deposited(deposited)) => {
+            put_deposit(connection, account, id, deposited, now)
         }
         // The ledger records deposits under deposit ids only, and never removes a deposit.
         (RecordId::Generation(_), Record::Deposited(_))
@@ -219,21 +223,36 @@ fn delete_hold(connection: &Connection, account: AccountId, id: GenerationId) ->
     Ok(())
 }
 
-fn deposit(connection: &Connection, account: AccountId, id: DepositId) -> rusqlite::Result<Option<NanoUsd>> {
-    let sql = "SELECT amount FROM deposits WHERE account = ?1 AND id = ?2";
+fn deposit(
+    connection: &Connection,
+    account: AccountId,
+    id: DepositId,
+) -> rusqlite::Result<Option<Deposited>> {
+    let sql = "SELECT amount, credit, note FROM deposits WHERE account = ?1 AND id = ?2";
     let params = [account.as_bytes(), id.as_bytes()];
-    connection.prepare_cached(sql)?.query_row(params, |row| money(row, 0)).optional()
+    connection.prepare_cached(sql)?.query_row(params, |row| deposited(row, 0)).optional()
+}
+
+/// A deposit in the columns amount, credit and note from a column on.
+pub(crate) fn deposited(row: &Row<'_>, first: usize) -> rusqlite::Result<Deposited> {
+    let credit: Option<i64> = row.get(first + 1)?;
+    Ok(Deposited {
+        amount: money(row, first)?,
+        credit: credit.map(NanoUsd::from_nanos),
+        note: row.get(first + 2)?,
+    })
 }
 
 fn put_deposit(
     connection: &Connection,
     account: AccountId,
     id: DepositId,
-    amount: NanoUsd,
+    Deposited { amount, credit, note }: &Deposited,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO deposits (account, id, amount, at) VALUES (?1, ?2, ?3, ?4)";
-    let row = params![account.as_bytes(), id.as_bytes(), amount.nanos(), now.millis()];
+    let sql = "INSERT INTO deposits (account, id, amount, at, credit, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let credit = credit.map(NanoUsd::nanos);
+    let row = params![account.as_bytes(), id.as_bytes(), amount.nanos(), now.millis(), credit, note];
     connection.prepare_cached(sql)?.execute(row)?;
     Ok(())
 }

@@ -12,7 +12,6 @@ use domain::{
     audit::{AuditedEntry, Auditor},
     ledger::{Ending, Entry, Payer, Progress, Settlement},
     search::{EntrySearch, Outcome},
-    usage::Day,
 };
 
 /// Columns of an entry in the order of [`entry_from`]; the first ones are those of a settlement.
@@ -62,10 +61,11 @@ pub(crate) fn find(
     // Rows come in the order of reading. With an ORDER BY, SQLite would read and sort all rows.
     let sql = format!(
         "SELECT {COLUMNS}
-         FROM ({read}) WHERE (?5 IS NULL OR model = ?5) AND (?6 IS NULL OR at BETWEEN ?6 AND ?7) AND {of_outcome}
+         FROM ({read}) WHERE (?5 IS NULL OR model = ?5) AND (?6 IS NULL OR at >= ?6) AND (?7 IS NULL OR at <= ?7) AND {of_outcome}
          LIMIT ?8"
     );
-    let (begins, ends) = search.day.map(Day::millis).unzip();
+    let begins = search.from.map(|day| day.millis().0);
+    let ends = search.to.map(|day| day.millis().1);
     let params = params![account.as_bytes(), floor, before, key, search.model, begins, ends, wanted];
     let mut entries: Vec<JournalEntry> =
         connection.prepare_cached(&sql)?.query_map(params, entry_from)?.collect::<rusqlite::Result<_>>()?;

@@ -90,7 +90,14 @@ async fn a_file_of_version_2_is_brought_up_to_date_and_loses_nothing() {
     let day = Day::of(START);
     let counters = store.usage(account(0), day..=day, None).await.unwrap();
     assert_eq!((counters[0].counts.requests, counters[0].counts.charged.nanos()), (2, 32));
-    assert_eq!(store.spend(account(0), day..=day).await.unwrap()[0].charged.nanos(), 32);
+    let spend = store.spend(account(0), day..=day).await.unwrap();
+    let usage = counters[0].counts.usage;
+    assert_eq!((spend[0].sums.requests, spend[0].sums.charged.nanos()), (2, 32));
+    assert_eq!(
+        spend[0].sums.tokens,
+        usage.prompt + usage.completion,
+        "those of the earlier version included"
+    );
     assert_eq!(store.audit(account(0)).await.unwrap(), sound(3));
 }
 

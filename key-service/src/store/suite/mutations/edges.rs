@@ -82,7 +82,7 @@ fn paid(amount: i64) -> Step {
 }
 
 fn deposit(n: u8, amount: NanoUsd) -> Command {
-    Command::Deposit { id: histories::deposit(n), amount, actor: Actor::System }
+    Command::Deposit { id: histories::deposit(n), amount, note: String::new(), actor: Actor::System }
 }
 
 fn hold(n: u8, amount: NanoUsd) -> Command {

@@ -170,7 +170,7 @@ pub(super) const FAULTS: [(&str, &str, &str); 109] = [
         "local sums = counts[payer]\n  if not sums then",
         "local sums = nil\n  if not sums then",
     ),
-    ("a deposit leaves no trace", "call('HSET', DEPOSITS, id, amount)", ""),
+    ("a deposit leaves no trace", "call('HSET', DEPOSITS, id, deposit)", ""),
     ("a resolved hold stays due", "if #ended > 0 then call('HDEL', HOLDS, unpack(ended)) end", ""),
     ("holds are not kept", "if #running > 0 then call('HSET', HOLDS, unpack(running)) end", ""),
     ("a settlement is forgotten", "call('HSET', KEYS[6], unpack(settled))", ""),

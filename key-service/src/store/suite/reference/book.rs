@@ -14,7 +14,7 @@ use shared::{
 
 use super::webhooks::WebhookBook;
 use crate::store::{
-    Created, Credential, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount,
+    Created, Credential, Deposit, ExpiringRecord, Hour, Idempotency, JournalEntry, ManagementKey, NewAccount,
     NumberedEvent, RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
@@ -24,7 +24,7 @@ use domain::{
     key::{ApiKey, NewKey},
     ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State, Told},
     member::Member,
-    usage::{self, Counts, Day},
+    usage::{self, Counts, Day, Sums},
 };
 
 #[derive(Debug, Default)]
@@ -61,6 +61,8 @@ pub(super) struct AccountBook {
     told_once: HashSet<Vec<u8>>,
     /// Number of the last event.
     pub(super) told: u64,
+    /// Counts of refused calls.
+    pub(super) refused: BTreeMap<(KeyId, Hour, &'static str), u64>,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -97,6 +99,7 @@ impl AccountBook {
             events: Vec::new(),
             told_once: HashSet::new(),
             told: 0,
+            refused: BTreeMap::new(),
         }
     }
 
@@ -225,7 +228,9 @@ impl AccountBook {
 
     pub(super) fn latest_deposits(&self, limit: usize) -> Vec<Deposit> {
         let deposit = |(id, record): (&RecordId, &Record)| match (id, record) {
-            (RecordId::Deposit(id), Record::Deposited(amount)) => Some(Deposit { id: *id, amount: *amount }),
+            (RecordId::Deposit(id), Record::Deposited(deposited)) => {
+                Some(Deposit { id: *id, deposited: deposited.clone() })
+            }
             _ => None,
         };
         let mut deposits: Vec<Deposit> = self.records.iter().filter_map(deposit).collect();
@@ -245,17 +250,15 @@ impl AccountBook {
     }
 
     pub(super) fn spend_of(&self, days: &RangeInclusive<Day>) -> Vec<SpendLine> {
-        let mut sums: BTreeMap<(Day, &str), Counts> = BTreeMap::new();
+        let mut lines: BTreeMap<(Day, &str), Sums> = BTreeMap::new();
         for ((day, payer), counts) in self.usage.iter().filter(|((day, _), _)| days.contains(day)) {
-            let sum = sums.entry((*day, &payer.model)).or_default();
-            *sum = sum.plus(*counts);
+            let sums = lines.entry((*day, &payer.model)).or_default();
+            *sums = sums.plus(Sums::from(*counts));
         }
-        let line = |((day, model), counts): ((Day, &str), Counts)| SpendLine {
-            day,
-            model: model.to_owned(),
-            charged: counts.charged,
-        };
-        sums.into_iter().map(line).collect()
+        lines
+            .into_iter()
+            .map(|((day, model), sums)| SpendLine { day, model: model.to_owned(), sums })
+            .collect()
     }
 
     pub(super) fn audit(&self) -> Audit {
@@ -267,7 +270,7 @@ impl AccountBook {
         for record in self.records.values() {
             match record {
                 Record::Open(hold) => holds.push(hold),
-                Record::Deposited(amount) => deposits.push(*amount),
+                Record::Deposited(deposited) => deposits.push(deposited.amount),
                 Record::None | Record::Closed(_) => {}
             }
         }

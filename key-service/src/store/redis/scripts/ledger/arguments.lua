@@ -17,7 +17,7 @@
 --       where something may be billed, the keys by spend, and the spend of today by model; last the events, and the numbers of
 --       events
 -- ARGV  1 the settings; 2 for each generation the places of its two hashes among KEYS; 3 the commands; 4 their bills;
---       then the ids of generations, the ids of deposits, their events, 'funds', the ids of keys, the payers, and the further parts of
+--       then the ids of generations, the ids of deposits, their events, their notes, 'funds', the ids of keys, the payers, and the further parts of
 --       bills: of each bill with a flag, the flagged parts; last, where a command has one, the numbers of credentials that
 --       are no key's first
 --
@@ -36,7 +36,7 @@ STARTS, next_setting = { read('>dddd', ARGV[1], next_setting) }, next_setting + 
 local present = {}
 for n = next_setting, #ARGV[1] do present[string.byte(ARGV[1], n)] = true end
 local settles = present[CAPTURE] or present[EXPIRE]
-local BEFORE_KEYS = BEFORE_IDS + generations + 2 * deposits + 1
+local BEFORE_KEYS = BEFORE_IDS + generations + 3 * deposits + 1
 local BEFORE_PAYERS = BEFORE_KEYS + named
 local BEFORE_PARTS = BEFORE_PAYERS + payer_count -- chain
 local EVENTS = KEYS[#KEYS-1]

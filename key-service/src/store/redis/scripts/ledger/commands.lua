@@ -157,7 +157,7 @@ commands[EXPIRE] = present[EXPIRE] and function(key, n)
   return settle(key, n, payer, reported, EXPIRED, charged, charged)
 end
 
--- The amounts of new deposits by id.
+-- The amounts of new deposits with the credit just after and the note, by id.
 local new_deposits = {}
 commands[DEPOSIT] = present[DEPOSIT] and function(_, n, _, _, amount)
   local id = ARGV[BEFORE_IDS + n]
@@ -166,7 +166,7 @@ commands[DEPOSIT] = present[DEPOSIT] and function(_, n, _, _, amount)
   account.credit, account.changed = account.credit + amount, true
   account.deposited, account.deposited_at, account.credit_before = account.credit, now, account.credit
   told[#told + 1] = { id, 'event', ARGV[BEFORE_IDS + n + deposits] }
-  new_deposits[id] = written(amount)
+  new_deposits[id] = written(amount) .. ' ' .. written(account.credit) .. ' ' .. ARGV[BEFORE_IDS + n + 2 * deposits]
   return account.credit
 end
 

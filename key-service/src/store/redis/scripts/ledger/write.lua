@@ -68,7 +68,7 @@ for _, event in ipairs(told) do
   local number = append_event(unpack(event))
   if event[2] == 'once' then call('HSET', NUMBERS, event[3], number) end
 end
-for id, amount in pairs(new_deposits) do call('HSET', DEPOSITS, id, amount) end
+for id, deposit in pairs(new_deposits) do call('HSET', DEPOSITS, id, deposit) end
 if #entries == 0 then return outcomes end
 
 for n = 1, #counters do
@@ -82,14 +82,19 @@ for n = 1, #counters do
   local _, length = size_of_payer(counters[n], 1) -- chain
   model = sub(model, 1, length) -- chain
   after[2 * n] = after[2 * n] .. further_counts(counters[n], counters_before[n]) -- chain
-  spent[model] = (spent[model] or 0) + sums[5]
+  local of_model = spent[model] or { 0, 0, 0 }
+  spent[model] = { of_model[1] + sums[5], of_model[2] + sums[1], of_model[3] + sums[2] + sums[4] }
 end
 if #spenders > 0 then call('ZADD', KEYS[#KEYS - 3], unpack(spenders)) end
 local SPEND, new = KEYS[#KEYS - 2], call('HSET', COUNTERS, unpack(after))
-for model, charged in pairs(spent) do call('HINCRBY', SPEND, model, charged) end
+for model, sums in pairs(spent) do
+  call('HINCRBY', SPEND, model, sums[1])
+  call('HINCRBY', SPEND, model .. '\0r', sums[2])
+  call('HINCRBY', SPEND, model .. '\0t', sums[3])
+end
 -- New counters may be the first of the day: then the spend is that of the whole day.
 if new > 0 then
-  if call('HLEN', COUNTERS) == new then call('HSET', SPEND, '', '1') end
+  if call('HLEN', COUNTERS) == new then call('HSET', SPEND, '', '2') end
   call('EXPIRE', COUNTERS, written(counters_kept))
   call('EXPIRE', SPEND, written(counters_kept))
 end

@@ -1,0 +1,175 @@
+//! Fields of forms: what was entered, and the fault of a form that was refused, at its field.
+
+use maud::{Markup, html};
+use shared::text::is_control;
+
+use super::{form::Fields, layout::hinted};
+
+/// The first fault of a form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// Name of the field in the form.
+    pub(super) field: String,
+    /// What is wrong, and what to do.
+    pub(super) says: String,
+}
+
+impl Fault {
+    /// A fault of this field.
+    pub(super) fn of(field: &str, says: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), says: says.into() }
+    }
+}
+
+/// The texts in the fields of a form, and its fault.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entered<'a> {
+    fields: &'a Fields,
+    fault: Option<&'a Fault>,
+}
+
+/// An input of a form. One with a fault has the focus.
+pub(super) struct Entry<'a> {
+    /// Name and id of the input.
+    pub(super) name: &'a str,
+    /// The text in the input.
+    pub(super) value: &'a str,
+    /// Ids of the hint and of the fault.
+    pub(super) described: Option<String>,
+    /// Set where the input has a fault.
+    pub(super) invalid: Option<&'static str>,
+}
+
+impl Entry<'_> {
+    /// Returns whether the input has a fault.
+    pub(super) const fn is_wrong(&self) -> bool {
+        self.invalid.is_some()
+    }
+}
+
+impl<'a> Entered<'a> {
+    /// A form that was not sent yet.
+    pub(super) const fn new(fields: &'a Fields) -> Self {
+        Self { fields, fault: None }
+    }
+
+    /// A form that was refused.
+    pub(super) const fn refused(fields: &'a Fields, fault: &'a Fault) -> Self {
+        Self { fields, fault: Some(fault) }
+    }
+
+    /// The text in a field.
+    pub(super) fn get(self, name: &str) -> &'a str {
+        self.fields.get(name)
+    }
+
+    /// Returns whether one of these fields has a text or a fault.
+    pub(super) fn has_any(self, names: &[&str]) -> bool {
+        names.iter().any(|name| {
+            self.fields.filled(name).is_some() || self.fault.is_some_and(|fault| fault.field == *name)
+        })
+    }
+
+    /// A field: its title, the input, a hint unless empty, and the fault.
+    pub(super) fn field(
+        self,
+        name: &'a str,
+        (title, hint): (&str, &str),
+        input: impl FnOnce(&Entry<'a>) -> Markup,
+    ) -> Markup {
+        let fault = self.fault.filter(|fault| fault.field == name);
+        let ids = [(!hint.is_empty()).then_some("hint"), fault.map(|_| "fault")];
+        let ids: Vec<String> = ids.into_iter().flatten().map(|part| format!("{name}-{part}")).collect();
+        let entry = Entry {
+            name,
+            value: self.get(name),
+            described: (!ids.is_empty()).then(|| ids.join(" ")),
+            invalid: fault.map(|_| "true"),
+        };
+        let input = html! {
+            (input(&entry))
+            @if let Some(fault) = fault { p.fault id={ (name) "-fault" } role="alert" { (fault.says) } }
+        };
+        hinted(name, title, hint, &input)
+    }
+
+    /// A field of one line.
+    pub(super) fn line(self, name: &'a str, (title, hint): (&str, &str), max: usize) -> Markup {
+        self.field(name, (title, hint), |entry| {
+            html! {
+                input id=(entry.name) name=(entry.name) maxlength=(max) value=(entry.value) autocomplete="off"
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+            }
+        })
+    }
+
+    /// A field of an instant in UTC, with buttons that fill in later instants.
+    pub(super) fn instant(
+        self,
+        name: &'a str,
+        (title, hint): (&str, &str),
+        later: &[(String, &str)],
+    ) -> Markup {
+        self.field(name, (title, hint), |entry| {
+            html! {
+                div.with-buttons {
+                    input id=(entry.name) type="datetime-local" name=(entry.name) value=(entry.value)
+                        step=[step(entry.value)] aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
+                        autofocus[entry.is_wrong()];
+                    @for (at, title) in later {
+                        button.link.needs-script type="button" data-fills=(name) value=(at) { (title) }
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// The step with which a browser takes an instant as it is: browsers count from whole minutes otherwise.
+fn step(instant: &str) -> Option<&'static str> {
+    let clock = instant.split('T').nth(1)?;
+    match (clock.contains('.'), clock.len() > "23:59".len()) {
+        (true, _) => Some("0.001"),
+        (false, true) => Some("1"),
+        (false, false) => None,
+    }
+}
+
+/// Reads a line of at most `max` characters.
+pub(super) fn line(text: &str, max: usize) -> Result<String, String> {
+    if text.chars().count() > max {
+        return Err(format!("Give at most {max} characters."));
+    }
+    if text.chars().any(is_control) {
+        return Err("Control characters, and marks that turn the direction of text, cannot be shown.".into());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_stands_at_its_field_and_the_field_has_the_focus() {
+        let fields = Fields::of([("label", "A".to_owned()), ("limit", "much".to_owned())]);
+        let fault = Fault::of("limit", "Give a number.");
+        let entered = Entered::refused(&fields, &fault);
+        let label = entered.line("label", ("Label", ""), 80).into_string();
+        let limit = entered.line("limit", ("Limit", "The most."), 80).into_string();
+        assert!(!label.contains("aria-invalid") && !label.contains("autofocus"), "{label}");
+        assert!(!label.contains("aria-describedby"), "{label}");
+        assert!(limit.contains("aria-invalid=\"true\"") && limit.contains(" autofocus"), "{limit}");
+        assert!(limit.contains("aria-describedby=\"limit-hint limit-fault\""), "{limit}");
+        assert!(limit.contains("id=\"limit-fault\" role=\"alert\">Give a number."), "{limit}");
+        assert!(limit.contains("value=\"much\""), "what was entered stays: {limit}");
+    }
+
+    #[test]
+    fn a_browser_takes_an_instant_with_seconds_as_it_is() {
+        assert_eq!(step(""), None);
+        assert_eq!(step("2027-12-31T23:59"), None);
+        assert_eq!(step("2027-12-31T23:59:59"), Some("1"));
+        assert_eq!(step("2027-12-31T23:59:59.250"), Some("0.001"));
+    }
+}

@@ -1,0 +1,64 @@
+//! Words about refused requests.
+
+use maud::{Markup, html};
+
+use super::show::{count, requests};
+
+/// Says how many requests were refused today and why; nothing where none was.
+pub(super) fn notice(counts: &[(String, u64)]) -> Markup {
+    let all: u64 = counts.iter().map(|(_, count)| count).sum();
+    html! {
+        @if all > 0 {
+            p.note {
+                (requests(all)) @if all == 1 { " was" } @else { " were" } " refused today (UTC): "
+                @match counts {
+                    [(reason, _)] => (words(reason)),
+                    several => @for (n, (reason, some)) in several.iter().enumerate() {
+                        @if n > 0 { ", " } (count(*some)) " " (words(reason))
+                    },
+                }
+            }
+        }
+    }
+}
+
+/// Words for an error code of the public API.
+fn words(reason: &str) -> &str {
+    match reason {
+        "key_limit_reached" => "limit reached",
+        "group_limit_reached" => "limit of the group reached",
+        "insufficient_credits" => "credit used up",
+        "spend_reserved" => "the rest was held by other requests",
+        "invalid_api_key" => "key revoked",
+        "key_expired" => "key expired",
+        "group_archived" => "group archived",
+        "model_not_allowed" => "model not allowed",
+        "rate_limit_exceeded" => "rate limit reached",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_says_how_many_and_why() {
+        let said = |counts: &[(&str, u64)]| {
+            let counts: Vec<_> =
+                counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+            notice(&counts).into_string()
+        };
+        assert_eq!(said(&[]), "");
+        assert!(
+            said(&[("key_limit_reached", 412)])
+                .contains("412 requests were refused today (UTC): limit reached<")
+        );
+        let several = said(&[("rate_limit_exceeded", 1_000), ("key_expired", 1)]);
+        assert!(
+            several.contains(
+                "1,001 requests were refused today (UTC): 1,000 rate limit reached, 1 key expired<"
+            )
+        );
+    }
+}

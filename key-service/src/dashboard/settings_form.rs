@@ -1,0 +1,270 @@
+//! The settings of a key or a group in a form, read from the table of fields.
+
+use std::time::Duration;
+
+use maud::{Markup, html};
+use shared::{
+    time::Timestamp,
+    wire::{Field, Fields as Table, Input, Kind, MAX_MODEL_CHARS, MAX_MODELS, Value},
+};
+
+use super::{
+    Desk,
+    entry::{Entered, Fault, line},
+    failure::Failure,
+    form::Fields,
+    limits::{self, Limits},
+    session::Viewer,
+};
+use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
+
+/// Groups offered by name in a form, newest first. With more, the id of a group is typed in.
+const OFFERED_GROUPS: usize = 200;
+
+/// Models named below their field.
+const MODELS_IN_HINT: usize = 8;
+
+/// Lives of keys offered beside the expiry, in days.
+const LIVES: [(u64, &str); 3] = [(30, "in 30 days"), (90, "in 90 days"), (365, "in a year")];
+
+/// What a form offers to choose from.
+pub(super) struct Offered {
+    /// Groups, newest first.
+    pub(super) groups: Vec<Group>,
+    /// The account has no other groups.
+    pub(super) has_all_groups: bool,
+    /// Ids of models.
+    pub(super) models: Vec<String>,
+    /// The present time, which offered expiries count from.
+    pub(super) now: Timestamp,
+}
+
+/// What forms of this account offer.
+pub(super) async fn offered(desk: &Desk, viewer: &Viewer) -> Result<Offered, Failure> {
+    let groups = desk.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
+    let models = desk.catalog.get().models.iter().map(|model| model.id.clone()).collect();
+    let has_all_groups = groups.len() < OFFERED_GROUPS;
+    Ok(Offered { groups, has_all_groups, models, now: desk.management.now() })
+}
+
+/// Names the models of bounds by their ids.
+pub(super) fn name_models_by_id(desk: &Desk, bounds: &mut BoundsPatch) {
+    if let Some(Some(models)) = &mut bounds.models {
+        desk.catalog.get().name_by_id(models);
+    }
+}
+
+/// Reads the settings that the form has, or finds the first fault. Settings without a field in the form stay as they are.
+pub(super) fn read<P: Patch>(form: &Fields, is_new: bool) -> Result<P, Fault> {
+    let (mut patch, limits) = (P::default(), limits::read(form)?);
+    for (field, row, _) in inputs::<P::Field>(is_new) {
+        if let Some(value) = value(&row, form, &limits).map_err(|says| Fault::of(row.name, says))?
+            && !patch.set(field, value)
+        {
+            return Err(Fault::of(row.name, "The value cannot be set here."));
+        }
+    }
+    Ok(patch)
+}
+
+/// The fields that forms have: of a new object, or of one that exists.
+fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
+    let inputs = F::settings().filter_map(|field| Some((field, field.row(), field.row().input?)));
+    inputs.filter(move |(_, row, _)| is_new || !row.is_fixed)
+}
+
+/// The value of a field; `None` where the form does not have the field.
+fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>, String> {
+    if let Kind::Amount = field.kind {
+        return Ok(limits.lifetime.clone());
+    }
+    if let Kind::Limits = field.kind {
+        return Ok(limits.windows.clone());
+    }
+    if !form.has(field.name) {
+        return Ok(None);
+    }
+    let Some(text) = form.filled(field.name) else {
+        return Ok(Some(if let Kind::Line { .. } = field.kind {
+            Value::Text(String::new())
+        } else {
+            Value::Null
+        }));
+    };
+    let value = match field.kind {
+        Kind::Line { max } | Kind::ExternalId { max } => line(text, max).map(Value::Text),
+        Kind::Time => {
+            let at = Timestamp::parse(text).map(Value::Time);
+            at.ok_or_else(|| "Give a date and a time, such as 2027-12-31T23:59.".into())
+        }
+        Kind::Count { max } => count(text, max).map(Value::Count),
+        Kind::Models => models(text).map(Value::Texts),
+        Kind::Group => {
+            text.parse().map(Value::Group).map_err(|_| "Give the id of a group, such as grp_….".into())
+        }
+        Kind::Amount
+        | Kind::Limits
+        | Kind::Answered(_)
+        | Kind::Metadata
+        | Kind::Url
+        | Kind::EventTypes
+        | Kind::Flag
+        | Kind::KeyDefaults => Err("The value cannot be set here.".into()),
+    };
+    value.map(Some)
+}
+
+fn count(text: &str, max: u64) -> Result<u64, String> {
+    let number = limits::without_commas(text).and_then(|digits| digits.parse().ok());
+    number
+        .filter(|number| (1..=max).contains(number))
+        .ok_or_else(|| format!("Give a whole number from 1 to {max}."))
+}
+
+/// Reads the ids of models, one a line.
+fn models(text: &str) -> Result<Vec<String>, String> {
+    let mut models: Vec<String> = Vec::new();
+    for id in text.lines().map(str::trim).filter(|id| !id.is_empty()) {
+        let id = line(id, MAX_MODEL_CHARS)?;
+        if !models.contains(&id) {
+            models.push(id);
+        }
+    }
+    if models.len() > MAX_MODELS {
+        return Err(format!("Give at most {MAX_MODELS} models."));
+    }
+    Ok(models)
+}
+
+/// The fields of a form. Rates and further limits are folded away unless one is set.
+pub(super) fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Markup {
+    let is_rate = |row: &Field| matches!(row.kind, Kind::Count { .. });
+    let rows = || inputs::<F>(is_new).map(|(_, row, input)| (row, input));
+    let rates: Vec<&str> = rows().filter(|(row, _)| is_rate(row)).map(|(row, _)| row.name).collect();
+    html! {
+        @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field(&row, input, entered, offered)) }
+        @if !rates.is_empty() {
+            details open[limits::has_further(entered) || entered.has_any(&rates)] {
+                summary { "More bounds" }
+                div.stack {
+                    (limits::further(entered))
+                    @for (row, input) in rows().filter(|(row, _)| is_rate(row)) { (field(&row, input, entered, offered)) }
+                }
+            }
+        }
+    }
+}
+
+fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offered: &Offered) -> Markup {
+    let described = (title, hint);
+    match row.kind {
+        Kind::Line { max } | Kind::ExternalId { max } => entered.line(row.name, described, max),
+        Kind::Amount => limits::first(entered, described),
+        // Stands beside the amount.
+        Kind::Limits => html! {},
+        Kind::Time => entered.instant(row.name, described, &later(offered.now)),
+        Kind::Count { .. } => entered.field(row.name, described, |entry| {
+            html! {
+                input id=(entry.name) name=(entry.name) inputmode="numeric" value=(entry.value) autocomplete="off"
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+            }
+        }),
+        Kind::Models => {
+            let hint = if offered.models.is_empty() { hint.to_owned() } else {
+                let shown: Vec<_> = offered.models.iter().take(MODELS_IN_HINT).map(String::as_str).collect();
+                let more = if offered.models.len() > shown.len() { ", …" } else { "" };
+                format!("{hint} Offered: {}{more}.", shown.join(", "))
+            };
+            entered.field(row.name, (title, &hint), |entry| {
+                html! {
+                    textarea id=(entry.name) name=(entry.name) rows="2" spellcheck="false" aria-describedby=[&entry.described]
+                        aria-invalid=[entry.invalid] autofocus[entry.is_wrong()] { (entry.value) }
+                }
+            })
+        }
+        Kind::Group => group(row.name, described, entered, offered),
+        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::Flag | Kind::KeyDefaults => html! {},
+    }
+}
+
+/// Instants that an expiry may be set to with a click, as inputs take them.
+pub(super) fn later(now: Timestamp) -> Vec<(String, &'static str)> {
+    let minute = Timestamp::from_millis(now.millis() - now.millis().rem_euclid(60_000));
+    let at = |days: u64| minute.plus(Duration::from_hours(24 * days));
+    LIVES.iter().map(|(days, title)| (instant(at(*days)), *title)).collect()
+}
+
+/// An instant as the inputs of browsers take it: without a zone, and without seconds if there are none.
+fn instant(at: Timestamp) -> String {
+    let text = at.to_string();
+    let text = text.trim_end_matches('Z');
+    text.strip_suffix(":00").filter(|text| text.len() == "2027-12-31T23:59".len()).unwrap_or(text).to_owned()
+}
+
+/// A choice of groups by name; where not all are known, a field for the id.
+pub(super) fn group<'a>(
+    name: &'a str,
+    (title, hint): (&str, &str),
+    entered: Entered<'a>,
+    Offered { groups, has_all_groups, .. }: &Offered,
+) -> Markup {
+    let chosen = entered.get(name);
+    let known = groups.iter().find(|group| group.id.to_string() == chosen);
+    let live = || groups.iter().filter(|group| group.spend.archived_at.is_none());
+    let hint = if *has_all_groups { hint.to_owned() } else { format!("{hint} Give its id.") };
+    entered.field(name, (title, &hint), |entry| {
+        html! {
+            @if *has_all_groups {
+                select id=(name) name=(name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
+                    autofocus[entry.is_wrong()] {
+                    option value="" { "none" }
+                    @if !chosen.is_empty() { option value=(chosen) selected { (known.map_or_else(|| chosen.to_owned(), name_of)) } }
+                    @for group in live().filter(|group| group.id.to_string() != chosen) {
+                        option value=(group.id.to_string()) { (name_of(group)) }
+                    }
+                }
+            } @else {
+                input id=(name) name=(name) value=(chosen) list="groups" autocomplete="off" placeholder="grp_…"
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                datalist #groups { @for group in live() { option value=(group.id.to_string()) { (name_of(group)) } } }
+            }
+        }
+    })
+}
+
+/// Name of a group, or its id where it has none.
+pub(super) fn name_of(group: &Group) -> String {
+    if group.name.trim().is_empty() { group.id.to_string() } else { group.name.clone() }
+}
+
+/// The settings of an object that exists, as texts of its form; `value` reads a setting.
+pub(super) fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
+    let mut texts = Vec::new();
+    let (mut lifetime, mut windows) = (Value::Null, Value::Null);
+    for (field, row, _) in inputs::<F>(false) {
+        match value(field).setting() {
+            amount @ Value::Amount(_) => lifetime = amount,
+            limits @ Value::Limits(_) => windows = limits,
+            Value::Time(at) => texts.push((row.name.to_owned(), instant(at))),
+            Value::Texts(models) => texts.push((row.name.to_owned(), models.join("\n"))),
+            other => texts.push((row.name.to_owned(), other.to_string())),
+        }
+    }
+    texts.extend(limits::texts(&lifetime, &windows));
+    Fields::of(texts)
+}
+
+/// The settings that forms do not have, as far as they are set; `value` reads a setting.
+pub(super) fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
+    let other = F::settings().filter(|field| field.row().input.is_none());
+    let values = other.map(|field| (field.row(), value(field).setting()));
+    let set: Vec<_> = values.filter(|(_, value)| !value.is_unset()).collect();
+    html! {
+        @if !set.is_empty() {
+            details {
+                summary { "Settings made with the API" }
+                ul { @for (field, value) in set { li title=(field.description) { (field.name) ": " code { (value) } } } }
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Metrics of the key-service, as `/metrics` and `docs/operating.md` explain them.
+
+use shared::process::telemetry::{CALLS, Family, SECONDS};
+
+/// Families of the key-service.
+pub const FAMILIES: &[Family] = &[
+    Family::gauge("keyservice_sessions", "sessions of gateways that are open"),
+    Family::histogram("keyservice_frame_calls", CALLS, "calls in a frame, received"),
+    Family::counter("keyservice_denials_total", "refusals").labelled(),
+    Family::counter("keyservice_billed_nanousd_total", "money billed").labelled(),
+    Family::counter(
+        "keyservice_shortfall_nanousd_total",
+        "money owed beyond what was left, which was not billed",
+    )
+    .labelled(),
+    Family::gauge("keyservice_held_nanousd", "money held by requests in flight, of all accounts"),
+    Family::gauge("keyservice_accounts_with_holds", "accounts that have, or lately had, requests in flight"),
+    Family::counter("keyservice_expired_holds_total", "holds that ended without a capture"),
+    Family::gauge(
+        "keyservice_sweeper_lag_seconds",
+        "longest time for which the leases of an account with holds were not looked at",
+    ),
+    Family::histogram(
+        "keyservice_store_duration_seconds",
+        SECONDS,
+        "seconds of the store: `ledger` (holds and bills of an account, until they are durable); `script`, `command` (single calls to Redis); `write`, `read` (SQLite)",
+    )
+    .labelled(),
+    Family::gauge(
+        "keyservice_store_file_gone",
+        "1 while the SQLite file is removed or replaced under the process: not ready, nothing is written",
+    ),
+    Family::counter(
+        "keyservice_store_failovers_total",
+        "replicas of Redis that took over; charges that one had not received are lost",
+    ),
+    Family::counter(
+        "keyservice_store_forgot_total",
+        "times that Redis had forgotten writes of seconds that it had confirmed",
+    ),
+    Family::counter(
+        "keyservice_webhook_attempts_total",
+        "attempts to deliver an event: `delivered`, `refused` (another status), `no_answer`",
+    )
+    .labelled(),
+    Family::counter(
+        "keyservice_webhooks_disabled_total",
+        "webhooks that were disabled since an event could not be delivered for a day, or 410 was answered",
+    ),
+];

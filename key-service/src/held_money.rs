@@ -1,0 +1,46 @@
+//! Shows how much money requests in flight hold, over all accounts.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::store::{HoldIndex, Store};
+
+/// Pause between two sums: about that between two scrapes.
+const EVERY: Duration = Duration::from_secs(15);
+/// Pause in units of the time that a sum took, so that many accounts do not keep the store busy.
+const REST: u32 = 20;
+/// Accounts that are asked at once.
+const ASKED_AT_ONCE: usize = 16;
+
+/// Sums up what is held, again and again until `shutdown`. While the store does not answer for all accounts, the sum
+/// stays as it was.
+pub(crate) async fn show(store: Arc<dyn Store>, shutdown: CancellationToken) {
+    let summing = async {
+        loop {
+            let began = Instant::now();
+            if let Some(held) = sum(&*store).await {
+                metrics::gauge!("keyservice_held_nanousd").set(held);
+            }
+            sleep(EVERY.max(began.elapsed() * REST)).await;
+        }
+    };
+    tokio::select! {
+        () = summing => {}
+        () = shutdown.cancelled() => {}
+    }
+}
+
+/// Money held in all accounts; `None` where the store does not tell.
+async fn sum(store: &dyn Store) -> Option<f64> {
+    let HoldIndex { accounts, missing } = store.accounts_with_holds().await;
+    if missing.is_some() {
+        return None;
+    }
+    let funds = stream::iter(accounts).map(|account| store.funds(account)).buffer_unordered(ASKED_AT_ONCE);
+    #[expect(clippy::cast_precision_loss, reason = "a metric")]
+    let held = funds.map(|funds| Some(funds.ok()?.map_or(0.0, |funds| funds.held.nanos() as f64)));
+    held.fold(Some(0.0), async |sum: Option<f64>, held| Some(sum? + held?)).await
+}

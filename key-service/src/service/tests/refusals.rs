@@ -1,0 +1,42 @@
+//! Counts of refused calls.
+
+use super::*;
+use crate::store::{Hour, Store};
+
+async fn counted(service: &Service, trial: &Trial, key: Option<KeyId>) -> Vec<(String, u64)> {
+    let store: &dyn Store = &*trial.office.store;
+    let hour = Hour::of(trial.office.clock.now());
+    // The keys and the store in memory are the same; only what was added is there.
+    service.refusals().add_to(store).await;
+    store.refused(trial.account, hour..=hour, key).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_refused_request_counts_once_and_one_that_is_granted_later_not() {
+    let trial = Trial::begin(Some(NanoUsd::from_nanos(3_000))).await;
+    let service = trial.service(catalogue("Model Flash", 1));
+    let too_much = |n| Authorize { least_output_tokens: 5, ..trial.authorize(n, 5) };
+    let refused = async |authorize| {
+        let answer = one(&service, Call::Authorize(authorize)).await;
+        assert!(matches!(answer, Ok(Answer::Authorized(Err(_)))), "{answer:?}");
+    };
+    refused(too_much(1)).await;
+    granted(&service, trial.authorize(1, 1)).await;
+    assert_eq!(counted(&service, &trial, None).await, []);
+
+    for n in [2, 2, 3] {
+        refused(too_much(n)).await;
+    }
+    let limit_reached = vec![("key_limit_reached".to_owned(), 2)];
+    assert_eq!(counted(&service, &trial, Some(trial.key)).await, limit_reached);
+    assert_eq!(counted(&service, &trial, None).await, limit_reached);
+
+    let revoked_by = Actor::System;
+    trial.office.management.revoke(trial.account, trial.key, revoked_by).await.unwrap();
+    for _ in 0..3 {
+        let (credential, required) = (trial.credential.as_str().into(), Class::Api);
+        one(&service, Call::Authenticate { credential, required }).await.unwrap();
+    }
+    let with_revoked = [("invalid_api_key".to_owned(), 3), limit_reached[0].clone()];
+    assert_eq!(counted(&service, &trial, None).await, with_revoked);
+}

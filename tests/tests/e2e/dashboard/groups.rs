@@ -1,0 +1,80 @@
+//! The pages of groups.
+
+use http::Method;
+use serde_json::json;
+use tests::{harness::Stack, upstream::Script};
+
+use super::signed_in;
+
+const PATH: &str = "/dashboard/groups";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_group_is_created_filled_changed_and_archived() {
+    let stack = Stack::start().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let mut made = async |fields: &[(&str, &str)]| {
+        let made = owner.post(PATH, fields).await;
+        assert_eq!(made.status, 303, "{made}");
+        (made.header("location").to_owned(), owner.get(made.header("location")).await)
+    };
+    let (school, page) = made(&[("name", "School"), ("limit", "1,000.00"), ("resets", "month")]).await;
+    assert!(
+        page.text().contains("The group is created.") && page.text().contains("At most $1,000 a month."),
+        "{page}"
+    );
+    let school_id = school.rsplit('/').next().unwrap().to_owned();
+    let (course, page) =
+        made(&[("name", "Course 101"), ("external_id", "c101"), ("parent_id", &school_id), ("limit", "400")])
+            .await;
+    assert!(page.text().contains("At most $400 in all, shared with School: $1,000 a month."), "{page}");
+    let (again, page) = made(&[("name", "Another"), ("external_id", "c101")]).await;
+    assert!(again == course && page.text().contains("has the external id already"), "{page}");
+    let course_id = course.rsplit('/').next().unwrap().to_owned();
+    let key = stack.key_with(json!({"label": "Student", "limit": 5, "group_id": course_id})).await;
+    assert_eq!(stack.call(&key, Script::tokens(100, 50)).send().await.status, 200);
+
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let used = format!("${}", stack.used(&key).await);
+    for path in [PATH, &school, &course] {
+        let page = viewer.get(path).await;
+        assert!(page.text().contains("Course 101") && page.text().contains(&used), "{path}: {page}");
+        assert!(!page.text().contains("/archive\""), "{path}: {page}");
+    }
+    let found = viewer.get(&format!("{PATH}?external_id=c101")).await;
+    assert!(found.text().contains("Course 101") && !found.text().contains("1,000 a month"), "{found}");
+    let page = viewer.get(&format!("/dashboard/keys/{}", key.id)).await;
+    assert!(page.text().contains("At most $5 in all, shared with Course 101: $400 in all"), "{page}");
+    let listed = viewer.get(&format!("/dashboard/keys?group={school_id}")).await;
+    assert!(listed.text().contains("No keys match"), "{listed}");
+    assert!(viewer.get(&format!("/dashboard/keys?group={course_id}")).await.text().contains("Student"));
+
+    let deep = owner.post(&school, &[("name", "School"), ("parent_id", &course_id)]).await;
+    assert!(deep.status == 422 && deep.text().contains("id=\"parent_id-fault\""), "{deep}");
+    assert_eq!(owner.post(&course, &[("name", "Course 102")]).await.status, 303);
+    assert!(owner.get(&course).await.text().contains("Saved: name Course 101 → Course 102."));
+    let archive = format!("{course}/archive");
+    assert!(owner.get(&archive).await.text().contains("Course 102"));
+    assert_eq!(stack.call(&key, Script::tokens(100, 50)).send().await.status, 200, "asking archives nothing");
+    assert_eq!(owner.post(&archive, &[]).await.status, 303);
+    stack.call(&key, Script::tokens(1, 1)).send().await.assert_error(401, "group_archived");
+    assert!(owner.get(&course).await.text().contains("archived"));
+    let page = owner.get(&format!("/dashboard/keys/{}", key.id)).await;
+    assert!(page.text().contains("The group of this key is archived"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn all_keys_of_a_group_are_revoked_together() {
+    let stack = Stack::start().await;
+    let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);
+    let path = format!("{PATH}/{}", group.trim());
+    let inside = stack.key_with(json!({"group_id": group.trim()})).await;
+    let outside = stack.key().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let asked = owner.get(&format!("{path}/revoke-keys")).await;
+    assert!(asked.text().contains("1 key in it"), "{asked}");
+    assert_eq!(owner.post(&format!("{path}/revoke-keys"), &[]).await.status, 303);
+    assert!(owner.get(&path).await.text().contains("1 API key revoked."));
+    let status =
+        async |id: &str| stack.manage(Method::GET, &format!("/{id}"), None).await.json()["status"].clone();
+    assert_eq!((status(&inside.id).await, status(&outside.id).await), (json!("revoked"), json!("active")));
+}

@@ -1,0 +1,236 @@
+//! Files of `deploy/`, held to what the programs and Kubernetes understand.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+use tests::harness::Settings;
+
+use crate::documents::root;
+
+/// Programs that have settings.
+const PROGRAMS: [&str; 4] = ["faregate", "inference-gateway", "key-service", "local-model"];
+/// Variables of `docker-compose.yml` itself, which no program reads.
+const OF_COMPOSE: &str = "FAREGATE_PUBLISH";
+/// Versions of Kubernetes that the chart is held to: the oldest that it accepts, and the newest that is known.
+const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
+/// Every part of the chart that is off by default, and is no kind of an operator's.
+const EVERYTHING: [&str; 5] = [
+    "gateway.autoscaler.enabled=true",
+    "gateway.ingress.enabled=true",
+    "gateway.ingress.tlsSecret=public",
+    "internalTlsSecret=internal",
+    "publicUrl=https://models.example.com",
+];
+
+#[test]
+fn every_setting_under_deploy_is_one_that_a_program_has() {
+    let help: String = PROGRAMS.map(help).concat();
+    let mut named = BTreeSet::new();
+    for file in files(&root().join("deploy")) {
+        let text = fs::read_to_string(&file).unwrap();
+        for (at, _) in text.match_indices("FAREGATE_") {
+            let rest = &text[at..];
+            let end = rest.find(|c: char| !(c.is_ascii_uppercase() || c == '_')).unwrap_or(rest.len());
+            let (name, is_of_compose) = (&rest[..end], rest.starts_with(OF_COMPOSE));
+            assert!(
+                is_of_compose || help.contains(&format!("[env: {name}=")),
+                "{}: no program has {name}",
+                file.display()
+            );
+            named.insert(name.to_owned());
+        }
+    }
+    assert!(named.len() > 15, "{named:?}");
+}
+
+#[test]
+fn the_chart_is_sound_and_kubernetes_accepts_what_it_makes() {
+    helm(&["lint", "--strict", "deploy/helm/faregate"]);
+    let folder = tempfile::TempDir::new().unwrap();
+    for (name, values) in [("plain", &[][..]), ("everything", &EVERYTHING[..])] {
+        let manifests = folder.path().join(name).with_extension("yaml");
+        fs::write(&manifests, template(values)).unwrap();
+        for version in KUBERNETES {
+            let mut validate = Command::new(tests_folder().join(".venv/bin/kubernetes-validate"));
+            validate.args(["--strict", "--kubernetes-version", version]).arg(&manifests);
+            let output = validate.output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success(), "{said}");
+            assert!(said.contains("INFO") && !said.contains("WARN") && !said.contains("ERROR"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_programs_and_gives_them_time_to_end() {
+    let chart: Value = serde_saphyr::from_str(&read("deploy/helm/faregate/Chart.yaml")).unwrap();
+    for version in ["version", "appVersion"] {
+        assert_eq!(chart[version], env!("CARGO_PKG_VERSION"));
+    }
+    let manifests = manifests(&EVERYTHING);
+    for (name, pause, drain) in [("inference-gateway", 10, 60), ("key-service", 5, 10)] {
+        let set = manifest(&manifests, "StatefulSet", &format!("prod-{name}"));
+        let pod = &set["spec"]["template"]["spec"];
+        let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
+        assert!(grace > pause + drain, "{name}: {grace}");
+        let container = &pod["containers"][0];
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{name}");
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");
+        let ports: BTreeSet<_> = container["ports"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|port| &port["name"])
+            .map(Value::to_string)
+            .collect();
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            assert!(ports.contains(&container[probe]["httpGet"]["port"].to_string()), "{name}: {probe}");
+        }
+        manifest(&manifests, "PodDisruptionBudget", &format!("prod-{name}"));
+        manifest(&manifests, "NetworkPolicy", &format!("prod-{name}"));
+    }
+}
+
+#[test]
+fn gateways_of_the_chart_know_every_key_service_by_its_name() {
+    let manifests = manifests(&["keyService.replicas=3"]);
+    let key_services = manifest(&manifests, "StatefulSet", "prod-key-service");
+    let service = key_services["spec"]["serviceName"].as_str().unwrap();
+    manifest(&manifests, "Service", service);
+    let gateways = manifest(&manifests, "StatefulSet", "prod-inference-gateway");
+    let env = gateways["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap().clone();
+    for (variable, port) in [("FAREGATE_KEY_SERVICE_URL", 50051), ("FAREGATE_KEY_SERVICE_HTTP_URL", 8081)] {
+        let set = env.iter().find(|it| it["name"] == variable).unwrap();
+        let expected: Vec<_> =
+            (0..3).map(|n| format!("http://prod-key-service-{n}.{service}.models.svc:{port}")).collect();
+        assert_eq!(set["value"], expected.join(","));
+    }
+}
+
+#[test]
+fn the_examples_of_compose_lie_over_the_installation_and_mount_files_that_are_there() {
+    let installation = compose("docker-compose.yml");
+    let examples: Vec<_> = files(&root().join("deploy/compose"))
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|extension| extension == "yml"))
+        .collect();
+    assert_eq!(examples.len(), 3, "{examples:?}");
+    for file in examples {
+        let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
+        let text = read(name);
+        let command = format!("docker compose -f docker-compose.yml -f {name} up --wait");
+        assert!(text.contains(&command), "{name} says how to use it");
+        let example = compose(name);
+        for (service, settings) in example["services"].as_object().unwrap() {
+            let is_further = installation["services"].get(service).is_none();
+            assert!(!is_further || settings["image"].is_string(), "{name}: {service} has no image");
+            let networks = settings["networks"].as_array().into_iter().flatten();
+            for network in networks {
+                assert!(
+                    installation["networks"].get(network.as_str().unwrap()).is_some(),
+                    "{name}: {network}"
+                );
+            }
+            for volume in settings["volumes"].as_array().into_iter().flatten() {
+                let volume = volume.as_str().unwrap();
+                let source = volume.split(':').next().unwrap();
+                let is_there = if let Some(path) = source.strip_prefix("./") {
+                    root().join(path).is_file()
+                } else {
+                    source.starts_with('/') || example["volumes"].get(source).is_some()
+                };
+                assert!(is_there, "{name}: {volume}");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_of_each_name_every_key_service_and_leave_before_they_stop() {
+    let example = compose("deploy/compose/two-of-each.yml");
+    let gateway = &example["services"]["inference-gateway"];
+    let replicas = example["services"]["key-service"]["deploy"]["replicas"].as_u64().unwrap();
+    for (variable, port) in [("FAREGATE_KEY_SERVICE_URL", 50051), ("FAREGATE_KEY_SERVICE_HTTP_URL", 8081)] {
+        let named: Vec<_> =
+            (1..=replicas).map(|n| format!("http://faregate-key-service-{n}:{port}")).collect();
+        assert_eq!(gateway["environment"][variable], named.join(","));
+    }
+    assert_eq!(compose("docker-compose.yml")["name"], "faregate", "containers are named after it");
+    let balancer = read("deploy/compose/haproxy.cfg");
+    let servers =
+        format!("server-template gateway- {} inference-gateway:8080", gateway["deploy"]["replicas"]);
+    assert!(balancer.contains(&servers) && balancer.contains("httpchk GET /health"), "{balancer}");
+    let pause: u64 =
+        gateway["environment"]["FAREGATE_DRAIN_PAUSE_SECONDS"].as_str().unwrap().parse().unwrap();
+    assert!(pause > 3 && balancer.contains("inter 1s fall 3"), "three checks notice it meanwhile");
+}
+
+#[test]
+fn catalogues_under_deploy_are_accepted() {
+    let values: Value = serde_saphyr::from_str(&read("deploy/helm/faregate/values.yaml")).unwrap();
+    let folder = tempfile::TempDir::new().unwrap();
+    let of_chart = folder.path().join("models.toml");
+    fs::write(&of_chart, values["models"].as_str().unwrap()).unwrap();
+    for catalogue in [of_chart, root().join("deploy/compose/vllm.toml")] {
+        let env = vec![("FAREGATE_MODELS", catalogue.display().to_string())];
+        let settings = Settings { program: "key-service", data: folder.path().to_owned(), env };
+        settings.cli(&["catalogue", "check"]);
+    }
+}
+
+/// Manifests that the chart makes, as YAML.
+fn template(values: &[&str]) -> String {
+    let mut arguments = vec!["template", "prod", "deploy/helm/faregate", "--namespace", "models"];
+    arguments.extend(values.iter().flat_map(|value| ["--set", value]));
+    helm(&arguments)
+}
+
+fn manifests(values: &[&str]) -> Vec<Value> {
+    let parts = template(values);
+    let parts = parts.split("\n---\n").map(|part| part.trim_start_matches("---\n"));
+    parts.map(|part| serde_saphyr::from_str(part).unwrap()).collect()
+}
+
+fn manifest<'a>(manifests: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let found = manifests.iter().find(|it| it["kind"] == kind && it["metadata"]["name"] == name);
+    found.unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+/// Output of `helm` at the root of the workspace.
+fn helm(arguments: &[&str]) -> String {
+    let helm = tests_folder().join(".tools/helm");
+    let output = Command::new(helm).args(arguments).current_dir(root()).output().unwrap();
+    let (said, faults) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "helm {arguments:?}: {said}{faults}");
+    said
+}
+
+fn compose(name: &str) -> Value {
+    // The tag of Compose for what an overlay takes away.
+    let parsed: BTreeMap<String, Value> = serde_saphyr::from_str(&read(name).replace("!reset ", "")).unwrap();
+    parsed.into_iter().collect::<serde_json::Map<_, _>>().into()
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn tests_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap()
+}
+
+fn help(program: &'static str) -> String {
+    let folder = tempfile::TempDir::new().unwrap();
+    Settings { program, data: folder.path().to_owned(), env: Vec::new() }.cli(&["--help"])
+}

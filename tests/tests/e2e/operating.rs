@@ -1,0 +1,287 @@
+//! The commands of `docs/operating.md`, run as they are printed.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    env,
+    fmt::Write,
+    fs,
+    path::Path,
+    process::Command,
+};
+
+use http::Method;
+use serde_json::json;
+use shared::error::Code;
+use tests::{
+    harness::{
+        ACCOUNT, ApiKey, Deployment, Form, Http, LOOK_EVERY, Options, Redis, Server, Settings, Stack, binary,
+        cost_of, free_port,
+    },
+    upstream::Script,
+};
+use tokio::time::sleep;
+
+use crate::metrics::{PAGE, rows, section};
+
+/// Places in the page that have commands, each run by a test below.
+const WITH_COMMANDS: [&str; 6] =
+    ["The processes", "SQLite", "SQLite, restored", "Redis", "Redis, restored", "Rotating secrets"];
+
+/// Environment of commands.
+type Env = HashMap<&'static str, String>;
+
+#[test]
+fn every_command_of_the_page_is_run() {
+    let mut place = "";
+    let mut fenced = false;
+    let mut places = BTreeSet::new();
+    for line in PAGE.lines() {
+        match line {
+            "```sh" => {
+                fenced = true;
+                places.insert(place);
+            }
+            "```" => fenced = false,
+            _ if !fenced => {
+                let heading = line.strip_prefix("### ").or_else(|| line.strip_prefix("## "));
+                place = heading.unwrap_or(place);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(places, WITH_COMMANDS.into_iter().collect());
+}
+
+#[test]
+fn every_command_of_the_table_is_there() {
+    let data = tempfile::TempDir::new().unwrap();
+    let mut asked = 0;
+    for line in section("Commands").lines().filter(|line| line.starts_with("| ")) {
+        // The first command of a row is written whole; others may leave its first word out.
+        let Some(command) = line.split('`').nth(1) else { continue };
+        let words: Vec<_> = command
+            .split(' ')
+            .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+            .collect();
+        for program in ["faregate", "key-service"] {
+            let settings = Settings { program, data: data.path().to_owned(), env: Vec::new() };
+            let help = settings.cli(&[&words[..], &["--help"]].concat());
+            for flag in command.split([' ', '[', ']']).filter(|word| word.starts_with("--")) {
+                assert!(help.contains(flag), "{program} {command}: {flag}");
+            }
+        }
+        asked += 1;
+    }
+    assert!(asked > 15, "{asked}");
+}
+
+#[test]
+fn every_refusal_says_what_to_tell_the_caller() {
+    let there: BTreeSet<_> = Code::ALL.iter().map(|code| (code.as_str(), code.status().as_u16())).collect();
+    let mut told = BTreeSet::new();
+    for cells in rows(section("What to tell a caller")) {
+        let [codes, status, words] = cells[..] else { panic!("{cells:?}") };
+        assert!(!words.is_empty(), "{codes}");
+        told.extend(codes.split('`').skip(1).step_by(2).map(|code| (code, status.parse().unwrap())));
+    }
+    assert_eq!(told, there);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_restored_sqlite_file_knows_keys_and_what_they_had_used() {
+    let stack = Stack::start().await;
+    // What is spent after the backup is forgotten, as the page says.
+    stack.others_spend();
+    let key = spending_key(&stack).await;
+    let backup = stack.data().join("backup");
+    let settings = stack.server().settings();
+    let mut env: Env = settings.env.iter().cloned().collect();
+    env.insert("FAREGATE_DATA_DIR", settings.data.join("data").display().to_string());
+    env.insert("BACKUP", backup.display().to_string());
+    run("SQLite", &env, &stack.data()).await;
+    spend_after_the_backup(&stack, &key).await;
+
+    stack.server().kill();
+    run("SQLite, restored", &env, &stack.data()).await;
+    stack.server().restart().await;
+    assert_as_backed_up(&stack, &key).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_restored_redis_knows_keys_and_what_they_had_used() {
+    let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    stack.others_spend();
+    let key = spending_key(&stack).await;
+    let settings = stack.key_services[0].settings();
+    let mut env: Env = settings.env.iter().cloned().collect();
+    env.insert("BACKUP", stack.data().join("backup").display().to_string());
+    env.insert("REDIS", format!("-s {}", socket(stack.redis())));
+    env.insert("REDIS_DIR", Path::new(&socket(stack.redis())).parent().unwrap().display().to_string());
+    env.insert("FAREGATE_DATA_DIR", settings.data.join("data").display().to_string());
+    run("Redis", &env, &stack.data()).await;
+    spend_after_the_backup(&stack, &key).await;
+
+    let seen = settings.data.join("data/redis-seen");
+    while !seen.exists() {
+        sleep(LOOK_EVERY).await;
+    }
+    stack.server().terminate();
+    stack.key_services[0].kill();
+    stack.redis().kill();
+    see_later(&seen);
+    let [restore, permit] = &blocks("Redis, restored")[..] else { panic!("two blocks") };
+    shell(restore, &env, &stack.data()).await;
+    stack.redis().restart().await;
+    let refused = Server::refuses(settings).await;
+    assert!(refused.contains("came back older"), "{refused}");
+    shell(permit, &env, &stack.data()).await;
+    stack.key_services[0].restart().await;
+    stack.server().restart().await;
+    assert_as_backed_up(&stack, &key).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_pepper_is_rotated_while_keys_go_on_working() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(file("pepper"), "5eed".repeat(16)).unwrap();
+    let with = |peppers: &[(&'static str, &str)]| {
+        let env = peppers.iter().map(|(variable, name)| (*variable, file(name))).collect();
+        Settings::all_in_one(folder.path(), env)
+    };
+    let before = with(&[("FAREGATE_PEPPER_FILE", "pepper")]);
+    let server = Server::start(&before).await;
+    let printed = before.cli(&["management-keys", "create", "--account", ACCOUNT, "--name", "rotating"]);
+    let management_key = printed.trim();
+    let body = Some(json!({"label": "old"}));
+    let url = format!("{}/v1/management/keys", server.public());
+    let key = Http::new().send_as(management_key, Method::POST, &url, body).await.json();
+    let old = key["key"].as_str().unwrap();
+    server.kill();
+
+    let [make, rotate] = &blocks("Rotating secrets")[..] else { panic!("two blocks") };
+    shell(make, &Env::new(), folder.path()).await;
+    let both = with(&[("FAREGATE_PEPPER_FILE", "pepper-new"), ("FAREGATE_PREVIOUS_PEPPER_FILE", "pepper")]);
+    let server = Server::start(&both).await;
+    let mut env: Env = both.env.iter().cloned().collect();
+    env.insert("FAREGATE", server.public().to_owned());
+    env.insert("MANAGEMENT_KEY", management_key.to_owned());
+    env.insert("ACCOUNT", ACCOUNT.to_owned());
+    env.insert("FAREGATE_STORE", format!("sqlite:{}", file("data/faregate.db")));
+    shell(rotate, &env, folder.path()).await;
+    let rotated = fs::read_to_string(file("rotated.tsv")).unwrap();
+    let line = rotated.lines().find(|line| line.starts_with(key["id"].as_str().unwrap())).unwrap();
+    let (_, new) = line.split_once('\t').unwrap();
+    assert_eq!([models(&server, old).await, models(&server, new).await], [200, 200]);
+    server.kill();
+
+    let server = Server::start(&with(&[("FAREGATE_PEPPER_FILE", "pepper-new")])).await;
+    assert_eq!([models(&server, old).await, models(&server, new).await], [401, 200]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_services_start_as_the_page_says() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let redis = Redis::start(Form::AsInstalled, &folder.path().join("redis")).await;
+    for secret in ["internal-token", "pepper"] {
+        fs::write(folder.path().join(secret), "5eed".repeat(16)).unwrap();
+    }
+    let free: Vec<_> = (0..6).map(|_| format!("127.0.0.1:{}", free_port())).collect();
+    let mut script = String::from("trap 'kill $(jobs -p)' EXIT\n");
+    for line in blocks("The processes").concat().lines() {
+        let line = at_free_addresses(line.split("  #").next().unwrap(), &redis.url(), &free);
+        // Each program goes on until the shell ends.
+        let rest = if line.starts_with("export") { "" } else { " > /dev/null 2>&1 &" };
+        writeln!(script, "{line}{rest}").unwrap();
+    }
+    let ready = format!("http://{}/readyz", free[5]);
+    writeln!(script, "for try in $(seq 300); do curl -sf {ready} && exit 0; sleep 0.1; done; exit 1")
+        .unwrap();
+    let said = shell(&script, &Env::new(), folder.path()).await;
+    assert!(said.contains("ready"), "{said}");
+}
+
+/// A command at addresses that are free here.
+fn at_free_addresses(command: &str, redis: &str, free: &[String]) -> String {
+    let variables = match command.split_whitespace().next().unwrap() {
+        "key-service" => format!(
+            "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_ADMIN_LISTEN={} ",
+            free[0], free[2], free[3]
+        ),
+        "local-model" => format!("FAREGATE_LOCAL_MODEL_LISTEN={} ", free[1]),
+        "inference-gateway" => format!(
+            "FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} FAREGATE_KEY_SERVICE_HTTP_URL=http://{} ",
+            free[4], free[5], free[2]
+        ),
+        _ => String::new(),
+    };
+    let command = command.replace("redis://127.0.0.1:6379", redis);
+    let command = command.replace("127.0.0.1:50051", &free[0]).replace("127.0.0.1:8000", &free[1]);
+    variables + &command
+}
+
+/// A key that has spent the cost of one request.
+async fn spending_key(stack: &Stack) -> ApiKey {
+    let key = stack.key().await;
+    assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+    assert_eq!(stack.used(&key).await, cost_of(12, 5));
+    key
+}
+
+async fn spend_after_the_backup(stack: &Stack, key: &ApiKey) {
+    assert_eq!(stack.call(key, Script::tokens(12, 50)).send().await.status, 200);
+    assert!(stack.used(key).await > cost_of(12, 5));
+}
+
+/// Asserts that the key has used what it had at the backup, and goes on from there.
+async fn assert_as_backed_up(stack: &Stack, key: &ApiKey) {
+    assert_eq!(stack.used(key).await, cost_of(12, 5));
+    assert_eq!(stack.call(key, Script::tokens(12, 5)).send().await.status, 200);
+    assert_eq!(stack.used(key).await.nanos(), 2 * cost_of(12, 5).nanos());
+}
+
+/// Has a data directory remember that it saw Redis two minutes later than it did: too long for a crash.
+fn see_later(file: &Path) {
+    let text = fs::read_to_string(file).unwrap();
+    let (directory, millis) = text.trim_end().split_once(' ').unwrap();
+    fs::write(file, format!("{directory} {}\n", millis.parse::<i64>().unwrap() + 120_000)).unwrap();
+}
+
+async fn models(server: &Server, key: &str) -> u16 {
+    let url = format!("{}/v1/models", server.public());
+    Http::new().send_as(key, Method::GET, &url, None).await.status
+}
+
+fn socket(redis: &Redis) -> String {
+    redis.url().trim_start_matches("unix:").to_owned()
+}
+
+/// The blocks of commands below a heading.
+fn blocks(heading: &str) -> Vec<&'static str> {
+    let places = [format!("\n### {heading}\n"), format!("\n## {heading}\n")];
+    let found = places.iter().filter_map(|place| Some(PAGE.split_once(place.as_str())?.1));
+    let blocks = found.map(|rest| {
+        let end = ["\n## ", "\n### "].iter().filter_map(|next| rest.find(next)).min();
+        let part = &rest[..end.unwrap_or(rest.len())];
+        part.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect::<Vec<_>>()
+    });
+    blocks.into_iter().find(|blocks| !blocks.is_empty()).unwrap_or_else(|| panic!("no commands in {heading}"))
+}
+
+/// Runs all commands below a heading.
+async fn run(heading: &str, env: &Env, folder: &Path) -> String {
+    shell(&blocks(heading).concat(), env, folder).await
+}
+
+/// Runs commands in a folder, with the programs in reach, and returns what they print.
+async fn shell(commands: &str, env: &Env, folder: &Path) -> String {
+    let programs = binary("faregate").parent().unwrap().display().to_string();
+    let mut shell = Command::new("bash");
+    shell.arg("-c").arg(format!("set -euo pipefail\n{commands}")).current_dir(folder).envs(env);
+    shell.env("PATH", format!("{programs}:{}", env::var("PATH").unwrap()));
+    let output = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{commands}\n{printed}\n{}", String::from_utf8_lossy(&output.stderr));
+    printed
+}

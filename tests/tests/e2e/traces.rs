@@ -1,0 +1,299 @@
+//! Traces: one from the client to the store and the upstream, under the names of the conventions, with no secret; and
+//! receivers that are slow or away.
+
+use std::{fmt::Write, time::Duration};
+
+use futures_util::future::join_all;
+use http::{Method, Request, header};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tests::{
+    harness::{ApiKey, Call, Deployment, FLASH, Options, ReceivedSpan, SpanReceiver, Stack, secret_in},
+    upstream::{Fault, Script, Told},
+};
+
+/// The client's own span.
+const CLIENT: &str = "00f067aa0ba902b7";
+
+const CHAT: &str = "POST /v1/chat/completions";
+const AUTHORIZE: &str = "keyservice.v1.KeyService/Authorize";
+const CAPTURE: &str = "keyservice.v1.KeyService/Capture";
+const GATEWAY: &str = "inference-gateway";
+const KEY_SERVICE: &str = "key-service";
+
+/// Services whose logs are JSON and whose spans go to this receiver.
+async fn services(receiver: &SpanReceiver) -> Stack {
+    let mut env = receiver.env();
+    env.push(("FAREGATE_LOG_FORMAT", "json".into()));
+    Stack::with(Options { deployment: Deployment::services(1, 1), env, ..Options::default() }).await
+}
+
+/// Id of the trace of this number.
+fn trace(number: u8) -> String {
+    format!("4bf92f3577b34da6a3ce929d0e0e47{number:02x}")
+}
+
+/// The call, in a trace that its client began.
+fn traced(call: Call, trace: &str) -> Call {
+    call.header("traceparent", &format!("00-{trace}-{CLIENT}-01"))
+}
+
+/// The only span of a process with this name and kind.
+fn one<'a>(spans: &'a [ReceivedSpan], (service, name, kind): (&str, &str, &str)) -> &'a ReceivedSpan {
+    let mut found =
+        spans.iter().filter(|span| (&*span.service, &*span.name, &*span.kind) == (service, name, kind));
+    let span = found.next().unwrap_or_else(|| panic!("no {kind} span {name} of {service}: {spans:#?}"));
+    assert!(found.next().is_none(), "two {kind} spans {name} of {service}: {spans:#?}");
+    span
+}
+
+/// Returns whether the gateway's span of a request has arrived, and that of its capture where there is one.
+fn complete(spans: &[ReceivedSpan], calls: usize) -> bool {
+    let of =
+        |service: &str| spans.iter().filter(|span| span.service == service && span.kind == "SERVER").count();
+    of(GATEWAY) == 1 && of(KEY_SERVICE) == calls
+}
+
+/// Checks a call between the services, and the store's part below.
+fn assert_called(spans: &[ReceivedSpan], method: &str, above: &ReceivedSpan) {
+    let sent = one(spans, (GATEWAY, method, "CLIENT"));
+    assert_eq!(sent.parent, above.id);
+    assert_eq!(sent.get("rpc.system.name"), "grpc");
+    assert_eq!((sent.get("rpc.method"), sent.get("rpc.response.status_code")), (json!(method), json!("OK")));
+    assert_eq!(sent.get("server.address"), "127.0.0.1");
+    let answered = one(spans, (KEY_SERVICE, method, "SERVER"));
+    assert_eq!((&answered.parent, answered.get("rpc.response.status_code")), (&sent.id, json!("OK")));
+    let mut stored = spans.iter().filter(|span| span.parent == answered.id);
+    let stored = stored.next().unwrap_or_else(|| panic!("no span of the store below {method}: {spans:#?}"));
+    assert_eq!((&*stored.name, &*stored.kind), ("execute ledger", "CLIENT"));
+    assert_eq!(
+        (stored.get("db.system.name"), stored.get("db.operation.name")),
+        (json!("redis"), json!("execute"))
+    );
+}
+
+/// Checks the trace of a chat that was served.
+fn assert_served(stack: &Stack, key: &ApiKey, spans: &[ReceivedSpan]) {
+    let server = one(spans, (GATEWAY, CHAT, "SERVER"));
+    assert_eq!(server.parent, CLIENT);
+    assert_eq!(server.get("http.route"), "/v1/chat/completions");
+    assert_eq!(server.get("http.response.status_code"), 200);
+    assert_called(spans, AUTHORIZE, server);
+    assert_called(spans, CAPTURE, server);
+    let inference = one(spans, (GATEWAY, &format!("chat {FLASH}"), "CLIENT"));
+    assert_eq!(inference.parent, server.id);
+    for (name, value) in [
+        ("gen_ai.operation.name", json!("chat")),
+        ("gen_ai.provider.name", json!("vllm")),
+        ("gen_ai.request.model", json!(FLASH)),
+        ("gen_ai.usage.input_tokens", json!(12)),
+        ("gen_ai.usage.output_tokens", json!(9)),
+        ("server.address", json!("127.0.0.1")),
+    ] {
+        assert_eq!(inference.get(name), value, "{name}");
+    }
+    let sent = stack.served(key).pop().unwrap().headers["traceparent"].to_str().unwrap().to_owned();
+    assert_eq!(sent, format!("00-{}-{}-01", server.trace, inference.id), "the upstream's span is below");
+    assert!(server.times.1 >= inference.times.1, "the server's span lasts as long as its answer");
+    assert!(spans.iter().all(|span| !span.failed), "{spans:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
+    let receiver = SpanReceiver::start().await;
+    let stack = services(&receiver).await;
+    let key = stack.key().await;
+
+    let whole = trace(1);
+    traced(stack.call(&key, Script::tokens(12, 9)), &whole).send().await;
+    let spans = receiver.trace(&whole, |spans| complete(spans, 2)).await;
+    assert_served(&stack, &key, &spans);
+    for server in [&stack.gateways[0], &stack.key_services[0]] {
+        assert!(server.log().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    }
+    let log = stack.gateways[0].log();
+    let mut lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let line = lines.rfind(|line| line["message"] == "chat").unwrap();
+    assert_eq!(
+        (&line["trace_id"], line["span_id"].as_str().map(str::len)),
+        (&json!(whole), Some(16)),
+        "{line}"
+    );
+
+    let streamed = trace(2);
+    let stream = traced(stack.call(&key, Script::tokens(12, 9).pace(5)), &streamed).stream().await;
+    stream.rest().await.assert_done();
+    let spans = receiver.trace(&streamed, |spans| complete(spans, 2)).await;
+    assert_served(&stack, &key, &spans);
+    let inference = one(&spans, (GATEWAY, &format!("chat {FLASH}"), "CLIENT"));
+    assert_eq!(inference.get("gen_ai.request.stream"), true);
+    assert!(inference.get("gen_ai.response.time_to_first_chunk").as_f64().is_some());
+    assert_no_secret(&receiver, &[&key]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
+    let receiver = SpanReceiver::start().await;
+    let stack = services(&receiver).await;
+    let (poor, key) = (stack.key_with(json!({"limit": 0.000_000_1})).await, stack.key().await);
+
+    let refused = trace(1);
+    let answer = traced(stack.call(&poor, Script::tokens(12, 9)), &refused).send().await;
+    assert_eq!(answer.status, 402, "{answer}");
+    // The bound of the prompt was refused, and then its least.
+    let spans = receiver.trace(&refused, |spans| complete(spans, 2)).await;
+    let server = one(&spans, (GATEWAY, CHAT, "SERVER"));
+    assert_eq!((server.failed, server.get("http.response.status_code")), (false, json!(402)));
+    let calls = spans.iter().filter(|span| span.name == AUTHORIZE && span.kind == "CLIENT");
+    assert!(calls.clone().count() == 2 && calls.clone().all(|call| call.parent == server.id && !call.failed));
+    assert!(!spans.iter().any(|span| span.name.starts_with("chat ")), "no upstream was asked: {spans:#?}");
+
+    let failed = trace(2);
+    let broken = Script::tokens(12, 9).fault(Fault::Cut { after: 3 });
+    let answer = traced(stack.call(&key, broken.clone()), &failed).send().await;
+    assert_eq!(answer.status, 502, "{answer}");
+    let spans = receiver.trace(&failed, |spans| complete(spans, 2)).await;
+    let server = one(&spans, (GATEWAY, CHAT, "SERVER"));
+    assert_eq!((server.failed, server.get("error.type")), (true, json!("502")));
+
+    let cut = trace(3);
+    traced(stack.call(&key, broken), &cut).stream().await.rest().await;
+    let spans = receiver.trace(&cut, |spans| complete(spans, 2)).await;
+    let server = one(&spans, (GATEWAY, CHAT, "SERVER"));
+    assert_eq!((server.get("http.response.status_code"), server.failed), (json!(200), true));
+    assert_eq!(server.get("error.type"), "upstream_error");
+    assert!(one(&spans, (GATEWAY, &format!("chat {FLASH}"), "CLIENT")).failed);
+    assert_no_secret(&receiver, &[&poor, &key]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
+    let receiver = SpanReceiver::start().await;
+    let stack = services(&receiver).await;
+    let created = trace(1);
+    let create = |sampled: &str| {
+        Request::builder()
+            .method(Method::POST)
+            .uri(stack.url("/v1/management/keys"))
+            .header(header::AUTHORIZATION, format!("Bearer {}", stack.account.management_key))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("traceparent", format!("00-{created}-{CLIENT}-{sampled}"))
+            .body(Full::from(r#"{"label": "a label"}"#))
+            .unwrap()
+    };
+    let unsampled = stack.http.send(create("00")).await;
+    assert_eq!(unsampled.status, 201, "{unsampled}");
+    let answer = stack.http.send(create("01")).await;
+    assert_eq!(answer.status, 201, "{answer}");
+    // The key was checked before it was passed on, which is a call of its own.
+    let spans = receiver.trace(&created, |spans| complete(spans, 2)).await;
+    let server = one(&spans, (GATEWAY, "POST /v1/management/{*rest}", "SERVER"));
+    assert_eq!((&*server.parent, server.get("http.response.status_code")), (CLIENT, json!(201)));
+    let passed = one(&spans, (GATEWAY, "POST", "CLIENT"));
+    assert_eq!(passed.parent, server.id);
+    let governed = one(&spans, (KEY_SERVICE, "POST /v1/management/keys", "SERVER"));
+    assert_eq!((&governed.parent, governed.get("http.response.status_code")), (&passed.id, json!(201)));
+    let stored = spans.iter().find(|span| span.parent == governed.id).expect("the store has a part");
+    assert_eq!((&*stored.kind, stored.get("db.system.name")), ("CLIENT", json!("redis")));
+    let secret = answer.json()["key"].as_str().unwrap().to_owned();
+    let key = ApiKey { id: String::new(), account: stack.account.clone(), secret };
+    assert_no_secret(&receiver, &[&key]);
+
+    let key = stack.key().await;
+    let quiet = trace(2);
+    let call = stack.call(&key, Script::tokens(12, 9));
+    call.header("traceparent", &format!("00-{quiet}-{CLIENT}-00")).send().await;
+    let sent = stack.served(&key).pop().unwrap().headers["traceparent"].to_str().unwrap().to_owned();
+    assert!(sent.starts_with(&format!("00-{quiet}-")) && sent.ends_with("-00"), "{sent}");
+    assert!(receiver.spans().iter().all(|span| span.trace != quiet));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_receiver_that_is_away_or_never_answers_costs_spans_alone() {
+    // More spans than a queue and a batch take.
+    const CHATS: usize = 600;
+    let hanging = SpanReceiver::hanging().await;
+    let away = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned())];
+    for (env, reason) in [(hanging.env(), "queue_full"), (away, "export_failed")] {
+        let stack = Stack::with(Options { env, ..Options::default() }).await;
+        let key = stack.key().await;
+        for _ in 0..CHATS / 20 {
+            let calls = (0..20).map(|_| stack.call(&key, Script::tokens(12, 9)).send());
+            assert!(join_all(calls).await.iter().all(|answer| answer.status == 200));
+        }
+        dropped(&stack, reason).await;
+        let log = stack.server().log();
+        let warnings = log.lines().filter(|line| line.contains("spans were not exported")).count();
+        assert!(warnings <= 2, "{warnings} warnings\n{log}");
+    }
+}
+
+/// Waits until spans were dropped for this reason, as the metrics tell.
+async fn dropped(stack: &Stack, reason: &str) {
+    let counter = format!("faregate_spans_dropped_total{{reason=\"{reason}\"}} ");
+    let deadline = std::time::Instant::now() + tests::harness::PATIENCE;
+    loop {
+        let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
+        let spans = metrics.text().lines().find_map(|line| line.strip_prefix(&counter)?.parse::<u64>().ok());
+        if spans > Some(0) {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "no span is dropped: {spans:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tokens_are_counted_under_the_names_of_the_conventions() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let usage = r#"{"prompt_tokens":12,"completion_tokens":9,"total_tokens":21,
+        "prompt_tokens_details":{"cached_tokens":5,"cache_write_tokens":4},
+        "completion_tokens_details":{"reasoning_tokens":2}}"#;
+    stack.others_spend();
+    stack.call(&key, Script { told: Told::json(usage), ..Script::tokens(12, 9) }).send().await;
+    let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
+    for (name, tokens) in [
+        ("input", 12),
+        ("output", 9),
+        ("cache_read_input", 5),
+        ("cache_write_input", 4),
+        ("reasoning_output", 2),
+    ] {
+        let mut line = String::new();
+        write!(line, "gen_ai_client_inference_usage_{name}_tokens_total{{").unwrap();
+        write!(line, "gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"vllm\",").unwrap();
+        write!(line, "gen_ai_request_model=\"{FLASH}\"}} {tokens}").unwrap();
+        assert!(metrics.text().lines().any(|shown| shown == line), "{line}\n{}", metrics.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wrong_setting_of_telemetry_is_refused_with_its_name() {
+    let stack = Stack::start().await;
+    let mut settings = stack.server().settings().clone();
+    settings.data = stack.data().join("refused");
+    std::fs::create_dir_all(&settings.data).unwrap();
+    settings.env.push(("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".into()));
+    for (name, value) in [
+        ("OTEL_TRACES_SAMPLER", "sometimes"),
+        ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "not an address"),
+    ] {
+        let mut settings = settings.clone();
+        settings.env.push((name, value.into()));
+        let refused = tests::harness::Server::refuses(&settings).await;
+        assert!(refused.contains(name), "{name}={value}: {refused}");
+    }
+}
+
+/// Checks that nothing that was received has a key, a token, or a prompt.
+fn assert_no_secret(receiver: &SpanReceiver, keys: &[&ApiKey]) {
+    let told: String =
+        receiver.requests().iter().map(|body| String::from_utf8_lossy(body).into_owned()).collect();
+    assert_eq!(secret_in(&told), None);
+    for key in keys {
+        assert!(!told.contains(&key.secret) && !told.contains(&key.account.management_key));
+    }
+}

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Builds the programs twice, from copies of the committed source in two folders, and compares them byte by byte.
+# Arguments go to cargo: --profile dev for a trial in minutes. The programs stay below target/reproducible.
+# They are built as in the Dockerfile, with cargo-auditable, which is built below tests/ where it is missing.
+set -eu
+cd "$(dirname "$0")/../.."
+
+version=0.7.7
+tools=$PWD/tests/.tools
+PATH=$tools/bin:$PATH
+if ! "$tools/bin/cargo-auditable" --version 2> /dev/null | grep -q "$version"; then
+  CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --quiet --root "$tools" "cargo-auditable@$version"
+fi
+
+[ $# -gt 0 ] || set -- --release
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+unset CARGO_TARGET_DIR
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+programs='faregate inference-gateway key-service local-model'
+
+for copy in a b; do
+  folder=$PWD/target/reproducible/$copy
+  rm -rf "$folder"
+  # Folders of different lengths, so that no path is in a program by chance alone.
+  source=$folder/source$([ $copy = a ] || echo -in-another-folder)
+  mkdir -p "$source"
+  git archive HEAD | tar -x -C "$source"
+  # shellcheck disable=SC2046,SC2086 # several arguments
+  maps="$source=/faregate $folder/built=/faregate/target $cargo_home=/cargo"
+  (cd "$source" && RUSTFLAGS=$(printf -- ' --remap-path-prefix=%s' $maps) CFLAGS=$(printf -- ' -ffile-prefix-map=%s' $maps) \
+    cargo auditable build --locked --target-dir "$folder/built" "$@" $(printf ' --package %s' $programs))
+  mkdir -p "$folder/programs"
+  for program in $programs; do
+    find "$folder/built" -maxdepth 2 -type f -name "$program" -exec mv {} "$folder/programs/" \;
+  done
+  (cd "$folder/programs" && sha256sum $programs) | tee "$folder/sha256"
+done
+cmp target/reproducible/a/sha256 target/reproducible/b/sha256
+echo 'both builds are the same, byte for byte'
