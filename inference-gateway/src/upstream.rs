@@ -269,7 +269,7 @@ impl Upstream {
         }
         match timeout(terms.deadline, client.request(&self.server, request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(e)) => Err(failure::of_no_answer(&e)),
+            Ok(Err(e)) => Err(failure::of_connection(&e)),
             Err(_) => Err(Failure::Timeout),
         }
     }

@@ -3,7 +3,7 @@
 //! A request passes through no task or queue but those of its connection, which a general client's pool would add.
 
 use std::{
-    collections::hash_map::Entry,
+    collections::VecDeque,
     error::Error,
     mem,
     sync::{Arc, Weak},
@@ -21,15 +21,15 @@ use hyper::{
 use parking_lot::Mutex;
 use shared::process::{
     config::ConfigError,
-    http_client::{Connector, connect, connector},
+    http_client::{self, Connector, connector},
 };
-use tokio::time::sleep;
+use tokio::{select, sync::oneshot, time::sleep};
 
 /// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Idle connections kept to a server.
 const IDLE_CONNECTIONS: usize = 1024;
-/// Time between two looks for connections that have been idle since before the last look, which are closed.
+/// Time between two rounds of pruning, which close connections that have been idle since before the last round.
 const PRUNE_EVERY: Duration = Duration::from_secs(45);
 
 /// Body of a request.
@@ -56,26 +56,34 @@ struct Connections {
 
 #[derive(Default)]
 struct IdleConnections {
-    by_server: HashMap<Arc<str>, Vec<Idle>>,
-    /// Number of looks so far.
-    looks: u64,
-    /// A task looks regularly.
-    is_pruned: bool,
+    by_server: HashMap<Arc<str>, ServerConnections>,
+    /// Rounds of pruning so far.
+    rounds: u64,
+    /// A task prunes.
+    has_pruner: bool,
+}
+
+/// Connections to a server.
+#[derive(Default)]
+struct ServerConnections {
+    idle: Vec<Idle>,
+    /// Requests that are connecting, the oldest first.
+    waiting: VecDeque<oneshot::Sender<SendRequest<Body>>>,
 }
 
 struct Idle {
     connection: SendRequest<Body>,
-    /// Number of looks before.
+    /// Rounds of pruning before the connection became idle.
     since: u64,
 }
 
-/// A request has no answer.
+/// Failure of a request before the head of an answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoAnswer {
+pub(super) enum SendError {
     #[error("no connection")]
-    Unconnected(#[source] Box<dyn Error + Send + Sync>),
+    Connect(#[source] Box<dyn Error + Send + Sync>),
     #[error("the connection broke")]
-    Broken(#[source] hyper::Error),
+    Request(#[source] hyper::Error),
 }
 
 impl Server {
@@ -125,14 +133,12 @@ impl UpstreamClient {
         &self,
         server: &Server,
         mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, NoAnswer> {
+    ) -> Result<Response<Incoming>, SendError> {
         request.headers_mut().insert(header::HOST, server.host.clone());
         loop {
-            let idle = self.0.take(&server.name);
-            let is_new = idle.is_none();
-            let mut connection = match idle {
-                Some(connection) => connection,
-                None => self.connect(server).await?,
+            let (mut connection, is_new) = match self.0.take(&server.name) {
+                Some(idle) => (idle, false),
+                None => self.connection(server).await?,
             };
             match connection.try_send_request(request).await {
                 Ok(response) => {
@@ -142,19 +148,30 @@ impl UpstreamClient {
                 Err(mut failure) => match failure.take_message() {
                     // The server closed an idle connection before the request was written.
                     Some(unsent) if !is_new => request = unsent,
-                    Some(_) | None => return Err(NoAnswer::Broken(failure.into_error())),
+                    Some(_) | None => return Err(SendError::Request(failure.into_error())),
                 },
             }
         }
     }
 
-    async fn connect(&self, server: &Server) -> Result<SendRequest<Body>, NoAnswer> {
-        let stream = connect(&self.0.connector, server.origin.clone()).await;
-        let stream = stream.map_err(NoAnswer::Unconnected)?;
-        let (requests, connection) = http1::handshake(stream).await.map_err(NoAnswer::Broken)?;
-        // An error of the connection is that of its request too.
-        tokio::spawn(async { _ = connection.await });
-        Ok(requests)
+    /// Connects, unless a connection becomes idle first. Returns the connection, and whether it is new.
+    async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
+        let returned = self.0.wait(server.name.clone());
+        let mut connecting = Box::pin(connect(self.0.clone(), server.origin.clone()));
+        select! {
+            biased;
+            Ok(connection) = returned => {
+                let (connections, name) = (self.0.clone(), server.name.clone());
+                // The new connection serves a later request.
+                tokio::spawn(async move {
+                    if let Ok(connection) = connecting.await {
+                        connections.put(name, connection);
+                    }
+                });
+                Ok((connection, false))
+            }
+            connected = &mut connecting => Ok((connected?, true)),
+        }
     }
 
     /// Keeps a connection from the end of its answer on.
@@ -171,11 +188,19 @@ impl UpstreamClient {
     }
 }
 
+async fn connect(connections: Arc<Connections>, origin: Uri) -> Result<SendRequest<Body>, SendError> {
+    let stream = http_client::connect(&connections.connector, origin).await.map_err(SendError::Connect)?;
+    let (requests, connection) = http1::handshake(stream).await.map_err(SendError::Request)?;
+    // An error of the connection is that of its request too.
+    tokio::spawn(async { _ = connection.await });
+    Ok(requests)
+}
+
 impl Connections {
     /// Takes the connection that was used last, of those that are open.
     fn take(&self, server: &str) -> Option<SendRequest<Body>> {
         let mut idle = self.idle.lock();
-        let connections = idle.by_server.get_mut(server)?;
+        let connections = &mut idle.by_server.get_mut(server)?.idle;
         while let Some(Idle { connection, .. }) = connections.pop() {
             if connection.is_ready() {
                 return Some(connection);
@@ -184,17 +209,33 @@ impl Connections {
         None
     }
 
-    fn put(self: &Arc<Self>, server: Arc<str>, connection: SendRequest<Body>) {
+    /// Waits for the next connection that becomes idle.
+    fn wait(&self, server: Arc<str>) -> oneshot::Receiver<SendRequest<Body>> {
+        let (request, returned) = oneshot::channel();
         let mut idle = self.idle.lock();
-        let since = idle.looks;
-        let connections = match idle.by_server.entry(server) {
-            Entry::Occupied(connections) => connections.into_mut(),
-            Entry::Vacant(server) => server.insert(Vec::new()),
-        };
-        if connections.len() < IDLE_CONNECTIONS {
-            connections.push(Idle { connection, since });
+        let waiting = &mut idle.by_server.entry(server).or_default().waiting;
+        while waiting.front().is_some_and(oneshot::Sender::is_closed) {
+            waiting.pop_front();
         }
-        if !mem::replace(&mut idle.is_pruned, true) {
+        waiting.push_back(request);
+        returned
+    }
+
+    /// Gives a connection to the request that has waited longest, or keeps it.
+    fn put(self: &Arc<Self>, server: Arc<str>, mut connection: SendRequest<Body>) {
+        let mut idle = self.idle.lock();
+        let since = idle.rounds;
+        let connections = idle.by_server.entry(server).or_default();
+        while let Some(request) = connections.waiting.pop_front() {
+            match request.send(connection) {
+                Ok(()) => return,
+                Err(unused) => connection = unused,
+            }
+        }
+        if connections.idle.len() < IDLE_CONNECTIONS {
+            connections.idle.push(Idle { connection, since });
+        }
+        if !mem::replace(&mut idle.has_pruner, true) {
             tokio::spawn(prune(Arc::downgrade(self)));
         }
     }
@@ -206,14 +247,15 @@ async fn prune(connections: Weak<Connections>) {
         sleep(PRUNE_EVERY).await;
         let Some(connections) = connections.upgrade() else { return };
         let mut idle = connections.idle.lock();
-        let looks = idle.looks;
-        idle.by_server.retain(|_, connections| {
-            connections.retain(|idle| idle.since == looks && idle.connection.is_ready());
-            !connections.is_empty()
+        let round = idle.rounds;
+        idle.by_server.retain(|_, ServerConnections { idle, waiting }| {
+            idle.retain(|idle| idle.since == round && idle.connection.is_ready());
+            waiting.retain(|request| !request.is_closed());
+            !idle.is_empty() || !waiting.is_empty()
         });
-        idle.looks += 1;
+        idle.rounds += 1;
         if idle.by_server.is_empty() {
-            idle.is_pruned = false;
+            idle.has_pruner = false;
             return;
         }
     }

@@ -10,7 +10,7 @@ use shared::{
     text::{cut, shown},
 };
 
-use super::client::NoAnswer;
+use super::client::SendError;
 use domain::{
     routing::AttemptOutcome,
     upstream_error::{MAX_ERROR_BYTES, UpstreamError, Verdict},
@@ -112,8 +112,8 @@ impl From<Failure> for ApiError {
     }
 }
 
-/// Understands that a request has no answer.
-pub(super) fn of_no_answer(error: &NoAnswer) -> Failure {
+/// Understands that no answer began.
+pub(super) fn of_connection(error: &SendError) -> Failure {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(e) = cause {
@@ -121,8 +121,8 @@ pub(super) fn of_no_answer(error: &NoAnswer) -> Failure {
         cause = e.source();
     }
     match error {
-        NoAnswer::Unconnected(_) => Failure::Unreachable(text),
-        NoAnswer::Broken(_) => Failure::HungUp(text),
+        SendError::Connect(_) => Failure::Unreachable(text),
+        SendError::Request(_) => Failure::HungUp(text),
     }
 }
 

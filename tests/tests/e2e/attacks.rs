@@ -282,7 +282,7 @@ async fn a_log_that_nobody_reads_stops_no_request_and_lines_that_it_lacks_are_co
     stack.server().restart().await;
     let metrics = format!("{}/metrics", stack.server().admin());
     let deadline = Instant::now() + PATIENCE;
-    while !stack.http.get(&metrics).await.text().contains("log_lines_dropped_total") {
+    while stack.http.get(&metrics).await.text().contains("\nlog_lines_dropped_total 0\n") {
         assert!(Instant::now() < deadline, "no line was dropped");
         let requests = (0..100).map(|_| stack.call(&key, Script::tokens(12, 5)).send());
         assert!(join_all(requests).await.iter().all(|answer| answer.status == 200));

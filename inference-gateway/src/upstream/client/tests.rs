@@ -6,14 +6,14 @@ use bytes::Buf;
 use http_body_util::BodyExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
 
 use super::*;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOK";
 
-/// A server, and the number of its connections so far. It closes each after so many requests, without a word.
+/// Starts a server that closes each connection after some requests, and counts its connections.
 async fn serve(requests_each: usize) -> (Server, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap()).parse().unwrap();
@@ -40,7 +40,7 @@ async fn answer(mut stream: TcpStream, requests: usize) {
     }
 }
 
-async fn post(client: &UpstreamClient, server: &Server) -> Result<Response<Incoming>, NoAnswer> {
+async fn post(client: &UpstreamClient, server: &Server) -> Result<Response<Incoming>, SendError> {
     let body = Full::new(Bytes::from_static(b"{").chain(Bytes::from_static(b"}")));
     client.request(server, Request::post("/v1/chat/completions").body(body).unwrap()).await
 }
@@ -53,7 +53,7 @@ async fn ask(client: &UpstreamClient, server: &Server) {
 
 /// Waits until a connection is idle.
 async fn idle(client: &UpstreamClient) {
-    while client.0.idle.lock().by_server.values().all(Vec::is_empty) {
+    while client.0.idle.lock().by_server.values().all(|server| server.idle.is_empty()) {
         tokio::task::yield_now().await;
     }
 }
@@ -73,6 +73,32 @@ async fn a_connection_is_used_again_once_its_answer_was_read() {
 }
 
 #[tokio::test]
+async fn a_request_that_cannot_connect_takes_the_next_connection_that_becomes_idle() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    // One connection waits to be accepted, and no more are taken.
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server::of(&format!("http://{address}").parse().unwrap()).unwrap();
+    let client = UpstreamClient::new();
+    let serving = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.readable().await.unwrap();
+        let _filling = TcpStream::connect(address).await.unwrap();
+        let second = tokio::spawn({
+            let (client, server) = (client.clone(), Server::of(&server.origin).unwrap());
+            async move { ask(&client, &server).await }
+        });
+        while client.0.idle.lock().by_server[&server.name].waiting.iter().all(|waiting| waiting.is_closed()) {
+            tokio::task::yield_now().await;
+        }
+        answer(stream, 2).await;
+        second.await.unwrap();
+    };
+    tokio::join!(serving, ask(&client, &server));
+}
+
+#[tokio::test]
 async fn a_server_that_closes_idle_connections_is_not_felt() {
     let (server, connections) = serve(1).await;
     let client = UpstreamClient::new();
@@ -86,7 +112,7 @@ async fn a_server_that_closes_idle_connections_is_not_felt() {
 async fn a_server_that_hangs_up_on_a_request_is_not_asked_again() {
     let (server, connections) = serve(0).await;
     let failed = post(&UpstreamClient::new(), &server).await.unwrap_err();
-    assert!(matches!(failed, NoAnswer::Broken(_)), "{failed:?}");
+    assert!(matches!(failed, SendError::Request(_)), "{failed:?}");
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
@@ -96,7 +122,7 @@ async fn a_server_that_does_not_listen_is_told_from_one_that_hangs_up() {
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
     let failed = post(&UpstreamClient::new(), &Server::of(&url).unwrap()).await.unwrap_err();
-    assert!(matches!(failed, NoAnswer::Unconnected(_)), "{failed:?}");
+    assert!(matches!(failed, SendError::Connect(_)), "{failed:?}");
 }
 
 #[tokio::test]
@@ -115,13 +141,14 @@ async fn connections_that_stay_idle_are_closed() {
 
 #[test]
 fn a_server_is_called_as_its_url_says() {
-    let called = |url: &str| {
+    for (url, name, host, address) in [
+        ("http://a.example/v1", "http://a.example", "a.example", ("a.example", 80)),
+        ("http://a.example:80/v1", "http://a.example:80", "a.example", ("a.example", 80)),
+        ("https://a.example:443", "https://a.example:443", "a.example", ("a.example", 443)),
+        ("https://a.example", "https://a.example", "a.example", ("a.example", 443)),
+        ("https://[::1]:8443/x", "https://[::1]:8443", "[::1]:8443", ("[::1]", 8443)),
+    ] {
         let server = Server::of(&url.parse().unwrap()).unwrap();
-        (server.name.to_string(), server.host.to_str().unwrap().to_owned())
-    };
-    let pair = |name: &str, host: &str| (name.to_owned(), host.to_owned());
-    assert_eq!(called("http://a.example/v1"), pair("http://a.example", "a.example"));
-    assert_eq!(called("http://a.example:80/v1"), pair("http://a.example:80", "a.example"));
-    assert_eq!(called("https://a.example:443"), pair("https://a.example:443", "a.example"));
-    assert_eq!(called("https://[::1]:8443/x"), pair("https://[::1]:8443", "[::1]:8443"));
+        assert_eq!((&*server.name, server.host.to_str().unwrap(), server.address()), (name, host, address));
+    }
 }

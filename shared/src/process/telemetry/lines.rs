@@ -13,6 +13,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use tracing::Level;
 
 /// Shortest time between two writes: lines that come meanwhile leave together.
 const GATHER: Duration = Duration::from_millis(20);
@@ -148,8 +149,12 @@ impl Write for &Lines {
     }
 }
 
-/// Logs a panic, and waits for the line to be written: the panic may end the process.
+/// Logs a panic, whatever the filter, and waits for the line to be written: the panic may end the process.
 fn log_panic(panic: &PanicHookInfo<'_>) {
+    if !tracing::enabled!(Level::ERROR) {
+        LOG.add(format!("{panic}\n").as_bytes());
+        return LOG.flush();
+    }
     let thread = thread::current();
     let message = panic.payload_as_str().unwrap_or_default();
     let place = panic.location().map(tracing::field::display);
