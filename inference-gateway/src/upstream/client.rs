@@ -124,7 +124,7 @@ fn own_port(url: &Uri) -> u16 {
 impl UpstreamClient {
     /// A client without connections.
     pub(crate) fn new() -> Self {
-        let connector = connector(None, CONNECT_DEADLINE);
+        let connector = connector(CONNECT_DEADLINE);
         Self(Arc::new(Connections { connector, idle: Mutex::default() }))
     }
 

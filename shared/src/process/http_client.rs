@@ -44,9 +44,9 @@ where
     http_client_over(tcp(settings.connect_deadline), settings)
 }
 
-/// Makes a connector, which connects within `deadline`. See [`ClientSettings::tls`].
-pub fn connector(tls: Option<ClientConfig>, deadline: Duration) -> Connector {
-    https(tcp(deadline), tls)
+/// Makes a connector that connects within `deadline`, and trusts the authorities of the web.
+pub fn connector(deadline: Duration) -> Connector {
+    https(tcp(deadline), None)
 }
 
 /// Connects to a server, of which `origin` has scheme and authority.
