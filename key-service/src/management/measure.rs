@@ -54,8 +54,9 @@ const LISTINGS: usize = 11;
 const NEVER_REACHED: u64 = 1_000_000_000;
 /// Requests in a batch.
 const BATCHES: [u64; 4] = [1, 4, 16, 64];
-/// Measurements of each kind of batch, of so many requests each.
+/// Measurements of each size of batch.
 const ROUNDS: u64 = 15;
+/// Requests in a measurement.
 const REQUESTS: u64 = 1_024;
 /// Objects on a page.
 const PAGE: usize = 100;
@@ -106,15 +107,15 @@ async fn make_keys(store: &dyn Store, account: AccountId, in_groups: bool, is_bo
     stream::iter(0..KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
 }
 
-/// A figure that Redis tells of itself, behind this text.
+/// Reads the figure behind `name` in a section of Redis' `INFO`; 0 if there is none.
 fn figure(server: &RedisServer, section: &str, name: &str) -> u64 {
     let path = server.url().trim_start_matches("unix://").to_owned();
     let mut stream = UnixStream::connect(path).unwrap();
     write!(stream, "INFO {section}\r\nQUIT\r\n").unwrap();
     let mut info = String::new();
     stream.read_to_string(&mut info).unwrap();
-    let told = info.split_once(name).map_or("0", |(_, told)| told);
-    told.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    let figure = info.split_once(name).map_or("0", |(_, figure)| figure);
+    figure.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
 /// Memory that Redis uses, in bytes.
@@ -256,9 +257,7 @@ async fn script_of_a_request() {
         let account = management.create_account(name, NanoUsd::from_usd(10), Actor::System).await.unwrap();
         payers.push((account, make_key(&*store, account, is_bounded, now).await));
     }
-    println!(
-        "| requests in a batch | µs, key without bounds | key with all bounds, two groups |\n|---|---|---|"
-    );
+    println!("| requests in a batch | key without bounds | key with all bounds, two groups |\n|---|---|---|");
     for batch in BATCHES {
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
@@ -271,8 +270,8 @@ async fn script_of_a_request() {
         }
         let [plain, bounded] = times.map(|mut times| {
             times.sort_unstable();
-            times[times.len() / 2] as f64 / REQUESTS as f64
+            Duration::from_nanos(times[times.len() / 2] * 1_000 / REQUESTS)
         });
-        println!("| {batch} | {plain:.1} | {bounded:.1} |");
+        println!("| {batch} | {plain:.1?} | {bounded:.1?} |");
     }
 }

@@ -89,7 +89,7 @@ async fn a_request_that_cannot_connect_takes_the_next_connection_that_becomes_id
             let (client, server) = (client.clone(), Server::of(&server.origin).unwrap());
             async move { ask(&client, &server).await }
         });
-        while client.0.idle.lock().by_server[&server.name].waiting.iter().all(|waiting| waiting.is_closed()) {
+        while client.0.idle.lock().by_server[&server.name].waiting.iter().all(oneshot::Sender::is_closed) {
             tokio::task::yield_now().await;
         }
         answer(stream, 2).await;

@@ -1,6 +1,6 @@
 //! Lines of the log on their way to standard error.
 //!
-//! A thread of its own writes, so that no request waits for a log that nobody reads, and lines that come together leave
+//! A thread of its own writes, so that no request waits for a log that is not read, and lines that come together leave
 //! together.
 
 use std::{
@@ -17,9 +17,9 @@ use tracing::Level;
 
 /// Shortest time between two writes: lines that come meanwhile leave together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Bytes that are written before [`GATHER`] is over: as many as a pipe holds.
+/// Size of a batch that does not wait for [`GATHER`] to end, in bytes: what a pipe holds.
 const FULL: usize = 64 << 10;
-/// Bytes that may wait: lines of a third of a second with ten thousand requests a second. Further lines are dropped.
+/// Largest number of bytes that wait: lines of a third of a second with ten thousand requests a second. Further lines are dropped.
 const MAX_WAITING: usize = 1 << 20;
 /// Longest time for the last lines of a process to leave.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
@@ -46,6 +46,7 @@ struct Queue {
 /// State of the thread that writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
+    /// Not started yet.
     Absent,
     /// Waits for a line.
     Idle,
@@ -214,12 +215,12 @@ mod tests {
         let metrics = recorder.handle().render();
         let counted = metrics.lines().find_map(|line| line.strip_prefix("log_lines_dropped_total "));
         let dropped: usize = counted.unwrap().parse().unwrap();
-        // It gives up.
+        // The flush gives up.
         Lines::flush(lines);
 
         let reader = thread::spawn(move || {
             let mut written = String::new();
-            let mut buffer = [0; 1 << 16];
+            let mut buffer = vec![0; FULL];
             while !written.ends_with("last\n") {
                 let count = read.read(&mut buffer).unwrap();
                 written.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
