@@ -1,4 +1,4 @@
-//! Admission of requests: what a request takes of the gateway before money is held for it.
+//! Admission of requests: the share of the gateway that a request takes before money is held.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::sizes::Sizes;
 
 /// Timeout of an unauthenticated caller for a permit: the work takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Divisor for the part of all slots that requests on unauthenticated connections have, until they are authorized.
+/// Divisor for the part of all slots that requests on unauthenticated connections have, until authorization.
 const UNAUTHENTICATED_PART: usize = 4;
 
 /// The gateway's quotas, shared by all workers. Cheap to clone.
@@ -25,13 +25,13 @@ pub(crate) struct Admission(Arc<Quotas>);
 struct Quotas {
     /// Chat requests in flight.
     slots: Quota,
-    /// Chat requests on unauthenticated connections, until they are authorized.
+    /// Chat requests on unauthenticated connections, until authorization.
     unauthorized: Quota,
     /// Credentials of unauthenticated callers that are checked.
     checks: Quota,
     /// Bytes of prompts.
     prompts: Quota,
-    /// Bytes of small bodies that are read before their senders are authenticated.
+    /// Bytes of small bodies that are read before the senders are authenticated.
     small_bodies: Quota,
     /// Bytes of answers.
     answers: Quota,

@@ -213,7 +213,7 @@ impl Generator {
             && log.outcome.is_empty()
         {
             log.outcome = error.code.as_str();
-            log.inference.fail(log.outcome);
+            log.fail(error);
         }
         log.write(&job);
         started.map(|started| (job.id, started))
@@ -278,7 +278,7 @@ impl Generator {
         let exact = self.count_exactly(&running, job).await;
         let prompt = exact.unwrap_or(job.forward.prompt_estimate);
         let details = UsageDetails { images: job.forward.images, ..UsageDetails::default() };
-        log.usage = Usage { details, ..Usage::of(prompt, 0, 0) };
+        log.end_inference(Usage { details, ..Usage::of(prompt, 0, 0) });
         log.charge = hold.capture(log.usage, exact.is_none()).await;
     }
 }

@@ -13,7 +13,10 @@ use shared::{
     error::ApiError,
     ids::GenerationId,
     key::Class,
-    process::traces::{RPC_STATUS, Span},
+    process::{
+        standard_metrics::{CallSide, CallTimer},
+        traces::{RPC_STATUS, Span},
+    },
     refusal::Denial,
     rpc::{
         Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, Identity,
@@ -218,13 +221,13 @@ impl Keys {
         call: Call,
         mut sent: impl FnMut(&Arc<Pending>),
     ) -> Result<Answer, Unavailable> {
-        let span = Span::current().call(call.method());
+        let observed = ObservedCall::begin(call.method());
         let (mut failure, call) = (None, Arc::new(call));
         let answered = async {
             let _permit = self.0.queue.permit().await.ok_or(Unavailable::Ended)?;
             let mut backoff = Self::backoff();
             loop {
-                let (pending, answer) = Pending::new(call.clone(), span.clone());
+                let (pending, answer) = Pending::new(call.clone(), observed.span.clone());
                 sent(&pending);
                 self.0.queue.push(pending);
                 match answer.await.map_err(|_| Unavailable::Ended)? {
@@ -238,36 +241,51 @@ impl Keys {
             Ok(answered) => answered,
             Err(_) => Err(failure.map_or(Unavailable::Deadline, Unavailable::Failed)),
         };
-        note(&span, &answered);
+        observed.end(&answered);
         answered
     }
 
     /// Makes a call once.
     async fn call(&self, call: Call) -> Result<Answer, Unavailable> {
-        let span = Span::current().call(call.method());
+        let observed = ObservedCall::begin(call.method());
         let answered = async {
             let _permit = self.0.queue.permit().await.ok_or(Unavailable::Ended)?;
-            let (pending, answer) = Pending::new(Arc::new(call), span.clone());
+            let (pending, answer) = Pending::new(Arc::new(call), observed.span.clone());
             self.0.queue.push(pending);
             answer.await.map_err(|_| Unavailable::Ended)?.map_err(Unavailable::Failed)
         };
         let answered = timeout(ATTEMPT_DEADLINE, answered).await.unwrap_or(Err(Unavailable::Deadline));
-        note(&span, &answered);
+        observed.end(&answered);
         answered
     }
 }
 
-/// Notes the outcome of a call on its span. A refusal is an answer.
-fn note(span: &Span, answered: &Result<Answer, Unavailable>) {
-    let status = match answered {
-        Ok(_) => return span.set(RPC_STATUS, "OK"),
-        Err(Unavailable::Deadline) => "DEADLINE_EXCEEDED",
-        Err(Unavailable::Ended) => "CANCELLED",
-        Err(Unavailable::Failed(failure)) => failure.status(),
-        Err(Unavailable::Unfit) => "INTERNAL",
-    };
-    span.set(RPC_STATUS, status);
-    span.fail(status);
+/// Span and duration of a call.
+struct ObservedCall {
+    span: Span,
+    timer: CallTimer,
+}
+
+impl ObservedCall {
+    fn begin(method: &'static str) -> Self {
+        Self { span: Span::current().call(method), timer: CallTimer::start(CallSide::Client, method) }
+    }
+
+    /// Notes the outcome. A refusal is an answer.
+    fn end(&self, answered: &Result<Answer, Unavailable>) {
+        let status = match answered {
+            Ok(_) => "OK",
+            Err(Unavailable::Deadline) => "DEADLINE_EXCEEDED",
+            Err(Unavailable::Ended) => "CANCELLED",
+            Err(Unavailable::Failed(failure)) => failure.status(),
+            Err(Unavailable::Unfit) => "INTERNAL",
+        };
+        self.span.set(RPC_STATUS, status);
+        if answered.is_err() {
+            self.span.fail(status);
+        }
+        self.timer.stop(status, answered.is_err());
+    }
 }
 
 /// Returns whether a failure is temporary: the store could not be reached.

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 use futures_util::{Stream, stream};
 use shared::{
     process::{
+        standard_metrics::{CallSide, CallTimer},
         telemetry::Counted,
         traces::{RPC_STATUS, Span},
     },
@@ -175,7 +176,7 @@ async fn answer_frame(
         match Call::from_message(request, clock) {
             Ok(call) => {
                 let span = Span::of_call(&traceparent, call.method());
-                begun.push((id, span.clone()));
+                begun.push((id, span.clone(), CallTimer::start(CallSide::Server, call.method())));
                 calls.push(TracedCall { call, span });
             }
             Err(malformed) => {
@@ -187,20 +188,24 @@ async fn answer_frame(
     }
     let answered = service.handle(calls).await;
     log(answered.iter().filter_map(|answer| answer.as_ref().err()));
-    answers.extend(begun.into_iter().zip(answered).map(|((id, span), answer)| {
-        note(&span, &answer);
+    answers.extend(begun.into_iter().zip(answered).map(|((id, span, timer), answer)| {
+        note(&span, timer, &answer);
         answer_of(id, answer)
     }));
     Ok(answers)
 }
 
-/// Notes the outcome of a call on its span. A refusal is an answer, and a faulty call is the caller's error.
-fn note(span: &Span, answer: &Result<Answer, CallFailure>) {
-    let Err(failure) = answer else { return span.set(RPC_STATUS, "OK") };
-    span.set(RPC_STATUS, failure.status());
-    if failure.is_servers() {
-        span.fail(failure.status());
+/// Notes the outcome of a call. A refusal is an answer, and a faulty call is the caller's error.
+fn note(span: &Span, timer: CallTimer, answer: &Result<Answer, CallFailure>) {
+    let (status, failed) = match answer {
+        Ok(_) => ("OK", false),
+        Err(failure) => (failure.status(), failure.is_servers()),
+    };
+    span.set(RPC_STATUS, status);
+    if failed {
+        span.fail(status);
     }
+    timer.stop(status, failed);
 }
 
 fn answer_of(id: u64, answer: Result<Answer, CallFailure>) -> v1::Answer {

@@ -61,7 +61,7 @@ pub mod webhooks;
 /// idempotency keys.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
-/// Timeout of an account for its permit to read: a page reads for some 20 ms, so that a hundred pages get through.
+/// Timeout of an account for the permit to read: a page reads for some 20 ms, so that a hundred pages get through.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
@@ -73,14 +73,14 @@ pub struct Management {
     credentials: Arc<Credentials>,
     /// API keys that an account may have.
     max_keys: u64,
-    /// Networks of receivers beside the public ones.
+    /// Networks of receivers beside public networks.
     webhook_networks: Vec<Network>,
     passwords: members::Passwords,
-    /// Reads for pages and listings, one at a time of each account, so that the store serves others between.
+    /// Reads for pages and listings, each account in turn, so that the store serves other accounts between.
     reads: Quota,
     /// Records of uses of management keys.
     last_uses: LastUses,
-    /// Held while the owners of an account are counted and one of them is changed.
+    /// Held while the owners of an account are counted and an owner is changed.
     owners: tokio::sync::Mutex<()>,
     /// Time of the last id in milliseconds.
     last_id: AtomicI64,
@@ -112,7 +112,7 @@ pub enum KeyRefused {
     TooMuchMetadata,
     /// The key cannot be in this group.
     BadGroup(BadGroup),
-    /// The account is at its bound of keys.
+    /// The account is at the bound of keys.
     TooMany {
         /// Largest number of keys that the account may have.
         most: u64,
@@ -137,7 +137,7 @@ pub enum Issued {
     Replayed(ApiKey),
 }
 
-/// An API key as its holder sees it.
+/// An API key as shown to the holder.
 #[derive(Debug)]
 pub struct OwnKey {
     /// Owner of the key.
@@ -175,7 +175,7 @@ impl Management {
         permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
     }
 
-    /// Sets the networks that webhooks may lead to beside the public ones.
+    /// Sets the networks that webhooks may lead to beside public networks.
     #[must_use]
     pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
         Self { webhook_networks, ..self }
@@ -251,7 +251,7 @@ impl Management {
         }
     }
 
-    /// An attempt at a request with this digest, if the client gave it a name.
+    /// An attempt at a request with this digest, if the client named the request.
     fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> Option<Idempotency> {
         let expires_at = now.plus(IDEMPOTENCY_TTL);
         name.map(|name| Idempotency { key: Digest::of(name.as_bytes()), request, now, expires_at })
@@ -307,7 +307,7 @@ impl Management {
         }
     }
 
-    /// Revokes a key permanently; repeating it changes nothing.
+    /// Revokes a key permanently; a repetition changes nothing.
     pub async fn revoke(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Errors of the public API: one code, one status, one type each.
+//! Errors of the public API, each with a code, a status and a type.
 
 mod body;
 
@@ -20,17 +20,17 @@ macro_rules! codes {
             /// Every code there is.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The code as clients read it.
+            /// The code as clients read.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The HTTP status that carries it.
+            /// The HTTP status that carries the code.
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
 
-            /// The `type` that stands beside it.
+            /// The `type` that stands beside the code.
             pub const fn kind(self) -> &'static str {
                 match self { $(Self::$variant => $kind),+ }
             }
@@ -55,21 +55,21 @@ codes! {
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
     /// A management key that may only read, on a route that writes.
     ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
-    /// A management key of a group, on what is not a key of its group.
+    /// A management key of a group, on anything but a key of that group.
     GroupKeyNotAllowed = "group_key_not_allowed", FORBIDDEN, "permission_error";
-    /// The key's group, or its parent, is archived.
+    /// The key's group, or the group's parent, is archived.
     GroupArchived = "group_archived", UNAUTHORIZED, "authentication_error";
-    /// A model that the key or one of its groups does not allow.
+    /// A model that the key or a group of the key does not allow.
     ModelNotAllowed = "model_not_allowed", FORBIDDEN, "permission_error";
     /// The key's limit cannot pay for the request.
     KeyLimitReached = "key_limit_reached", PAYMENT_REQUIRED, "billing_error";
-    /// The limit of the key's group, or of its parent, cannot pay for the request.
+    /// The limit of the key's group, or of the group's parent, cannot pay for the request.
     GroupLimitReached = "group_limit_reached", PAYMENT_REQUIRED, "billing_error";
     /// The account's credit cannot pay for the request.
     InsufficientCredits = "insufficient_credits", PAYMENT_REQUIRED, "billing_error";
     /// Requests in flight hold the rest.
     SpendReserved = "spend_reserved", TOO_MANY_REQUESTS, "rate_limit_error";
-    /// A rate of the key or one of its groups, or its number of requests at a time.
+    /// A rate of the key or of a group of the key, or the number of requests at a time.
     RateLimitExceeded = "rate_limit_exceeded", TOO_MANY_REQUESTS, "rate_limit_error";
     /// Not JSON, duplicate names, or bad UTF-8.
     InvalidJson = "invalid_json", BAD_REQUEST, "invalid_request_error";
@@ -83,13 +83,13 @@ codes! {
     InvalidType = "invalid_type", BAD_REQUEST, "invalid_request_error";
     /// A parameter has the right type and an impossible value.
     InvalidValue = "invalid_value", BAD_REQUEST, "invalid_request_error";
-    /// An integer below its lower bound.
+    /// An integer below the lower bound.
     IntegerBelowMinValue = "integer_below_min_value", BAD_REQUEST, "invalid_request_error";
-    /// An integer above its upper bound.
+    /// An integer above the upper bound.
     IntegerAboveMaxValue = "integer_above_max_value", BAD_REQUEST, "invalid_request_error";
-    /// A decimal below its lower bound.
+    /// A decimal below the lower bound.
     DecimalBelowMinValue = "decimal_below_min_value", BAD_REQUEST, "invalid_request_error";
-    /// A decimal above its upper bound.
+    /// A decimal above the upper bound.
     DecimalAboveMaxValue = "decimal_above_max_value", BAD_REQUEST, "invalid_request_error";
     /// A string longer than accepted.
     StringAboveMaxLength = "string_above_max_length", BAD_REQUEST, "invalid_request_error";
@@ -123,11 +123,11 @@ codes! {
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
     /// The route does not support this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
-    /// The account has as many keys of this class as it may.
+    /// The account is at the bound of keys of this class.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
-    /// The account has as many groups as it may.
+    /// The account is at the bound of groups.
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
-    /// The account has as many webhooks as it may.
+    /// The account is at the bound of webhooks.
     TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
@@ -141,7 +141,7 @@ codes! {
     RotationInProgress = "rotation_in_progress", CONFLICT, "invalid_request_error";
     /// Too many requests in flight in this gateway.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
-    /// The store is nearly full, and what is left of it is kept for holds and captures.
+    /// The store is nearly full, and the rest is kept for holds and captures.
     StoreFull = "store_full", SERVICE_UNAVAILABLE, "server_error";
     /// A bug of ours.
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "server_error";
@@ -149,7 +149,7 @@ codes! {
     UpstreamError = "upstream_error", BAD_GATEWAY, "server_error";
     /// No upstream can be reached, or it is overloaded.
     UpstreamUnavailable = "upstream_unavailable", SERVICE_UNAVAILABLE, "server_error";
-    /// The key-service or its store cannot be reached.
+    /// The key-service or the store cannot be reached.
     ServiceUnavailable = "service_unavailable", SERVICE_UNAVAILABLE, "server_error";
     /// The upstream did not answer in time.
     UpstreamTimeout = "upstream_timeout", GATEWAY_TIMEOUT, "server_error";
@@ -207,7 +207,7 @@ impl ApiError {
         self.retry_after.or(self.code.retry_after())
     }
 
-    /// An error about one place in the request.
+    /// An error about a place in the request.
     pub fn at(code: Code, param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         Self { param: Some(param.into()), ..Self::new(code, message) }
     }

@@ -5,8 +5,10 @@ pub mod http;
 pub mod http_client;
 mod idle_memory;
 mod limits;
+mod otlp;
 pub mod probe;
 pub mod serve;
+pub mod standard_metrics;
 pub mod telemetry;
 #[cfg(feature = "rpc")]
 pub mod tls;
@@ -98,7 +100,7 @@ impl Process {
         let limits = options.raise();
         idle_memory::return_regularly();
         let metrics = Metrics::start(exported).map_err(io::Error::other)?;
-        traces::start().map_err(io::Error::other)?;
+        traces::start().and_then(|()| standard_metrics::start()).map_err(io::Error::other)?;
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
         let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
@@ -148,7 +150,7 @@ impl Serving {
         tracing::info!("draining; running requests may finish");
         drain(self.shutdown.clone()).await?;
         self.shutdown.cancel();
-        traces::flush().await;
+        tokio::join!(traces::flush(), standard_metrics::flush());
         self.admin.await.map_err(io::Error::other)
     }
 }

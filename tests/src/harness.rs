@@ -28,11 +28,11 @@ mod deployment;
 mod dialect;
 mod door;
 mod events;
+mod otlp_receiver;
 mod ports;
 mod receiver;
 mod redis;
 mod server;
-mod span_receiver;
 mod wall_clock;
 
 pub use book::{Account, Balance, billed};
@@ -44,11 +44,11 @@ pub use deployment::{Deployment, Processes};
 pub use dialect::Dialect;
 pub use door::{Door, Exchange};
 pub use events::{Event, Events};
+pub use otlp_receiver::{OtlpReceiver, ReceivedMetric, ReceivedSpan};
 pub use ports::free_port;
 pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};
-pub use span_receiver::{ReceivedSpan, SpanReceiver};
 pub use wall_clock::WallClock;
 
 use book::Book;

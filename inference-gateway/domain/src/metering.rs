@@ -22,10 +22,10 @@ use super::{
 const KEPT_OUTPUT_BYTES: usize = 32 << 10;
 /// Size of a piece of output. A larger output goes in pieces, to show that a slow client still takes some.
 const PIECE_BYTES: usize = 64 << 10;
-/// Part of a larger output in one piece: the rest is copied each time, eight times its length in all.
+/// Part of a larger output in one piece: the rest is copied each time, in all eight times the length.
 const PIECES: usize = 8;
 
-/// The meter of one stream.
+/// The meter of a stream.
 pub struct StreamMeter {
     decoder: Decoder,
     writer: StreamWriter,
@@ -67,7 +67,7 @@ struct Blocked {
     before: u64,
 }
 
-/// The outcome of one event.
+/// The outcome of an event.
 enum Step {
     Delivered,
     Blocked,
@@ -132,7 +132,7 @@ impl StreamMeter {
         }
     }
 
-    /// Ends the stream at the end of the upstream's body, or at the error that broke it.
+    /// Ends the stream at the end of the upstream's body, or at the error that broke the body.
     pub fn upstream_ended(&mut self, error: Option<String>) -> StreamEnd {
         // The last event may lack the blank line behind it. Its usage counts; its text is not delivered.
         self.count_only(Bytes::from_static(b"\n\n"));
@@ -270,7 +270,7 @@ impl StreamMeter {
         self.blocked = None;
     }
 
-    /// Writes what clients ignore, so that intermediate proxies do not time out.
+    /// Writes a comment that clients ignore, so that intermediate proxies do not time out.
     pub fn keep_alive(&mut self) {
         self.writer.keep_alive(&mut self.out);
     }
@@ -363,7 +363,7 @@ impl StreamMeter {
         written.err().map(|nonsense| StreamEnd::Broken(nonsense.to_string()))
     }
 
-    /// Counts the tokens of a chunk, and returns the count before it.
+    /// Counts the tokens of a chunk, and returns the earlier count.
     fn count(&mut self, chunk: &Chunk<'_>) -> u64 {
         let before = self.counter.completion();
         self.counter.count_chunk(chunk);

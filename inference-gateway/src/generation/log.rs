@@ -9,6 +9,7 @@ use shared::{
     money::NanoUsd,
     process::{
         http::ClientRequestId,
+        standard_metrics::Inference,
         traces::{KeyValue, Span, SpanKind},
     },
     rpc::Charge,
@@ -35,6 +36,10 @@ pub(super) struct GenerationLog {
     pub(super) outcome: &'static str,
     /// The span of the upstream's part, retries included.
     pub(super) inference: Span,
+    /// Time of the upstream's part: its begin, and its duration once it has ended.
+    inference_time: Option<(Instant, Option<Duration>)>,
+    /// Class of the error with which the upstream's part ended.
+    failed: Option<&'static str>,
     /// The software of the upstream that answered.
     answered_by: Option<UpstreamKind>,
 }
@@ -55,12 +60,15 @@ impl GenerationLog {
             first_token: None,
             outcome: "",
             inference: Span::default(),
+            inference_time: None,
+            failed: None,
             answered_by: None,
         }
     }
 
-    /// Begins the span of the upstream's part.
+    /// Begins the upstream's part.
     pub(super) fn begin_inference(&mut self, job: &Job) {
+        self.inference_time = Some((Instant::now(), None));
         self.inference = job.span.child(SpanKind::Client, || {
             let count = |n| i64::try_from(n).unwrap_or(i64::MAX);
             let operation = Operation::of(&job.forward).name();
@@ -85,9 +93,24 @@ impl GenerationLog {
         upstream.name_in(&self.inference);
     }
 
+    /// Ends the upstream's part, which has used this.
+    pub(super) fn end_inference(&mut self, usage: Usage) {
+        self.usage = usage;
+        if let Some((began, took)) = &mut self.inference_time {
+            *took = Some(began.elapsed());
+        }
+    }
+
+    /// Notes the failure of the upstream's part.
+    pub(super) fn fail(&mut self, error: &ApiError) {
+        let class = error.code.as_str();
+        self.inference.fail(class);
+        self.failed = Some(class);
+    }
+
     /// Notes the failure of a stream whose answer had begun with 200.
-    pub(super) fn cut(&self, job: &Job, error: &ApiError) {
-        self.inference.fail(error.code.as_str());
+    pub(super) fn cut(&mut self, job: &Job, error: &ApiError) {
+        self.fail(error);
         if error.code.status().is_server_error() {
             job.span.fail(error.code.as_str());
         }
@@ -117,6 +140,22 @@ impl GenerationLog {
         self.inference.set("faregate.outcome", self.outcome);
     }
 
+    /// Records the upstream's part under the names of the conventions.
+    fn record_inference(&self, job: &Job) {
+        let Some((began, took)) = self.inference_time else { return };
+        let waited = began.duration_since(self.began);
+        Inference {
+            operation: Operation::of(&job.forward).name(),
+            provider: self.answered_by.map(UpstreamKind::provider),
+            model: &job.model,
+            error: self.failed,
+            took: took.unwrap_or_else(|| began.elapsed()),
+            first_chunk: self.first_token.filter(|_| self.stream).map(|first| first.saturating_sub(waited)),
+            usage: self.usage,
+        }
+        .record();
+    }
+
     /// Notes the time of the first token.
     pub(super) fn first_token(&mut self) {
         self.first_token.get_or_insert_with(|| self.began.elapsed());
@@ -132,6 +171,7 @@ impl GenerationLog {
             }
         }
         self.note_usage();
+        self.record_inference(job);
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let shortfall = self.charge.map(|charge| charge.shortfall).filter(|s| *s > NanoUsd::ZERO);
         tracing::info!(

@@ -156,7 +156,7 @@ async fn bill(job: &Job, hold: OpenHold, running: Running, counter: &UsageCounte
     }
     running.note(AttemptOutcome::Served);
     drop(running);
-    log.usage = counter.usage();
+    log.end_inference(counter.usage());
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
 }
 

@@ -9,7 +9,7 @@ use crate::ledger::GroupChain;
 /// Least time between two records of a management key's last use: reading stays cheap.
 pub const USE_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Extent of what a management key may do.
+/// Scope of a management key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// Reads and changes.
@@ -40,9 +40,9 @@ impl Scope {
 /// Rights of a management key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Extent of what the key may do.
+    /// Scope of the key.
     pub scope: Scope,
-    /// The only group whose API keys the management key reaches, those of child groups included; `None` is the whole account.
+    /// The only group whose API keys the management key reaches, with child groups; `None` is the whole account.
     pub group: Option<GroupId>,
 }
 
@@ -58,11 +58,11 @@ pub enum Effect {
 /// Object of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The account as a whole: its money, its groups with their bounds, its events and webhooks.
+    /// The account as a whole: money, groups with bounds, events and webhooks.
     Account,
-    /// API keys and their bills, of which the request concerns none out of reach.
+    /// API keys and bills, none out of reach.
     Keys,
-    /// An API key, or a bill of one, in this group with this parent.
+    /// An API key, or a bill of an API key, in this group with this parent.
     Key(GroupChain),
 }
 
@@ -71,7 +71,7 @@ pub enum Subject {
 pub enum Forbidden {
     /// The management key only reads.
     ReadOnly,
-    /// The management key governs the API keys of its group, and nothing else of the account.
+    /// The management key governs the API keys of a group, and nothing else of the account.
     KeysOfGroupOnly,
     /// The object is out of reach, and as unknown as another account's.
     OutOfReach,
@@ -91,7 +91,7 @@ pub fn may(access: Access, effect: Effect, subject: Subject) -> Result<(), Forbi
     }
 }
 
-/// Returns whether a use now is recorded beside the last recorded one.
+/// Returns whether a use now is recorded beside the last recorded use.
 pub fn is_noted(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
     last_used_at.is_none_or(|last| last.plus(USE_NOTED_EVERY) <= now)
 }

@@ -50,9 +50,9 @@ pub struct NewGroup {
 /// Settings of keys made in a group that say nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDefaults {
-    /// The bounds; nothing of them is ever used.
+    /// The bounds; nothing is ever used.
     pub budget: Budget,
-    /// Seconds from the creation of a key to its expiry.
+    /// Seconds from creation to expiry of a key.
     pub expires_in_seconds: Option<u64>,
     /// Texts of the caller.
     pub metadata: Metadata,
@@ -63,7 +63,7 @@ pub struct KeyDefaults {
 pub struct DefaultsPatch {
     /// All earlier defaults are removed first.
     pub is_cleared: bool,
-    /// Seconds from the creation of a key to its expiry.
+    /// Seconds from creation to expiry of a key.
     pub expires_in_seconds: Option<Option<u64>>,
     /// Bounds.
     pub bounds: BoundsPatch,
@@ -78,7 +78,7 @@ pub enum GroupNotChanged {
     Archived,
     /// The metadata would have too many names.
     TooMuchMetadata,
-    /// The new parent cannot be one.
+    /// The new parent cannot be a parent.
     Parent(BadGroup),
 }
 
@@ -87,7 +87,7 @@ pub enum GroupNotChanged {
 pub enum BadGroup {
     /// The account does not have the group.
     Unknown,
-    /// The group, or its parent, is archived.
+    /// The group, or the parent, is archived.
     Archived,
     /// A parent would have a parent: there are two levels of groups.
     TooDeep,

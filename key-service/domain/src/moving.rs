@@ -1,4 +1,4 @@
-//! Moving in: keys and groups of another gateway, and what an import makes of the keys and groups that a store has.
+//! Moving in: keys and groups of another gateway, joined with the keys and groups of a store.
 
 pub mod litellm;
 mod report;
@@ -26,9 +26,9 @@ use crate::{
 /// Keys and groups of another gateway, as read.
 #[derive(Debug, Default)]
 pub struct Draft {
-    /// Groups, each with an external id of its own.
+    /// Groups with distinct external ids.
     pub groups: Vec<DraftGroup>,
-    /// Keys, each with a plaintext of its own.
+    /// Keys with distinct plaintexts.
     pub keys: Vec<DraftKey>,
 }
 
@@ -39,7 +39,7 @@ pub struct DraftGroup {
     pub place: String,
     /// Amount spent before.
     pub used: NanoUsd,
-    /// Settings, the external id among them.
+    /// Settings, with the external id.
     pub settings: GroupPatch,
 }
 
@@ -80,16 +80,16 @@ pub struct Import {
     pub groups: Vec<Group>,
     /// Keys.
     pub keys: Vec<ImportedKey>,
-    /// Bound on the number of the account's keys, revoked ones and those of the import included.
+    /// Bound on the number of the account's keys, revoked and imported keys included.
     pub most_keys: u64,
-    /// Bound on the number of the account's groups, archived ones and those of the import included.
+    /// Bound on the number of the account's groups, archived and imported groups included.
     pub most_groups: u64,
 }
 
 /// A key of an import.
 #[derive(Clone, Debug)]
 pub struct ImportedKey {
-    /// The key, without its group.
+    /// The key, without a group.
     pub key: ApiKey,
     /// Digest that finds the key.
     pub digest: Digest,
@@ -119,7 +119,7 @@ pub struct Present {
     pub groups: u64,
     /// The owner of each imported key's digest.
     pub owners: Vec<Owner>,
-    /// Groups by the external ids that the import names, and whether they take keys.
+    /// Groups by the external ids that the import names; false for a group that takes no keys.
     pub named: HashMap<String, (GroupId, Result<(), BadGroup>)>,
 }
 
@@ -128,7 +128,7 @@ pub struct Present {
 pub struct Plan {
     /// Groups to be made.
     pub groups: Vec<Group>,
-    /// Keys to be made, in their groups, each with its digest.
+    /// Keys to be made, with digests, in groups.
     pub keys: Vec<(ApiKey, Digest)>,
     /// Places in the import of the groups that exist, and stay as they are.
     pub existing_groups: Vec<usize>,
@@ -143,9 +143,9 @@ pub enum ImportRefused {
     Taken(usize),
     /// The group of the key at this place takes no keys.
     BadGroup(usize, BadGroup),
-    /// The account would have more keys than it may.
+    /// The account would pass the bound on keys.
     TooManyKeys,
-    /// The account would have more groups than it may.
+    /// The account would pass the bound on groups.
     TooManyGroups,
     /// The store is nearly full.
     StoreFull,
@@ -182,7 +182,7 @@ impl DraftGroup {
 }
 
 impl DraftKey {
-    /// The key under this id, without its group.
+    /// The key under this id, without a group.
     pub fn key(&self, id: KeyId, now: Timestamp) -> ApiKey {
         let hint = self.hint.clone().unwrap_or_else(|| self.foreign.hint());
         let mut key = ApiKey::new(id, hint, now.to_whole_seconds()).with(&self.settings, now);

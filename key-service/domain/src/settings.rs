@@ -19,7 +19,7 @@ pub type Metadata = BTreeMap<String, String>;
 pub struct MetadataPatch {
     /// All earlier names are removed first.
     pub is_cleared: bool,
-    /// Names with a new value, or without one.
+    /// Names with a new value, or to be removed.
     pub changes: BTreeMap<String, Option<String>>,
 }
 
@@ -132,7 +132,7 @@ impl Budget {
         }
     }
 
-    /// The bounds that are set, without what is used of them.
+    /// The bounds that are set, without usage.
     pub(crate) fn settings(&self) -> BoundsPatch {
         let bounds = self.bounds.as_deref().cloned().unwrap_or_default();
         let windows: Vec<_> = bounds.windows.iter().map(|window| (window.per, window.amount)).collect();
@@ -158,7 +158,7 @@ impl Budget {
     }
 }
 
-/// Keeps a value where it is of the right type, and returns whether it is.
+/// Keeps a value of the right type, and returns whether the type is right.
 pub(crate) fn keep<T: Kept>(place: &mut Option<T>, value: Value) -> bool {
     *place = T::from_value(value);
     place.is_some()
@@ -211,7 +211,7 @@ macro_rules! fields {
                 self
             }
 
-            /// Settings that differ from those of an earlier state of the object.
+            /// Settings that differ from an earlier state of the object.
             pub fn changes_since(&self, before: &Self, now: Timestamp) -> Vec<$crate::event::Change> {
                 let settings = <$field as shared::wire::Fields>::settings();
                 let values = |field| (before.value(field, now).setting(), self.value(field, now).setting());

@@ -27,7 +27,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 /// Time after the first attempt within which a delivery has to succeed.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
-/// Deliveries that wait for a webhook. Beyond them, later events wait in the account.
+/// Deliveries that wait for a webhook. Beyond this number, later events wait in the account.
 pub const MAX_PENDING_DELIVERIES: usize = 256;
 /// Last attempts that are kept of a webhook.
 pub const KEPT_ATTEMPTS: usize = 20;
@@ -39,13 +39,13 @@ pub struct Webhook {
     pub id: WebhookId,
     /// Address that events are sent to.
     pub url: WebhookUrl,
-    /// Types of the events to send; `None` is all of them.
+    /// Types of the events to send; `None` means all types.
     pub types: Option<Vec<String>>,
     /// Digest of the secret, by which the pepper behind the secret is recognised.
     pub secret: Digest,
     /// Time of creation.
     pub created_at: Timestamp,
-    /// Time and reason of the end of deliveries, if they ended.
+    /// Time and reason of the end of deliveries, after the end.
     pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
@@ -60,7 +60,7 @@ pub enum DisabledReason {
     Gone,
 }
 
-/// A webhook, and the number of the last event that was looked at for it.
+/// A webhook, and the number of the last event that was looked at for the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredWebhook {
     /// The webhook.
@@ -80,7 +80,7 @@ pub struct WebhookPatch {
     pub disabled: Option<Option<DisabledReason>>,
 }
 
-/// An event on its way to a webhook.
+/// An event on the way to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The event, by which receivers tell repetitions.
@@ -93,7 +93,7 @@ pub struct Delivery {
     pub body: String,
     /// Time at which the delivery was made.
     pub created_at: Timestamp,
-    /// Number of attempts begun, the one under way included. An attempt is over when another one has begun.
+    /// Number of attempts begun, a running attempt included. An attempt is over when another one has begun.
     pub attempts: u32,
 }
 
@@ -124,7 +124,7 @@ pub enum Answer {
 /// Consequence of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The delivery is over: it arrived, or it was a test.
+    /// The delivery is over: the event arrived, or was a test.
     Done,
     /// Another attempt is due at this time.
     Again(Timestamp),
@@ -136,7 +136,7 @@ impl DisabledReason {
     /// Every reason.
     pub const ALL: [Self; 3] = [Self::Owner, Self::Failing, Self::Gone];
 
-    /// The reason as clients and stores read it.
+    /// The reason as clients and stores read.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -215,7 +215,7 @@ impl Delivery {
         Self { event, number, kind, body, created_at: now, attempts: 0 }
     }
 
-    /// Decides what follows from the answer to the attempt under way. `chance` is random.
+    /// Decides the consequence of an answer to the running attempt. `chance` is random.
     pub fn outcome(&self, answer: &Answer, now: Timestamp, chance: u16) -> Outcome {
         match answer {
             Answer::Status(200..=299) => Outcome::Done,
@@ -242,7 +242,7 @@ impl Webhook {
 
 impl StoredWebhook {
     /// The webhook with these settings. A webhook that gets disabled loses its pending deliveries, whose events are looked
-    /// at again once it is enabled.
+    /// at again once the webhook is enabled.
     #[must_use]
     pub fn with<'a>(
         self,

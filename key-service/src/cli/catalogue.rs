@@ -58,7 +58,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format of a file, by its extension.
+    /// The format of a file, by extension.
     fn of(file: &Path) -> Option<Self> {
         match file.extension()?.to_str()? {
             "toml" => Some(Self::ModelsDev),
@@ -144,7 +144,7 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
             writeln!(out, "model \"{id}\", upstream \"{name}\": not in the list.")?;
             continue;
         };
-        // A list says nothing about a rate that it leaves out.
+        // A list says nothing about a missing rate.
         let ours = upstream.cost.as_ref().unwrap_or(&model.price);
         for pair in ours.beside(&listed.price).filter(|pair| listed.rates[pair.field]) {
             let (ours, theirs) = (pair.first, pair.second);

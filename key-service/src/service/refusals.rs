@@ -11,9 +11,9 @@ use crate::store::{Hour, RefusedCalls, RefusedLine};
 
 /// Time between two additions to the store; what a process counted since the last is lost when it dies.
 const ADD_EVERY: Duration = Duration::from_mins(1);
-/// Refused authorizations that wait for their second try, of all keys; further ones are taken for requests of their own.
+/// Refused authorizations that wait for a second try, of all keys; further second tries count as requests.
 const MAX_WAITING: usize = 20_000;
-/// Distinct counters until the next addition; further ones are not counted.
+/// Distinct counters until the next addition; refusals beyond are not counted.
 const MAX_COUNTERS: usize = 50_000;
 /// Counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;
@@ -31,7 +31,7 @@ struct Counts {
     /// Counted authorizations of each key whose money did not suffice. A gateway then asks another time: whether the key may
     /// spend at all, or for the least that the request can cost. Both belong to the counted request.
     waiting: HashMap<KeyId, Vec<Counter>>,
-    /// Number of those authorizations.
+    /// Number of authorizations that wait.
     waits: usize,
 }
 
@@ -42,7 +42,7 @@ impl Counts {
         }
     }
 
-    /// Ends the wait for the second try of a request of the key, if there is one.
+    /// Ends the wait for the second try of a request of the key, if any.
     fn second_try(&mut self, key: KeyId) -> Option<Counter> {
         let waiting = self.waiting.get_mut(&key)?;
         let counter = waiting.pop();

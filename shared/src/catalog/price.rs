@@ -26,7 +26,7 @@ pub struct Tier {
 
 macro_rules! rates {
     ($($(#[$doc:meta])* $rate:ident;)+) => {
-        /// Rates in nano-USD: per million tokens, and `image` and `request` for one each. Written in messages and files
+        /// Rates in nano-USD: per million tokens, per image, and per request. Written in messages and files
         /// without the rates that have their default.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(into = "Vec<Option<i64>>", try_from = "Vec<Option<i64>>")]
@@ -66,13 +66,13 @@ rates! {
     audio_input;
     /// Generated audio tokens. Default: `output`.
     audio_output;
-    /// Each image of the prompt, on top of its tokens. Default: zero.
+    /// Each image of the prompt, on top of the tokens. Default: zero.
     image;
     /// Each request, on top. Default: zero.
     request;
 }
 
-/// A rate of two prices, for requests of one tier.
+/// A rate of two prices, for requests of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePair {
     /// Place of the rate in [`Rates::FIELDS`].
@@ -85,7 +85,7 @@ pub struct RatePair {
     pub second: NanoUsd,
 }
 
-/// Name of the rate, with its tier.
+/// Name of the rate, with the tier.
 impl fmt::Display for RatePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", Rates::FIELDS[self.field])?;
@@ -96,7 +96,7 @@ impl fmt::Display for RatePair {
 /// Number of [`Rates`].
 pub const RATES: usize = 10;
 
-/// Rates in the order of [`Rates::FIELDS`], without those that have their default.
+/// Rates in the order of [`Rates::FIELDS`], without defaults.
 pub type WrittenRates = [Option<NanoUsd>; RATES];
 
 impl Price {
@@ -111,7 +111,7 @@ impl Price {
         reached.map_or(&self.base, |tier| &tier.rates)
     }
 
-    /// Lists all rates beside those of another price, over the tiers of both.
+    /// Lists all rates beside the rates of another price, over the tiers of both.
     pub fn beside(&self, other: &Self) -> impl Iterator<Item = RatePair> {
         let tiers = [None].into_iter().chain(borders(&[self, other]).into_iter().map(Some));
         tiers.flat_map(move |above| {
@@ -149,7 +149,7 @@ impl Rates {
         }
     }
 
-    /// Fills in defaults. `None` without one of the first three, which have none.
+    /// Fills in defaults. `None` if any of the first three is missing, which have no default.
     pub fn resolve(written: WrittenRates) -> Option<Self> {
         let [input, cached_input, output, cache_write, ..] = written;
         let default = Self::of_three(input?, cached_input?, output?);
@@ -170,7 +170,7 @@ impl Rates {
     }
 }
 
-/// The rates of a tier as written, after those of the table before it. Defaults apply afterwards: a tier's `input` is also
+/// The rates of a tier as written, after the rates of the table before. Defaults apply afterwards: a tier's `input` is also
 /// the default of its `cache_write`.
 pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
     std::array::from_fn(|field| own[field].or(before[field]))

@@ -218,7 +218,7 @@ pub(super) fn current_ids() -> Option<(String, String)> {
 }
 
 /// Attributes of a call between the services.
-fn rpc(method: &'static str) -> Vec<KeyValue> {
+pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
     vec![KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }
 

@@ -6,9 +6,12 @@ use std::{fmt::Write, time::Duration};
 use futures_util::future::join_all;
 use http::{Method, Request, header};
 use http_body_util::Full;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tests::{
-    harness::{ApiKey, Call, Deployment, FLASH, Options, ReceivedSpan, SpanReceiver, Stack, secret_in},
+    harness::{
+        ApiKey, Call, Deployment, FLASH, Options, OtlpReceiver, ReceivedMetric, ReceivedSpan, Stack,
+        secret_in,
+    },
     upstream::{Fault, Script, Told},
 };
 
@@ -22,7 +25,7 @@ const GATEWAY: &str = "inference-gateway";
 const KEY_SERVICE: &str = "key-service";
 
 /// Services whose logs are JSON and whose spans go to this receiver.
-async fn services(receiver: &SpanReceiver) -> Stack {
+async fn services(receiver: &OtlpReceiver) -> Stack {
     let mut env = receiver.env();
     env.push(("FAREGATE_LOG_FORMAT", "json".into()));
     Stack::with(Options { deployment: Deployment::services(1, 1), env, ..Options::default() }).await
@@ -100,7 +103,7 @@ fn assert_served(stack: &Stack, key: &ApiKey, spans: &[ReceivedSpan]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
-    let receiver = SpanReceiver::start().await;
+    let receiver = OtlpReceiver::start().await;
     let stack = services(&receiver).await;
     let key = stack.key().await;
 
@@ -133,7 +136,7 @@ async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
-    let receiver = SpanReceiver::start().await;
+    let receiver = OtlpReceiver::start().await;
     let stack = services(&receiver).await;
     let (poor, key) = (stack.key_with(json!({"limit": 0.000_000_1})).await, stack.key().await);
 
@@ -168,7 +171,7 @@ async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
-    let receiver = SpanReceiver::start().await;
+    let receiver = OtlpReceiver::start().await;
     let stack = services(&receiver).await;
     let created = trace(1);
     let create = |sampled: &str| {
@@ -212,7 +215,7 @@ async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
 async fn a_receiver_that_is_away_or_never_answers_costs_spans_alone() {
     // More spans than a queue and a batch take.
     const CHATS: usize = 600;
-    let hanging = SpanReceiver::hanging().await;
+    let hanging = OtlpReceiver::hanging().await;
     let away = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned())];
     for (env, reason) in [(hanging.env(), "queue_full"), (away, "export_failed")] {
         let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -269,6 +272,66 @@ async fn tokens_are_counted_under_the_names_of_the_conventions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn metrics_are_sent_under_the_names_of_the_conventions() {
+    let receiver = OtlpReceiver::start().await;
+    let stack = services(&receiver).await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(12, 9)).send().await;
+    stack.call(&key, Script::tokens(12, 9).pace(5)).stream().await.rest().await.assert_done();
+    let cut = Script::tokens(12, 9).fault(Fault::Cut { after: 3 });
+    stack.call(&key, cut).stream().await.rest().await;
+
+    let sent =
+        receiver.metrics(|sent| calls(sent, KEY_SERVICE, "rpc.server.call.duration", CAPTURE) == 3).await;
+    for (service, name) in [(GATEWAY, "rpc.client.call.duration"), (KEY_SERVICE, "rpc.server.call.duration")]
+    {
+        assert_eq!(calls(&sent, service, name, AUTHORIZE), 3, "{name}: {sent:#?}");
+    }
+    let of = |name: &str, error: Option<&str>| {
+        let attributes = [
+            ("gen_ai.operation.name", Some("chat")),
+            ("gen_ai.provider.name", Some("vllm")),
+            ("gen_ai.request.model", Some(FLASH)),
+            ("error.type", error),
+        ];
+        let wanted =
+            attributes.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
+        let wanted: Map<_, _> = wanted.collect();
+        let mut found = sent.iter().filter(|metric| metric.name == name && metric.attributes == wanted);
+        found.next().map(|metric| (&*metric.unit, metric.count))
+    };
+    let sent_tokens = of("gen_ai.client.inference.usage.input_tokens", None);
+    assert_eq!(sent_tokens, Some(("{token}", 36)), "{sent:#?}");
+    assert_eq!(of("gen_ai.client.inference.usage.output_tokens", None).unwrap().0, "{token}");
+    assert_eq!(of("gen_ai.client.inference.duration", None), Some(("s", 2)), "{sent:#?}");
+    assert_eq!(of("gen_ai.client.inference.duration", Some("upstream_error")), Some(("s", 1)), "{sent:#?}");
+    assert_eq!(of("gen_ai.client.inference.time_to_first_chunk", None), Some(("s", 2)), "{sent:#?}");
+    assert_no_secret(&receiver, &[&key]);
+}
+
+/// Number of calls of a method that a process has counted under this name.
+fn calls(sent: &[ReceivedMetric], service: &str, name: &str, method: &str) -> u64 {
+    let of = |metric: &&ReceivedMetric| {
+        (&*metric.service, &*metric.name, &metric.attributes["rpc.response.status_code"])
+            == (service, name, &json!("OK"))
+            && metric.attributes["rpc.method"] == method
+    };
+    sent.iter().filter(|metric| metric.name == name).find(of).map_or(0, |metric| metric.count)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_last_metrics_of_a_process_that_stops_are_sent() {
+    let receiver = OtlpReceiver::start().await;
+    let mut env = receiver.env();
+    env.push(("OTEL_METRIC_EXPORT_INTERVAL", "3600000".into()));
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(12, 9)).send().await;
+    stack.server().terminate();
+    receiver.metrics(|sent| sent.iter().any(|metric| metric.count == 12)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_wrong_setting_of_telemetry_is_refused_with_its_name() {
     let stack = Stack::start().await;
     let mut settings = stack.server().settings().clone();
@@ -278,6 +341,9 @@ async fn a_wrong_setting_of_telemetry_is_refused_with_its_name() {
     for (name, value) in [
         ("OTEL_TRACES_SAMPLER", "sometimes"),
         ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+        ("OTEL_TRACES_EXPORTER", "jaeger"),
+        ("OTEL_METRICS_EXPORTER", "prometheus"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "often"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "not an address"),
     ] {
@@ -289,7 +355,7 @@ async fn a_wrong_setting_of_telemetry_is_refused_with_its_name() {
 }
 
 /// Checks that nothing that was received has a key, a token, or a prompt.
-fn assert_no_secret(receiver: &SpanReceiver, keys: &[&ApiKey]) {
+fn assert_no_secret(receiver: &OtlpReceiver, keys: &[&ApiKey]) {
     let told: String =
         receiver.requests().iter().map(|body| String::from_utf8_lossy(body).into_owned()).collect();
     assert_eq!(secret_in(&told), None);

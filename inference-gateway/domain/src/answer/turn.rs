@@ -1,4 +1,4 @@
-//! An answer as a sequence of blocks, for dialects in which one block is open at a time: reasoning, text, a refusal, or
+//! An answer as a sequence of blocks, for dialects in which a single block is open at a time: reasoning, text, a refusal, or
 //! a call.
 //!
 //! Upstreams send pieces of all kinds in any order, and parallel calls interleaved. A piece that belongs to another
@@ -95,14 +95,14 @@ pub(super) struct Turn {
     made: MadeIds,
     open: Option<Lane>,
     waiting: VecDeque<Lane>,
-    /// Calls that were closed, by their places.
+    /// Calls that were closed, by place.
     closed: Vec<u64>,
     /// Blocks that were opened.
     blocks: u64,
     end: Option<TurnEnd>,
 }
 
-/// A block that is open, or waits for its turn.
+/// A block that is open, or waits for a turn.
 struct Lane {
     block: Block,
     /// Text that waits, as spelled in JSON with quotes but for the last.
@@ -125,7 +125,7 @@ impl Turn {
         }
     }
 
-    /// The end of the answer, once it came.
+    /// The end of the answer, once received.
     pub(super) const fn end(&self) -> Option<&TurnEnd> {
         self.end.as_ref()
     }
@@ -220,7 +220,7 @@ impl Turn {
         Ok(())
     }
 
-    /// The block at this place among those that wait, or a new one.
+    /// The waiting block at this place, or a new block.
     fn waiting_at(&mut self, at: Option<usize>, content: impl FnOnce() -> BlockContent) -> &mut Lane {
         let at = at.unwrap_or_else(|| {
             self.waiting.push_back(Lane::new(content()));
@@ -312,7 +312,7 @@ impl BlockContent {
     }
 }
 
-/// The texts of a message or of a delta, each with its kind, in the order of an answer.
+/// The texts of a message or of a delta, with kinds, in the order of an answer.
 fn texts<'a>(
     delta: &Delta<'a>,
     shows_reasoning: bool,
@@ -328,7 +328,7 @@ fn texts<'a>(
     texts.into_iter().filter_map(filled)
 }
 
-/// The blocks of a whole message with their texts, in order.
+/// The blocks of a whole message with texts, in order.
 pub(super) fn blocks<'a>(
     message: &'a Delta<'a>,
     made: MadeIds,

@@ -18,7 +18,7 @@ const BELIEVED_TOKENS: u64 = 1_000_000;
 pub enum UsageScope {
     /// The output of all choices.
     Answer,
-    /// The output of its choice in a chunk of a single choice; elsewhere the output of all choices.
+    /// The output of the choice in a chunk of a single choice; elsewhere the output of all choices.
     ChunkChoice,
     /// The output of a single choice: the chunk's, the previous chunk's, or the first of a whole answer.
     Choice,
@@ -74,17 +74,17 @@ pub struct UsageCounter {
     scope: UsageScope,
     /// Output tokens that passed after the last report.
     counted: u64,
-    /// Text that passed in all, in bytes, and in pieces: one for each choice of a chunk.
+    /// Text that passed in all, in bytes, and in pieces: each choice of a chunk is a piece.
     passed: (u64, u64),
     /// The largest of each member that was reported and believed; the completion is that of all choices.
     reported: Reported,
     /// The largest of each member that was reported and not believed.
     disbelieved: Reported,
-    /// Output tokens of each choice, where the upstream reports them separately.
+    /// Output tokens of each choice, where the upstream reports choices separately.
     by_choice: [u64; MAX_CHOICES as usize],
     /// Choice of the last chunk with a single choice.
     last_choice: Option<usize>,
-    /// True if the prompt was neither reported nor counted exactly, or if its last report was false.
+    /// True if the prompt was neither reported nor counted exactly, or if the last report was false.
     prompt_is_estimate: bool,
     /// True if output came after the last report, or if the last report of output was false.
     completion_is_estimate: bool,
@@ -110,7 +110,7 @@ impl UsageCounter {
         }
     }
 
-    /// Counts the text of this chunk, and the usage that it reports.
+    /// Counts the text and the reported usage of this chunk.
     pub fn count_chunk(&mut self, chunk: &Chunk<'_>) {
         self.count_text(chunk.text_bytes, chunk.outputs);
         self.count_report_of(chunk);
@@ -152,7 +152,7 @@ impl UsageCounter {
         self
     }
 
-    /// Counts a whole answer that was not kept, from its bytes and the usage found at the end.
+    /// Counts a whole answer that was not kept, from the bytes and the usage found at the end.
     #[must_use]
     pub fn with_end_of_answer(mut self, bytes: u64, mut usage: Reported) -> Self {
         self.count_output(bytes, 1);
@@ -322,7 +322,7 @@ impl UsageCounter {
     }
 }
 
-/// Estimates the tokens of `bytes` of output for `outputs` choices: at least one token each.
+/// Estimates the tokens of `bytes` of output for `outputs` choices, each of which has at least a token.
 const fn estimated(bytes: u64, outputs: u64) -> u64 {
     let tokens = bytes / BYTES_PER_TOKEN;
     if tokens > outputs { tokens } else { outputs }

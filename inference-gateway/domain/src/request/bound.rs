@@ -1,4 +1,4 @@
-//! Upper bound of the tokens of a prompt, computed from its bytes.
+//! Upper bound of the tokens of a prompt, computed from the bytes.
 //!
 //! A hold is opened on this bound before any count, so the bound may be too high and must not be too low. These reasons
 //! keep it high enough:
@@ -17,7 +17,7 @@ use shared::catalog::Model;
 
 /// Tokens around the messages: a beginning, the markers that open the answer, a short system prompt of the template's.
 const PER_REQUEST: u64 = 64;
-/// Tokens around each message: its markers and the name of its role.
+/// Tokens around each message: the markers and the name of the role.
 const PER_MESSAGE: u64 = 16;
 /// Tokens that explain to the model how to call tools or shape an answer; the longest explanations in use have 300.
 const PER_PREAMBLE: u64 = 512;
@@ -80,7 +80,7 @@ impl PromptSize {
         self.more_than_texts = true;
     }
 
-    /// Counts a token that the prompt names by its number.
+    /// Counts a token that the prompt names by number.
     pub(crate) fn token(&mut self) {
         self.more_than_texts = true;
         self.bytes += 1;
@@ -92,7 +92,7 @@ impl PromptSize {
         self.more_than_texts = true;
     }
 
-    /// Counts a string that is shown; `token` is its spelling in JSON.
+    /// Counts a string that is shown; `token` is the spelling in JSON.
     pub(crate) fn text(&mut self, token: &str) {
         self.bytes += token.len() as u64 + growth(token);
     }
@@ -230,7 +230,7 @@ fn growth(text: &str) -> u64 {
     text.chars().map(added_by_composition_or_compatibility).sum()
 }
 
-/// Returns the bytes that one character may add. The ranges are those of Unicode 14, joined across rare characters.
+/// Returns the bytes that a single character may add. The ranges are those of Unicode 14, joined across rare characters.
 const fn added_by_composition_or_compatibility(c: char) -> u64 {
     match c {
         '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,

@@ -70,7 +70,7 @@ impl Stream {
         if free {
             hold.release().await;
         } else {
-            log.usage = usage;
+            log.end_inference(usage);
             log.charge = hold.capture(usage, estimated).await;
         }
         log.outcome = match &end {

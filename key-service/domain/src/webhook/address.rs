@@ -1,4 +1,4 @@
-//! Addresses of receivers: which URLs a webhook may have, and which addresses their hosts may lead to.
+//! Addresses of receivers: the URLs that a webhook may have, and the addresses that a host may lead to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +22,7 @@ pub struct WebhookUrl {
 pub enum Host {
     /// A name, which is resolved before each attempt. Every other spelling of an address is a name too.
     Name(String),
-    /// An address in its usual notation.
+    /// An address in the usual notation.
     Literal(IpAddr),
 }
 
@@ -46,7 +46,7 @@ pub enum AddressRefused {
     /// A name led to this machine.
     #[error("the host leads to a loopback address")]
     Loopback,
-    /// The address is not public, and no configured network has it.
+    /// The address is neither public nor in a configured network.
     #[error("the host leads to an address that is not public")]
     NotPublic,
 }
@@ -100,7 +100,7 @@ impl WebhookUrl {
         Ok(Self { text: text.to_owned(), host })
     }
 
-    /// The URL as it was given.
+    /// The URL as given.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -112,7 +112,7 @@ impl WebhookUrl {
 }
 
 impl Host {
-    /// Reads a host as it stands in a URL: a name, an IPv4 address, or an IPv6 address in brackets.
+    /// Reads the host of a URL: a name, an IPv4 address, or an IPv6 address in brackets.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix('[') {
             return Some(Self::Literal(rest.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?.into()));

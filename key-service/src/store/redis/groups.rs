@@ -27,7 +27,7 @@ pub(super) const ATTEMPTS: u32 = 32;
 pub(super) const OVERTAKEN: StoreError = StoreError::Busy("others change the same key or group");
 /// Groups read per round trip of a listing.
 const READ_AT_ONCE: usize = 500;
-/// Field of an account with the revision of its groups.
+/// Field of an account with the revision of the groups.
 const REVISION: &str = "groups";
 
 /// Judgement of a group, and the revision of the account's groups at that time.
@@ -38,9 +38,9 @@ pub(super) struct Judged {
 
 /// Revision of a key or a group.
 pub(super) struct Revision {
-    /// The number, as the scripts compare it.
+    /// The number, as compared by the scripts.
     pub(super) number: String,
-    /// Groups before the present one, each followed by a blank.
+    /// Groups before the present group, each followed by a blank.
     pub(super) past: String,
 }
 
@@ -318,7 +318,7 @@ impl Redis {
         arguments.with(records::group_field(id))
     }
 
-    /// Reads groups in the order of these ids, without those that do not exist.
+    /// Reads groups in the order of these ids, without missing groups.
     async fn groups_of(&self, account: AccountId, ids: &[GroupId]) -> Result<Vec<Group>, StoreError> {
         let mut read = pipe();
         for id in ids {

@@ -1,21 +1,15 @@
 //! Export of spans over OTLP: a bounded queue, and one task that sends batches. A receiver that is slow or away costs spans,
 //! never requests.
 
-use std::{env, fmt::Display, path::PathBuf, sync::OnceLock, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
 use metrics::Counter;
-use opentelemetry::{Context, KeyValue, trace::TracerProvider};
-use opentelemetry_http::HttpError;
+use opentelemetry::{Context, trace::TracerProvider};
 use opentelemetry_otlp::{
-    OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TIMEOUT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
-    OTEL_EXPORTER_OTLP_TRACES_TIMEOUT, SpanExporter, WithExportConfig, WithHttpConfig,
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_TIMEOUT, SpanExporter, WithExportConfig,
+    WithHttpConfig,
 };
 use opentelemetry_sdk::{
-    Resource,
     error::OTelSdkResult,
     trace::{SdkTracerProvider, Span, SpanData, SpanExporter as _, SpanProcessor},
 };
@@ -25,7 +19,7 @@ use tokio::{
 };
 
 use super::TRACER;
-use crate::process::http_client::{ClientSettings, HttpClient, http_client};
+use crate::process::otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, resource, setting};
 
 /// Number of spans that wait for export; further spans are dropped. A span takes one to two kilobytes.
 const QUEUED_SPANS: usize = 2048;
@@ -33,18 +27,12 @@ const QUEUED_SPANS: usize = 2048;
 const BATCH_SPANS: usize = 512;
 /// Longest wait of a span for others of the same batch.
 const BATCH_AFTER: Duration = Duration::from_secs(1);
-/// Time for the last spans of a process that stops.
-const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
-/// Longest time of a request to the receiver and of its repetitions, unless configured.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time to make a connection to the receiver.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time that an idle connection to the receiver is kept.
-const IDLE: Duration = Duration::from_secs(30);
-/// Largest answer of the receiver that is read, in bytes.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// Shortest time between two warnings about exports.
-const WARN_EVERY: Duration = Duration::from_mins(1);
+/// Variables of spans alone.
+const VARIABLES: Variables = Variables {
+    exporter: "OTEL_TRACES_EXPORTER",
+    endpoint: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+    timeout: OTEL_EXPORTER_OTLP_TRACES_TIMEOUT,
+};
 
 /// Samplers without an argument. Others take a ratio.
 const PLAIN_SAMPLERS: [&str; 4] =
@@ -55,34 +43,12 @@ const RATIO_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
 /// Queue of the task that exports, once started.
 static QUEUE: OnceLock<mpsc::Sender<Item>> = OnceLock::new();
 
-/// A setting of the export cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{name}: {reason}")]
-pub struct WrongSetting {
-    name: &'static str,
-    reason: String,
-}
-
-impl WrongSetting {
-    fn new(name: &'static str, reason: impl Display) -> Self {
-        Self { name, reason: reason.to_string() }
-    }
-}
-
 /// Begins to export spans if a receiver is configured; once a process, inside a runtime.
 pub fn start() -> Result<(), WrongSetting> {
-    if setting(OTEL_EXPORTER_OTLP_ENDPOINT).or_else(|| setting(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)).is_none()
-    {
-        return Ok(());
-    }
+    let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     check_sampler()?;
-    let timeout = match milliseconds(OTEL_EXPORTER_OTLP_TRACES_TIMEOUT)? {
-        Some(timeout) => timeout,
-        None => milliseconds(OTEL_EXPORTER_OTLP_TIMEOUT)?.unwrap_or(EXPORT_TIMEOUT),
-    };
-    let exporter = SpanExporter::builder().with_http().with_timeout(timeout);
-    let exporter = exporter.with_http_client(Client::new(timeout)).build();
-    let mut exporter = exporter.map_err(|e| WrongSetting::new(OTEL_EXPORTER_OTLP_ENDPOINT, e))?;
+    let exporter = SpanExporter::builder().with_http().with_timeout(timeout).with_http_client(client);
+    let mut exporter = exporter.build()?;
     let resource = resource();
     exporter.set_resource(&resource);
     let (queue, items) = mpsc::channel(QUEUED_SPANS);
@@ -110,17 +76,6 @@ pub async fn flush() {
     }
 }
 
-/// Value of an environment variable that is set and not empty.
-fn setting(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn milliseconds(name: &'static str) -> Result<Option<Duration>, WrongSetting> {
-    let millis =
-        setting(name).map(|value| value.parse().map_err(|e| WrongSetting::new(name, e))).transpose()?;
-    Ok(millis.map(Duration::from_millis))
-}
-
 /// Checks the settings of sampling. The SDK samples every trace where it cannot read one.
 fn check_sampler() -> Result<(), WrongSetting> {
     const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
@@ -138,19 +93,6 @@ fn check_sampler() -> Result<(), WrongSetting> {
         Some(_) => Ok(()),
         None => Err(WrongSetting::new(RATIO, format!("must be a number from 0 to 1, for {sampler}"))),
     }
-}
-
-/// The process as receivers know it: by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by its program.
-fn resource() -> Resource {
-    let named =
-        Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
-    let attributes = setting("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-    if setting("OTEL_SERVICE_NAME").is_some() || attributes.contains("service.name=") {
-        return named.build();
-    }
-    let program = env::current_exe().unwrap_or_else(|_| PathBuf::from("faregate"));
-    let program = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    named.with_service_name(program).build()
 }
 
 /// Counter of spans that did not reach the receiver.
@@ -195,16 +137,15 @@ impl SpanProcessor for Queue {
 /// Sends spans in batches for as long as the process runs.
 async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<Item>) {
     let failed = dropped("export_failed");
-    let mut warned: Option<Instant> = None;
+    let warned = Warned::default();
     while let Some((batch, flush)) = next_batch(&mut items).await {
         let spans = batch.len();
         if spans > 0
             && let Err(error) = exporter.export(batch).await
         {
             failed.increment(spans as u64);
-            if warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+            if warned.is_due() {
                 tracing::warn!(%error, spans, "spans were not exported; they are dropped, as the metric faregate_spans_dropped_total counts");
-                warned = Some(Instant::now());
             }
         }
         if let Some(flush) = flush {
@@ -233,33 +174,6 @@ async fn next_batch(
             Ok(Some(next)) => item = next,
             Ok(None) | Err(_) => return Some((batch, None)),
         }
-    }
-}
-
-/// Client of the receiver.
-#[derive(Debug)]
-struct Client {
-    http: HttpClient<Full<Bytes>>,
-    timeout: Duration,
-}
-
-impl Client {
-    fn new(timeout: Duration) -> Self {
-        let settings =
-            ClientSettings { tls: None, connect_deadline: CONNECT_DEADLINE, idle: IDLE, idle_connections: 1 };
-        Self { http: http_client(settings), timeout }
-    }
-}
-
-#[async_trait]
-impl opentelemetry_http::HttpClient for Client {
-    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let sent = async {
-            let (head, body) = self.http.request(request.map(Full::new)).await?.into_parts();
-            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?.to_bytes();
-            Ok(Response::from_parts(head, body))
-        };
-        timeout(self.timeout, sent).await?
     }
 }
 

@@ -1,4 +1,4 @@
-//! A receiver of spans over OTLP/HTTP, as a collector is one.
+//! A receiver of spans and metrics over OTLP/HTTP, as a collector is one.
 
 use std::{
     convert::Infallible,
@@ -13,15 +13,20 @@ use http_body_util::{BodyExt, Collected, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::{
-    collector::trace::v1::ExportTraceServiceRequest,
+    collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
     common::v1::{KeyValue, any_value},
+    metrics::v1::{metric, number_data_point},
+    resource::v1::Resource,
     trace::v1,
 };
 use prost::Message;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, time::sleep};
 
 use super::{LOOK_EVERY, PATIENCE};
+
+const TRACES: &str = "/v1/traces";
+const METRICS: &str = "/v1/metrics";
 
 /// A span as received.
 #[derive(Clone, Debug)]
@@ -56,13 +61,31 @@ impl ReceivedSpan {
     }
 }
 
-/// A running receiver.
-pub struct SpanReceiver {
-    address: SocketAddr,
-    requests: Arc<Mutex<Vec<Bytes>>>,
+/// A metric of a process with its attributes, as received last.
+#[derive(Clone, Debug)]
+pub struct ReceivedMetric {
+    /// `service.name` of the process.
+    pub service: String,
+    /// Name of the metric.
+    pub name: String,
+    /// Unit of the metric.
+    pub unit: String,
+    /// Attributes by name.
+    pub attributes: Map<String, Value>,
+    /// Sum of a counter, or number of values in a histogram.
+    pub count: u64,
 }
 
-impl SpanReceiver {
+/// A running receiver.
+pub struct OtlpReceiver {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Export>>>,
+}
+
+/// A request with its path.
+type Export = (String, Bytes);
+
+impl OtlpReceiver {
     /// Starts a receiver that takes everything.
     pub async fn start() -> Self {
         Self::answering(true).await
@@ -76,7 +99,7 @@ impl SpanReceiver {
     async fn answering(answers: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let requests: Arc<Mutex<Vec<Bytes>>> = Arc::default();
+        let requests: Arc<Mutex<Vec<Export>>> = Arc::default();
         let received = requests.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -88,19 +111,47 @@ impl SpanReceiver {
         Self { address, requests }
     }
 
-    /// Environment of a process that sends its spans here.
+    /// Environment of a process that sends its spans here, and its metrics twice a second.
     pub fn env(&self) -> Vec<(&'static str, String)> {
-        vec![("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address))]
+        vec![
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address)),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "500".into()),
+        ]
     }
 
     /// The requests as they came.
     pub fn requests(&self) -> Vec<Bytes> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
+    }
+
+    fn sent_to(&self, path: &str) -> Vec<Bytes> {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().filter(|(to, _)| to == path).map(|(_, body)| body.clone()).collect()
+    }
+
+    /// Waits until the metrics meet the condition, and returns the last of each metric and its attributes.
+    pub async fn metrics(&self, complete: impl Fn(&[ReceivedMetric]) -> bool) -> Vec<ReceivedMetric> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut last: Vec<ReceivedMetric> = Vec::new();
+            for metric in self.sent_to(METRICS).iter().flat_map(metrics) {
+                last.retain(|of| {
+                    (&of.service, &of.name, &of.attributes)
+                        != (&metric.service, &metric.name, &metric.attributes)
+                });
+                last.push(metric);
+            }
+            if complete(&last) {
+                return last;
+            }
+            assert!(Instant::now() < deadline, "the metrics do not get complete: {last:#?}");
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// All spans that have arrived.
     pub fn spans(&self) -> Vec<ReceivedSpan> {
-        self.requests().iter().flat_map(spans).collect()
+        self.sent_to(TRACES).iter().flat_map(spans).collect()
     }
 
     /// Waits until spans of a trace meet the condition, and returns these spans.
@@ -118,15 +169,16 @@ impl SpanReceiver {
 }
 
 async fn take(
-    received: Arc<Mutex<Vec<Bytes>>>,
+    received: Arc<Mutex<Vec<Export>>>,
     request: Request<Incoming>,
     answers: bool,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let is_export = request.method() == Method::POST && request.uri().path() == "/v1/traces";
+    let path = request.uri().path().to_owned();
+    let is_export = request.method() == Method::POST && [TRACES, METRICS].contains(&&*path);
     let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
     let mut response = Response::new(Full::default());
     if is_export {
-        received.lock().unwrap().push(body);
+        received.lock().unwrap().push((path, body));
     } else {
         *response.status_mut() = StatusCode::NOT_FOUND;
     }
@@ -139,14 +191,51 @@ async fn take(
 fn spans(body: &Bytes) -> Vec<ReceivedSpan> {
     let export = ExportTraceServiceRequest::decode(body.clone()).expect("it is an export of spans");
     let of_process = |process: v1::ResourceSpans| {
-        let resource = process.resource.map(|resource| attributes(resource.attributes)).unwrap_or_default();
-        let service =
-            resource.iter().find(|(name, _)| name == "service.name").map(|(_, value)| value.clone());
-        let service = service.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default();
+        let service = service(process.resource);
         let spans = process.scope_spans.into_iter().flat_map(|scope| scope.spans);
         spans.map(move |span| received(service.clone(), span)).collect::<Vec<_>>()
     };
     export.resource_spans.into_iter().flat_map(of_process).collect()
+}
+
+fn metrics(body: &Bytes) -> Vec<ReceivedMetric> {
+    let export = ExportMetricsServiceRequest::decode(body.clone()).expect("it is an export of metrics");
+    let mut received = Vec::new();
+    for process in export.resource_metrics {
+        let service = service(process.resource);
+        for metric in process.scope_metrics.into_iter().flat_map(|scope| scope.metrics) {
+            let points: Vec<(Vec<KeyValue>, u64)> = match metric.data {
+                Some(metric::Data::Sum(sum)) => {
+                    sum.data_points.into_iter().map(|of| (of.attributes, whole(of.value))).collect()
+                }
+                Some(metric::Data::Histogram(values)) => {
+                    values.data_points.into_iter().map(|of| (of.attributes, of.count)).collect()
+                }
+                other => panic!("a metric of another kind: {other:?}"),
+            };
+            received.extend(points.into_iter().map(|(all, count)| ReceivedMetric {
+                service: service.clone(),
+                name: metric.name.clone(),
+                unit: metric.unit.clone(),
+                attributes: attributes(all).into_iter().collect(),
+                count,
+            }));
+        }
+    }
+    received
+}
+
+fn whole(value: Option<number_data_point::Value>) -> u64 {
+    match value {
+        Some(number_data_point::Value::AsInt(number)) => u64::try_from(number).unwrap(),
+        other => panic!("a count is no whole number: {other:?}"),
+    }
+}
+
+fn service(resource: Option<Resource>) -> String {
+    let resource = resource.map(|resource| attributes(resource.attributes)).unwrap_or_default();
+    let name = resource.into_iter().find(|(name, _)| name == "service.name").map(|(_, value)| value);
+    name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn received(service: String, span: v1::Span) -> ReceivedSpan {

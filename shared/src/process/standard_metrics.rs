@@ -1,0 +1,228 @@
+//! Metrics under the names of OpenTelemetry's semantic conventions, sent to a receiver over OTLP. Without a receiver every
+//! function returns after one check; `/metrics` has names of its own.
+
+use std::{sync::OnceLock, thread, time::Duration};
+
+use opentelemetry::{
+    KeyValue,
+    metrics::{Counter, Histogram, Meter, MeterProvider},
+};
+use opentelemetry_otlp::{
+    MetricExporter, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, OTEL_EXPORTER_OTLP_METRICS_TIMEOUT,
+    WithExportConfig, WithHttpConfig,
+};
+use opentelemetry_sdk::{
+    error::OTelSdkResult,
+    metrics::{
+        PeriodicReader, SdkMeterProvider, Temporality, data::ResourceMetrics, exporter::PushMetricExporter,
+    },
+};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant, time::timeout};
+use tokio_util::context::TokioContext;
+
+use super::{
+    otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, milliseconds, resource},
+    traces::{RPC_STATUS, rpc},
+};
+use crate::tokens::Usage;
+
+/// Variables of metrics alone.
+const VARIABLES: Variables = Variables {
+    exporter: "OTEL_METRICS_EXPORTER",
+    endpoint: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT,
+    timeout: OTEL_EXPORTER_OTLP_METRICS_TIMEOUT,
+};
+/// Variable of the time between two exports, in milliseconds.
+const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+/// Time between two exports unless configured.
+const EXPORT_EVERY: Duration = Duration::from_mins(1);
+
+/// Bounds of the conventions' histogram of inferences, in seconds.
+const INFERENCE_SECONDS: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+/// Bounds of the conventions' histogram of the time to the first chunk, in seconds.
+const FIRST_CHUNK_SECONDS: [f64; 16] =
+    [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+/// Bounds of the conventions' histograms of calls, in seconds.
+const CALL_SECONDS: [f64; 14] =
+    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+
+/// Instruments of this process, if a receiver is configured.
+static INSTRUMENTS: OnceLock<Instruments> = OnceLock::new();
+
+struct Instruments {
+    provider: SdkMeterProvider,
+    input: Counter<u64>,
+    output: Counter<u64>,
+    cache_read: Counter<u64>,
+    cache_write: Counter<u64>,
+    reasoning: Counter<u64>,
+    inference: Histogram<f64>,
+    first_chunk: Histogram<f64>,
+    client_call: Histogram<f64>,
+    server_call: Histogram<f64>,
+}
+
+impl Instruments {
+    fn new(provider: SdkMeterProvider) -> Self {
+        let meter = provider.meter("faregate");
+        let tokens = |name: &'static str| meter.u64_counter(name).with_unit("{token}").build();
+        Self {
+            input: tokens("gen_ai.client.inference.usage.input_tokens"),
+            output: tokens("gen_ai.client.inference.usage.output_tokens"),
+            cache_read: tokens("gen_ai.client.inference.usage.cache_read.input_tokens"),
+            cache_write: tokens("gen_ai.client.inference.usage.cache_write.input_tokens"),
+            reasoning: tokens("gen_ai.client.inference.usage.reasoning.output_tokens"),
+            inference: seconds(&meter, "gen_ai.client.inference.duration", &INFERENCE_SECONDS),
+            first_chunk: seconds(&meter, "gen_ai.client.inference.time_to_first_chunk", &FIRST_CHUNK_SECONDS),
+            client_call: seconds(&meter, "rpc.client.call.duration", &CALL_SECONDS),
+            server_call: seconds(&meter, "rpc.server.call.duration", &CALL_SECONDS),
+            provider,
+        }
+    }
+}
+
+fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> {
+    meter.f64_histogram(name).with_unit("s").with_boundaries(bounds.to_vec()).build()
+}
+
+/// Begins to send metrics if a receiver is configured; once a process, inside a runtime.
+pub(super) fn start() -> Result<(), WrongSetting> {
+    let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
+    let exporter = MetricExporter::builder().with_http().with_timeout(timeout).with_http_client(client);
+    let exporter = Exporter { to: exporter.build()?, runtime: Handle::current(), warned: Warned::default() };
+    let every = milliseconds(INTERVAL)?.unwrap_or(EXPORT_EVERY);
+    let reader = PeriodicReader::builder(exporter).with_interval(every).build();
+    let provider = SdkMeterProvider::builder().with_resource(resource()).with_reader(reader).build();
+    // A second start changes nothing.
+    let _ = INSTRUMENTS.set(Instruments::new(provider));
+    Ok(())
+}
+
+/// Sends the last metrics, within a bound: the process is about to stop.
+pub(super) async fn flush() {
+    let Some(Instruments { provider, .. }) = INSTRUMENTS.get() else { return };
+    let (done, flushed) = oneshot::channel();
+    // A thread by itself: the process does not wait for it beyond the bound.
+    thread::spawn(move || {
+        // A failure was logged by the exporter, and the receiver of the word may have given up.
+        let _ = provider.force_flush();
+        let _ = done.send(());
+    });
+    if timeout(FLUSH_DEADLINE, flushed).await.is_err() {
+        tracing::warn!("the receiver did not take the last metrics in time");
+    }
+}
+
+/// Exporter on the SDK's own thread, with the timers and connections of the runtime.
+struct Exporter {
+    to: MetricExporter,
+    runtime: Handle,
+    warned: Warned,
+}
+
+impl PushMetricExporter for Exporter {
+    async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        let exported = TokioContext::new(self.to.export(metrics), self.runtime.clone()).await;
+        if let Err(error) = &exported
+            && self.warned.is_due()
+        {
+            tracing::warn!(%error, "metrics were not exported; the next export has their sums");
+        }
+        exported
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.to.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.to.shutdown_with_timeout(timeout)
+    }
+
+    fn temporality(&self) -> Temporality {
+        self.to.temporality()
+    }
+}
+
+/// The upstream's part of a request.
+pub struct Inference<'a> {
+    /// Value of `gen_ai.operation.name`.
+    pub operation: &'static str,
+    /// Value of `gen_ai.provider.name`, if an upstream has answered.
+    pub provider: Option<&'static str>,
+    /// The model's name in the catalogue.
+    pub model: &'a str,
+    /// Class of the error, if it failed.
+    pub error: Option<&'static str>,
+    /// Time from the first attempt until the last byte.
+    pub took: Duration,
+    /// Time to the first chunk of a stream.
+    pub first_chunk: Option<Duration>,
+    /// Tokens that were used.
+    pub usage: Usage,
+}
+
+impl Inference<'_> {
+    /// Records the durations and counts the tokens.
+    pub fn record(&self) {
+        let Some(instruments) = INSTRUMENTS.get() else { return };
+        let mut attributes = vec![
+            KeyValue::new("gen_ai.operation.name", self.operation),
+            KeyValue::new("gen_ai.request.model", self.model.to_owned()),
+        ];
+        attributes.extend(self.provider.map(|provider| KeyValue::new("gen_ai.provider.name", provider)));
+        let Usage { prompt, cached, completion, details } = self.usage;
+        for (counter, tokens) in [
+            (&instruments.input, prompt),
+            (&instruments.output, completion),
+            (&instruments.cache_read, cached),
+            (&instruments.cache_write, details.cache_write + details.cache_write_long),
+            (&instruments.reasoning, details.reasoning),
+        ] {
+            if tokens > 0 {
+                counter.add(tokens, &attributes);
+            }
+        }
+        if let Some(first_chunk) = self.first_chunk {
+            instruments.first_chunk.record(first_chunk.as_secs_f64(), &attributes);
+        }
+        attributes.extend(self.error.map(|error| KeyValue::new("error.type", error)));
+        instruments.inference.record(self.took.as_secs_f64(), &attributes);
+    }
+}
+
+/// Side of a call between the services.
+#[derive(Clone, Copy, Debug)]
+pub enum CallSide {
+    /// The caller's.
+    Client,
+    /// The server's.
+    Server,
+}
+
+/// Timer of a call between the services; stands still without a receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct CallTimer(Option<(CallSide, &'static str, Instant)>);
+
+impl CallTimer {
+    /// Starts for a call of this method.
+    pub fn start(side: CallSide, method: &'static str) -> Self {
+        Self(INSTRUMENTS.get().map(|_| (side, method, Instant::now())))
+    }
+
+    /// Records the duration of the call, which ended with this status.
+    pub fn stop(self, status: &'static str, failed: bool) {
+        let (Some((side, method, began)), Some(instruments)) = (self.0, INSTRUMENTS.get()) else { return };
+        let histogram = match side {
+            CallSide::Client => &instruments.client_call,
+            CallSide::Server => &instruments.server_call,
+        };
+        let mut attributes = rpc(method);
+        attributes.push(KeyValue::new(RPC_STATUS, status));
+        if failed {
+            attributes.push(KeyValue::new("error.type", status));
+        }
+        histogram.record(began.elapsed().as_secs_f64(), &attributes);
+    }
+}
