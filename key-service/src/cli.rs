@@ -80,6 +80,9 @@ pub enum Command {
     #[command(subcommand)]
     Members(members::MemberCommand),
     /// Print a link that signs a member in to the dashboard: once, within 15 minutes
+    ///
+    /// A member with a second factor is asked for a code as well. Where phone and recovery codes are lost, remove it first, with
+    /// `members remove-second-factor`.
     SignInLink(members::SignInLink),
     /// The bills of all generations
     #[command(subcommand)]

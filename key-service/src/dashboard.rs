@@ -49,6 +49,7 @@ mod notice;
 mod overview;
 mod refused;
 mod rotation;
+mod second_factor;
 mod session;
 mod settings_form;
 mod show;
@@ -126,6 +127,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route(SIGN_IN, get(sign_in::show).post(sign_in::with_password))
         .route(sign_in::LINK, get(sign_in::link).post(sign_in::open_link))
         .route(sign_in::USE_LINK, post(sign_in::with_link))
+        .route(sign_in::CODE, post(sign_in::with_code))
         .route("/dashboard/sign-out", post(sign_in::out))
         .route("/dashboard/theme", post(layout::choose_theme))
         .route(MANAGEMENT_KEYS, get(management_keys::list).post(management_keys::create))
@@ -164,6 +166,10 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}", get(members::show))
         .route("/dashboard/members/{id}/role", get(members::confirm_role).post(members::change_role))
+        .route(
+            "/dashboard/members/{id}/second-factor",
+            get(members::confirm_second_factor).post(members::remove_second_factor),
+        )
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
         .route("/dashboard/events", get(events::show))
         .route("/dashboard/webhooks", get(webhooks::list).post(webhooks::create))
@@ -174,6 +180,8 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/try-it", get(try_it::show))
         .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))
+        .route(second_factor::PATH, get(second_factor::show).post(second_factor::enable))
+        .route("/dashboard/you/second-factor/off", post(second_factor::disable))
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(failure::no_such_page))
         .method_not_allowed_fallback(failure::no_such_page)

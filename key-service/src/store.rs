@@ -37,6 +37,7 @@ use domain::{
     member::{Member, MemberChange},
     moving::{Import, ImportRefused, Plan},
     search::EntrySearch,
+    second_factor::SecondFactor,
     usage::Day,
     webhook::{Attempt, Delivery, StoredWebhook, Webhook, WebhookPatch},
 };
@@ -127,6 +128,12 @@ pub trait Credentials: Send + Sync + 'static {
     /// of a revoked key is found as well. One that a rotation ended is refused by the ledger; the next rotation of the key
     /// forgets it, unless it is the first.
     async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError>;
+
+    /// The record of the peppers that credentials were made with ([`domain::pepper_record`]), if there is one.
+    async fn pepper_record(&self) -> Result<Option<String>, StoreError>;
+
+    /// Replaces the record of peppers, unless it is no longer as `seen`. Returns whether it did.
+    async fn replace_pepper_record(&self, seen: Option<String>, record: String) -> Result<bool, StoreError>;
 }
 
 /// API keys.
@@ -368,7 +375,7 @@ pub trait Accounts: Send + Sync + 'static {
     ) -> Result<Option<ManagementKey>, StoreError>;
 }
 
-/// The people of accounts. Passwords are stored as hashes.
+/// The people of accounts. Passwords are stored as hashes, secrets of second factors not at all.
 #[async_trait]
 pub trait Members: Send + Sync + 'static {
     /// Creates a member of an existing account with fewer than `most` members; repeating it changes nothing.
@@ -392,6 +399,16 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         id: MemberId,
         change: MemberChange,
+    ) -> Result<bool, StoreError>;
+
+    /// Replaces the second factor of a member. `false` where it is no longer the one of `member`: of several calls with the same
+    /// code, one succeeds. A second factor that comes or goes is an event.
+    async fn replace_second_factor(
+        &self,
+        account: AccountId,
+        member: &Member,
+        after: Option<SecondFactor>,
+        act: &Act,
     ) -> Result<bool, StoreError>;
 
     /// Removes a member, and voids the member's [`Expiring`] records. `false` where there is none.

@@ -122,6 +122,13 @@ impl Digest {
         Self(bytes)
     }
 
+    /// Parses a digest of 64 hexadecimal digits.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(digits, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
     /// The digest's 32 bytes, as in stores.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

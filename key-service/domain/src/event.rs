@@ -148,6 +148,15 @@ pub enum EventKind {
         management_key_id: ManagementKeyId,
         /// Name of the management key.
         name: String,
+        /// Extent of what the management key may do. Earlier versions wrote no rights into the event.
+        #[serde(default)]
+        scope: Option<String>,
+        /// The only group that the management key reaches, if any.
+        #[serde(default)]
+        group_id: Option<GroupId>,
+        /// Time from which the management key is refused, if any.
+        #[serde(default)]
+        expires_at: Option<Timestamp>,
     },
     /// A management key was revoked.
     #[serde(rename = "management_key.revoked")]
@@ -180,6 +189,22 @@ pub enum EventKind {
     MemberSignedIn {
         /// The member.
         member_id: MemberId,
+    },
+    /// A member set up a second factor.
+    #[serde(rename = "member.second_factor_enabled")]
+    MemberSecondFactorEnabled {
+        /// The member.
+        member_id: MemberId,
+        /// Name of the member.
+        name: String,
+    },
+    /// A member's second factor was removed: by the member with a code, by an owner, or by an operator.
+    #[serde(rename = "member.second_factor_removed")]
+    MemberSecondFactorRemoved {
+        /// The member.
+        member_id: MemberId,
+        /// Name of the member.
+        name: String,
     },
     /// A webhook was disabled: by an owner, or as its deliveries failed.
     #[serde(rename = "webhook.disabled")]
@@ -320,6 +345,8 @@ impl EventKind {
             Self::MemberInvited { .. } => "member.invited",
             Self::MemberRemoved { .. } => "member.removed",
             Self::MemberSignedIn { .. } => "member.signed_in",
+            Self::MemberSecondFactorEnabled { .. } => "member.second_factor_enabled",
+            Self::MemberSecondFactorRemoved { .. } => "member.second_factor_removed",
             Self::WebhookDisabled { .. } => "webhook.disabled",
         }
     }
@@ -346,6 +373,8 @@ impl EventKind {
             | Self::MemberInvited { .. }
             | Self::MemberRemoved { .. }
             | Self::MemberSignedIn { .. }
+            | Self::MemberSecondFactorEnabled { .. }
+            | Self::MemberSecondFactorRemoved { .. }
             | Self::WebhookDisabled { .. } => None,
         }
     }

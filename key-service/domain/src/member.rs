@@ -10,6 +10,7 @@ use shared::{
 use crate::{
     digest::Digest,
     event::{Actor, EventKind},
+    second_factor::SecondFactor,
 };
 
 /// Time after a sign-in with a link within which that sign-in stands for the member's password.
@@ -30,6 +31,8 @@ pub struct Member {
     pub created_at: Timestamp,
     /// Last sign-in link that someone else made for the member, after the invitation.
     pub last_link: Option<MadeLink>,
+    /// The second factor, where the member has set one up.
+    pub second_factor: Option<SecondFactor>,
 }
 
 /// Maker and creation time of a sign-in link.
@@ -242,6 +245,16 @@ impl Member {
         EventKind::MemberInvited { member_id: self.id, name, role }
     }
 
+    /// Event of another second factor; `None` where a code was accepted.
+    pub fn second_factor_event(&self, after: Option<&SecondFactor>) -> Option<EventKind> {
+        let (member_id, name) = (self.id, self.name.clone());
+        match (&self.second_factor, after) {
+            (None, Some(_)) => Some(EventKind::MemberSecondFactorEnabled { member_id, name }),
+            (Some(_), None) => Some(EventKind::MemberSecondFactorRemoved { member_id, name }),
+            (None, None) | (Some(_), Some(_)) => None,
+        }
+    }
+
     /// Returns the member with the change applied.
     #[must_use]
     pub fn changed(mut self, change: MemberChange) -> Self {
@@ -270,6 +283,7 @@ mod tests {
             password: password.map(|hash| PasswordHash(hash.into())),
             created_at: START,
             last_link: None,
+            second_factor: None,
         }
     }
 

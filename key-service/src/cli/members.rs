@@ -34,6 +34,15 @@ pub enum MemberCommand {
         #[arg(long, value_name = "NAME")]
         account: String,
     },
+    /// Remove the second factor of a member who lost phone and recovery codes
+    RemoveSecondFactor {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// The member's name
+        #[arg(long, value_name = "WHO")]
+        name: String,
+    },
     /// Remove a member; its sessions end at once
     Remove {
         /// The account's name
@@ -72,16 +81,23 @@ pub(super) async fn run(
             let account = management.account(&account).await.map_err(operator_error)?;
             let members = management.members(account).await?;
             let rows = members.into_iter().map(|member| {
-                let password = if member.password.is_some() { "yes" } else { "-" };
+                let mark = |has: bool| if has { "yes" } else { "-" }.to_owned();
                 [
                     member.id.to_string(),
                     member.name,
                     member.role.as_str().to_owned(),
-                    password.to_owned(),
+                    mark(member.password.is_some()),
+                    mark(member.second_factor.is_some()),
                     member.created_at.to_string(),
                 ]
             });
-            table::write(out, &["ID", "NAME", "ROLE", "PASSWORD", "CREATED"], rows)?;
+            table::write(out, &["ID", "NAME", "ROLE", "PASSWORD", "SECOND FACTOR", "CREATED"], rows)?;
+        }
+        MemberCommand::RemoveSecondFactor { account, name } => {
+            let account = management.account(&account).await.map_err(operator_error)?;
+            let member = management.member_named(account, &name).await.map_err(refused)?;
+            management.remove_second_factor(account, &member, operator()).await.map_err(refused)?;
+            writeln!(out, "the second factor of {name} is removed")?;
         }
         MemberCommand::Remove { account, name } => {
             let account = management.account(&account).await.map_err(operator_error)?;

@@ -131,7 +131,15 @@ async fn list(desk: &Desk, viewer: &Viewer, query: &Fields) -> Result<Response, 
         p.lead { "Every generation that was billed, newest first."
             @if let Some(key) = search.key.and_then(|id| keys.get(&id)) { " Of the key " strong { (or_unnamed(&key.label)) } "." } }
         (filters(desk, query))
-        (sums_line(&search, sums))
+        div.split {
+            (sums_line(&search, sums))
+            @if !found.found.is_empty() {
+                nav.pages aria-label="Files" {
+                    a href={ (PATH) ".csv?" (files) } { "Export CSV" }
+                    a href={ (PATH) ".jsonl?" (files) } { "Export JSON" }
+                }
+            }
+        }
         @if found.found.is_empty() {
             p.empty { @if files.is_empty() { "Nothing was billed yet." } @else { "Nothing matches. " a href=(PATH) { "Clear filters" } } }
         } @else { (table(&found.found, Some(&keys))) }
@@ -142,8 +150,6 @@ async fn list(desk: &Desk, viewer: &Viewer, query: &Fields) -> Result<Response, 
                     @if found.found.len() < ENTRIES_ON_PAGE { "Search further" } @else { "Next page" }
                 }
             }
-            a href={ (PATH) ".csv?" (files) } { "Export CSV" }
-            a href={ (PATH) ".jsonl?" (files) } { "Export JSON" }
             (margin::link(&desk.catalog.get(), viewer.is_owner()))
         }
     };

@@ -15,24 +15,27 @@ pub(super) struct Asset {
     /// Path of the file.
     pub(super) path: String,
     content_type: &'static str,
-    content: &'static str,
+    content: &'static [u8],
 }
 
 /// The style sheet.
 pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("dashboard", "css", "text/css; charset=utf-8", include_str!("assets/dashboard.css"))
+    Asset::new("dashboard", "css", "text/css; charset=utf-8", include_bytes!("assets/dashboard.css"))
 });
 /// The script. Pages work without, but for copying, reading a day off a chart, the reader's time and *Try it*.
 pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_str!("assets/dashboard.js"))
+    Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_bytes!("assets/dashboard.js"))
 });
 /// The icon in the browser's tab.
 pub(super) static ICON: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("assets/icon.svg")));
+    LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_bytes!("assets/icon.svg")));
+/// The icon of home screens, which take no SVG.
+pub(super) static HOME_SCREEN_ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("icon", "png", "image/png", include_bytes!("assets/icon.png")));
 
 impl Asset {
-    fn new(name: &str, extension: &str, content_type: &'static str, content: &'static str) -> Self {
-        let digest = Digest::of(content.as_bytes());
+    fn new(name: &str, extension: &str, content_type: &'static str, content: &'static [u8]) -> Self {
+        let digest = Digest::of(content);
         let [a, b, c, d, ..] = *digest.as_bytes();
         let hash = u32::from_be_bytes([a, b, c, d]);
         Self { path: format!("/dashboard/assets/{name}-{hash:08x}.{extension}"), content_type, content }
@@ -42,7 +45,7 @@ impl Asset {
 /// Serves an asset by the current name. The name of an earlier version is unknown: that version's page is reloaded.
 pub(super) async fn serve(Path(name): Path<String>) -> Response {
     let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name.as_str());
-    let Some(asset) = [&STYLE, &SCRIPT, &ICON].iter().find(named).copied() else {
+    let Some(asset) = [&STYLE, &SCRIPT, &ICON, &HOME_SCREEN_ICON].iter().find(named).copied() else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let headers = [

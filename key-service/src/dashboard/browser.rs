@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use cookie::{Cookie, SameSite, time::Duration};
 use http::{HeaderMap, HeaderName, header, request::Parts};
 use shared::{
@@ -19,6 +20,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SESSION: &str = "faregate";
 const VISIT: &str = "faregate-visit";
 const THEME: &str = "faregate-theme";
+const ACCOUNT: &str = "faregate-account";
 const NOTICE: &str = "faregate-notice";
 const DESTINATION: &str = "faregate-destination";
 /// Beginning of the names of the marks of members who signed in before.
@@ -61,6 +63,8 @@ pub(super) struct Browser {
     pub(super) notice: Option<String>,
     /// The page that was asked for before the sign-in.
     pub(super) destination: Option<Destination>,
+    /// Name of the account that a password last signed in to; empty where there is none.
+    pub(super) account: String,
 }
 
 impl Browser {
@@ -80,6 +84,7 @@ impl Browser {
             known: known(headers, secure),
             notice: cookie(headers, NOTICE, secure).map(str::to_owned),
             destination: cookie(headers, DESTINATION, secure).and_then(Destination::parse),
+            account: cookie(headers, ACCOUNT, secure).and_then(decoded).unwrap_or_default(),
         }
     }
 
@@ -101,6 +106,11 @@ impl Browser {
     /// The cookie of a theme.
     pub(super) fn theme_cookie(&self, theme: Theme) -> String {
         self.set_cookie(THEME, theme.as_str(), THEME_AGE)
+    }
+
+    /// The cookie of the account that a password signed in to.
+    pub(super) fn account_cookie(&self, name: &str) -> String {
+        self.set_cookie(ACCOUNT, &URL_SAFE_NO_PAD.encode(name), KNOWN_AGE)
     }
 
     /// The cookie by which the browser is known to a member.
@@ -167,6 +177,11 @@ pub(super) fn form_token(cookie: &Token) -> String {
 /// Refuses a form with a wrong token.
 pub(super) fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
     if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
+}
+
+/// A text in a cookie, which may have any characters.
+fn decoded(cookie: &str) -> Option<String> {
+    String::from_utf8(URL_SAFE_NO_PAD.decode(cookie).ok()?).ok()
 }
 
 fn reveal(token: &Token) -> String {

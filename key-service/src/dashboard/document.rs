@@ -4,7 +4,7 @@ use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
-    assets::{ICON, SCRIPT, STYLE},
+    assets::{HOME_SCREEN_ICON, ICON, SCRIPT, STYLE},
     theme::Theme,
 };
 
@@ -33,6 +33,7 @@ pub(super) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
                 link rel="expect" href="#end" blocking="render";
                 link rel="stylesheet" href=(STYLE.path);
                 link rel="icon" type="image/svg+xml" href=(ICON.path);
+                link rel="apple-touch-icon" href=(HOME_SCREEN_ICON.path);
                 script src=(SCRIPT.path) defer blocking="render" {}
             }
             body { (body) span #end hidden {} }
@@ -60,6 +61,11 @@ pub(super) fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup
             @if !hint.is_empty() { small id={ (id) "-hint" } { (hint) } }
         }
     }
+}
+
+/// A button that shows a password, and hides it again.
+pub(super) fn reveals(id: &str) -> Markup {
+    html! { div.needs-script { button.link type="button" data-reveals=(id) aria-pressed="false" { "Show the password" } } }
 }
 
 /// A problem with a form, above the fields.

@@ -26,9 +26,10 @@ impl Fault {
 pub(super) struct Entered<'a> {
     fields: &'a Fields,
     fault: Option<&'a Fault>,
+    focus: Option<&'a str>,
 }
 
-/// An input of a form. One with a fault has the focus.
+/// An input of a form.
 pub(super) struct Entry<'a> {
     /// Name and id of the input.
     pub(super) name: &'a str,
@@ -38,24 +39,24 @@ pub(super) struct Entry<'a> {
     pub(super) described: Option<String>,
     /// Set where the input has a fault.
     pub(super) invalid: Option<&'static str>,
-}
-
-impl Entry<'_> {
-    /// Returns whether the input has a fault.
-    pub(super) const fn is_wrong(&self) -> bool {
-        self.invalid.is_some()
-    }
+    /// The input has the focus: the one with a fault, or the first one of a page that is there for its form.
+    pub(super) has_focus: bool,
 }
 
 impl<'a> Entered<'a> {
     /// A form that was not sent yet.
     pub(super) const fn new(fields: &'a Fields) -> Self {
-        Self { fields, fault: None }
+        Self { fields, fault: None, focus: None }
     }
 
     /// A form that was refused.
-    pub(super) const fn refused(fields: &'a Fields, fault: &'a Fault) -> Self {
-        Self { fields, fault: Some(fault) }
+    pub(super) fn refused(fields: &'a Fields, fault: &'a Fault) -> Self {
+        Self { fields, fault: Some(fault), focus: Some(&fault.field) }
+    }
+
+    /// The form with the focus in this field.
+    pub(super) const fn focused(self, name: &'a str) -> Self {
+        Self { focus: Some(name), ..self }
     }
 
     /// The text in a field.
@@ -85,6 +86,7 @@ impl<'a> Entered<'a> {
             value: self.get(name),
             described: (!ids.is_empty()).then(|| ids.join(" ")),
             invalid: fault.map(|_| "true"),
+            has_focus: self.focus == Some(name),
         };
         let input = html! {
             (input(&entry))
@@ -98,7 +100,7 @@ impl<'a> Entered<'a> {
         self.field(name, (title, hint), |entry| {
             html! {
                 input id=(entry.name) name=(entry.name) maxlength=(max) value=(entry.value) autocomplete="off"
-                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
             }
         })
     }
@@ -115,7 +117,7 @@ impl<'a> Entered<'a> {
                 div.with-buttons {
                     input id=(entry.name) type="datetime-local" name=(entry.name) value=(entry.value)
                         step=[step(entry.value)] aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
-                        autofocus[entry.is_wrong()];
+                        autofocus[entry.has_focus];
                     @for (at, title) in later {
                         button.link.needs-script type="button" data-fills=(name) value=(at) { (title) }
                     }

@@ -21,7 +21,7 @@ use super::{
     many_keys::{self, KEYS_ON_PAGE},
     session::Viewer,
     settings_form::name_of,
-    show::{copyable_line, count, time, usd},
+    show::{aligned, copyable_line, count, time},
     words,
 };
 use crate::{
@@ -116,7 +116,7 @@ fn table(desk: &Desk, groups: &[(&Group, bool)], parents: &HashMap<GroupId, Grou
                                 p.narrow-only { (bounds) " " (keys_in(group)) }
                             }
                             td.wide-only.wraps { @if bounds.is_empty() { span.quiet { "none" } } @else { (bounds) } }
-                            td.n { (usd(group.spend.budget.used))
+                            td.n { (aligned(group.spend.budget.used))
                                 @if let Some((used, limit)) = tightest(&group.spend.budget, now) { (bar(used, NanoUsd::ZERO, limit)) } }
                             td.n.wide-only { (count(group.keys)) }
                             td.wide-only { (time(group.created_at)) }

@@ -28,7 +28,7 @@ use super::{
     notice,
     session::{Act, OwnerAct, Viewer},
     settings_form::{self, name_of, offered},
-    show::{new_key, or_unnamed, status, time_or, usd},
+    show::{aligned, copyable_line, new_key, or_unnamed, status, time_or, usd},
 };
 use crate::management::{
     Error, Issued, KeyRefused,
@@ -200,7 +200,7 @@ fn row(viewer: &Viewer, key: &ApiKey, groups: &HashMap<GroupId, Group>, now: Tim
             }
             td.wide-only { (badges(key, now, false)) }
             td.n {
-                (usd(budget.used))
+                (aligned(budget.used))
                 @if let Some((used, limit)) = tightest(budget, now).filter(|_| !is_revoked) { (bar(used, NanoUsd::ZERO, limit)) }
                 p.narrow-only { @match budget.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } }
             }
@@ -257,7 +257,7 @@ pub(super) async fn new(
 ) -> Result<Response, Failure> {
     // Of a group's page, the form has the group.
     let group = [("group_id", query(&request).get("group").to_owned())];
-    asked(&desk, &viewer, Entered::new(&Fields::of(group))).await
+    asked(&desk, &viewer, Entered::new(&Fields::of(group)).focused("label")).await
 }
 
 async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
@@ -303,6 +303,7 @@ pub(super) async fn create(
             let content = html! {
                 p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
                 (new_key(&plaintext))
+                (copyable_line("Base address for SDKs:", &format!("{}/v1", viewer.browser.base())))
                 p { a.button.primary data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
                 (super::first_steps::commands(&viewer.browser.base(), &plaintext, model))
             };

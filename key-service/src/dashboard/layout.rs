@@ -7,7 +7,7 @@ use axum::{
 use http::{HeaderMap, header};
 use maud::{Markup, html};
 
-pub(super) use super::document::{bare, hinted, problem};
+pub(super) use super::document::{bare, hinted, problem, reveals};
 use super::{
     Desk, HOME, YOU,
     destination::Destination,

@@ -125,7 +125,7 @@ fn pair(entered: Entered<'_>, at: usize, hint: &str) -> Markup {
             (entered.field(name, (title, hint), |entry| html! {
                 span.dollars {
                     input id=(entry.name) name=(entry.name) inputmode="decimal" value=(entry.value) autocomplete="off"
-                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 }
             }))
             (entered.field(resets, (resets_title, ""), |entry| html! {

@@ -81,7 +81,7 @@ fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -
             (entered.field("name", ("Name", ""), |entry| html! {
                 input id=(entry.name) name=(entry.name) required maxlength=(MAX_NAME_CHARS) value=(entry.value)
                     autocomplete="off" placeholder="Deployment" aria-describedby=[&entry.described]
-                    aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                    aria-invalid=[entry.invalid] autofocus[entry.has_focus];
             }))
             (entered.field("scope", ("Scope", ""), |entry| html! {
                 select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid] {

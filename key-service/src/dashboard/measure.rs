@@ -143,6 +143,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
                 enough,
                 most,
                 prompt_tokens: 1,
+                readmitted: false,
                 lease_ticks: 7,
             };
             let (total, estimated) = (Progress { usage, cost, upstream_cost: None }, n % 50_000 == 7);
@@ -175,7 +176,7 @@ impl Pages {
         bill(&*store, account, end).await;
         eprintln!("{name}: {} keys in {keys:?}, all of it in {:?}", *KEYS, began.elapsed());
         let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
-        let session = management.sign_in_with_link(&link, "measure", &[]).await.unwrap().token;
+        let session = management.sign_in_with_link(&link, "", "measure", &[]).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
         let catalog = Arc::new(Current::new(Catalog::parse(CATALOG, "measure").unwrap()));
         let router = router(Desk::new(management, catalog, false));

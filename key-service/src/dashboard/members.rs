@@ -54,7 +54,7 @@ async fn whole(
                 (entered.field("name", ("Name", ""), |entry| html! {
                     input id=(entry.name) name=(entry.name) required maxlength=(MAX_MEMBER_NAME_CHARS) value=(entry.value)
                         autocomplete="off" placeholder="ann@example.com" aria-describedby=[&entry.described]
-                        aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                        aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 }))
                 label { "Role" select name="role" {
                     @for role in [Role::Viewer, Role::Owner] {
@@ -116,7 +116,8 @@ pub(super) async fn show(
     let member = named(&desk, &viewer, &id).await?;
     let content = html! {
         p.lead { span.badge { (member.role.as_str()) } " since " (time(member.created_at)) " · "
-            @if member.password.is_some() { "has a password" } @else { "signs in with links" } }
+            @if member.password.is_some() { "has a password" } @else { "signs in with links" }
+            @if member.second_factor.is_some() { " and a second factor" } }
         @if viewer.is_owner() { (actions(&viewer, &member)) }
     };
     Ok(page(&viewer, Section::Members, &member.name, &content))
@@ -138,6 +139,13 @@ fn actions(viewer: &Viewer, member: &Member) -> Markup {
                 h2 { "Role" }
                 p.quiet { @if member.is_owner() { "Owners can change everything." } @else { "Viewers can see everything, and change nothing." } }
                 div.buttons { a.button href={ (path) "/role" } { "Make " (other_role(member).as_str()) " …" } }
+            }
+            @if member.second_factor.is_some() {
+                section.card {
+                    h2 { "Second factor" }
+                    p.quiet { "Each sign-in asks for a code. Remove it for a member who has lost phone and recovery codes." }
+                    div.buttons { a.button.danger href={ (path) "/second-factor" } { "Remove second factor …" } }
+                }
             }
             section.card {
                 h2 { "Remove" }
@@ -265,6 +273,37 @@ pub(super) async fn change_role(
     let changed = desk.management.change_role(viewer.signed_in.account, member.id, role).await;
     let line = format!("{} is {} now.", member.name, article(role));
     done(&desk, &viewer, changed, (&format!("{PATH}/{}", member.id), &line)).await
+}
+
+/// Explains the effect of removing a second factor, before it is removed.
+pub(super) async fn confirm_second_factor(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let effects = [
+        "The member’s password, or a sign-in link, alone signs in from then on. Make sure that it is the member who asks for this.",
+        "Events keep who removed it.",
+    ];
+    let question = html! { "Remove the second factor of " strong { bdi { (member.name) } } "?" };
+    Ok(asked(&viewer, &member, "Remove second factor", &question, &effects))
+}
+
+/// Removes a member's second factor.
+pub(super) async fn remove_second_factor(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    if is_own(&viewer, &member) {
+        return refuse(&desk, &viewer, "This is you. Your own page turns it off, with a code.").await;
+    }
+    let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
+    desk.management.remove_second_factor(account, &member, actor).await?;
+    let line = format!("The second factor of {} is removed.", member.name);
+    Ok(notice::done(&viewer, &format!("{PATH}/{}", member.id), &line))
 }
 
 /// Explains the effect of removing, before the member is removed.

@@ -166,7 +166,7 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
         Kind::Count { .. } => entered.field(row.name, described, |entry| {
             html! {
                 input id=(entry.name) name=(entry.name) inputmode="numeric" value=(entry.value) autocomplete="off"
-                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
             }
         }),
         Kind::Models => {
@@ -178,7 +178,7 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
             entered.field(row.name, (title, &hint), |entry| {
                 html! {
                     textarea id=(entry.name) name=(entry.name) rows="2" spellcheck="false" aria-describedby=[&entry.described]
-                        aria-invalid=[entry.invalid] autofocus[entry.is_wrong()] { (entry.value) }
+                        aria-invalid=[entry.invalid] autofocus[entry.has_focus] { (entry.value) }
                 }
             })
         }
@@ -216,7 +216,7 @@ pub(super) fn group<'a>(
         html! {
             @if *has_all_groups {
                 select id=(name) name=(name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
-                    autofocus[entry.is_wrong()] {
+                    autofocus[entry.has_focus] {
                     option value="" { "none" }
                     @if !chosen.is_empty() { option value=(chosen) selected { (known.map_or_else(|| chosen.to_owned(), name_of)) } }
                     @for group in live().filter(|group| group.id.to_string() != chosen) {
@@ -225,7 +225,7 @@ pub(super) fn group<'a>(
                 }
             } @else {
                 input id=(name) name=(name) value=(chosen) list="groups" autocomplete="off" placeholder="grp_…"
-                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 datalist #groups { @for group in live() { option value=(group.id.to_string()) { (name_of(group)) } } }
             }
         }

@@ -13,16 +13,20 @@ use super::{
     destination::{Destination, SignInReason, sign_in_address},
     failure::{Failure, sentence},
     form::{Fields, query},
-    layout::{bare, hinted, problem},
+    layout::{bare, hinted, problem, reveals},
+    second_factor::asked_code,
     session::Act,
 };
 use crate::management::{
     Error,
-    members::{MemberRefused, NewSession, SignIn, Token},
+    members::{CodeSignIn, MemberRefused, NewSession, SignIn, SignInStep, Token},
 };
+use domain::member::Member;
 
 /// Path of the page that signs in with a link, and of the page that says whom it signs in.
 pub(crate) const LINK: &str = "/dashboard/sign-in/link";
+/// Path of the form that goes on with a code after a password.
+pub(super) const CODE: &str = "/dashboard/sign-in/code";
 /// Path of the form that uses a link up.
 pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
 
@@ -44,7 +48,7 @@ pub(super) async fn show(
     let page = form_page(&desk, &browser, None, |visit| {
         html! {
             @if let Some(reason) = reason { p.note role="status" { (reason.sentence()) } }
-            (with_a_password(visit, &Fields::default()))
+            (with_a_password(visit, &Fields::of([("account", browser.account.clone())])))
         }
     });
     // Whichever way the member signs in, also with a link in another window, leads to the page.
@@ -91,13 +95,26 @@ fn with_a_code(visit: &Token) -> Markup {
     }
 }
 
-fn confirmed(visit: &Token, code: &str, account: &str, name: &str) -> Markup {
+fn confirmed(visit: &Token, link: &str, account: &str, member: &Member) -> Markup {
     html! {
-        p { "This link signs in " strong { bdi { (name) } } " of the account " strong { bdi { (account) } }
+        p { "This link signs in " strong { bdi { (member.name) } } " of the account " strong { bdi { (account) } }
             ", once, in this browser. Is that not you? Then close the page: it is someone else’s account." }
         form.stack method="post" action=(USE_LINK) {
             input type="hidden" name="token" value=(form_token(visit));
-            input type="hidden" name="link" value=(code);
+            input type="hidden" name="link" value=(link);
+            @if member.second_factor.is_some() { (asked_code()) }
+            button.primary { "Sign in" }
+        }
+    }
+}
+
+fn with_a_code_of_the_app(visit: &Token, challenge: &str) -> Markup {
+    html! {
+        p { "Your password is right. Your second factor is asked for as well." }
+        form.stack method="post" action=(CODE) {
+            input type="hidden" name="token" value=(form_token(visit));
+            input type="hidden" name="challenge" value=(challenge);
+            (asked_code())
             button.primary { "Sign in" }
         }
     }
@@ -109,7 +126,8 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
             input type="hidden" name="token" value=(form_token(visit));
             label { "Account" input name="account" autocomplete="organization" required value=(entered.get("account")); }
             label { "Name" input name="name" autocomplete="username" required value=(entered.get("name")); }
-            label { "Password" input type="password" name="password" autocomplete="current-password" required; }
+            label { "Password" input #password type="password" name="password" autocomplete="current-password" required; }
+            (reveals("password"))
             button.primary { "Sign in" }
         }
         p.quiet {
@@ -123,51 +141,68 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
     }
 }
 
-/// A form of a browser in which no member has signed in.
-async fn visitors_form(desk: &Desk, request: Request) -> Result<(Browser, Fields), Failure> {
+/// A form of a browser in which no member has signed in, and the visit that the form belongs to.
+async fn visitors_form(desk: &Desk, request: Request) -> Result<(Browser, Token, Fields), Failure> {
     let (parts, body) = request.into_parts();
     let browser = Browser::of(&parts.headers, desk.behind_tls);
     check_origin(&parts.headers, &browser)?;
     let form = Fields::of_form(&parts.headers, body).await?;
-    let visit = browser.visit.as_ref().ok_or(Failure::StaleForm)?;
-    check_form_token(visit, form.get("token"))?;
-    Ok((browser, form))
+    let visit = browser.visit.clone().ok_or(Failure::StaleForm)?;
+    check_form_token(&visit, form.get("token"))?;
+    Ok((browser, visit, form))
 }
 
-/// The code of a link in a form: pasted whole, the link has it behind its `#`.
-fn code(form: &Fields) -> &str {
+/// The token of a link in a form: pasted whole, the link has it behind its `#`.
+fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
     let pasted = form.get("link").trim();
-    pasted.rsplit_once('#').map_or(pasted, |(_, code)| code)
+    let token = Token::parse(pasted.rsplit_once('#').map_or(pasted, |(_, token)| token));
+    token.ok_or(Error::Refused(MemberRefused::LinkGone))
 }
 
 /// Says whom a link signs in, and offers to do so. That uses nothing up: scanners of mail open links too.
 pub(super) async fn open_link(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
-    let (browser, form) = visitors_form(&desk, request).await?;
-    let opened = match Token::parse(code(&form)) {
-        Some(link) => desk.management.opened_link(&link).await,
-        None => Err(Error::Refused(MemberRefused::LinkGone)),
+    let (browser, _, form) = visitors_form(&desk, request).await?;
+    opened(&desk, &browser, &form, None).await
+}
+
+async fn opened(
+    desk: &Desk,
+    browser: &Browser,
+    form: &Fields,
+    refused: Option<MemberRefused>,
+) -> Result<Response, Failure> {
+    let link = match link_token(form) {
+        Ok(link) => desk.management.opened_link(&link).await,
+        Err(gone) => Err(gone),
     };
-    match opened {
-        Ok((account, member)) => Ok(form_page(&desk, &browser, None, |visit| {
-            confirmed(visit, code(&form), &account, &member.name)
+    match link {
+        Ok((account, member)) => Ok(answered(desk, browser, refused, |visit| {
+            confirmed(visit, form.get("link"), &account, &member)
         })),
-        Err(error) => refuse(&desk, &browser, &form, error),
+        Err(error) => refuse(desk, browser, form, error),
     }
 }
 
 /// Signs in with a link.
 pub(super) async fn with_link(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
-    let (browser, form) = visitors_form(&desk, request).await?;
-    let signed_in = match Token::parse(code(&form)) {
-        Some(link) => desk.management.sign_in_with_link(&link, &browser.agent, &browser.known).await,
-        None => Err(Error::Refused(MemberRefused::LinkGone)),
+    let (browser, _, form) = visitors_form(&desk, request).await?;
+    let code = form.get("code");
+    let signed_in = match link_token(&form) {
+        Ok(link) => desk.management.sign_in_with_link(&link, code, &browser.agent, &browser.known).await,
+        Err(gone) => Err(gone),
     };
-    answer(&desk, &browser, &form, signed_in).await
+    match signed_in {
+        Ok(session) => begin(&desk, &browser, &session).await,
+        Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
+            opened(&desk, &browser, &form, Some(refused)).await
+        }
+        Err(error) => refuse(&desk, &browser, &form, error),
+    }
 }
 
-/// Signs in with a password.
+/// Signs in with a password, or asks for a code as well.
 pub(super) async fn with_password(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
-    let (browser, form) = visitors_form(&desk, request).await?;
+    let (browser, visit, form) = visitors_form(&desk, request).await?;
     let attempt = SignIn {
         account: form.get("account").trim(),
         name: form.get("name").trim(),
@@ -175,22 +210,37 @@ pub(super) async fn with_password(State(desk): State<Desk>, request: Request) ->
         address: &browser.address,
         agent: &browser.agent,
         known: &browser.known,
+        visit: &visit,
     };
-    let signed_in = desk.management.sign_in(attempt).await;
-    answer(&desk, &browser, &form, signed_in).await
+    let response = match desk.management.sign_in(attempt).await {
+        Ok(SignInStep::Session(session)) => begin(&desk, &browser, &session).await?,
+        Ok(SignInStep::Code(challenge)) => {
+            answered(&desk, &browser, None, |visit| with_a_code_of_the_app(visit, &challenge))
+        }
+        Err(error) => return refuse(&desk, &browser, &form, error),
+    };
+    let account = browser.account_cookie(form.get("account").trim());
+    Ok((AppendHeaders([(header::SET_COOKIE, account)]), response).into_response())
 }
 
-/// Begins the session in the browser, whatever session it had before, or tells why there is none.
-async fn answer(
-    desk: &Desk,
-    browser: &Browser,
-    form: &Fields,
-    signed_in: Result<NewSession, Error<MemberRefused>>,
-) -> Result<Response, Failure> {
-    let session = match signed_in {
-        Ok(session) => session,
-        Err(error) => return refuse(desk, browser, form, error),
-    };
+/// Signs in with a code after a password.
+pub(super) async fn with_code(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
+    let (browser, visit, form) = visitors_form(&desk, request).await?;
+    let (challenge, code) = (form.get("challenge"), form.get("code"));
+    let (agent, known) = (&browser.agent, &browser.known);
+    let attempt = CodeSignIn { challenge, code, visit: &visit, agent, known };
+    match desk.management.sign_in_with_code(attempt).await {
+        Ok(session) => begin(&desk, &browser, &session).await,
+        Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
+            let form = |visit: &Token| with_a_code_of_the_app(visit, challenge);
+            Ok(answered(&desk, &browser, Some(refused), form))
+        }
+        Err(error) => refuse(&desk, &browser, &form, error),
+    }
+}
+
+/// Begins the session in the browser, whatever session it had before.
+async fn begin(desk: &Desk, browser: &Browser, session: &NewSession) -> Result<Response, Failure> {
     if let Some(before) = &browser.session {
         end(desk, before).await?;
     }
@@ -210,17 +260,28 @@ fn refuse(
     form: &Fields,
     error: Error<MemberRefused>,
 ) -> Result<Response, Failure> {
-    let refused = match error {
-        Error::Refused(refused) => refused,
-        Error::Store(unavailable) => return Err(unavailable.into()),
-    };
+    match error {
+        Error::Refused(refused) => {
+            Ok(answered(desk, browser, Some(refused), |visit| with_a_password(visit, form)))
+        }
+        Error::Store(unavailable) => Err(unavailable.into()),
+    }
+}
+
+/// A page with a form, and with the reason why the form before was refused, if any.
+fn answered(
+    desk: &Desk,
+    browser: &Browser,
+    refused: Option<MemberRefused>,
+    form: impl FnOnce(&Token) -> Markup,
+) -> Response {
     let status = match refused {
-        MemberRefused::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
-        _ => StatusCode::FORBIDDEN,
+        None => StatusCode::OK,
+        Some(MemberRefused::TooManyAttempts | MemberRefused::TooManyCodes) => StatusCode::TOO_MANY_REQUESTS,
+        Some(_) => StatusCode::FORBIDDEN,
     };
-    let wrong = sentence(&refused.to_string());
-    let page = form_page(desk, browser, Some(&wrong), |visit| with_a_password(visit, form));
-    Ok((status, page).into_response())
+    let wrong = refused.map(|refused| sentence(&refused.to_string()));
+    (status, form_page(desk, browser, wrong.as_deref(), form)).into_response()
 }
 
 async fn end(desk: &Desk, token: &Token) -> Result<(), Failure> {

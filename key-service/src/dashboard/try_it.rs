@@ -7,6 +7,7 @@ use super::{
     Desk,
     layout::{Section, hinted, page},
     session::Viewer,
+    show::copyable,
 };
 
 /// Shows the chat. The script sends the requests: no key comes to the dashboard.
@@ -20,11 +21,19 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
                 label { "Model" select name="model" {
                     @for model in &desk.catalog.get().models { option value=(model.id) { (model.id) } }
                 } }
+                label { "Dialect" select name="dialect" {
+                    @for (name, shown) in [("chat", "Chat completions"), ("responses", "Responses"), ("messages", "Messages")] {
+                        option value=(name) { (shown) }
+                    }
+                } }
                 label { "Temperature" input name="temperature" inputmode="decimal" placeholder="default"; }
             }
+            label { "System prompt" textarea.short name="system" rows="1" placeholder="None" {} }
             div.talk role="log" tabindex="0" aria-label="Conversation" aria-live="polite" {}
             div.stack.wide {
-                label { "Message" textarea name="message" required {} }
+                (hinted("message", "Message", "Ctrl+Enter sends.", &html! {
+                    textarea #message name="message" required aria-describedby="message-hint" {}
+                }))
                 (hinted("image", "Image", "Optional: PNG, JPEG, WebP or GIF.", &html! {
                     input #image type="file" name="image" accept="image/png,image/jpeg,image/webp,image/gif"
                         aria-describedby="image-hint";
@@ -32,9 +41,10 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
                 div.buttons {
                     button.primary name="send" { "Send" }
                     button type="button" name="stop" disabled { "Stop" }
-                    button type="button" name="clear" { "Start over" }
+                    button type="button" name="clear" { "New chat" }
                     span.quiet data-cost aria-live="polite" {}
                 }
+                details hidden data-curl { summary { "curl for the last request" } (copyable("curl", "")) }
             }
         }
     };

@@ -13,8 +13,8 @@ use super::{
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
-    layout::{Section, hidden, page},
-    notice,
+    layout::{Section, hidden, page, reveals},
+    notice, second_factor,
     session::{Act, Viewer},
     show::time,
 };
@@ -40,6 +40,10 @@ async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Re
         section.card aria-labelledby="password-heading" {
             h2 #password-heading { "Password" }
             (password(desk, viewer, fault))
+        }
+        section.card aria-labelledby="factor-heading" {
+            h2 #factor-heading { "Second factor" }
+            (second_factor::summary(&viewer.signed_in.member))
         }
         h2 { "Where you are signed in" }
         (table(viewer, &sessions))
@@ -68,14 +72,15 @@ fn password(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
                 @if condition == PasswordCondition::PresentPassword {
                     (entered.field("present", ("Present password", "Forgotten? Sign in with a link of an operator."), |entry| html! {
                         input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
-                            aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                            aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                     }))
                 }
                 (entered.field("password", ("New password", &hint), |entry| html! {
                     input id=(entry.name) type="password" name=(entry.name) required autocomplete="new-password"
                         minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS)
-                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.is_wrong()];
+                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 }))
+                (reveals("password"))
                 div { button.primary { "Save" } }
             },
         }

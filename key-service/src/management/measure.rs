@@ -5,8 +5,6 @@
 //! `script_of_a_request` one.
 
 use std::{
-    io::{Read, Write},
-    os::unix::net::UnixStream,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -109,11 +107,7 @@ async fn make_keys(store: &dyn Store, account: AccountId, in_groups: bool, is_bo
 
 /// Reads the figure behind `name` in a section of Redis' `INFO`; 0 if there is none.
 fn figure(server: &RedisServer, section: &str, name: &str) -> u64 {
-    let path = server.url().trim_start_matches("unix://").to_owned();
-    let mut stream = UnixStream::connect(path).unwrap();
-    write!(stream, "INFO {section}\r\nQUIT\r\n").unwrap();
-    let mut info = String::new();
-    stream.read_to_string(&mut info).unwrap();
+    let info = server.info(section);
     let figure = info.split_once(name).map_or("0", |(_, figure)| figure);
     figure.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }

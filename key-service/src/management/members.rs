@@ -25,12 +25,14 @@ mod bounds;
 mod known_browser;
 mod links;
 mod password;
+mod second_factor;
 mod sign_in;
 
 pub use known_browser::KnownBrowser;
 pub(super) use password::Passwords;
 pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
-pub use sign_in::{NewSession, SignIn};
+pub use second_factor::{CodeSignIn, OfferedFactor};
+pub use sign_in::{NewSession, SignIn, SignInStep};
 
 /// The member of a first run.
 pub const OWNER: &str = "owner";
@@ -89,8 +91,26 @@ pub enum MemberRefused {
     #[error("the present password is wrong")]
     WrongPresentPassword,
     /// The session began too long ago, or not with a link.
-    #[error("sign in with a new link before you set a password")]
+    #[error("sign in with a new link first")]
     StaleSignIn,
+    /// The code is none of the app now, was accepted before, or is no unused recovery code.
+    #[error("the code is wrong or was used; wait for the next one, or use a recovery code")]
+    WrongCode,
+    /// Too many wrong codes.
+    #[error("there were too many wrong codes; wait a quarter of an hour")]
+    TooManyCodes,
+    /// The password was given too long ago, in another browser, or is another one by now.
+    #[error("too much time has passed; sign in again")]
+    ChallengeOver,
+    /// The member has a second factor.
+    #[error("a second factor is on already; turn it off first")]
+    SecondFactorOn,
+    /// The member has no second factor.
+    #[error("there is no second factor")]
+    NoSecondFactor,
+    /// The second factor was used or changed at the same time.
+    #[error("the second factor was used or changed meanwhile; try again")]
+    SecondFactorChanged,
     /// The link is unknown, used, expired, or superseded by a newer link or a new password.
     #[error("this sign-in link was used or has expired")]
     LinkGone,
@@ -186,7 +206,15 @@ impl Management {
         let now = act.at;
         let id = MemberId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let created_at = now.to_whole_seconds();
-        let member = Member { id, name: name.to_owned(), role, password: None, created_at, last_link: None };
+        let member = Member {
+            id,
+            name: name.to_owned(),
+            role,
+            password: None,
+            created_at,
+            last_link: None,
+            second_factor: None,
+        };
         match self.store.create_member(account, member.clone(), MAX_MEMBERS, &act).await? {
             MemberCreated::Made => {}
             MemberCreated::NameTaken => return Err(Error::Refused(MemberRefused::NameTaken)),
@@ -318,11 +346,7 @@ impl Management {
         if !(MIN_PASSWORD_CHARS..=MAX_PASSWORD_CHARS).contains(&chars) {
             return Err(Error::Refused(MemberRefused::BadPassword));
         }
-        match self.password_condition(signed_in) {
-            PasswordCondition::None => {}
-            PasswordCondition::PresentPassword => self.check_present_password(signed_in, present).await?,
-            PasswordCondition::FreshSignIn => return Err(Error::Refused(MemberRefused::StaleSignIn)),
-        }
+        self.check_password_condition(signed_in, present).await?;
         let hash = self.passwords.hash(password, random_bytes(&*self.clock)).await?;
         let (account, member) = (signed_in.account, signed_in.member.id);
         // A new password voids the link made beside the previous password.
@@ -330,9 +354,16 @@ impl Management {
         if !self.store.update_member(account, member, change).await? {
             return Err(Error::Refused(MemberRefused::NotFound));
         }
-        for session in self.sessions(account, member).await? {
-            if session.id != signed_in.session.id {
-                self.store.remove_record(account, RecordKind::Session, session.digest).await?;
+        Ok(self.end_other_sessions(signed_in).await?)
+    }
+
+    async fn end_other_sessions(
+        &self,
+        SignedIn { account, member, session }: &SignedIn,
+    ) -> Result<(), StoreError> {
+        for other in self.sessions(*account, member.id).await? {
+            if other.id != session.id {
+                self.store.remove_record(*account, RecordKind::Session, other.digest).await?;
             }
         }
         Ok(())

@@ -29,7 +29,7 @@ impl TryFrom<ExpiringRecord> for Link {
             let (password, maker) = record.value.split_once(' ')?;
             let password = match password {
                 NO_PASSWORD => None,
-                digest => Some(read_digest(digest)?),
+                digest => Some(Digest::from_hex(digest)?),
             };
             Some((password, LinkMaker::parse(maker)?))
         };
@@ -65,13 +65,6 @@ impl TryFrom<ExpiringRecord> for Session {
         };
         session().ok_or_else(|| StoreError::Damaged("a session".into()))
     }
-}
-
-/// Reads a digest in hexadecimal.
-fn read_digest(text: &str) -> Option<Digest> {
-    let mut bytes = [0; 32];
-    hex::decode_to_slice(text, &mut bytes).ok()?;
-    Some(Digest::from_bytes(bytes))
 }
 
 #[cfg(test)]

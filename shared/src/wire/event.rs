@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Types of events. Types are added, and never renamed.
-pub const EVENT_TYPES: [&str; 20] = [
+pub const EVENT_TYPES: [&str; 22] = [
     "key.created",
     "key.updated",
     "key.rotated",
@@ -30,6 +30,8 @@ pub const EVENT_TYPES: [&str; 20] = [
     "member.invited",
     "member.removed",
     "member.signed_in",
+    "member.second_factor_enabled",
+    "member.second_factor_removed",
     "webhook.disabled",
 ];
 

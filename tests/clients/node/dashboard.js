@@ -15,6 +15,8 @@ const KEY = 'Customer A';
 const WIDTHS = [375, 1280];
 /** Between them. */
 const MIDDLE = 768;
+/** Nothing is wider than the narrowest window. */
+const NARROWEST = 320;
 const THEMES = ['light', 'dark'];
 const SCENES = WIDTHS.flatMap((width) => THEMES.map((theme) => ({ width, theme })));
 const PASSWORD = 'four quiet words here';
@@ -55,6 +57,8 @@ async function examine(person, name, status = 200) {
     await person.visit(pathname + search, status);
     wrong.push(...await wrongInColours(person, name));
   }
+  await person.look(NARROWEST, 'light');
+  await person.visit(pathname + search, status);
   // In between, a look in one of the colours.
   await person.look(MIDDLE, 'light');
   await person.visit(pathname + search, status);
@@ -134,6 +138,9 @@ for (const [role, person] of [['owner', owner], ['viewer', viewer]]) {
     await examine(person, `${role}-key`);
     await person.visit('/dashboard/you');
     await examine(person, `${role}-you`);
+    await person.visit('/dashboard/you/second-factor');
+    await person.reads('Or type the secret in:');
+    await examine(person, `${role}-second-factor`);
   });
 }
 

@@ -187,6 +187,27 @@ export function addTryIt(viewer, scenes, examineOnce) {
     await viewer.visit('/dashboard/try-it');
     assert.equal(await (await viewer.field('API key')).evaluate((e) => e.value), '', 'the key stays in the page');
   });
+  fact('other dialects answer as well, with a system prompt, and the command for the same is shown', async () => {
+    await viewer.visit('/dashboard/try-it');
+    await viewer.fill('API key', await makeKey({ label: 'Asked in a browser', limit: 1 }));
+    await viewer.fill('System prompt', 'Be brief: don\u2019t explain.');
+    const sent = [];
+    for (const [dialect, path, tokens] of [['responses', '/v1/responses', 21], ['messages', '/v1/messages', 22], ['chat', '/v1/chat/completions', 23]]) {
+      await viewer.fill('Dialect', dialect);
+      await viewer.page.waitForFunction(() => !document.querySelector('button[name="send"]').disabled);
+      await viewer.fill('Message', scripted({ completion_tokens: tokens }).content);
+      await viewer.page.keyboard.down('Control');
+      await viewer.page.keyboard.press('Enter');
+      await viewer.page.keyboard.up('Control');
+      await viewer.reads(`${tokens} tokens, $0.0`);
+      const command = await viewer.page.$eval('[data-curl] pre', (pre) => pre.textContent);
+      assert.ok(command.startsWith(`curl -N ${viewer.origin}${path} \\`) && command.includes('Be brief'), command);
+      sent.push(path);
+    }
+    const posted = viewer.responses.filter((r) => r.request().method() === 'POST').map((r) => new URL(r.url()).pathname);
+    assert.deepEqual(posted, sent);
+    assert.equal(await viewer.page.$$eval('.talk .assistant', (lines) => lines.length), 3);
+  });
   fact('pressed twice with an image, a question is asked and billed once, and a stopped answer stays', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'faregate-'));
     // Large enough to take a while to be read.

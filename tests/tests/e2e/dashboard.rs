@@ -9,6 +9,7 @@ mod groups;
 mod management_keys;
 mod pages;
 mod rotation;
+mod second_factor;
 mod signing_in;
 mod webhooks;
 

@@ -18,13 +18,14 @@ const CRATES: [&str; 8] = [
     "bench",
 ];
 /// Libraries that a domain may name: of data, hashes, errors and tests.
-const PURE: [&str; 13] = [
+const PURE: [&str; 15] = [
     "base64",
     "blake3",
     "bytes",
     "hex",
     "itoa",
     "memchr",
+    "percent-encoding",
     "proptest",
     "ring",
     "schemars",
@@ -32,6 +33,7 @@ const PURE: [&str; 13] = [
     "serde_json",
     "shared",
     "thiserror",
+    "totp-rs",
 ];
 
 /// Modules imported by each module.

@@ -22,6 +22,12 @@ document.addEventListener('click', async (event) => {
   // Fills an offered value into its field.
   const offer = event.target.closest('[data-fills]');
   if (offer) document.getElementById(offer.dataset.fills).value = offer.value;
+  const reveals = event.target.closest('[data-reveals]');
+  if (reveals) {
+    const field = document.getElementById(reveals.dataset.reveals);
+    field.type = field.type === 'password' ? 'text' : 'password';
+    reveals.ariaPressed = field.type === 'text';
+  }
   const button = event.target.closest('[data-copies]');
   if (button) {
     const source = button.parentElement.querySelector('[data-copy]');
@@ -84,7 +90,8 @@ for (const chart of document.querySelectorAll('.chart')) {
     const [area, bar] = [plot, days[chosen]].map((element) => element.getBoundingClientRect());
     const right = bar.right - area.left + 8;
     const left = right + box.offsetWidth <= area.width ? right : bar.left - area.left - box.offsetWidth - 8;
-    box.style.left = `${Math.max(0, left)}px`;
+    // Moved by a transform, which shifts no layout.
+    box.style.transform = `translateX(${Math.max(0, left)}px)`;
   };
   const at = (event) => {
     const area = picture.getBoundingClientRect();
@@ -107,12 +114,55 @@ for (const chart of document.querySelectorAll('.chart')) {
   });
 }
 
+// The dialects of *Try it*: their paths, bodies of a conversation, and what an event says.
+const parts = ({ text, image }, ofText, ofImage) => (image ? [ofText(text), ofImage(image)] : text);
+const textPart = (text) => ({ type: 'text', text });
+const DIALECTS = {
+  chat: {
+    path: '/v1/chat/completions',
+    body: (system, messages) => ({
+      messages: [...system ? [{ role: 'system', content: system }] : [], ...messages.map((message) => ({
+        role: message.role, content: parts(message, textPart, (url) => ({ type: 'image_url', image_url: { url } })),
+      }))],
+      stream_options: { include_usage: true },
+    }),
+    says: ({ choices, usage, error }) => ({ text: choices?.[0]?.delta?.content, calls: choices?.[0]?.delta?.tool_calls, usage, error }),
+  },
+  responses: {
+    path: '/v1/responses',
+    body: (system, messages) => ({
+      ...system && { instructions: system },
+      input: messages.map((message) => ({
+        role: message.role, content: parts(message, (text) => ({ type: 'input_text', text }), (url) => ({ type: 'input_image', image_url: url })),
+      })),
+    }),
+    says: ({ type, delta, response }) => ({
+      text: type === 'response.output_text.delta' && delta, usage: response?.usage, error: response?.error,
+    }),
+  },
+  messages: {
+    path: '/v1/messages',
+    body: (system, messages) => ({
+      ...system && { system }, max_tokens: 4096,
+      messages: messages.map((message) => ({
+        role: message.role,
+        content: parts(message, textPart, (url) => {
+          const [, media_type, data] = /^data:(.*?);base64,(.*)$/.exec(url);
+          return { type: 'image', source: { type: 'base64', media_type, data } };
+        }),
+      })),
+    }),
+    says: ({ type, delta, usage, error }) => ({ text: delta?.text, usage: type === 'message_delta' && usage, error }),
+  },
+};
+
 // Try it: a chat that streams through the public API. The key is kept in the field and nowhere else.
 const form = document.querySelector('[data-try]');
 if (form) {
-  const { key, model, temperature, message, image, send, stop, clear } = form.elements;
+  const { key, model, dialect, system, temperature, message, image, send, stop, clear } = form.elements;
   const talk = form.querySelector('.talk');
   const cost = form.querySelector('[data-cost]');
+  const command = form.querySelector('[data-curl]');
   let messages = [];
   let running = null;
 
@@ -137,10 +187,10 @@ if (form) {
   });
   const explained = (status, error) => {
     const hint = {
-      402: 'The key has reached its limit, or the credit is used up: raise the limit on the key\u2019s page, or add credit.',
-      429: 'The rest of what may be spent is held by requests in flight: try again in a moment.',
+      402: 'Raise the limit on the key\u2019s page, or add credit.',
+      429: 'Try again in a moment.',
     }[status];
-    return [`${status} ${error?.code ?? ''}: ${error?.message ?? 'no answer'}`.trim(), hint].filter(Boolean).join('\n');
+    return [`${status} ${error?.code ?? error?.type ?? ''}: ${error?.message ?? 'no answer'}`.trim(), hint].filter(Boolean).join('\n');
   };
 
   // The events of a stream: their text, and the JSON value in it.
@@ -159,14 +209,27 @@ if (form) {
     }
   }
 
+  // Shows the command that sends the same, without the key and the bytes of images.
+  function showCommand(path, json) {
+    const shown = json.replaceAll(/;base64,[^"]+|("data":)"[^"]+/g, (_, data) => (data ? `${data}"\u2026` : ';base64,\u2026'));
+    command.hidden = false;
+    command.querySelector('[data-copy]').textContent = [
+      `curl -N ${location.origin}${path} \\`, '  -H "Authorization: Bearer $API_KEY" \\', "  -H 'Content-Type: application/json' \\",
+      `  -d '${shown.replaceAll("'", "'\\''")}'`,
+    ].join('\n');
+  }
+
   // Sends the conversation. What comes of it is shown, and is part of it, also where it is stopped or breaks off.
   async function ask(conversation, signal) {
-    const body = { model: model.value, messages: conversation, stream: true, stream_options: { include_usage: true } };
-    if (temperature.value.trim() !== '') body.temperature = Number(temperature.value);
-    const answer = await fetch('/v1/chat/completions', {
+    const { path, body, says } = DIALECTS[dialect.value];
+    const request = { model: model.value, ...body(system.value.trim(), conversation), stream: true };
+    if (temperature.value.trim() !== '') request.temperature = Number(temperature.value);
+    const json = JSON.stringify(request);
+    showCommand(path, json);
+    const answer = await fetch(path, {
       method: 'POST', signal, credentials: 'omit',
       headers: { authorization: `Bearer ${key.value.trim()}`, 'content-type': 'application/json' },
-      body: JSON.stringify(body),
+      body: json,
     });
     if (!answer.ok) {
       say('problem', explained(answer.status, (await answer.json().catch(() => ({}))).error));
@@ -176,22 +239,23 @@ if (form) {
     let content = '';
     try {
       for await (const [source, event] of events(answer.body)) {
-        if (event.error) say('problem', explained('', event.error));
-        const delta = event.choices?.[0]?.delta;
-        if (delta?.content) { content += delta.content; show(() => { line.textContent = content; }); }
-        for (const call of delta?.tool_calls ?? []) {
+        const { text, calls, usage, error } = says(event);
+        if (error) say('problem', explained('', error));
+        if (text) { content += text; show(() => { line.textContent = content; }); }
+        for (const call of calls ?? []) {
           if (call.function?.name) say('tool', `Tool: ${call.function.name}`);
         }
-        if (event.usage) show(() => line.append(billed(event.usage, source)));
+        if (usage) show(() => line.append(billed(usage, source)));
       }
     } finally {
-      if (content !== '') conversation.push({ role: 'assistant', content });
+      if (content !== '') conversation.push({ role: 'assistant', text: content });
       else if (line.textContent === '') line.remove();
     }
   }
 
   // What an answer cost. The amount is taken from the text: as a number of JavaScript it would be a float.
-  function billed({ prompt_tokens: prompt, completion_tokens: output }, source) {
+  function billed(usage, source) {
+    const [prompt, output] = [usage.prompt_tokens ?? usage.input_tokens, usage.completion_tokens ?? usage.output_tokens];
     const amount = /"cost":([0-9.]+)/.exec(source);
     const note = document.createElement('small');
     note.className = 'quiet';
@@ -212,9 +276,9 @@ if (form) {
     const conversation = messages;
     const file = image.files[0];
     try {
-      const content = file ? [{ type: 'text', text }, { type: 'image_url', image_url: { url: await read(file) } }] : text;
+      const asked = { role: 'user', text, image: file && await read(file) };
       signal.throwIfAborted();
-      conversation.push({ role: 'user', content });
+      conversation.push(asked);
       say('user', file ? `${text}\n[${file.name}]` : text);
       message.value = '';
       image.value = '';
@@ -230,11 +294,15 @@ if (form) {
       stop.disabled = true;
     }
   });
+  message.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
   stop.addEventListener('click', () => running?.abort());
   clear.addEventListener('click', () => {
     running?.abort();
     messages = [];
     talk.replaceChildren();
     cost.textContent = '';
+    command.hidden = true;
   });
 }

@@ -81,6 +81,20 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![row], of_all: Vec::new() })
     }
 
+    /// Counts an attempt to give a code of a second factor, or refuses it. Only who has the password or a link gets so far, and
+    /// six digits bear no more than a few guesses, wherever the guesses come from.
+    pub(super) async fn count_code(
+        &self,
+        account: AccountId,
+        member: MemberId,
+    ) -> Result<CountedAttempt, Error<MemberRefused>> {
+        let row = self.attempts_row("code", &[&account.to_string(), &member.to_string()]);
+        match self.count([(row, ATTEMPTS_PER_NAME_AND_PLACE)]).await {
+            Err(Error::Refused(_)) => Err(Error::Refused(MemberRefused::TooManyCodes)),
+            counted => counted.map(|()| CountedAttempt { of_name: vec![row], of_all: Vec::new() }),
+        }
+    }
+
     /// Counts in each row, in order. An attempt refused by one count is not counted by the next: an address past its
     /// bound writes nothing about names, and adds nothing to the count that could lock a member out.
     async fn count<const N: usize>(&self, rows: [(Digest, u64); N]) -> Result<(), Error<MemberRefused>> {

@@ -79,24 +79,33 @@ impl Management {
         Ok((self.account_name(token.account).await?, member))
     }
 
-    /// Signs a member in with a link, which is used up.
+    /// Signs a member in with a link, which is used up, and with a code, where the member has a second factor. A wrong code
+    /// leaves the link as it is.
     pub async fn sign_in_with_link(
         &self,
         token: &Token,
+        code: &str,
         agent: &str,
         known: &[String],
     ) -> Result<NewSession, Error<MemberRefused>> {
         let account = token.account;
         let (digest, now) = (token.digest(LINK), self.clock.now());
+        let found = self.store.record(account, RecordKind::Link, digest, now).await?;
+        let (_, asked) = usable(found)?;
+        self.accept_code(account, &asked, code, Some).await?;
         let found = self.store.take_record(account, RecordKind::Link, digest, now).await?;
         let (link, member) = usable(found)?;
+        if asked.second_factor.is_none() && member.second_factor.is_some() {
+            // Set up since the code was not asked for.
+            return Err(Error::Refused(MemberRefused::WrongCode));
+        }
         let name = self.account_name(account).await?;
         let browser = self.know_browser(&name, &member.name, known);
         let token = self.begin_session(account, member, agent, SignInWay::Link(link.maker)).await?;
         Ok(NewSession { token, browser })
     }
 
-    async fn account_name(&self, account: AccountId) -> Result<String, Error<MemberRefused>> {
+    pub(super) async fn account_name(&self, account: AccountId) -> Result<String, Error<MemberRefused>> {
         let funds = self.store.funds(account).await?;
         funds.map(|funds| funds.name).ok_or(Error::Refused(MemberRefused::LinkGone))
     }
@@ -136,13 +145,13 @@ mod tests {
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
         let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
-        let session = desk.sign_in_with_link(&link, "", &[]).await.unwrap().token;
+        let session = desk.sign_in_with_link(&link, "", "", &[]).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         let link = desk.sign_in_link(account, &ann.member, LinkMaker::Operator).await.unwrap();
         let (none, first): (SecretString, SecretString) = ("".into(), "a few words that do".into());
         desk.set_password(&ann, none.clone(), first.clone()).await.unwrap();
         assert_eq!(refused(desk.opened_link(&link).await), MemberRefused::LinkGone);
-        assert_eq!(refused(desk.sign_in_with_link(&link, "", &[]).await), MemberRefused::LinkGone);
+        assert_eq!(refused(desk.sign_in_with_link(&link, "", "", &[]).await), MemberRefused::LinkGone);
 
         office.clock.set("2026-11-20T03:00:00Z");
         let ann = desk.session(&session).await.unwrap().unwrap();
@@ -159,7 +168,7 @@ mod tests {
             (LinkMaker::Owner("bob".into()), PasswordCondition::PresentPassword),
         ] {
             let link = desk.sign_in_link(account, &member, by.clone()).await.unwrap();
-            let token = desk.sign_in_with_link(&link, "", &[]).await.unwrap().token;
+            let token = desk.sign_in_with_link(&link, "", "", &[]).await.unwrap().token;
             let ann = desk.session(&token).await.unwrap().unwrap();
             assert_eq!(desk.password_condition(&ann), condition);
             assert_eq!(ann.member.last_link.unwrap().by, by);
@@ -172,7 +181,7 @@ mod tests {
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
         let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
-        let session = desk.sign_in_with_link(&link, "", &[]).await.unwrap().token;
+        let session = desk.sign_in_with_link(&link, "", "", &[]).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         let right: SecretString = "a few words that do".into();
         desk.set_password(&ann, "".into(), right.clone()).await.unwrap();

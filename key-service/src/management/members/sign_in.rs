@@ -9,7 +9,7 @@ use crate::{
     management::{Error, Management, accounts::AccountRefused},
     store::StoreError,
 };
-use domain::member::{Member, SignInWay};
+use domain::member::{Member, PasswordCondition, SignInWay};
 
 /// The attempt of a member to sign in.
 #[derive(Debug)]
@@ -26,6 +26,17 @@ pub struct SignIn<'a> {
     pub agent: &'a str,
     /// The marks of the browser, of all members who signed in there.
     pub known: &'a [String],
+    /// The visit of the browser before the sign-in.
+    pub visit: &'a Token,
+}
+
+/// Consequence of a right password.
+#[derive(Debug)]
+pub enum SignInStep {
+    /// The member is signed in.
+    Session(NewSession),
+    /// The member has a second factor, and goes on with a code and this challenge.
+    Code(String),
 }
 
 /// A session that has just begun.
@@ -42,8 +53,8 @@ impl Management {
     ///
     /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
     /// before being judged, so that concurrent attempts are counted too; an attempt that does not fail is taken back.
-    pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<NewSession, Error<MemberRefused>> {
-        let SignIn { account: account_name, name, password, address, agent, known } = attempt;
+    pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<SignInStep, Error<MemberRefused>> {
+        let SignIn { account: account_name, name, password, address, agent, known, visit } = attempt;
         let counted = match self.known_mark(account_name, name, known) {
             Some(mark) => self.count_known_attempt(account_name, name, mark).await?,
             None => self.count_attempt(account_name, name, &network(address)).await?,
@@ -52,8 +63,25 @@ impl Management {
         let Some((account, member)) = self.unless_failed(counted, judged).await? else {
             return Err(Error::Refused(MemberRefused::WrongPassword));
         };
+        if member.second_factor.is_some() {
+            return Ok(SignInStep::Code(self.challenge(account, &member, visit)));
+        }
         let token = self.begin_session(account, member, agent, SignInWay::Password).await?;
-        Ok(NewSession { token, browser: self.know_browser(account_name, name, known) })
+        let browser = self.know_browser(account_name, name, known);
+        Ok(SignInStep::Session(NewSession { token, browser }))
+    }
+
+    /// Refuses a session that may not change what its member signs in with.
+    pub(super) async fn check_password_condition(
+        &self,
+        signed_in: &SignedIn,
+        present: SecretString,
+    ) -> Result<(), Error<MemberRefused>> {
+        match self.password_condition(signed_in) {
+            PasswordCondition::None => Ok(()),
+            PasswordCondition::PresentPassword => self.check_present_password(signed_in, present).await,
+            PasswordCondition::FreshSignIn => Err(Error::Refused(MemberRefused::StaleSignIn)),
+        }
     }
 
     /// Refuses a password other than the signed-in member's.
@@ -83,7 +111,7 @@ impl Management {
     }
 
     /// The outcome of a judged attempt, which counts on if the password was wrong, and only then.
-    async fn unless_failed<T>(
+    pub(super) async fn unless_failed<T>(
         &self,
         counted: CountedAttempt,
         judged: Result<Option<T>, StoreError>,

@@ -14,6 +14,7 @@ use crate::store::{MemberCreated, Members, StoreError};
 use domain::{
     event::{Act, EventKind},
     member::{Member, MemberChange, PasswordHash},
+    second_factor::SecondFactor,
 };
 
 #[async_trait]
@@ -76,6 +77,24 @@ impl Members for Redis {
         let found: bool = self.client.run(&self.scripts.transaction, &change.arguments()).await?;
         self.confirm_account(account).await?;
         Ok(found)
+    }
+
+    async fn replace_second_factor(
+        &self,
+        account: AccountId,
+        member: &Member,
+        after: Option<SecondFactor>,
+        act: &Act,
+    ) -> Result<bool, StoreError> {
+        let event = member.second_factor_event(after.as_ref()).map(|kind| act.event(0, None, None, kind));
+        let stored = |factor: Option<&SecondFactor>| factor.map_or_else(String::new, SecondFactor::to_string);
+        let arguments = Arguments::keys([self.key_space.member(account, member.id)]);
+        let arguments = arguments.with(stored(member.second_factor.as_ref())).with(stored(after.as_ref()));
+        let arguments = self.with_event(arguments, account, event.as_ref());
+        let is_replaced: bool = self.client.run(&self.scripts.replace_second_factor, &arguments).await?;
+        // A code that a Redis forgets with its latest writes could be used twice.
+        self.confirm_account(account).await?;
+        Ok(is_replaced)
     }
 
     async fn remove_member(&self, account: AccountId, id: MemberId, act: &Act) -> Result<bool, StoreError> {

@@ -197,6 +197,7 @@ async fn a_session_of_an_earlier_version_goes_on() {
         password: None,
         created_at: START,
         last_link: None,
+        second_factor: None,
     };
     store.create_member(account, ann.clone(), 9, &act(START)).await.unwrap();
     let (name, id) = (Digest::of(b"session"), SessionId::new(START, [1; 10]));

@@ -166,7 +166,8 @@ fn find(
     now: Timestamp,
 ) -> rusqlite::Result<Option<(ExpiringRecord, Member)>> {
     let sql = "SELECT e.name, e.member, e.expires_at, e.value,
-                      m.id, m.name, m.role, m.password, m.created_at, m.last_link_by, m.last_link_at
+                      m.id, m.name, m.role, m.password, m.created_at, m.last_link_by, m.last_link_at,
+                      m.second_factor
                FROM expiring e JOIN members m ON m.account = e.account AND m.id = e.member
                WHERE e.account = ?1 AND e.kind = ?2 AND e.name = ?3 AND e.expires_at > ?4";
     let row = params![account.as_bytes(), kind.as_str(), name.as_bytes(), now.millis()];

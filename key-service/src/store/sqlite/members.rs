@@ -15,6 +15,7 @@ use crate::store::{MemberCreated, Members, StoreError};
 use domain::{
     event::{Act, EventKind},
     member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role},
+    second_factor::SecondFactor,
 };
 
 #[async_trait]
@@ -27,7 +28,7 @@ impl Members for Sqlite {
         act: &Act,
     ) -> Result<MemberCreated, StoreError> {
         let work = move |connection: &Connection, log: &ActLog| {
-            let Member { id, name, role, password, created_at, last_link } = &member;
+            let Member { id, name, role, password, created_at, last_link, second_factor } = &member;
             match named(connection, account, name)? {
                 // Made by an earlier attempt of the same caller.
                 Some(member) if member.id == *id => return Ok(MemberCreated::Made),
@@ -40,12 +41,13 @@ impl Members for Sqlite {
             if members.unsigned_abs() >= most {
                 return Ok(MemberCreated::TooMany);
             }
-            let sql = "INSERT INTO members (account, id, name, role, password, created_at, last_link_by, last_link_at)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+            let sql = "INSERT INTO members (account, id, name, role, password, created_at, last_link_by, last_link_at, second_factor)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
             let hash = password.as_ref().map(|PasswordHash(hash)| hash);
             let (by, at) = last_link_columns(last_link.as_ref());
             let ids = (account.as_bytes(), id.as_bytes());
-            let row = params![ids.0, ids.1, name, role.as_str(), hash, created_at.millis(), by, at];
+            let factor = second_factor.as_ref().map(SecondFactor::to_string);
+            let row = params![ids.0, ids.1, name, role.as_str(), hash, created_at.millis(), by, at, factor];
             connection.prepare_cached(sql)?.execute(row)?;
             log.write(connection, account, (None, None), member.invitation())?;
             Ok(MemberCreated::Made)
@@ -55,7 +57,7 @@ impl Members for Sqlite {
 
     async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT id, name, role, password, created_at, last_link_by, last_link_at
+            let sql = "SELECT id, name, role, password, created_at, last_link_by, last_link_at, second_factor
                        FROM members WHERE account = ?1 ORDER BY id";
             connection.prepare_cached(sql)?.query_map([account.as_bytes()], |row| member(row, 0))?.collect()
         };
@@ -86,6 +88,28 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
+    async fn replace_second_factor(
+        &self,
+        account: AccountId,
+        member: &Member,
+        after: Option<SecondFactor>,
+        act: &Act,
+    ) -> Result<bool, StoreError> {
+        let event = member.second_factor_event(after.as_ref());
+        let (id, before) = (member.id, member.second_factor.as_ref().map(SecondFactor::to_string));
+        let work = move |connection: &Connection, log: &ActLog| {
+            let sql = "UPDATE members SET second_factor = ?4 WHERE account = ?1 AND id = ?2 AND second_factor IS ?3";
+            let after = after.as_ref().map(SecondFactor::to_string);
+            let row = params![account.as_bytes(), id.as_bytes(), before, after];
+            let is_replaced = connection.prepare_cached(sql)?.execute(row)? > 0;
+            if let Some(kind) = event.filter(|_| is_replaced) {
+                log.write(connection, account, (None, None), kind)?;
+            }
+            Ok(is_replaced)
+        };
+        self.govern(act, work).await
+    }
+
     async fn remove_member(&self, account: AccountId, id: MemberId, act: &Act) -> Result<bool, StoreError> {
         let work = move |connection: &Connection, log: &ActLog| {
             let sql = "DELETE FROM members WHERE account = ?1 AND id = ?2 RETURNING name";
@@ -103,7 +127,7 @@ impl Members for Sqlite {
 
 /// The member of this name, by the index that keeps names unique.
 fn named(connection: &Connection, account: AccountId, name: &str) -> rusqlite::Result<Option<Member>> {
-    let sql = "SELECT id, name, role, password, created_at, last_link_by, last_link_at FROM members WHERE account = ?1 AND name = ?2";
+    let sql = "SELECT id, name, role, password, created_at, last_link_by, last_link_at, second_factor FROM members WHERE account = ?1 AND name = ?2";
     let row = params![account.as_bytes(), name];
     connection.prepare_cached(sql)?.query_row(row, |row| member(row, 0)).optional()
 }
@@ -123,7 +147,14 @@ pub(super) fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Member> {
         password: row.get::<_, Option<String>>(first + 3)?.map(PasswordHash),
         created_at: time(row, first + 4)?,
         last_link: last_link(row, first + 5)?,
+        second_factor: second_factor(row, first + 7)?,
     })
+}
+
+fn second_factor(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<SecondFactor>> {
+    let Some(stored) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
+    let factor = SecondFactor::parse(&stored);
+    Ok(Some(factor.ok_or_else(|| damaged(column, Type::Text, "a second factor cannot be read"))?))
 }
 
 /// A last link whose columns begin with this one.

@@ -10,7 +10,7 @@ use shared::{
 };
 use tokio::time::sleep;
 
-use super::{Subject, after, digest, open_account};
+use super::{Subject, after, digest, events, open_account};
 use crate::store::{
     ExpiringRecord, MemberCreated,
     RecordKind::{Link, Session},
@@ -19,6 +19,7 @@ use crate::store::{
 use domain::{
     ledger::histories::{START, account},
     member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role},
+    second_factor::{FactorId, SecondFactor},
 };
 
 pub(super) fn member(n: u8) -> Member {
@@ -29,6 +30,7 @@ pub(super) fn member(n: u8) -> Member {
         password: None,
         created_at: after(n.into()),
         last_link: None,
+        second_factor: None,
     }
 }
 
@@ -151,6 +153,44 @@ pub(super) async fn a_change_of_a_member_changes_what_it_names(subject: &mut imp
         subject.store().members(mine).await.unwrap(),
         [one.changed(owner).changed(secret).changed(seen)]
     );
+}
+
+pub(super) async fn a_second_factor_is_replaced_once_and_tells_when_it_comes_and_goes(
+    subject: &mut impl Subject,
+) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    let none = add(&**store, mine, 1).await;
+    let recovery = vec![digest("one"), digest("two")];
+    let factor = SecondFactor { id: FactorId([7; 16]), secret: digest("secret"), last_step: 41, recovery };
+    let with = |second_factor| Member { second_factor, ..none.clone() };
+    let first = with(Some(factor.clone()));
+    let later = with(factor.after_step(u64::MAX));
+    let replace = async |before: &Member, after: &Member| {
+        store.replace_second_factor(mine, before, after.second_factor.clone(), &act(START)).await.unwrap()
+    };
+    assert!(!replace(&first, &later).await, "there is none");
+    assert!(replace(&none, &first).await);
+    assert!(!store.replace_second_factor(theirs, &first, None, &act(START)).await.unwrap());
+    let attempts = join_all((0..8).map(|_| replace(&first, &later))).await;
+    assert_eq!(attempts.into_iter().filter(|is_replaced| *is_replaced).count(), 1, "of many at once, one");
+    store.put_record(mine, session(1, none.id), &act(START)).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(store.members(mine).await.unwrap(), std::slice::from_ref(&later));
+    assert_eq!(store.member_named(mine, &none.name).await.unwrap().as_ref(), Some(&later));
+    let (_, found) = store.record(mine, Session, digest("session 1"), START).await.unwrap().unwrap();
+    assert_eq!(found, later);
+    let owner = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
+    assert!(store.update_member(mine, none.id, owner.clone()).await.unwrap());
+    assert!(!store.replace_second_factor(mine, &first, None, &act(START)).await.unwrap());
+    assert!(store.replace_second_factor(mine, &later, None, &act(START)).await.unwrap());
+    assert!(!store.replace_second_factor(mine, &later, None, &act(START)).await.unwrap());
+    assert_eq!(store.members(mine).await.unwrap(), [none.changed(owner)]);
+    let told = events::kept(&**store, mine).await;
+    let told = told.iter().map(|numbered| numbered.event.kind.as_str());
+    let told: Vec<_> = told.filter(|kind| kind.contains("second_factor")).collect();
+    assert_eq!(told, ["member.second_factor_enabled", "member.second_factor_removed"]);
 }
 
 pub(super) async fn a_removed_member_takes_its_links_and_sessions_along(subject: &mut impl Subject) {

@@ -49,6 +49,7 @@ async fn acts(stack: &Stack, owner: &mut Browser, key: &ApiKey) -> Vec<Form> {
         form("/dashboard/members", &[("name", "friend"), ("role", "owner")]),
         form(&below(&of_member, "role"), &[("role", "viewer")]),
         form(&below(&of_member, "link"), &[]),
+        form(&below(&of_member, "second-factor"), &[]),
         form(&below(&of_member, "remove"), &[]),
     ]
 }
@@ -97,6 +98,11 @@ async fn viewers_strangers_visitors_and_other_sites_can_do_no_act_of_an_owner() 
         if !is_own(&act.0) {
             assert_eq!(send(&mut stranger, act).await, 404, "another account: {act:?}");
         }
+    }
+    for path in ["password", "second-factor", "second-factor/off"] {
+        let act = (format!("/dashboard/you/{path}"), Vec::new());
+        assert_eq!(send(&mut visitor, &act).await, 303, "a visitor: {act:?}");
+        assert_eq!(send(&mut foreign, &act).await, 403, "another site: {act:?}");
     }
     assert_eq!(state(&stack, &mut owner).await, before);
     for act in &acts {

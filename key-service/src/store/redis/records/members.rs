@@ -7,16 +7,18 @@ use crate::store::{ExpiringRecord, RecordKind, StoreError};
 use domain::{
     digest::Digest,
     member::{LinkMaker, MadeLink, Member, PasswordHash, Role},
+    second_factor::SecondFactor,
 };
 
 /// Names and values of a member's texts.
 pub(in crate::store::redis) fn write_member(member: &Member) -> Vec<String> {
-    let Member { id: _, name, role, password, created_at, last_link } = member;
+    let Member { id: _, name, role, password, created_at, last_link, second_factor } = member;
     let mut texts = fields([
         ("name", Some(name.clone())),
         ("role", Some(role.as_str().to_owned())),
         ("created_at", Some(created_at.millis().to_string())),
         ("password", password.as_ref().map(|PasswordHash(hash)| hash.clone())),
+        ("second_factor", second_factor.as_ref().map(SecondFactor::to_string)),
     ]);
     texts.extend(last_link.iter().flat_map(write_last_link));
     texts
@@ -31,6 +33,10 @@ fn read_last_link(fields: &Fields) -> Result<Option<MadeLink>, StoreError> {
     let Some(by) = fields.get("last_link_by") else { return Ok(None) };
     let by = LinkMaker::parse(by).ok_or_else(|| damaged("last_link_by"))?;
     Ok(Some(MadeLink { by, at: Timestamp::from_millis(required(fields, "last_link_at")?) }))
+}
+
+fn read_second_factor(stored: &str) -> Result<SecondFactor, StoreError> {
+    SecondFactor::parse(stored).ok_or_else(|| damaged("second_factor"))
 }
 
 /// Reads a member from its texts; `None` without texts.
@@ -48,6 +54,7 @@ pub(in crate::store::redis) fn read_member(
         password: fields.get("password").cloned().map(PasswordHash),
         created_at: Timestamp::from_millis(required(fields, "created_at")?),
         last_link: read_last_link(fields)?,
+        second_factor: fields.get("second_factor").map(|stored| read_second_factor(stored)).transpose()?,
     }))
 }
 

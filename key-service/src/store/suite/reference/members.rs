@@ -12,6 +12,7 @@ use domain::{
     digest::Digest,
     event::{Act, EventKind},
     member::{Member, MemberChange},
+    second_factor::SecondFactor,
 };
 
 #[async_trait]
@@ -57,6 +58,25 @@ impl Members for Reference {
         let mut books = self.books()?;
         let found = books.accounts.get_mut(&account).and_then(|book| book.members.get_mut(&id));
         Ok(found.map(|member| *member = member.clone().changed(change)).is_some())
+    }
+
+    async fn replace_second_factor(
+        &self,
+        account: AccountId,
+        member: &Member,
+        after: Option<SecondFactor>,
+        act: &Act,
+    ) -> Result<bool, StoreError> {
+        let mut books = self.books()?;
+        let Some(book) = books.accounts.get_mut(&account) else { return Ok(false) };
+        let found = book.members.get_mut(&member.id);
+        let Some(found) = found.filter(|found| found.second_factor == member.second_factor) else {
+            return Ok(false);
+        };
+        let event = member.second_factor_event(after.as_ref());
+        found.second_factor = after;
+        event.into_iter().for_each(|kind| book.tell(act.event(0, None, None, kind)));
+        Ok(true)
     }
 
     async fn remove_member(&self, account: AccountId, id: MemberId, act: &Act) -> Result<bool, StoreError> {
