@@ -125,6 +125,7 @@ pub async fn run(plan: &Plan) -> Report {
     let bare = Process::start("bench", &["proxy", &address]).await;
     let metering = Process::start("bench", &["proxy", &address, "--metering"]).await;
     let together = Installation::start(Setup::AllInOne, upstream.address).await;
+    let over_redis = Installation::start(Setup::AllInOneOverRedis, upstream.address).await;
     let services = Installation::start(Setup::SERVICES, upstream.address).await;
     let two = Installation::start(Setup::Services { each: 2, journal: None }, upstream.address).await;
     let full = Setup::Services { each: 1, journal: Some(SMALL_JOURNAL) };
@@ -132,6 +133,7 @@ pub async fn run(plan: &Plan) -> Report {
     let bare = System::single(report::BARE, &bare);
     let metering = System::single("metering proxy", &metering);
     let together = System::installed(report::FAREGATE, &together);
+    let over_redis = System::installed(report::FAREGATE_REDIS, &over_redis);
     let many_keys = System::with_keys(report::MANY_KEYS, &services, services.make_keys(KEYS).await);
     let bounded = System::with_keys(report::BOUNDED, &services, vec![services.make_bounded_key().await]);
     let services = System::installed(report::SERVICES, &services);
@@ -142,6 +144,7 @@ pub async fn run(plan: &Plan) -> Report {
     let compared = [&bare, &metering, &together, &services, &two];
     for at_once in CONCURRENCIES {
         cells.extend(compared.map(|system| (system, Work::Whole { at_once })));
+        cells.push((&over_redis, Work::Whole { at_once }));
     }
     cells.extend([&many_keys, &bounded, &full].map(|system| (system, Work::Whole { at_once: MANY })));
     for connections in SHARED {

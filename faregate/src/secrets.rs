@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use key_service::{
     config::Options,
     digest::{Pepper, Peppers},
@@ -31,6 +31,11 @@ pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> any
     let folder = Folder::create(&options.data_dir)?;
     let peppers = if let Some(peppers) = options.peppers()? {
         peppers
+    } else if options.shares_store()? {
+        // Keys that were hashed with a pepper of this process alone would be unknown to the others.
+        bail!(
+            "FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set, the same in all processes over this FAREGATE_STORE"
+        );
     } else {
         let hex = folder.secret("pepper", clock)?;
         let current = Pepper::from_hex(&hex);

@@ -37,7 +37,7 @@ use crate::{
     keys::{KeyServiceHealth, Keys, Peers, connect},
     models::OfferedModels,
     sizes::Sizes,
-    upstream::upstream_client,
+    upstream::UpstreamClient,
     workers::WorkerThread,
 };
 
@@ -139,7 +139,7 @@ impl RunningGateway {
                 clock: parts.clock.clone(),
                 keys,
                 holds,
-                http: upstream_client(),
+                http: UpstreamClient::new(),
                 running: running.clone(),
                 cut: cut.clone(),
                 client_stall: options.client_stall(),

@@ -1,13 +1,14 @@
 //! Model servers: choosing a server, sending a request, and classifying failures.
 
+mod client;
 mod dialect;
 mod failure;
 mod pool;
 
 use std::{env, fmt, time::Duration};
 
-use bytes::{Buf, Bytes, buf::Chain};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
+use bytes::{Buf, Bytes};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -16,12 +17,13 @@ use shared::{
     catalog::{self, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamKind},
     process::{
         config::ConfigError,
-        http_client::{ClientSettings, HttpClient, http_client},
         traces::{Span, TRACEPARENT},
     },
 };
 use tokio::time::{Instant, timeout};
 
+use client::Server;
+pub(crate) use client::UpstreamClient;
 use dialect::{Counter, Dialect};
 use domain::{
     affinity,
@@ -31,8 +33,6 @@ use domain::{
 pub(crate) use failure::{Failure, of_event};
 pub(crate) use pool::{Pool, Pools, Running};
 
-/// Longest time to make a connection.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Longest time for an exact count, including the wait for a permit: counting delays a request that would otherwise be
 /// refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
@@ -40,25 +40,8 @@ const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 const MAX_COUNTS_AT_ONCE: usize = 4;
 /// Number of an account's prompts counted at once: half, so that slow counts of an account leave permits to the others.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
-/// Idle connections per upstream.
-const IDLE_CONNECTIONS: usize = 1024;
-/// Longest time that an idle connection is kept.
-const IDLE: Duration = Duration::from_secs(90);
 /// Largest answer to a count that is read, in bytes.
 const MAX_COUNT_BYTES: usize = 1 << 20;
-
-/// A client of upstreams.
-pub(crate) type UpstreamClient = HttpClient<Full<Chain<Bytes, Bytes>>>;
-
-/// Makes a client of upstreams.
-pub(crate) fn upstream_client() -> UpstreamClient {
-    http_client(ClientSettings {
-        tls: None,
-        connect_deadline: CONNECT_DEADLINE,
-        idle: IDLE,
-        idle_connections: IDLE_CONNECTIONS,
-    })
-}
 
 /// A server of a model.
 pub(crate) struct Upstream {
@@ -76,12 +59,12 @@ pub(crate) struct Upstream {
     identity: u64,
     dialect: Dialect,
     limit_param: LimitParam,
-    chat: Uri,
-    embeddings: Uri,
-    /// URL for counting a prompt's tokens, if the server has such a URL.
-    counter: Option<Uri>,
-    /// Value of the header `Host`, written once.
-    host: HeaderValue,
+    server: Server,
+    /// Paths of the server's API.
+    chat: PathAndQuery,
+    embeddings: PathAndQuery,
+    /// Path for counting a prompt's tokens, if the server has such a path.
+    counter: Option<PathAndQuery>,
     authorization: Option<HeaderValue>,
     /// Permits of accounts to have prompts counted.
     counting: Quota,
@@ -130,15 +113,18 @@ impl Upstream {
             let reason = "kind \"builtin\" needs FAREGATE_BUILTIN_URL outside `faregate`; or give the model an upstream with a url";
             return Err(ConfigError::new("FAREGATE_MODELS", reason));
         };
-        let at = |path: &str| -> Result<Uri, ConfigError> {
-            format!("{base}{path}")
+        let prefix = base.path().trim_end_matches('/');
+        let path = |prefix: &str, path: &str| -> Result<PathAndQuery, ConfigError> {
+            format!("{prefix}{path}")
                 .parse()
                 .map_err(|e| ConfigError::new("FAREGATE_MODELS", format!("{base}: {e}")))
         };
+        let at = |name: &str| path(prefix, name);
         let dialect = Dialect::of(upstream.kind);
         Ok(Self {
             model: upstream.model.clone(),
             identity: affinity::identity(&base.to_string(), &upstream.model),
+            server: Server::of(base)?,
             kind: upstream.kind,
             dialect,
             limit_param: upstream.limit_param,
@@ -146,11 +132,10 @@ impl Upstream {
             embeddings: at("/embeddings")?,
             counter: match dialect.counter {
                 Counter::None => None,
-                Counter::BesideV1 => Some(at_root(base).map_or_else(|| at("/tokenize"), Ok)?),
+                Counter::BesideV1 => Some(path(prefix.strip_suffix("/v1").unwrap_or(prefix), "/tokenize")?),
                 Counter::UnderV1 => Some(at("/tokenize")?),
                 Counter::InputTokens => Some(at("/chat/completions/input_tokens")?),
             },
-            host: host(base)?,
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
             left_before_head: upstream.left_before_head,
             left_mid_stream: upstream.left_mid_stream,
@@ -185,11 +170,9 @@ impl Upstream {
         }
         span.set("gen_ai.provider.name", self.kind.provider());
         span.set("gen_ai.response.model", self.model.clone());
-        if let Some(host) = self.chat.host() {
-            let own = if self.chat.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
-            span.set("server.address", host.to_owned());
-            span.set("server.port", i64::from(self.chat.port_u16().unwrap_or(own)));
-        }
+        let (host, port) = self.server.address();
+        span.set("server.address", host.to_owned());
+        span.set("server.port", i64::from(port));
     }
 
     /// Sends a chat request for at most `max_tokens` per choice, and returns once the upstream has answered 200 within
@@ -205,8 +188,8 @@ impl Upstream {
         let salt = self.dialect.salted.then(cache_salt);
         let params = self.params(max_tokens, self.dialect.progress, salt.as_deref());
         let (head, rest) = forward.body(params);
-        let uri = if forward.reply.is_of_chat() { &self.chat } else { &self.embeddings };
-        let response = self.post(client, uri, (head, rest), terms).await?;
+        let path = if forward.reply.is_of_chat() { &self.chat } else { &self.embeddings };
+        let response = self.post(client, path, (head, rest), terms).await?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
@@ -233,7 +216,7 @@ impl Upstream {
     async fn ask_count(
         &self,
         client: &UpstreamClient,
-        counter: &Uri,
+        counter: &PathAndQuery,
         forward: &Forward,
     ) -> Result<u64, NotCounted> {
         #[derive(Deserialize)]
@@ -269,15 +252,14 @@ impl Upstream {
     async fn post(
         &self,
         client: &UpstreamClient,
-        uri: &Uri,
+        path: &PathAndQuery,
         (head, rest): (Bytes, Bytes),
         terms: Terms,
     ) -> Result<Response<Incoming>, Failure> {
         let mut request = Request::new(Full::new(head.chain(rest)));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri.clone();
+        *request.uri_mut() = path.clone().into();
         let headers = request.headers_mut();
-        headers.insert(header::HOST, self.host.clone());
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(authorization) = &self.authorization {
             headers.insert(header::AUTHORIZATION, authorization.clone());
@@ -285,7 +267,7 @@ impl Upstream {
         if let Some(traceparent) = terms.traceparent {
             headers.insert(TRACEPARENT, traceparent);
         }
-        match timeout(terms.deadline, client.request(request)).await {
+        match timeout(terms.deadline, client.request(&self.server, request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(e)) => Err(failure::of_connection(&e)),
             Err(_) => Err(Failure::Timeout),
@@ -296,7 +278,7 @@ impl Upstream {
 /// Name in logs; never shown to clients.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.model, self.chat.authority().map_or("", |authority| authority.as_str()))
+        write!(f, "{} at {}", self.model, self.server.authority())
     }
 }
 
@@ -304,25 +286,6 @@ impl fmt::Display for Upstream {
 fn is_passing(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS
         || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
-}
-
-/// Value of `Host`: without a port where the scheme's own is meant.
-fn host(base: &Uri) -> Result<HeaderValue, ConfigError> {
-    let own = if base.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
-    let name = base.host().unwrap_or_default();
-    let host = match base.port_u16() {
-        Some(port) if port != own => HeaderValue::try_from(format!("{name}:{port}")),
-        Some(_) | None => HeaderValue::from_str(name),
-    };
-    host.map_err(|e| ConfigError::new("FAREGATE_MODELS", format!("{base}: {e}")))
-}
-
-/// Returns the URL of `/tokenize`, which lies beside `/v1`, not below.
-fn at_root(base: &Uri) -> Option<Uri> {
-    let mut parts = base.clone().into_parts();
-    let path = base.path().strip_suffix("/v1")?;
-    parts.path_and_query = Some(format!("{path}/tokenize").parse().ok()?);
-    Uri::from_parts(parts).ok()
 }
 
 /// Value of `Authorization` for an upstream, from the environment variable named in the catalogue.

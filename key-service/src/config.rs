@@ -160,14 +160,23 @@ impl Options {
         Ok(current.map(|current| Peppers { current, previous }))
     }
 
+    /// Returns whether the store is a Redis, which other processes may use as well.
+    pub fn shares_store(&self) -> Result<bool, ConfigError> {
+        let url = self.store_url()?;
+        Ok(url.is_some_and(|url| {
+            !url.expose_secret().starts_with("sqlite:") && url.expose_secret() != "memory:"
+        }))
+    }
+
+    /// URL of the store, if configured.
+    fn store_url(&self) -> Result<Option<SecretString>, ConfigError> {
+        either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
+    }
+
     /// Opens the configured store.
     pub async fn open_store(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
-        let url = either(
-            ("FAREGATE_STORE", self.store.as_ref()),
-            ("FAREGATE_STORE_FILE", self.store_file.as_deref()),
-        )?;
-        let url = url.unwrap_or_else(default);
+        let url = self.store_url()?.unwrap_or_else(default);
         let url = url.expose_secret();
         let events_kept = Duration::from_hours(u64::from(self.event_days) * 24);
         match url.split_once(':') {

@@ -66,6 +66,7 @@ where
         program(arguments).await
     };
     let outcome: Result<(), E> = run.await;
+    telemetry::flush_log();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

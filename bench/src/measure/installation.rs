@@ -23,6 +23,8 @@ const MADE_TOGETHER: usize = 32;
 pub(super) enum Setup {
     /// `faregate`: one process, SQLite.
     AllInOne,
+    /// `faregate`: one process, Redis.
+    AllInOneOverRedis,
     /// Services over one Redis, over TCP.
     Services {
         /// Number of gateways, and of key-services.
@@ -63,6 +65,7 @@ impl Installation {
         let mut env = vec![("FAREGATE_MODELS", file.display().to_string())];
         let deployment = match setup {
             Setup::AllInOne => Deployment::AllInOne,
+            Setup::AllInOneOverRedis => Deployment::SideBySide { processes: 1, redis: Form::AsInstalled },
             Setup::Services { each, journal } => {
                 env.extend(journal.map(|entries| ("FAREGATE_REDIS_JOURNAL_ENTRIES", entries.to_string())));
                 Deployment::Services { gateways: each, key_services: each, redis: Form::AsInstalled }

@@ -14,6 +14,8 @@ use super::{
 pub(super) const BARE: &str = "bare axum proxy";
 /// `faregate` with SQLite.
 pub(super) const FAREGATE: &str = "faregate, SQLite";
+/// `faregate` with a Redis.
+pub(super) const FAREGATE_REDIS: &str = "faregate, Redis";
 /// A gateway, a key-service and a Redis.
 pub(super) const SERVICES: &str = "services, Redis";
 /// Two gateways, two key-services and a Redis.

@@ -129,8 +129,7 @@ fn system<'a>(members: &Members<'a, '_>, list: &Value<'a, '_>) -> Result<SystemT
     if let Some(system) = members.get("system") {
         system.each_text(BLOCKS, content::text_of, |text| texts.add(text))?;
     }
-    list.each(ANY_NUMBER, |message| {
-        let message = message.object()?;
+    list.objects(ANY_NUMBER, |message| {
         if message.require("role")?.string()? == "system" {
             message.require("content")?.each_text(BLOCKS, content::text_of, |text| texts.add(text))?;
         }

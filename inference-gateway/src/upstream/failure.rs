@@ -5,12 +5,12 @@ use std::{error::Error as _, fmt};
 use http::Response;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper_util::client::legacy;
 use shared::{
     error::{ApiError, Code},
     text::{cut, shown},
 };
 
+use super::client::SendError;
 use domain::{
     routing::AttemptOutcome,
     upstream_error::{MAX_ERROR_BYTES, UpstreamError, Verdict},
@@ -112,14 +112,18 @@ impl From<Failure> for ApiError {
     }
 }
 
-pub(super) fn of_connection(error: &legacy::Error) -> Failure {
+/// Understands that no answer began.
+pub(super) fn of_connection(error: &SendError) -> Failure {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(e) = cause {
         text = format!("{text}: {e}");
         cause = e.source();
     }
-    if error.is_connect() { Failure::Unreachable(text) } else { Failure::HungUp(text) }
+    match error {
+        SendError::Connect(_) => Failure::Unreachable(text),
+        SendError::Request(_) => Failure::HungUp(text),
+    }
 }
 
 /// Reads an error response.

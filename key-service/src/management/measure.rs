@@ -1,7 +1,8 @@
-//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, and times of listings. Nothing is
-//! asserted.
+//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, and times of listings; and the
+//! time of the script in Redis. Nothing is asserted.
 //!
-//! `cargo test -p key-service --lib -- --ignored --nocapture groups_of_a_large_account` prints two tables.
+//! `cargo test -p key-service --lib -- --ignored --nocapture groups_of_a_large_account` prints two tables, and the same with
+//! `script_of_a_request` one.
 
 use std::{
     sync::Arc,
@@ -12,7 +13,7 @@ use futures_util::{StreamExt, stream};
 use shared::{
     calendar::Per,
     clock::{Clock, System},
-    ids::{AccountId, GroupId, KeyId},
+    ids::{AccountId, GenerationId, GroupId, KeyId},
     key::Prefix,
     money::NanoUsd,
     time::Timestamp,
@@ -29,7 +30,7 @@ use crate::{
         Order, Store,
         redis::Redis,
         sqlite::Sqlite,
-        suite::{act, in_redis::settings, servers::RedisServer},
+        suite::{act, capture, hold, in_redis::settings, servers::RedisServer},
     },
 };
 use domain::{
@@ -47,6 +48,14 @@ const GROUPS: u64 = 1_000;
 const AT_ONCE: usize = 32;
 /// Repetitions of each listing.
 const LISTINGS: usize = 11;
+/// A bound that takes as much room and time as any.
+const NEVER_REACHED: u64 = 1_000_000_000;
+/// Requests in a batch.
+const BATCHES: [u64; 4] = [1, 4, 16, 64];
+/// Measurements of each size of batch.
+const ROUNDS: u64 = 15;
+/// Requests in a measurement.
+const REQUESTS: u64 = 1_024;
 /// Objects on a page.
 const PAGE: usize = 100;
 
@@ -62,9 +71,9 @@ fn key_id(n: u64, end: Timestamp) -> KeyId {
 fn budget(is_bounded: bool, now: Timestamp) -> Budget {
     let bounds = BoundsPatch {
         windows: Some(Per::ALL.map(|per| (per, NanoUsd::from_usd(1_000))).to_vec()),
-        requests_per_minute: Some(Some(600)),
-        tokens_per_minute: Some(Some(1_000_000)),
-        max_in_flight: Some(Some(100)),
+        requests_per_minute: Some(Some(NEVER_REACHED)),
+        tokens_per_minute: Some(Some(NEVER_REACHED)),
+        max_in_flight: Some(Some(NEVER_REACHED)),
         ..BoundsPatch::default()
     };
     if is_bounded { Budget::new(&bounds, now) } else { Budget::default() }
@@ -96,11 +105,53 @@ async fn make_keys(store: &dyn Store, account: AccountId, in_groups: bool, is_bo
     stream::iter(0..KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
 }
 
+/// Reads the figure behind `name` in a section of Redis' `INFO`; 0 if there is none.
+fn figure(server: &RedisServer, section: &str, name: &str) -> u64 {
+    let info = server.info(section);
+    let figure = info.split_once(name).map_or("0", |(_, figure)| figure);
+    figure.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
 /// Memory that Redis uses, in bytes.
 fn memory(server: &RedisServer) -> u64 {
-    let info = server.info("memory");
-    let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
-    line.trim().parse().unwrap()
+    figure(server, "memory", "used_memory:")
+}
+
+/// Time in scripts so far, in microseconds.
+fn script_micros(server: &RedisServer) -> u64 {
+    let calls = figure(server, "commandstats", "cmdstat_evalsha:calls=");
+    figure(server, "commandstats", &format!("cmdstat_evalsha:calls={calls},usec="))
+}
+
+/// Makes a key, without bounds, or with all bounds in a group and its parent that have them too.
+async fn make_key(store: &dyn Store, account: AccountId, is_bounded: bool, now: Timestamp) -> KeyId {
+    let mut group = None;
+    for n in 0..if is_bounded { 2 } else { 0 } {
+        let mut made = Group::new(group_id(n, now), now);
+        (made.spend.parent, made.spend.budget) = (group, budget(true, now));
+        group = Some(made.id);
+        store.create_group(NewGroup { account, group: made, most: GROUPS }, &act(now)).await.unwrap();
+    }
+    let mut key = ApiKey::new(key_id(is_bounded.into(), now), "fg_api_0000…".into(), now);
+    (key.spend.group, key.spend.budget) = (group, budget(is_bounded, now));
+    let (id, digest) = (key.id, Digest::of(&[u8::from(is_bounded)]));
+    store.create_key(NewKey { account, key, digest, most: KEYS }, None, &act(now)).await.unwrap();
+    id
+}
+
+/// Sends requests in batches, each with the captures of the batch before.
+async fn request(store: &dyn Store, account: AccountId, key: KeyId, batch: u64) {
+    let mut open = Vec::new();
+    for number in 0..=REQUESTS / batch {
+        let now = System.now();
+        let holds = if number < REQUESTS / batch { batch } else { 0 };
+        let next: Vec<_> = (0..holds).map(|_| GenerationId::generate(&System)).collect();
+        let captures = open.iter().map(|id| capture(key, *id, 30));
+        let commands = captures.chain(next.iter().map(|id| hold(key, *id, 50, 7))).collect();
+        let outcomes = store.execute(account, commands, now).await.unwrap();
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        open = next;
+    }
 }
 
 fn management(store: &Arc<dyn Store>) -> Management {
@@ -186,4 +237,35 @@ async fn groups_of_a_large_account() {
     measure_lists("Redis", &redis).await;
     let sqlite: Arc<dyn Store> = Arc::new(Sqlite::open(&folder.path().join("store.db")).unwrap());
     measure_lists("SQLite", &sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes a minute and measures: see the head of this file"]
+async fn script_of_a_request() {
+    let (folder, server) = (TempDir::new().unwrap(), RedisServer::start());
+    let store: Arc<dyn Store> =
+        Arc::new(Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap());
+    let (management, now) = (management(&store), System.now());
+    let mut payers = Vec::new();
+    for (name, is_bounded) in [("plain", false), ("bounded", true)] {
+        let account = management.create_account(name, NanoUsd::from_usd(10), Actor::System).await.unwrap();
+        payers.push((account, make_key(&*store, account, is_bounded, now).await));
+    }
+    println!("| requests in a batch | key without bounds | key with all bounds, two groups |\n|---|---|---|");
+    for batch in BATCHES {
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            for ((account, key), times) in payers.iter().zip(&mut times) {
+                let micros = || script_micros(&server);
+                let before = micros();
+                request(&*store, *account, *key, batch).await;
+                times.push(micros() - before);
+            }
+        }
+        let [plain, bounded] = times.map(|mut times| {
+            times.sort_unstable();
+            Duration::from_nanos(times[times.len() / 2] * 1_000 / REQUESTS)
+        });
+        println!("| {batch} | {plain:.1?} | {bounded:.1?} |");
+    }
 }

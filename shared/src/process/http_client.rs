@@ -16,10 +16,13 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls::ClientConfig;
-use tower::Service;
+use tower::{Service, ServiceExt};
 
 /// A client, http and https, with a pool of connections that `C` makes. Cheap to clone.
 pub type HttpClient<B, C = HttpConnector> = Client<HttpsConnector<C>, B>;
+
+/// Connector of servers, http and https.
+pub type Connector = HttpsConnector<HttpConnector>;
 
 /// Settings in which clients differ.
 pub struct ClientSettings {
@@ -38,11 +41,38 @@ pub fn http_client<B>(settings: ClientSettings) -> HttpClient<B>
 where
     B: Body<Data: Send> + Send,
 {
+    http_client_over(tcp(settings.connect_deadline), settings)
+}
+
+/// Makes a connector that connects within `deadline`, and trusts the authorities of the web.
+pub fn connector(deadline: Duration) -> Connector {
+    https(tcp(deadline), None)
+}
+
+/// Connects to a server, of which `origin` has scheme and authority.
+pub async fn connect(
+    connector: &Connector,
+    origin: Uri,
+) -> Result<impl Read + Write + Send + Unpin + use<>, Box<dyn Error + Send + Sync>> {
+    connector.clone().oneshot(origin).await
+}
+
+/// A connector that sends small packets at once.
+fn tcp(deadline: Duration) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(settings.connect_deadline));
+    tcp.set_connect_timeout(Some(deadline));
     tcp.enforce_http(false);
-    http_client_over(tcp, settings)
+    tcp
+}
+
+fn https<C>(tcp: C, tls: Option<ClientConfig>) -> HttpsConnector<C> {
+    let builder = HttpsConnectorBuilder::new();
+    let builder = match tls {
+        Some(tls) => builder.with_tls_config(tls),
+        None => builder.with_webpki_roots(),
+    };
+    builder.https_or_http().enable_http1().wrap_connector(tcp)
 }
 
 /// Makes a client over connections that `tcp` makes, within a bound of its own.
@@ -52,14 +82,9 @@ where
     C: Service<Uri, Error: Into<Box<dyn Error + Send + Sync>>, Future: Send> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin,
 {
-    let builder = HttpsConnectorBuilder::new();
-    let builder = match settings.tls {
-        Some(tls) => builder.with_tls_config(tls),
-        None => builder.with_webpki_roots(),
-    };
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(settings.idle)
         .pool_max_idle_per_host(settings.idle_connections)
-        .build(builder.https_or_http().enable_http1().wrap_connector(tcp))
+        .build(https(tcp, settings.tls))
 }

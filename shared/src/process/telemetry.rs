@@ -3,6 +3,7 @@
 mod common;
 mod counted;
 mod family;
+mod lines;
 mod machine;
 
 use std::{
@@ -22,6 +23,7 @@ use axum::{
 };
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
+use lines::LOG;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use tokio::time::sleep;
 use tracing::{
@@ -70,7 +72,7 @@ pub fn log(chosen: LogFormat, filter: &str) -> Result<(), String> {
     let registry = tracing_subscriber::registry().with(filter);
     let started = match chosen {
         LogFormat::Text => {
-            let lines = layer().with_timer(UtcTime).with_writer(io::stderr).with_target(false);
+            let lines = layer().with_timer(UtcTime).with_writer(|| &LOG).with_target(false);
             if io::stderr().is_terminal() {
                 registry.with(lines).try_init()
             } else {
@@ -79,10 +81,16 @@ pub fn log(chosen: LogFormat, filter: &str) -> Result<(), String> {
         }
         LogFormat::Json => {
             let object = WithTrace(format::format().json().flatten_event(true).with_timer(UtcTime));
-            registry.with(layer().json().event_format(object).with_writer(io::stderr)).try_init()
+            registry.with(layer().json().event_format(object).with_writer(|| &LOG)).try_init()
         }
     };
-    started.map_err(|e| e.to_string())
+    started.map_err(|e| e.to_string())?;
+    LOG.start().map_err(|e| e.to_string())
+}
+
+/// Waits for the last lines of the log, within a bound.
+pub fn flush_log() {
+    LOG.flush();
 }
 
 /// Lines of JSON that name the span that they were written in, as log collectors look for it.

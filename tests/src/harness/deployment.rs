@@ -24,6 +24,13 @@ const REDIS_FORM: &str = "FAREGATE_TEST_REDIS";
 pub enum Deployment {
     /// `faregate`: both services and the store in one process.
     AllInOne,
+    /// Several of `faregate`, with a Redis as store.
+    SideBySide {
+        /// Number of processes.
+        processes: usize,
+        /// Form of the Redis.
+        redis: Form,
+    },
     /// The services as processes of their own, with a Redis as store.
     Services {
         /// Number of gateways.
@@ -38,12 +45,21 @@ pub enum Deployment {
 impl Deployment {
     /// Services over a single Redis, or over a cluster if the environment asks for one.
     pub fn services(gateways: usize, key_services: usize) -> Self {
-        let redis = match std::env::var(REDIS_FORM).as_deref() {
-            Ok("cluster") => Form::Cluster,
-            Ok(other) => panic!("{REDIS_FORM} is {other:?}, which is not \"cluster\""),
-            Err(_) => Form::Alone,
-        };
-        Self::Services { gateways, key_services, redis }
+        Self::Services { gateways, key_services, redis: redis_form() }
+    }
+
+    /// Several of `faregate` over such a Redis.
+    pub fn side_by_side(processes: usize) -> Self {
+        Self::SideBySide { processes, redis: redis_form() }
+    }
+}
+
+/// A single Redis, or a cluster if the environment asks for one.
+fn redis_form() -> Form {
+    match std::env::var(REDIS_FORM).as_deref() {
+        Ok("cluster") => Form::Cluster,
+        Ok(other) => panic!("{REDIS_FORM} is {other:?}, which is not \"cluster\""),
+        Err(_) => Form::Alone,
     }
 }
 
@@ -61,7 +77,7 @@ pub struct Processes {
 
 impl Deployment {
     /// Starts the processes and makes the account of a first run. Each process has a folder in `data` and this
-    /// environment. Each key-service, or the only process, has the clock of its number, in seconds ahead of the machine's,
+    /// environment. Each key-service, or an only process, has the clock of its number, in seconds ahead of the machine's,
     /// if one is given.
     pub async fn start(self, data: &Path, env: Vec<(&'static str, String)>, clocks: &[i64]) -> Processes {
         match self {
@@ -71,6 +87,17 @@ impl Deployment {
                 let env = env.into_iter().chain(clocks.iter().flat_map(WallClock::env)).collect();
                 let gateways = vec![Server::start(&Settings::all_in_one(data, env)).await];
                 Processes { gateways, key_services: Vec::new(), redis: None, clocks }
+            }
+            Self::SideBySide { processes, redis } => {
+                let redis = Redis::start(redis, &data.join("redis")).await;
+                let mut gateways = Vec::new();
+                for number in 0..processes {
+                    let own = [("FAREGATE_PEPPER", PEPPER.to_owned()), ("FAREGATE_STORE", redis.url())];
+                    let env = env.iter().cloned().chain(own).collect();
+                    let data = folder(data, "faregate", number);
+                    gateways.push(Server::start(&Settings::all_in_one(&data, env)).await);
+                }
+                Processes { gateways, key_services: Vec::new(), redis: Some(redis), clocks: Vec::new() }
             }
             Self::Services { gateways, key_services, redis } => {
                 let redis = Redis::start(redis, &data.join("redis")).await;

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -29,6 +30,9 @@ const LISTENERS: [(&str, &str); 4] = [
     ("key-http", "FAREGATE_KEY_HTTP_LISTEN"),
     ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
 ];
+
+/// Time without a further line after which a log is complete: several times that for which a process gathers lines.
+const LOG_SETTLED: Duration = Duration::from_millis(100);
 
 /// Script that hands standard input over as a socket by the protocol of systemd, and becomes the program.
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
@@ -234,9 +238,20 @@ impl Server {
         read(&self.settings.data.join(OUTPUT))
     }
 
-    /// Log of this process and of its predecessors on the same data.
+    /// Log of this process and of its predecessors on the same data, once no more lines arrive: a process gathers them
+    /// for a moment.
+    #[expect(clippy::disallowed_methods, reason = "tests print logs where nothing can be awaited")]
     pub fn log(&self) -> String {
-        read(&self.settings.data.join(LOG))
+        let path = self.settings.data.join(LOG);
+        let mut log = read(&path);
+        loop {
+            thread::sleep(LOG_SETTLED);
+            let later = read(&path);
+            if later.len() == log.len() {
+                return later;
+            }
+            log = later;
+        }
     }
 
     /// Returns whether the process runs.
@@ -350,6 +365,10 @@ pub fn binary(name: &str) -> PathBuf {
     )
 }
 
+/// Reads a file. Anything else could block for ever.
 fn read(path: &Path) -> String {
+    if !path.is_file() {
+        return String::new();
+    }
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

@@ -2,7 +2,11 @@
 //!
 //! The quick ones of the attacks that `make attack` runs, with bounds of a second.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, OpenOptions},
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use bench::attack::{
     bodies::{Body, StalledBodies},
@@ -229,7 +233,7 @@ async fn limits_are_raised_and_logged_at_start_and_what_cannot_work_is_refused()
     let first: Vec<&str> = log.lines().take(2).collect();
     assert!(first[0].contains("limits of the process") && first[0].contains("memory_mib=512"), "{log}");
     assert!(first[1].contains("prompts_mib=256"), "{log}");
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", stack.server().pid())).unwrap();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", stack.server().pid())).unwrap();
     let limit = |name: &str| {
         let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
         line[name.len()..].split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>()
@@ -263,4 +267,30 @@ async fn requests_that_no_scraper_looks_at_are_folded_into_buckets() {
     assert!(durations > 0 && !scraped.text().contains("quantile="), "{}", scraped.text());
     let models: Value = stack.get(&key, "/v1/models").await.json();
     assert_eq!(models["object"], "list");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_log_that_nobody_reads_stops_no_request_and_lines_that_it_lacks_are_counted() {
+    let stack = stack(vec![("FAREGATE_LOG", "trace".to_owned())]).await;
+    let key = stack.key().await;
+    stack.server().kill();
+    let log = stack.server().settings().data.join("stderr.txt");
+    fs::remove_file(&log).unwrap();
+    assert!(Command::new("mkfifo").arg(&log).status().unwrap().success());
+    // Open, but never read.
+    let pipe = OpenOptions::new().read(true).write(true).open(&log).unwrap();
+    stack.server().restart().await;
+    let metrics = format!("{}/metrics", stack.server().admin());
+    let deadline = Instant::now() + PATIENCE;
+    while stack.http.get(&metrics).await.text().contains("\nlog_lines_dropped_total 0\n") {
+        assert!(Instant::now() < deadline, "no line was dropped");
+        let requests = (0..100).map(|_| stack.call(&key, Script::tokens(12, 5)).send());
+        assert!(join_all(requests).await.iter().all(|answer| answer.status == 200));
+    }
+    assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+    stack.server().terminate();
+    assert!(stack.server().ended().await.success(), "it does not wait for its log");
+    drop(pipe);
+    fs::remove_file(&log).unwrap();
+    stack.server().restart().await;
 }

@@ -26,6 +26,7 @@ mod replicas;
 mod rolling;
 mod rotation;
 mod secured;
+mod side_by_side;
 mod spool;
 mod spread;
 mod webhooks;

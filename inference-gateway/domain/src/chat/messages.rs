@@ -45,7 +45,7 @@ pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), Ap
     draft.name("messages");
     let (start, mut turn) = (draft.len(), None);
     draft.array(list, ANY_NUMBER, |draft, message| {
-        if self::message(&message, draft)? == Role::User {
+        if self::message(message, draft)? == Role::User {
             turn.get_or_insert(draft.len());
         }
         Ok(())
@@ -54,8 +54,7 @@ pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), Ap
     Ok(())
 }
 
-fn message(value: &Value<'_, '_>, draft: &mut Draft) -> Result<Role, ApiError> {
-    let message = value.object()?;
+fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<Role, ApiError> {
     let role = Role::read(&message.require("role")?)?;
     draft.shown.message();
     draft.push("{\"role\":\"");
@@ -66,7 +65,7 @@ fn message(value: &Value<'_, '_>, draft: &mut Draft) -> Result<Role, ApiError> {
     }
     match role {
         Role::System | Role::User => content(&message.require("content")?, role, draft)?,
-        Role::Assistant => assistant(&message, draft)?,
+        Role::Assistant => assistant(message, draft)?,
         Role::Tool => {
             draft.shown_member("tool_call_id", message.require("tool_call_id")?.filled_string_token()?);
             content(&message.require("content")?, role, draft)?;
@@ -92,7 +91,7 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
     }
     if let Some(calls) = calls {
         draft.name("tool_calls");
-        draft.array(&calls, ANY_NUMBER, |draft, call| tool_call(&call, draft))?;
+        draft.array(&calls, ANY_NUMBER, |draft, call| tool_call(call, draft))?;
     }
     Ok(())
 }
@@ -110,8 +109,8 @@ fn content_and_refusal(
         Kind::Array => {
             draft.name("content");
             draft.push("[");
-            content.each(ANY_NUMBER, |part| {
-                self::part(&part, Role::Assistant, draft)?;
+            content.objects(ANY_NUMBER, |part| {
+                self::part(part, Role::Assistant, draft)?;
                 draft.push(",");
                 Ok(())
             })?;
@@ -132,8 +131,7 @@ fn content_and_refusal(
     }
 }
 
-fn tool_call(call: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-    let call = call.object()?;
+fn tool_call(call: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let id = call.require("id")?.filled_string_token()?;
     call.require("type")?.one_of(&["function"])?;
     let function = call.require("function")?;
@@ -154,7 +152,7 @@ fn content(content: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(),
         }
         Kind::Array => {
             draft.name("content");
-            draft.array(content, ANY_NUMBER, |draft, part| self::part(&part, role, draft))
+            draft.array(content, ANY_NUMBER, |draft, part| self::part(part, role, draft))
         }
         Kind::Null | Kind::Bool | Kind::Number | Kind::Object => Err(wrong_content(content)),
     }
@@ -164,8 +162,7 @@ fn wrong_content(content: &Value<'_, '_>) -> ApiError {
     content.wrong_type("a string or an array of content parts")
 }
 
-fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
-    let part = part.object()?;
+fn part(part: &Members<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = part.require("type")?;
     match &*kind.string()? {
         "text" => {

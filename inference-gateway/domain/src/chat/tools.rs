@@ -46,17 +46,17 @@ fn write_tools(
 ) -> Result<Vec<String>, ApiError> {
     let mut offered = Vec::new();
     let mut before = "[";
-    tools.each(MAX_TOOLS, |tool| {
+    tools.objects(MAX_TOOLS, |tool| {
         let is_hidden = match allowed {
-            Some(allowed) => !allowed.contains(&function_name(&tool, |_| true)?),
+            Some(allowed) => !allowed.contains(&function_name(tool, |_| true)?),
             None => false,
         };
         if is_hidden {
-            offered.push(self::tool(&tool, &mut Draft::new(0))?);
+            offered.push(self::tool(tool, &mut Draft::new(0))?);
         } else {
             draft.push(before);
             before = ",";
-            offered.push(self::tool(&tool, draft)?);
+            offered.push(self::tool(tool, draft)?);
         }
         Ok(())
     })?;
@@ -65,8 +65,7 @@ fn write_tools(
 }
 
 /// Checks and writes a tool, and returns the tool's name.
-fn tool(tool: &Value<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
-    let tool = tool.object()?;
+fn tool(tool: &Members<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     tool.require("type")?.one_of(&["function"])?;
     let function = tool.require("function")?;
     let function = function.object()?;
@@ -101,10 +100,10 @@ fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) ->
         let allowed = members.require(ALLOWED_TOOLS)?;
         let allowed = allowed.object()?;
         let mode = allowed.require("mode")?.one_of(&["auto", "required"])?;
-        allowed.require("tools")?.each(MAX_TOOLS, |tool| function_name(&tool, is_offered).map(drop))?;
+        allowed.require("tools")?.objects(MAX_TOOLS, |tool| function_name(tool, is_offered).map(drop))?;
         draft.push(&format!("\"{mode}\""));
     } else {
-        let name = function_name(choice, is_offered)?;
+        let name = function_name(&members, is_offered)?;
         // A name has no characters that JSON escapes.
         draft.push(&format!("{{\"type\":\"function\",\"function\":{{\"name\":\"{name}\"}}}}"));
     }
@@ -122,18 +121,17 @@ fn allowed(choice: &Value<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
     }
     let allowed = members.require(ALLOWED_TOOLS)?;
     let mut names = Vec::new();
-    allowed.object()?.require("tools")?.each(MAX_TOOLS, |tool| {
-        names.push(function_name(&tool, |_| true)?);
+    allowed.object()?.require("tools")?.objects(MAX_TOOLS, |tool| {
+        names.push(function_name(tool, |_| true)?);
         Ok(())
     })?;
     Ok(Some(names))
 }
 
 /// The name in `{"type":"function","function":{"name":…}}`, which has to be known.
-fn function_name(value: &Value<'_, '_>, is_known: impl Fn(&str) -> bool) -> Result<String, ApiError> {
-    let members = value.object()?;
-    members.require("type")?.one_of(&["function"])?;
-    let function = members.require("function")?;
+fn function_name(tool: &Members<'_, '_>, is_known: impl Fn(&str) -> bool) -> Result<String, ApiError> {
+    tool.require("type")?.one_of(&["function"])?;
+    let function = tool.require("function")?;
     let function = function.object()?;
     let name = function.require("name")?;
     let text = crate::request::name(&name)?;

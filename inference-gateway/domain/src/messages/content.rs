@@ -15,8 +15,7 @@ pub(super) fn messages(
     draft: &mut Draft,
 ) -> Result<(), ApiError> {
     let mut conversation = Conversation::begin(draft, system);
-    list.each(ANY_NUMBER, |message| {
-        let message = message.object()?;
+    list.objects(ANY_NUMBER, |message| {
         let role = message.require("role")?.one_of(&["user", "assistant", "system"])?;
         let content = message.require("content")?;
         match role {
@@ -35,10 +34,9 @@ fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<
         return conversation.user_text(content.string_token()?);
     }
     let mut has_parts = false;
-    content.each(ANY_NUMBER, |block| {
-        let block = block.object()?;
+    content.objects(ANY_NUMBER, |block| {
         let is_result = block.require("type")?.string()? == "tool_result";
-        has_parts |= if is_result { tool_result(&block, conversation)? } else { true };
+        has_parts |= if is_result { tool_result(block, conversation)? } else { true };
         Ok(())
     })?;
     if !has_parts {
@@ -46,15 +44,14 @@ fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<
     }
     conversation.user(|draft| {
         let mut before = "[";
-        content.each(ANY_NUMBER, |block| parts(&block, &mut before, draft))?;
+        content.objects(ANY_NUMBER, |block| parts(block, &mut before, draft))?;
         draft.push("]");
         Ok(())
     })
 }
 
 /// Writes the parts of a user's message that a block has: a text, an image, or the images of a result.
-fn parts(value: &Value<'_, '_>, before: &mut &'static str, draft: &mut Draft) -> Result<(), ApiError> {
-    let block = value.object()?;
+fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = block.require("type")?;
     match &*kind.string()? {
         "text" => {
@@ -64,18 +61,17 @@ fn parts(value: &Value<'_, '_>, before: &mut &'static str, draft: &mut Draft) ->
         }
         "image" => {
             draft.push(std::mem::replace(before, ","));
-            image(&block, draft)
+            image(block, draft)
         }
         "tool_result" => {
             let Some(content) = block.get("content") else { return Ok(()) };
             if content.is_text(BLOCKS)? {
                 return Ok(());
             }
-            content.each_if_any(ANY_NUMBER, |part| {
-                let part = part.object()?;
+            content.objects_if_any(ANY_NUMBER, |part| {
                 if part.require("type")?.string()? == "image" {
                     draft.push(std::mem::replace(before, ","));
-                    image(&part, draft)?;
+                    image(part, draft)?;
                 }
                 Ok(())
             })?;
@@ -105,8 +101,7 @@ fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> 
         None => {}
         Some(content) if content.is_text(BLOCKS)? => texts.push(content.string_token()?),
         Some(content) => {
-            content.each_if_any(ANY_NUMBER, |part| {
-                let part = part.object()?;
+            content.objects_if_any(ANY_NUMBER, |part| {
                 let kind = part.require("type")?;
                 match &*kind.string()? {
                     "text" => texts.push(part.require("text")?.string_token()?),
@@ -129,7 +124,7 @@ fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Re
     if content.is_text(BLOCKS)? {
         answer.text(content.string_token()?);
     } else {
-        content.each_if_any(ANY_NUMBER, |block| earlier_block(&block, &mut answer, conversation.draft))?;
+        content.objects_if_any(ANY_NUMBER, |block| earlier_block(block, &mut answer, conversation.draft))?;
     }
     conversation.assistant(&mut answer);
     Ok(())
@@ -138,11 +133,10 @@ fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Re
 /// Reads a block of an earlier answer. Thinking of any vendor's model is taken, whatever its signature; what is
 /// encrypted is dropped.
 fn earlier_block<'a>(
-    value: &Value<'a, '_>,
+    block: &Members<'a, '_>,
     answer: &mut EarlierAnswer<'a>,
     draft: &mut Draft,
 ) -> Result<(), ApiError> {
-    let block = value.object()?;
     let kind = block.require("type")?;
     match &*kind.string()? {
         "text" => answer.text(block.require("text")?.string_token()?),

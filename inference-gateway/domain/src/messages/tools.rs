@@ -9,15 +9,12 @@ use crate::request::{Draft, DroppedTools, Function, MAX_TOOLS, Members, Value, n
 pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<DroppedTools, ApiError> {
     let (mut dropped, mut offered) = (DroppedTools::default(), Vec::new());
     if let Some(list) = body.get("tools") {
-        list.each_if_any(MAX_TOOLS, |tool| {
-            let tool = tool.object()?;
-            match tool.get("type") {
-                Some(kind) if kind.string()? != "custom" => dropped.add(&kind),
-                Some(_) | None => {
-                    draft.push(if offered.is_empty() { ",\"tools\":[" } else { "," });
-                    offered.push(self::tool(&tool, draft)?);
-                    Ok(())
-                }
+        list.objects_if_any(MAX_TOOLS, |tool| match tool.get("type") {
+            Some(kind) if kind.string()? != "custom" => dropped.add(&kind),
+            Some(_) | None => {
+                draft.push(if offered.is_empty() { ",\"tools\":[" } else { "," });
+                offered.push(self::tool(tool, draft)?);
+                Ok(())
             }
         })?;
     }

@@ -9,7 +9,10 @@ use shared::{
     tokens::Usage,
 };
 
-use super::{bound::PromptSize, read::Value};
+use super::{
+    bound::PromptSize,
+    read::{Members, Value},
+};
 use crate::answer::Reply;
 
 /// The form in which an upstream reports, with every chunk of a stream, the tokens used so far.
@@ -222,15 +225,15 @@ impl Draft {
         self.push("\":");
     }
 
-    /// Writes an array of at least 1 and at most `most` elements, each by `write`.
+    /// Writes an array of at least 1 and at most `most` objects, each by `write`.
     pub(crate) fn array(
         &mut self,
         array: &Value<'_, '_>,
         most: usize,
-        mut write: impl FnMut(&mut Self, Value<'_, '_>) -> Result<(), ApiError>,
+        mut write: impl FnMut(&mut Self, &Members<'_, '_>) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         let mut before = "[";
-        array.each(most, |element| {
+        array.objects(most, |element| {
             self.push(before);
             before = ",";
             write(self, element)

@@ -49,15 +49,12 @@ pub(super) fn prelude<'a>(
     if input.is_text(PARTS)? {
         return Ok(texts);
     }
-    input.each(ANY_NUMBER, |item| {
-        let item = item.object()?;
-        match &*kind(&item)? {
-            "message" if Role::read(&item)? == Role::System => {
-                item.require("content")?.each_text(PARTS, text_of, |text| texts.add(text))
-            }
-            "additional_tools" => tools.offer(&item.require("tools")?, draft),
-            _ => Ok(()),
+    input.objects(ANY_NUMBER, |item| match &*kind(item)? {
+        "message" if Role::read(item)? == Role::System => {
+            item.require("content")?.each_text(PARTS, text_of, |text| texts.add(text))
         }
+        "additional_tools" => tools.offer(&item.require("tools")?, draft),
+        _ => Ok(()),
     })?;
     Ok(texts)
 }
@@ -75,8 +72,8 @@ pub(super) fn messages(
         items.conversation.user_text(input.string_token()?)?;
     } else {
         let mut index = 0;
-        input.each(ANY_NUMBER, |item| {
-            items.item(&item, index)?;
+        input.objects(ANY_NUMBER, |item| {
+            items.item(item, index)?;
             index += 1;
             Ok(())
         })?;
@@ -96,22 +93,21 @@ struct Items<'a, 'd> {
 }
 
 impl<'a> Items<'a, '_> {
-    fn item(&mut self, value: &Value<'a, '_>, index: usize) -> Result<(), ApiError> {
-        let item = value.object()?;
-        let kind = kind(&item)?;
+    fn item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
+        let kind = kind(item)?;
         match &*kind {
-            "message" => self.message(&item),
+            "message" => self.message(item),
             "function_call" => {
                 let arguments = item.require("arguments")?;
                 self.conversation.draft.shown.maybe_json(&arguments.string()?);
-                self.call(&item, Arguments::Spelled(arguments.raw()))
+                self.call(item, Arguments::Spelled(arguments.raw()))
             }
             "custom_tool_call" => {
                 let input = item.require("input")?.string_token()?;
-                self.call(&item, Arguments::Input(input))
+                self.call(item, Arguments::Input(input))
             }
-            "function_call_output" | "custom_tool_call_output" => self.output(&item, index),
-            "reasoning" => self.reasoning(&item),
+            "function_call_output" | "custom_tool_call_output" => self.output(item, index),
+            "reasoning" => self.reasoning(item),
             "additional_tools" | "configuration_update" => Ok(()),
             compaction if compaction.starts_with("compaction") => Ok(()),
             "item_reference" => {
@@ -119,7 +115,7 @@ impl<'a> Items<'a, '_> {
                 if id.string()?.starts_with("rs_") {
                     return Ok(());
                 }
-                Err(value.error(Code::UnsupportedParameter, NOTHING_STORED))
+                Err(id.error(Code::UnsupportedParameter, NOTHING_STORED))
             }
             _ => Err(unsupported_kind(
                 &item.require("type")?,
@@ -174,12 +170,11 @@ impl<'a> Items<'a, '_> {
         if output.is_text(PARTS)? {
             texts.push(output.string_token()?);
         } else {
-            output.each_if_any(ANY_NUMBER, |part| {
-                let part = part.object()?;
-                if kind_of(&part)? == "input_image" {
+            output.objects_if_any(ANY_NUMBER, |part| {
+                if kind_of(part)? == "input_image" {
                     has_images = true;
                 } else {
-                    texts.push(text_of(&part)?);
+                    texts.push(text_of(part)?);
                 }
                 Ok(())
             })?;
@@ -196,8 +191,8 @@ impl<'a> Items<'a, '_> {
         self.images()?;
         let content = item.get("content").filter(|content| content.raw() != "[]");
         let Some(texts) = content.or_else(|| item.get("summary")) else { return Ok(()) };
-        texts.each_if_any(ANY_NUMBER, |part| {
-            self.answer.reasoning(part.object()?.require("text")?.string_token()?);
+        texts.objects_if_any(ANY_NUMBER, |part| {
+            self.answer.reasoning(part.require("text")?.string_token()?);
             Ok(())
         })?;
         Ok(())
@@ -220,8 +215,8 @@ impl<'a> Items<'a, '_> {
             for (index, output) in images {
                 let (input, name) = (ParamPath::Member(None, "input"), "output");
                 let item = ParamPath::Element(&input, index);
-                Value::at(output, ParamPath::Member(Some(&item), name)).each(ANY_NUMBER, |part| {
-                    if kind_of(&part.object()?)? == "input_image" {
+                Value::at(output, ParamPath::Member(Some(&item), name)).objects(ANY_NUMBER, |part| {
+                    if kind_of(part)? == "input_image" {
                         draft.push(before);
                         before = ",";
                         self::part(draft, part)?;
@@ -253,10 +248,9 @@ fn text_of<'a>(part: &Members<'a, '_>) -> Result<&'a str, ApiError> {
 }
 
 /// Checks and writes a part of a user's message.
-fn part(draft: &mut Draft, part: Value<'_, '_>) -> Result<(), ApiError> {
-    let part = part.object()?;
-    if kind_of(&part)? != "input_image" {
-        draft.text_part(text_of(&part)?);
+fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
+    if kind_of(part)? != "input_image" {
+        draft.text_part(text_of(part)?);
         return Ok(());
     }
     if let Some(file) = part.get("file_id") {

@@ -246,7 +246,7 @@ fn stored_state_is_refused_by_name() {
         (json!({"conversation": "conv_1"}), "conversation"),
         (json!({"prompt": {"id": "p"}}), "prompt"),
         (json!({"background": true}), "background"),
-        (json!({"input": [{"type": "item_reference", "id": "msg_1"}]}), "input[0]"),
+        (json!({"input": [{"type": "item_reference", "id": "msg_1"}]}), "input[0].id"),
         (
             json!({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]}),
             "input[0].content[0].file_id",

@@ -64,7 +64,7 @@ impl Tools {
 
     /// Checks the tools of a list, and writes the allowed ones.
     pub(super) fn offer(&mut self, list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-        list.each_if_any(MAX_TOOLS, |tool| self.tool(&tool, None, draft))?;
+        list.objects_if_any(MAX_TOOLS, |tool| self.tool(tool, None, draft))?;
         if self.listed > MAX_TOOLS {
             let problem = format!("all lists of tools together must have at most {MAX_TOOLS} elements");
             return Err(list.error(Code::ArrayAboveMaxLength, &problem));
@@ -74,19 +74,18 @@ impl Tools {
 
     fn tool(
         &mut self,
-        value: &Value<'_, '_>,
+        tool: &Members<'_, '_>,
         namespace: Option<&str>,
         draft: &mut Draft,
     ) -> Result<(), ApiError> {
-        let tool = value.object()?;
         let kind = tool.require("type")?;
         match (&*kind.string()?, namespace) {
-            ("function", _) => self.function(&tool, namespace, draft),
-            ("custom", _) => self.custom(&tool, namespace, draft),
+            ("function", _) => self.function(tool, namespace, draft),
+            ("custom", _) => self.custom(tool, namespace, draft),
             ("namespace", None) => {
                 let space = name(&tool.require("name")?)?;
                 let tools = tool.require("tools")?;
-                tools.each_if_any(MAX_TOOLS, |tool| self.tool(&tool, Some(&space), draft)).map(drop)
+                tools.objects_if_any(MAX_TOOLS, |tool| self.tool(tool, Some(&space), draft)).map(drop)
             }
             (_, None) => {
                 self.listed += 1;
@@ -229,11 +228,10 @@ impl Choice {
             "allowed_tools" => {
                 let mode = members.require("mode")?.one_of(&["auto", "required"])?;
                 let mut allowed = Vec::new();
-                members.require("tools")?.each(MAX_TOOLS, |tool| {
-                    let tool = tool.object()?;
+                members.require("tools")?.objects(MAX_TOOLS, |tool| {
                     // A hosted tool is dropped here as in the list of tools.
                     if matches!(&*tool.require("type")?.string()?, "function" | "custom") {
-                        allowed.push(Tool::read(&tool)?);
+                        allowed.push(Tool::read(tool)?);
                     }
                     Ok(())
                 })?;

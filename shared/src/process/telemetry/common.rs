@@ -42,6 +42,10 @@ pub(super) const COMMON: &[Family] = &[
         "connections closed since nothing came of them in time: `head`, `idle`, `unread`",
     )
     .labelled(),
+    Family::counter(
+        "log_lines_dropped_total",
+        "lines of the log that were dropped, since standard error took none and 1 MiB of lines waited",
+    ),
 ];
 
 /// Shows the version of a program, and begins to count reloads at zero.

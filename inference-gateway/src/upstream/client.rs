@@ -1,0 +1,265 @@
+//! The client of a worker for upstreams: HTTP/1 connections, kept while they are idle.
+//!
+//! A request passes through no task or queue but those of its connection, which a general client's pool would add.
+
+use std::{
+    collections::VecDeque,
+    error::Error,
+    mem,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::{Bytes, buf::Chain};
+use foldhash::HashMap;
+use http::{HeaderValue, Request, Response, Uri, header, uri::Scheme};
+use http_body_util::Full;
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
+use parking_lot::Mutex;
+use shared::process::{
+    config::ConfigError,
+    http_client::{self, Connector, connector},
+};
+use tokio::{select, sync::oneshot, time::sleep};
+
+/// Longest time to make a connection.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// Idle connections kept to a server.
+const IDLE_CONNECTIONS: usize = 1024;
+/// Time between two rounds of pruning, which close connections that have been idle since before the last round.
+const PRUNE_EVERY: Duration = Duration::from_secs(45);
+
+/// Body of a request.
+type Body = Full<Chain<Bytes, Bytes>>;
+
+/// A server, as the client addresses it.
+pub(super) struct Server {
+    /// Scheme and authority.
+    origin: Uri,
+    /// Scheme and authority as text.
+    name: Arc<str>,
+    /// Value of `Host`: without a port where the scheme's own is meant.
+    host: HeaderValue,
+}
+
+/// A client of upstreams. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct UpstreamClient(Arc<Connections>);
+
+struct Connections {
+    connector: Connector,
+    idle: Mutex<IdleConnections>,
+}
+
+#[derive(Default)]
+struct IdleConnections {
+    by_server: HashMap<Arc<str>, ServerConnections>,
+    /// Rounds of pruning so far.
+    rounds: u64,
+    /// A task prunes.
+    has_pruner: bool,
+}
+
+/// Connections to a server.
+#[derive(Default)]
+struct ServerConnections {
+    idle: Vec<Idle>,
+    /// Requests that are connecting, the oldest first.
+    waiting: VecDeque<oneshot::Sender<SendRequest<Body>>>,
+}
+
+struct Idle {
+    connection: SendRequest<Body>,
+    /// Rounds of pruning before the connection became idle.
+    since: u64,
+}
+
+/// Failure of a request before the head of an answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendError {
+    #[error("no connection")]
+    Connect(#[source] Box<dyn Error + Send + Sync>),
+    #[error("the connection broke")]
+    Request(#[source] hyper::Error),
+}
+
+impl Server {
+    /// The server of this URL.
+    pub(super) fn of(url: &Uri) -> Result<Self, ConfigError> {
+        let invalid = |e: &dyn Error| ConfigError::new("FAREGATE_MODELS", format!("{url}: {e}"));
+        let is_https = url.scheme() == Some(&Scheme::HTTPS);
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        let name = format!("{}://{authority}", if is_https { "https" } else { "http" });
+        let host = url.host().unwrap_or_default();
+        let host = match url.port_u16() {
+            Some(port) if port != own_port(url) => format!("{host}:{port}"),
+            Some(_) | None => host.to_owned(),
+        };
+        Ok(Self {
+            origin: name.parse().map_err(|e| invalid(&e))?,
+            name: name.into(),
+            host: HeaderValue::try_from(host).map_err(|e| invalid(&e))?,
+        })
+    }
+
+    /// Host and port.
+    pub(super) fn address(&self) -> (&str, u16) {
+        (self.origin.host().unwrap_or_default(), self.origin.port_u16().unwrap_or(own_port(&self.origin)))
+    }
+
+    /// Host, and port if the URL names one.
+    pub(super) fn authority(&self) -> &str {
+        self.origin.authority().map_or("", |authority| authority.as_str())
+    }
+}
+
+/// Port of a URL that names none.
+fn own_port(url: &Uri) -> u16 {
+    if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 }
+}
+
+impl UpstreamClient {
+    /// A client without connections.
+    pub(crate) fn new() -> Self {
+        let connector = connector(CONNECT_DEADLINE);
+        Self(Arc::new(Connections { connector, idle: Mutex::default() }))
+    }
+
+    /// Sends a request, whose URI is a path, and returns the head of the answer.
+    pub(super) async fn request(
+        &self,
+        server: &Server,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, SendError> {
+        request.headers_mut().insert(header::HOST, server.host.clone());
+        loop {
+            let (mut connection, is_new) = match self.0.take(&server.name) {
+                Some(idle) => (idle, false),
+                None => self.connection(server).await?,
+            };
+            match connection.try_send_request(request).await {
+                Ok(response) => {
+                    self.keep(server, connection);
+                    return Ok(response);
+                }
+                Err(mut failure) => match failure.take_message() {
+                    // The server closed an idle connection before the request was written.
+                    Some(unsent) if !is_new => request = unsent,
+                    Some(_) | None => return Err(SendError::Request(failure.into_error())),
+                },
+            }
+        }
+    }
+
+    /// Connects, unless a connection becomes idle first. Returns the connection, and whether it is new.
+    async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
+        let returned = self.0.wait(server.name.clone());
+        let mut connecting = Box::pin(connect(self.0.clone(), server.origin.clone()));
+        select! {
+            biased;
+            Ok(connection) = returned => {
+                let (connections, name) = (self.0.clone(), server.name.clone());
+                // The new connection serves a later request.
+                tokio::spawn(async move {
+                    if let Ok(connection) = connecting.await {
+                        connections.put(name, connection);
+                    }
+                });
+                Ok((connection, false))
+            }
+            connected = &mut connecting => Ok((connected?, true)),
+        }
+    }
+
+    /// Keeps a connection from the end of its answer on.
+    fn keep(&self, server: &Server, mut connection: SendRequest<Body>) {
+        if connection.is_ready() {
+            return self.0.put(server.name.clone(), connection);
+        }
+        let (connections, name) = (self.0.clone(), server.name.clone());
+        tokio::spawn(async move {
+            if connection.ready().await.is_ok() {
+                connections.put(name, connection);
+            }
+        });
+    }
+}
+
+async fn connect(connections: Arc<Connections>, origin: Uri) -> Result<SendRequest<Body>, SendError> {
+    let stream = http_client::connect(&connections.connector, origin).await.map_err(SendError::Connect)?;
+    let (requests, connection) = http1::handshake(stream).await.map_err(SendError::Request)?;
+    // An error of the connection is that of its request too.
+    tokio::spawn(async { _ = connection.await });
+    Ok(requests)
+}
+
+impl Connections {
+    /// Takes the connection that was used last, of those that are open.
+    fn take(&self, server: &str) -> Option<SendRequest<Body>> {
+        let mut idle = self.idle.lock();
+        let connections = &mut idle.by_server.get_mut(server)?.idle;
+        while let Some(Idle { connection, .. }) = connections.pop() {
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Waits for the next connection that becomes idle.
+    fn wait(&self, server: Arc<str>) -> oneshot::Receiver<SendRequest<Body>> {
+        let (request, returned) = oneshot::channel();
+        let mut idle = self.idle.lock();
+        let waiting = &mut idle.by_server.entry(server).or_default().waiting;
+        while waiting.front().is_some_and(oneshot::Sender::is_closed) {
+            waiting.pop_front();
+        }
+        waiting.push_back(request);
+        returned
+    }
+
+    /// Gives a connection to the request that has waited longest, or keeps it.
+    fn put(self: &Arc<Self>, server: Arc<str>, mut connection: SendRequest<Body>) {
+        let mut idle = self.idle.lock();
+        let since = idle.rounds;
+        let connections = idle.by_server.entry(server).or_default();
+        while let Some(request) = connections.waiting.pop_front() {
+            match request.send(connection) {
+                Ok(()) => return,
+                Err(unused) => connection = unused,
+            }
+        }
+        if connections.idle.len() < IDLE_CONNECTIONS {
+            connections.idle.push(Idle { connection, since });
+        }
+        if !mem::replace(&mut idle.has_pruner, true) {
+            tokio::spawn(prune(Arc::downgrade(self)));
+        }
+    }
+}
+
+/// Closes connections that stay idle, for as long as there are any.
+async fn prune(connections: Weak<Connections>) {
+    loop {
+        sleep(PRUNE_EVERY).await;
+        let Some(connections) = connections.upgrade() else { return };
+        let mut idle = connections.idle.lock();
+        let round = idle.rounds;
+        idle.by_server.retain(|_, ServerConnections { idle, waiting }| {
+            idle.retain(|idle| idle.since == round && idle.connection.is_ready());
+            waiting.retain(|request| !request.is_closed());
+            !idle.is_empty() || !waiting.is_empty()
+        });
+        idle.rounds += 1;
+        if idle.by_server.is_empty() {
+            idle.has_pruner = false;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
