@@ -2,6 +2,7 @@
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
 # faults plant faults in a copy of the pure ledger, each of which a named test has to catch; some five minutes
+# upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute
 # sbom   write what each program is made of to target/sbom
@@ -9,7 +10,7 @@
 # attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
 #        ATTACK="--only bodies,flood" for a part
 
-.PHONY: run check test faults deny bench attack sbom reproducible
+.PHONY: run check test faults upgrade deny bench attack sbom reproducible
 
 run:
 	cargo run
@@ -32,6 +33,9 @@ test:
 
 faults:
 	tests/tools/faults.py
+
+upgrade:
+	tests/tools/upgrade.sh $(FROM)
 
 deny:
 	tests/tools/deny.sh

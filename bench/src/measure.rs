@@ -20,6 +20,7 @@ pub(crate) mod process;
 pub mod prompts;
 pub mod proxy;
 mod redis;
+pub mod replicas;
 mod report;
 
 /// Numbers of whole requests in flight at once.

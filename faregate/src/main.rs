@@ -34,6 +34,7 @@ use shared::{
         probe::READY,
         serve::{Port, serve},
         telemetry::Exported,
+        tls::{PublicTls, PublicTlsOptions},
     },
 };
 use tokio::net::TcpListener;
@@ -72,6 +73,9 @@ struct FaregateArguments {
     key_service: key_service::config::Options,
 
     #[command(flatten)]
+    public_tls: PublicTlsOptions,
+
+    #[command(flatten)]
     limits: LimitOptions,
 
     /// Address for metrics and probes; never publish it
@@ -98,7 +102,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
-    let FaregateArguments { common, gateway, key_service, limits, admin_listen, command } = arguments;
+    let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, command } =
+        arguments;
     let command = match command {
         Some(OperatorCommand::Spool(command)) => return cli::spool(&command, &mut io::stdout()),
         Some(OperatorCommand::Catalogue(command)) => {
@@ -110,29 +115,27 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
     let installation = Installation::open(&common, &key_service, secrets.peppers, clock.clone()).await?;
-    let public_url = |listen: SocketAddr| installation.public_url(|| format!("http://{listen}"));
+    let scheme = public_tls.scheme();
+    let public_url = |listen: SocketAddr| installation.public_url(|| format!("{scheme}://{listen}"));
     if let Some(command) = command {
         return installation.run(command, &public_url(gateway.listen)).await;
     }
 
-    let process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
+    let mut process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
+    let public_tls = public_tls.open()?;
+    process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
     let catalog = common.catalog()?;
     let builtin = start_builtin(&catalog, &clock, &process.limits).await?;
     let models = Arc::new(OfferedModels::new(catalog.clone(), builtin)?);
     let catalog = Arc::new(Current::new(catalog));
-    let (offered, priced, settings) = (models.clone(), catalog.clone(), common.clone());
-    process::reload_on_hangup(move || {
-        let catalog = settings.catalog()?;
-        offered.replace(catalog.clone())?;
-        priced.replace(catalog);
-        Ok::<_, ConfigError>(())
-    });
+    reload_on_hangup(common.clone(), models.clone(), catalog.clone(), public_tls.clone());
     let parts = KeyServiceParts {
         installation: installation.clone(),
         catalog: catalog.clone(),
         internal_token: secrets.internal_token.clone(),
         tls: None,
+        clients_use_tls: public_tls.is_some(),
         // Half of a port's share, for both.
         bounds: process.limits.connections.bounds(sizes.bounds.connections / 4),
     };
@@ -145,6 +148,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         key_services: KeyServices::Local(running.service.clone()),
         internal_token: secrets.internal_token,
         key_service_http: vec![loopback(running.http)?],
+        public_tls,
         tls: None,
         sizes,
         stopping: process.stopping.clone(),
@@ -154,6 +158,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let process = process.serve(ready)?;
     let first = FirstRun::prepare(installation.management()).await?;
     let addresses = welcome::Addresses {
+        scheme,
         public: gateway.public,
         admin: process.admin_address,
         key_http: running.http,
@@ -170,6 +175,25 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         Ok(())
     };
     Ok(process.until_signalled(announce, drain).await?)
+}
+
+/// Reloads catalogue and certificate at each SIGHUP.
+fn reload_on_hangup(
+    settings: Common,
+    offered: Arc<OfferedModels>,
+    priced: Arc<Current<Catalog>>,
+    tls: Option<PublicTls>,
+) {
+    process::reload_on_hangup(move || {
+        let replace_tls = tls.as_ref().map(PublicTls::reread).transpose()?;
+        let catalog = settings.catalog()?;
+        offered.replace(catalog.clone())?;
+        priced.replace(catalog);
+        if let Some(replace) = replace_tls {
+            replace();
+        }
+        Ok::<_, ConfigError>(())
+    });
 }
 
 /// Starts the demo model, on a separate port, if the catalogue names the model.

@@ -10,6 +10,8 @@ use shared::catalog::{Catalog, UpstreamKind};
 
 /// Addresses at which the process listens.
 pub(crate) struct Addresses {
+    /// `https` if the public port speaks TLS.
+    pub(crate) scheme: &'static str,
     pub(crate) public: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) key_http: SocketAddr,
@@ -25,12 +27,13 @@ pub(crate) fn print(
     catalog: &Catalog,
     first: Option<&FirstRun>,
 ) -> io::Result<()> {
-    let (version, Addresses { public: listen, admin, key_http, key_grpc }) = (env!("CARGO_PKG_VERSION"), at);
+    let version = env!("CARGO_PKG_VERSION");
+    let Addresses { scheme, public: listen, admin, key_http, key_grpc } = at;
     write!(
         out,
         "Faregate {version}: prepaid API keys for language models
 
-listening public http://{listen}
+listening public {scheme}://{listen}
 listening admin http://{admin}
 listening key-http http://{key_http}
 listening key-grpc http://{key_grpc}

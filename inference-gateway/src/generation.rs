@@ -56,7 +56,7 @@ pub(crate) struct Generator {
     pub(crate) holds: Holds,
     /// This worker's connections to upstreams.
     pub(crate) http: UpstreamClient,
-    /// Every generation that runs.
+    /// Every request until its answer begins, and every generation that runs.
     pub(crate) running: TaskTracker,
     /// Cancelled when the generations that still run have to end.
     pub(crate) cut: CancellationToken,

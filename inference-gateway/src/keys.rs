@@ -15,6 +15,7 @@ use shared::{
     key::Class,
     process::{
         standard_metrics::{CallSide, CallTimer},
+        tls::Tls,
         traces::{RPC_STATUS, Span},
     },
     refusal::Denial,
@@ -62,6 +63,8 @@ pub(crate) enum Peers {
     Remote {
         /// Addresses; never empty.
         addresses: Vec<Endpoint>,
+        /// TLS, if used.
+        tls: Option<Tls>,
         /// The internal token.
         token: PresentToken,
     },
@@ -83,8 +86,8 @@ impl Peers {
 /// the caller's runtime.
 pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let peers: Vec<Peer> = match peers {
-        Peers::Remote { addresses, token } => {
-            let remote = |endpoint| Peer::remote(endpoint, token.clone());
+        Peers::Remote { addresses, tls, token } => {
+            let remote = |endpoint| Peer::remote(endpoint, tls.clone(), token.clone());
             addresses.into_iter().map(remote).collect()
         }
         Peers::Local(service) => vec![Peer::Local(service)],

@@ -22,10 +22,10 @@ use shared::{
     clock::System,
     process::{
         self, CommandLine, LimitOptions, Process,
-        config::{Basics, Common},
+        config::{Basics, Common, ConfigError},
         probe::READY,
         telemetry::Exported,
-        tls::TlsOptions,
+        tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions},
     },
 };
 
@@ -46,6 +46,9 @@ struct GatewayArguments {
 
     #[command(flatten)]
     options: Options,
+
+    #[command(flatten)]
+    public_tls: PublicTlsOptions,
 
     #[command(flatten)]
     internal_tls: TlsOptions,
@@ -104,14 +107,29 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (common, options) = (&arguments.common, &arguments.options);
-    let process = Process::start(common, &arguments.limits, arguments.admin_listen, &EXPORTED)?;
+    let mut process = Process::start(common, &arguments.limits, arguments.admin_listen, &EXPORTED)?;
+    let (public_tls, tls) = (arguments.public_tls.open()?, arguments.internal_tls.open()?);
+    process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;
     let internal_token = common
         .internal_token()?
         .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
     let models = Arc::new(OfferedModels::new(common.catalog()?, arguments.builtin_url)?);
-    let (offered, settings) = (models.clone(), common.clone());
-    process::reload_on_hangup(move || offered.replace(settings.catalog()?));
+    let (offered, settings, public, internal) =
+        (models.clone(), common.clone(), public_tls.clone(), tls.clone());
+    process::reload_on_hangup(move || {
+        let replace_public = public.as_ref().map(PublicTls::reread).transpose()?;
+        let replace_internal = internal.as_ref().map(Tls::reread).transpose()?;
+        offered.replace(settings.catalog()?)?;
+        if let Some(replace) = replace_public {
+            replace();
+        }
+        if let Some(replace) = replace_internal {
+            replace();
+        }
+        Ok::<_, ConfigError>(())
+    });
+    let scheme = arguments.public_tls.scheme();
     let parts = GatewayParts {
         clock: Arc::new(System),
         models,
@@ -119,7 +137,8 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
         key_services: KeyServices::Remote(arguments.key_service_url),
         internal_token,
         key_service_http: arguments.key_service_http_url,
-        tls: arguments.internal_tls.open()?,
+        public_tls,
+        tls,
         sizes,
         stopping: process.stopping.clone(),
         data_dir: arguments.data_dir,
@@ -128,7 +147,7 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
     let process = process.serve(gateway.readiness())?;
     let (public, admin) = (gateway.public, process.admin_address);
     let announce = |out: &mut StdoutLock<'_>| {
-        writeln!(out, "listening public http://{public}")?;
+        writeln!(out, "listening public {scheme}://{public}")?;
         writeln!(out, "listening admin http://{admin}")
     };
     Ok(process.until_signalled(announce, async |_| gateway.stop().await).await?)

@@ -17,9 +17,9 @@ use shared::{
     process::{
         config::ConfigError,
         http::internal_token_header,
-        serve::{Port, Worker, bind, serve_on},
+        serve::{Port, PublicListener, Worker, serve_on},
         telemetry::Readiness,
-        tls::Tls,
+        tls::{PublicTls, Tls},
     },
     rpc::{KeyService, PresentToken},
     secret::SecretString,
@@ -63,6 +63,8 @@ pub struct GatewayParts {
     pub internal_token: SecretString,
     /// Addresses of the key-services' HTTP listeners; never empty.
     pub key_service_http: Vec<Uri>,
+    /// TLS of the public port, if configured.
+    pub public_tls: Option<PublicTls>,
     /// TLS to the key-services, if used.
     pub tls: Option<Tls>,
     /// Sizes of the budgets.
@@ -81,12 +83,22 @@ pub enum KeyServices {
     Local(Arc<dyn KeyService>),
 }
 
+/// End of a socket that another program goes on to serve.
+struct HandOver {
+    /// Cancelled when no connection is accepted any more.
+    closed: CancellationToken,
+    /// Accepted connections whose first request has not arrived.
+    arriving: TaskTracker,
+}
+
 /// A running gateway.
 pub struct RunningGateway {
     /// The public address.
     pub public: SocketAddr,
     keys: Keys,
     drain: Duration,
+    /// Ends the acceptance of connections before requests are refused; `None` where connections are accepted, and refused, to the end.
+    hand_over: Option<HandOver>,
     /// Cancelled when no new requests are accepted.
     draining: CancellationToken,
     /// Cancelled when running requests have to end.
@@ -102,7 +114,8 @@ pub struct RunningGateway {
 impl RunningGateway {
     /// Binds the public address and serves until [`RunningGateway::stop`].
     pub fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
-        let listener = bind("FAREGATE_LISTEN", options.listen)?;
+        let PublicListener { listener, is_handed_over } =
+            PublicListener::open("FAREGATE_LISTEN", options.listen)?;
         let peers = peers(parts.key_services, &parts.internal_token, parts.tls.as_ref())?;
         let health = Arc::new(KeyServiceHealth::new(peers.count()));
         let token = internal_token_header(&parts.internal_token).context(UNFIT_TOKEN)?;
@@ -150,10 +163,19 @@ impl RunningGateway {
             serving.push(Worker { runtime: worker.runtime.clone(), handler: routes(Arc::new(app)) });
         }
         let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
-        let port = Port { drain: CLOSING, ..Port::new(listener, parts.sizes.bounds) };
+        // Connections to a socket of our own are answered that the gateway stops; others may have a better answer.
+        let closed = if is_handed_over { CancellationToken::new() } else { close.clone() };
+        let port = Port {
+            tls: parts.public_tls.as_ref().map(PublicTls::port),
+            leaving: parts.stopping,
+            closed: closed.clone(),
+            drain: CLOSING,
+            ..Port::new(listener, parts.sizes.bounds)
+        };
+        let hand_over = is_handed_over.then(|| HandOver { closed, arriving: port.arriving.clone() });
         let serving = tokio::spawn(serve_on(port, serving, close.clone()));
         let drain = options.drain();
-        Ok(Self { public, keys, drain, draining, cut, close, running, settling, serving, workers })
+        Ok(Self { public, keys, drain, hand_over, draining, cut, close, running, settling, serving, workers })
     }
 
     /// Reports readiness while a key-service answers.
@@ -169,17 +191,19 @@ impl RunningGateway {
     /// Refuses new requests, finishes running requests within the configured bound or cuts them, and delivers the
     /// remaining settlements.
     pub async fn stop(self) -> io::Result<()> {
-        let Self { drain, draining, cut, close, running, settling, serving, workers, .. } = self;
+        let Self { drain, hand_over, draining, cut, close, running, settling, serving, workers, .. } = self;
+        if let Some(HandOver { closed, arriving }) = hand_over {
+            closed.cancel();
+            // The deadline of a first head bounds the wait.
+            arriving.wait().await;
+        }
         draining.cancel();
         running.close();
         if timeout(drain, running.wait()).await.is_err() {
-            tracing::warn!(generations = running.len(), "cutting what did not finish in time");
+            tracing::warn!(requests = running.len(), "cutting what did not finish in time");
             cut.cancel();
             if timeout(LAST_SETTLEMENTS, running.wait()).await.is_err() {
-                tracing::error!(
-                    generations = running.len(),
-                    "generations did not end; their holds will expire"
-                );
+                tracing::error!(requests = running.len(), "requests did not end; their holds will expire");
             }
         }
         settling.close();
@@ -203,8 +227,12 @@ fn peers(key_services: KeyServices, token: &SecretString, tls: Option<&Tls>) -> 
         KeyServices::Local(service) => Peers::Local(service),
         KeyServices::Remote(addresses) => {
             let token = PresentToken::new(token).context(UNFIT_TOKEN)?;
-            let addresses = addresses.into_iter().map(|uri| endpoint(uri, tls));
-            Peers::Remote { addresses: addresses.collect::<Result<_, _>>()?, token }
+            let addresses = addresses.into_iter().map(|uri| {
+                check_scheme("FAREGATE_KEY_SERVICE_URL", &uri, tls)?;
+                Ok(Endpoint::from(uri))
+            });
+            let addresses = addresses.collect::<Result<_, ConfigError>>()?;
+            Peers::Remote { addresses, tls: tls.cloned(), token }
         }
     })
 }
@@ -229,17 +257,6 @@ fn management(
 fn open_spool(directory: Option<&Path>, clock: &Arc<dyn Clock>) -> Result<Option<Spool>, ConfigError> {
     let spool = directory.map(|directory| Spool::open(directory, clock.clone())).transpose();
     spool.map_err(|e| ConfigError::new("FAREGATE_DATA_DIR", e))
-}
-
-/// The gRPC endpoint of a key-service.
-fn endpoint(uri: Uri, tls: Option<&Tls>) -> Result<Endpoint, ConfigError> {
-    const SETTING: &str = "FAREGATE_KEY_SERVICE_URL";
-    check_scheme(SETTING, &uri, tls)?;
-    let endpoint = Endpoint::from(uri);
-    match tls {
-        Some(tls) => endpoint.tls_config(tls.grpc_client()).map_err(|e| ConfigError::new(SETTING, e)),
-        None => Ok(endpoint),
-    }
 }
 
 /// Checks that an address matches the settings of TLS. Otherwise calls would be refused, or be sent unencrypted.

@@ -140,7 +140,8 @@ mod tests {
 
     fn sizes(files: usize, mib: u64, arguments: &[&str]) -> Result<Sizes, String> {
         let program = Program::parse_from(["program"].iter().chain(arguments));
-        let limits = Limits { files, memory: mib << 20, connections: program.limits.connections };
+        let limits =
+            Limits { files, memory: mib << 20, connections: program.limits.connections, over_tls: false };
         Sizes::of(&program.gateway, &limits, 1, 0).map_err(|e| e.to_string())
     }
 

@@ -12,7 +12,7 @@ use http::Uri;
 use shared::{
     clock::Clock,
     network::Network,
-    process::config::{ConfigError, either, parse_secret, read_pem},
+    process::config::{ConfigError, Pem, either, parse_secret},
     secret::{ExposeSecret, SecretString},
 };
 
@@ -70,6 +70,11 @@ pub struct Options {
     /// Accept a Redis without an append-only file, which forgets all keys and money when it stops
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
+
+    /// Replicas that every change of money and keys must have reached before it is answered; with fewer, nothing is served
+    #[arg(long, env = "FAREGATE_REDIS_WAIT_REPLICAS", value_name = "COUNT", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=16), global = true)]
+    pub redis_wait_replicas: u32,
 
     /// PEM file of the authority that signed the certificate of a rediss:// server [default: the system's authorities]
     #[arg(long, env = "FAREGATE_REDIS_TLS_CA", value_name = "FILE", global = true)]
@@ -181,6 +186,7 @@ impl Options {
                     usage_days: self.redis_usage_days,
                     events_kept,
                     volatile_allowed: self.redis_allow_volatile,
+                    wait_replicas: self.redis_wait_replicas,
                     certificates: self.redis_certificates()?,
                     data_dir: self.data_dir.clone(),
                 };
@@ -192,8 +198,10 @@ impl Options {
 
 impl Options {
     fn redis_certificates(&self) -> Result<Certificates, ConfigError> {
-        let pem =
-            |setting, file: &Option<PathBuf>| file.as_deref().map(|file| read_pem(setting, file)).transpose();
+        let pem = |setting, file: &Option<PathBuf>| {
+            let read = file.as_deref().map(|file| Pem::read(setting, file)).transpose()?;
+            Ok::<_, ConfigError>(read.map(|pem| pem.text().as_bytes().to_vec()))
+        };
         let authority = pem("FAREGATE_REDIS_TLS_CA", &self.redis_tls_ca)?;
         let certificate = pem("FAREGATE_REDIS_TLS_CERT", &self.redis_tls_cert)?;
         let key = pem("FAREGATE_REDIS_TLS_KEY", &self.redis_tls_key)?;

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use parking_lot::RwLock;
 use quick_cache::sync::Cache;
 use ring::digest::{SHA256, digest as hash};
 use shared::{
@@ -17,6 +18,7 @@ use crate::store::{Credential, ManagementKey, Store, StoreError};
 use domain::{
     digest::{Digest, ForeignKey, Peppers},
     key::{ApiKey, Status},
+    pepper_record::{PepperRecord, Verdict},
     second_factor::{FactorId, SecondFactor, TotpSecret},
     webhook::{Webhook, WebhookSecret},
 };
@@ -32,7 +34,18 @@ pub struct Credentials {
     /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not cached.
     /// The cache never answers whether the key still accepts the credential.
     known: Cache<Digest, Credential>,
+    /// The record of the store while no pepper is proven. Replaced by nothing but the proof.
+    unproven: RwLock<Option<PepperRecord>>,
 }
+
+/// The peppers are not those that the keys of the store were made with.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "is not the pepper that the keys in this store were made with, so none of them would be found: set that one \
+     (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and during a \
+     rotation FAREGATE_PREVIOUS_PEPPER as well"
+)]
+pub(crate) struct WrongPepper;
 
 /// Owner of a presented credential, as a route that needs a class of keys sees the owner.
 #[derive(Clone, Debug)]
@@ -59,7 +72,45 @@ impl Identified {
 impl Credentials {
     /// Credentials in this store, hashed with these peppers.
     pub fn new(store: Arc<dyn Store>, peppers: Peppers, prefix: Prefix) -> Self {
-        Self { store, peppers, prefix, known: Cache::new(CACHED_CREDENTIALS) }
+        let known = Cache::new(CACHED_CREDENTIALS);
+        Self { store, peppers, prefix, known, unproven: RwLock::default() }
+    }
+
+    /// Compares the peppers with the store's record of them, and brings the record up to date.
+    pub(crate) async fn check_peppers(&self, now: Timestamp) -> Result<Result<(), WrongPepper>, StoreError> {
+        loop {
+            let text = self.store.pepper_record().await?;
+            let record = text.as_deref().map(read_record).transpose()?;
+            let has_keys = record.is_none() && has_keys(&*self.store).await?;
+            match PepperRecord::judge(record, &self.peppers, has_keys, now) {
+                Verdict::Wrong => return Ok(Err(WrongPepper)),
+                Verdict::Replace(record) => {
+                    self.store.replace_pepper_record(text, record.to_string()).await?;
+                }
+                Verdict::Fits => {
+                    *self.unproven.write() =
+                        record.filter(|record| matches!(record, PepperRecord::Unproven { .. }));
+                    return Ok(Ok(()));
+                }
+            }
+        }
+    }
+
+    /// Records the peppers once a key that is older than the record was found.
+    async fn prove(&self, found: Credential) -> Result<(), StoreError> {
+        let Some(record) = *self.unproven.read() else { return Ok(()) };
+        let created_at = match found.owner {
+            Principal::ApiKey(_, id) => id.created_at(),
+            Principal::ManagementKey(_, id) => id.created_at(),
+        };
+        // A later credential of an old key may have been made with any pepper.
+        if found == Credential::first(found.owner) && record.is_proven_by(created_at) {
+            let proven = PepperRecord::of(&self.peppers).to_string();
+            self.store.replace_pepper_record(Some(record.to_string()), proven).await?;
+            *self.unproven.write() = None;
+            tracing::info!("the pepper is proven by a key that it was made with");
+        }
+        Ok(())
     }
 
     /// The credential, with its owner; `None` if the credential does not exist.
@@ -74,6 +125,7 @@ impl Credentials {
                 return Ok(Some(credential));
             }
             if let Some(credential) = self.store.find_credential(digest).await? {
+                self.prove(credential).await?;
                 self.known.insert(digest, credential);
                 return Ok(Some(credential));
             }
@@ -181,4 +233,74 @@ fn foreign(plaintext: &str) -> ForeignKey {
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());
     ForeignKey::new(sha256)
+}
+
+fn read_record(text: &str) -> Result<PepperRecord, StoreError> {
+    text.parse().map_err(|()| StoreError::Damaged("the record of peppers".into()))
+}
+
+/// Returns whether a store has keys of any kind.
+async fn has_keys(store: &dyn Store) -> Result<bool, StoreError> {
+    for account in store.accounts().await? {
+        if account.keys > 0 || !store.management_keys(account.id).await?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{ids::KeyId, secret::ExposeSecret};
+
+    use super::*;
+    use crate::store::{
+        Keys,
+        suite::{act, open_account_with, reference::Reference},
+    };
+    use domain::{digest::Pepper, key::NewKey, ledger::histories::START};
+
+    /// Time of the upgrade, some hours after the first keys.
+    const UPGRADE: Timestamp = Timestamp::from_millis(START.millis() + 10_000_000);
+
+    fn with_pepper(store: &Arc<Reference>, pepper: u8) -> Credentials {
+        let peppers = Peppers { current: Pepper::new([pepper; 32]), previous: None };
+        Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap())
+    }
+
+    /// Makes a key at this time, and returns the plaintext.
+    async fn make_key(
+        store: &Reference,
+        by: &Credentials,
+        account: AccountId,
+        at: Timestamp,
+    ) -> SecretString {
+        let (plaintext, digest) = by.mint(Class::Api, [at.millis().to_be_bytes()[7]; 32]);
+        let key = ApiKey::new(KeyId::new(at, [7; 10]), "fg_api_…".into(), at);
+        store.create_key(NewKey { account, key, digest, most: 9 }, None, &act(at)).await.unwrap();
+        plaintext
+    }
+
+    #[tokio::test]
+    async fn a_store_of_an_earlier_version_is_proven_by_an_older_key_and_by_no_newer_one() {
+        let store = Arc::new(Reference::new());
+        let account = open_account_with(&*store, 1, 1_000).await;
+        let (right, wrong) = (with_pepper(&store, 1), with_pepper(&store, 2));
+        let older = make_key(&store, &right, account, START).await;
+        assert!(wrong.check_peppers(UPGRADE).await.unwrap().is_ok(), "nothing tells");
+        let newer = make_key(&store, &wrong, account, UPGRADE).await;
+        assert!(wrong.find(newer.expose_secret()).await.unwrap().is_some());
+        assert!(wrong.check_peppers(UPGRADE).await.unwrap().is_ok(), "it is not sealed in");
+        assert!(right.check_peppers(UPGRADE).await.unwrap().is_ok());
+        assert!(right.find(older.expose_secret()).await.unwrap().is_some());
+        assert!(wrong.check_peppers(UPGRADE).await.unwrap().is_err());
+        assert!(right.check_peppers(UPGRADE).await.unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_empty_store_takes_the_first_pepper_and_no_other() {
+        let store = Arc::new(Reference::new());
+        assert!(with_pepper(&store, 1).check_peppers(START).await.unwrap().is_ok());
+        assert!(with_pepper(&store, 2).check_peppers(START).await.unwrap().is_err());
+    }
 }

@@ -5,7 +5,10 @@ use std::{io, sync::Arc};
 use http::Uri;
 use shared::{
     clock::Clock,
-    process::{config::Common, telemetry::Readiness},
+    process::{
+        config::{Common, ConfigError},
+        telemetry::Readiness,
+    },
 };
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +18,7 @@ use crate::{
     credentials::Credentials,
     management::Management,
     readiness::readiness,
-    store::Store,
+    store::{Store, StoreError},
 };
 use domain::digest::Peppers;
 
@@ -40,6 +43,16 @@ impl Installation {
     ) -> anyhow::Result<Self> {
         let store = options.open_store(&clock).await?;
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
+        match credentials.check_peppers(clock.now()).await {
+            Ok(judged) => judged.map_err(|e| ConfigError::new("FAREGATE_PEPPER", e))?,
+            Err(StoreError::Unavailable(cause)) => {
+                tracing::warn!(
+                    cause,
+                    "the pepper was not compared with the store, which does not answer yet"
+                );
+            }
+            Err(e) => return Err(e.into()),
+        }
         let management = Management::new(store.clone(), clock.clone(), credentials.clone())
             .with_max_keys(options.max_keys_per_account)
             .with_webhook_networks(options.webhook_networks.clone());

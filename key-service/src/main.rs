@@ -25,7 +25,7 @@ use shared::{
         config::{Basics, Common, ConfigError},
         probe::READY,
         telemetry::{Exported, show_catalogue},
-        tls::TlsOptions,
+        tls::{Tls, TlsOptions},
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -115,10 +115,15 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     show_catalogue(&catalog);
     let catalog = Arc::new(Current::new(catalog));
     let offered = catalog.clone();
+    let certificates = tls.clone();
     process::reload_on_hangup(move || {
+        let replace_tls = certificates.as_ref().map(Tls::reread).transpose()?;
         let catalog = common.catalog()?;
         show_catalogue(&catalog);
         offered.replace(catalog);
+        if let Some(replace) = replace_tls {
+            replace();
+        }
         Ok::<_, ConfigError>(())
     });
     let ready = installation.readiness(process.shutdown.clone());
@@ -128,6 +133,7 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         catalog: catalog.clone(),
         internal_token,
         tls,
+        clients_use_tls: false,
         bounds,
     };
     let server = RunningKeyService::start(&options, parts, process.shutdown.clone()).await?;

@@ -38,6 +38,8 @@ pub struct KeyServiceParts {
     pub internal_token: SecretString,
     /// TLS of both listeners, if configured.
     pub tls: Option<Tls>,
+    /// True if clients come over TLS, whatever the public address says.
+    pub clients_use_tls: bool,
     /// The bounds on the connections of each listener.
     pub bounds: Bounds,
 }
@@ -60,7 +62,7 @@ impl RunningKeyService {
         parts: KeyServiceParts,
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
-        let KeyServiceParts { bounds, installation, catalog, internal_token, tls } = parts;
+        let KeyServiceParts { bounds, installation, catalog, internal_token, tls, clients_use_tls } = parts;
         let Installation { store, clock, credentials, management, .. } = installation;
         let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen)?;
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen)?;
@@ -77,7 +79,8 @@ impl RunningKeyService {
             .add_service(InterceptedService::new(grpc, RequireToken(internal_token.clone())))
             .into_axum_router()
             .layer(middleware::from_fn(drop_late_calls));
-        let behind_tls = options.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
+        let is_https = |url: &axum::http::Uri| url.scheme_str() == Some("https");
+        let behind_tls = clients_use_tls || options.public_url.as_ref().is_some_and(is_https);
         let desk = Desk::new(management.clone(), catalog.clone(), behind_tls);
         let sender = Sender::new(&options.webhook_networks);
         let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
@@ -89,9 +92,9 @@ impl RunningKeyService {
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));
         tasks.spawn(Arc::new(dispatcher).run(shutdown.clone()));
         let mut http_port = Port::new(http_listener, bounds);
-        http_port.tls = tls.as_ref().map(Tls::acceptor);
+        http_port.tls = tls.as_ref().map(Tls::port);
         let mut grpc_port = Port::new(grpc_listener, bounds);
-        grpc_port.tls = tls.as_ref().map(Tls::grpc_acceptor);
+        grpc_port.tls = tls.as_ref().map(Tls::grpc_port);
         tasks.spawn(serve(http_port, app, shutdown.clone()));
         tasks.spawn(serve(grpc_port, grpc, shutdown));
         tasks.close();

@@ -154,6 +154,7 @@ impl Service {
             enough: worst_case(a.enough_output_tokens.clamp(least, output)),
             most: worst_case(output),
             prompt_tokens: prompt,
+            readmitted: a.readmitted,
             lease_ticks: LEASE_TICKS,
         };
         let price = Arc::clone(price);

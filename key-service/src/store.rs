@@ -128,6 +128,12 @@ pub trait Credentials: Send + Sync + 'static {
     /// of a revoked key is found as well. One that a rotation ended is refused by the ledger; the next rotation of the key
     /// forgets it, unless it is the first.
     async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError>;
+
+    /// The record of the peppers that credentials were made with ([`domain::pepper_record`]), if there is one.
+    async fn pepper_record(&self) -> Result<Option<String>, StoreError>;
+
+    /// Replaces the record of peppers, unless it is no longer as `seen`. Returns whether it did.
+    async fn replace_pepper_record(&self, seen: Option<String>, record: String) -> Result<bool, StoreError>;
 }
 
 /// API keys.

@@ -8,6 +8,7 @@ mod limits;
 mod otlp;
 pub mod probe;
 pub mod serve;
+mod service_manager;
 pub mod standard_metrics;
 pub mod telemetry;
 #[cfg(feature = "rpc")]
@@ -136,7 +137,9 @@ impl Serving {
     ) -> io::Result<()> {
         let stop = stop_signal();
         announce(&mut io::stdout().lock())?;
+        service_manager::tell("READY=1");
         stop.await;
+        service_manager::tell("STOPPING=1");
         self.stopping.cancel();
         if !self.drain_pause.is_zero() {
             tracing::info!(
@@ -159,22 +162,24 @@ fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     Arc::new(move || if stopping.is_cancelled() { Box::pin(future::ready(false)) } else { ready() })
 }
 
-/// Reloads the catalogue at each SIGHUP from now on. A catalogue that cannot be used changes nothing.
+/// Reloads the catalogue and the certificates at each SIGHUP from now on, all of them or none.
 pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + Sync + 'static) {
     let mut hangup = listen("SIGHUP", SignalKind::hangup());
     let reload = Arc::new(reload);
     tokio::spawn(async move {
         loop {
             arrival(&mut hangup).await;
+            service_manager::tell("RELOADING=1");
             let reload = reload.clone();
-            // Reads a file.
+            // Reads files.
             let reloaded = spawn_blocking(move || reload().map_err(|e| format!("{e:#}"))).await;
             let reloaded = reloaded.map_err(|e| e.to_string()).flatten();
             telemetry::count_reload(reloaded.is_ok());
             match reloaded {
-                Ok(()) => tracing::info!("the catalogue was reloaded"),
-                Err(error) => tracing::error!(error, "the catalogue was not reloaded; the one before stays"),
+                Ok(()) => tracing::info!("catalogue and certificates were reloaded"),
+                Err(error) => tracing::error!(error, "nothing was reloaded; all stays as it was"),
             }
+            service_manager::tell("READY=1");
         }
     });
 }

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use crate::upstream::{Generation, Script, Upstream};
 
+mod balancer;
 mod book;
 mod browser;
 mod catalogue;
@@ -35,6 +36,7 @@ mod redis;
 mod server;
 mod wall_clock;
 
+pub use balancer::Balancer;
 pub use book::{Account, Balance, billed};
 pub use browser::{Browser, attribute};
 pub use catalogue::{FLASH, MAX, Models, UPSTREAM_KEY, cost, cost_of};
@@ -48,7 +50,7 @@ pub use otlp_receiver::{OtlpReceiver, ReceivedMetric, ReceivedSpan};
 pub use ports::free_port;
 pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
-pub use server::{Server, Settings, binary};
+pub use server::{PREVIOUS, Server, Settings, binary};
 pub use wall_clock::WallClock;
 
 use book::Book;
@@ -290,7 +292,8 @@ impl Stack {
         self.call_to(gateway.public().to_owned(), key, script)
     }
 
-    fn call_to(&self, base: String, key: &ApiKey, mut script: Script) -> Call {
+    /// Prepares a chat request to the installation at this address.
+    pub fn call_to(&self, base: String, key: &ApiKey, mut script: Script) -> Call {
         if script.tag.is_empty() {
             script.tag = format!("t{}", self.tags.fetch_add(1, Ordering::Relaxed));
         }
@@ -407,7 +410,7 @@ impl Stack {
     /// Account, id and amount billed of every key of every account.
     async fn listed_keys(&self) -> Vec<(String, String, NanoUsd)> {
         // The stack's own client may belong to a runtime that has stopped.
-        let http = Http::new();
+        let http = self.http.fresh();
         let mut keys = Vec::new();
         for account in self.book.accounts() {
             let url = self.url("/v1/management/keys");

@@ -16,6 +16,7 @@ COPY = ROOT / "target" / "faults"
 LEDGER = "key-service/domain/src/ledger.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 BOUNDS = "key-service/domain/src/ledger/bounds.rs"
+EVENTS = "key-service/domain/src/ledger/events.rs"
 KEY = "key-service/domain/src/key.rs"
 USAGE = "key-service/domain/src/usage.rs"
 REPLAY = "key-service/domain/src/audit/replay.rs"
@@ -152,6 +153,37 @@ FAULTS = [
     ("the loosest rate is answered", BOUNDS,
      ".min_by_key(|limit|", ".max_by_key(|limit|",
      "rates::a_hold_answers_the_tightest_rates"),
+    ("a readmitted request counts again", FUNDS,
+     "bounds.count(tokens, readmitted, now);", "bounds.count(tokens, false, now);",
+     "rates::a_readmitted_request_counts_once_for_requests_per_minute_and_anew_for_all_else"),
+    ("the rate of a readmitted request refuses it", FUNDS,
+     "bounds.requests_per_minute.filter(|_| !readmitted)?", "bounds.requests_per_minute?",
+     "rates::a_readmitted_request_counts_once_for_requests_per_minute_and_anew_for_all_else"),
+    ("a threshold is told beyond its border", EVENTS,
+     "before < border && border <= after", "before < border && border < after",
+     "thresholds::each_part_of_a_limit_is_told_by_the_bill_that_reaches_it"),
+    ("a threshold is told by every bill beyond it", EVENTS,
+     "before < border && border <= after", "border <= after",
+     "thresholds::each_part_of_a_limit_is_told_by_the_bill_that_reaches_it"),
+    ("borders of limits are rounded down", EVENTS,
+     "let border = part(amount, *percent, true);", "let border = part(amount, *percent, false);",
+     "thresholds::each_part_of_a_limit_is_told_by_the_bill_that_reaches_it"),
+    ("a threshold is told once whatever its amount", EVENTS,
+     "let numbers = [self.start.millis(), amount.nanos()]", "let numbers = [self.start.millis(), amount.nanos().min(0)]",
+     "thresholds::each_part_of_a_limit_is_told_by_the_bill_that_reaches_it"),
+    ("a hold that a limit refuses tells nothing", EVENTS,
+     "return self.limit(holder, budget, 100);", "return;",
+     "thresholds::a_hold_that_a_limit_refuses_tells_the_limit_once"),
+    ("a hold that the credit refuses tells nothing", EVENTS,
+     "return self.credit(&state.account, 0);", "return;",
+     "thresholds::the_credit_is_told_by_parts_of_the_last_deposit_s_balance"),
+    ("a part of the credit is told beyond its border", EVENTS,
+     "self.credit_before > border && after.credit <= border", "self.credit_before > border && after.credit < border",
+     "thresholds::the_credit_is_told_by_parts_of_the_last_deposit_s_balance"),
+    ("thresholds of the credit are told once for all deposits", EVENTS,
+     "holder: Holder::Account(self.account), start: base.at,",
+     "holder: Holder::Account(self.account), start: Timestamp::from_millis(0),",
+     "thresholds::the_credit_is_told_by_parts_of_the_last_deposit_s_balance"),
     ("weeks begin on Sunday", CALENDAR,
      "num_days_from_monday", "num_days_from_sunday",
      "windows::each_length_of_window_turns_at_its_own_time"),

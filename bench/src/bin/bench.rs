@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bench::measure::{Plan, prompts, proxy, run};
+use bench::measure::{Plan, prompts, proxy, replicas, run};
 use clap::{Parser, Subcommand};
 use tokio::net::TcpListener;
 
@@ -29,6 +29,8 @@ struct Flags {
 enum Part {
     /// Memory that long prompts take
     Prompts,
+    /// Cost of awaiting a replica of Redis
+    Replicas,
     /// A proxy to compare with
     #[command(hide = true)]
     Proxy {
@@ -48,6 +50,10 @@ fn main() -> std::io::Result<()> {
             generator(async { println!("{}", prompts::run().await) });
             Ok(())
         }
+        Some(Part::Replicas) => {
+            beside_a_proxy(async { println!("{}", replicas::run().await) });
+            Ok(())
+        }
         None => {
             let plan = if flags.quick { Plan::QUICK } else { Plan::FULL };
             let plan = Plan {
@@ -65,6 +71,12 @@ fn main() -> std::io::Result<()> {
 /// Runs the load on one thread, so that it takes at most one core from the measured programs.
 #[tokio::main(flavor = "current_thread")]
 async fn generator(work: impl Future<Output = ()>) {
+    work.await;
+}
+
+/// Runs the load beside the proxy that leads to the master.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+async fn beside_a_proxy(work: impl Future<Output = ()>) {
     work.await;
 }
 

@@ -30,6 +30,11 @@ pub(super) enum Setup {
         /// Number of journal entries kept, where it differs from the default.
         journal: Option<u32>,
     },
+    /// One gateway and one key-service over a Redis with a replica.
+    Replicated {
+        /// Replicas that are awaited.
+        awaited: u32,
+    },
 }
 
 impl Setup {
@@ -61,6 +66,10 @@ impl Installation {
             Setup::Services { each, journal } => {
                 env.extend(journal.map(|entries| ("FAREGATE_REDIS_JOURNAL_ENTRIES", entries.to_string())));
                 Deployment::Services { gateways: each, key_services: each, redis: Form::AsInstalled }
+            }
+            Setup::Replicated { awaited } => {
+                env.push(("FAREGATE_REDIS_WAIT_REPLICAS", awaited.to_string()));
+                Deployment::Services { gateways: 1, key_services: 1, redis: Form::WithReplica }
             }
         };
         let processes = deployment.start(data.path(), env, &[]).await;

@@ -51,6 +51,7 @@ impl Generator {
             model: job.model.clone(),
             prompt_tokens: bound,
             images: job.forward.images,
+            readmitted: false,
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
             least_output_tokens: job.forward.n.min(asked),
@@ -115,7 +116,8 @@ impl Generator {
         }
         // Too little: the key-service decides whether for good, or because others hold the rest.
         hold.release().await;
-        let hold = self.authorize_anew(job, Authorize { prompt_tokens: exact, ..request }).await?;
+        let again = Authorize { prompt_tokens: exact, readmitted: true, ..request };
+        let hold = self.authorize_anew(job, again).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 

@@ -1,5 +1,6 @@
 //! Requests to the management API and the dashboard, carried unchanged to a key-service and back.
 
+mod client;
 mod forwarded;
 mod permits;
 mod replayable;
@@ -14,7 +15,6 @@ use http::{
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy;
-use rustls::{ClientConfig, RootCertStore};
 use shared::{
     admission::Permit,
     error::ApiError,
@@ -22,7 +22,6 @@ use shared::{
     key::Class,
     process::{
         http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
-        http_client::{ClientSettings, HttpClient, http_client},
         tls::Tls,
         traces::{self, TRACEPARENT},
     },
@@ -35,8 +34,8 @@ use super::{App, Call, caller};
 use crate::{
     admission::{Caller, take_bytes},
     keys::{KeyServiceHealth, KeyServicePort},
-    sizes::MANAGEMENT_IN_FLIGHT,
 };
+use client::KeyServiceClient;
 use forwarded::Forwarded;
 use permits::ManagementPermits;
 use replayable::{ReplayableRequest, RetrySafety};
@@ -47,10 +46,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const REPEATABLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for a key-service to show that it is awake.
 const PROBE: Duration = Duration::from_millis(500);
-/// The time that a connection may take to come about.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// Lifetime of an idle connection: shorter than at the key-service, so that no request meets a closing connection.
-const IDLE: Duration = Duration::from_secs(20);
 
 /// The largest form of a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
@@ -81,7 +76,7 @@ const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
 /// The management API and the dashboard of the key-services, over HTTP.
 pub(crate) struct Management {
-    client: HttpClient<Body>,
+    client: KeyServiceClient,
     /// Key-services, in the numbering of `health`.
     addresses: Vec<Uri>,
     health: Arc<KeyServiceHealth>,
@@ -211,15 +206,7 @@ impl Management {
         tls: Option<&Tls>,
         token: HeaderValue,
     ) -> Self {
-        // Without TLS settings there are no https addresses, and no certificate is trusted.
-        let trusts_none =
-            || ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-        let client = http_client(ClientSettings {
-            tls: Some(tls.map_or_else(trusts_none, Tls::client)),
-            connect_deadline: CONNECT_DEADLINE,
-            idle: IDLE,
-            idle_connections: MANAGEMENT_IN_FLIGHT,
-        });
+        let client = KeyServiceClient::new(tls);
         Self { client, addresses, health, permits: ManagementPermits::new(), token }
     }
 
@@ -306,7 +293,7 @@ impl Management {
     ) -> Result<Response<Incoming>, SendFailure> {
         let chain =
             |e: &legacy::Error| e.source().map_or_else(|| e.to_string(), |source| format!("{e}: {source}"));
-        let (failure, error) = match timeout(limit, self.client.request(request)).await {
+        let (failure, error) = match timeout(limit, self.client.get().request(request)).await {
             Ok(Ok(response)) => {
                 self.health.answered(service, KeyServicePort::Http);
                 return Ok(response);

@@ -20,7 +20,7 @@ use shared::{
     ids::RequestId,
     process::{
         http::{X_REQUEST_ID, ambiguity, drain_unread_body, method_not_allowed, unknown_url},
-        serve::Handler,
+        serve::{Handler, note_arrival},
         traces::Span,
     },
     wire::OWN_KEY,
@@ -147,9 +147,13 @@ impl Router {
     /// Answers a request under an id of ours, and drains the unread rest of its body.
     async fn answer(self: Arc<Self>, request: Request) -> Response {
         let id = RequestId::generate(&*self.app.clock);
-        let request = request.map(drain_unread_body);
+        let mut request = request.map(drain_unread_body);
         let form = ErrorForm::of(&request);
-        let mut response = if self.app.draining.is_cancelled() {
+        // In this order: a gateway that stops awaits arrivals first, and requests that run once it refuses others.
+        let _running = self.app.generator.running.token();
+        let draining = self.app.draining.is_cancelled();
+        note_arrival(request.extensions_mut());
+        let mut response = if draining {
             refuse_while_draining(&request)
         } else if let Some(refusal) = ambiguity(&request) {
             Observed { route: "none", served: None }

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use shared::{
     backoff::Backoff,
     clock::Clock,
-    process::{telemetry::Counted, traces::Span},
+    process::{telemetry::Counted, tls::Tls, traces::Span},
     rpc::{
         Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall,
         v1::{self, key_service_client::KeyServiceClient},
@@ -53,17 +53,17 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// A key-service to connect to.
 pub(super) enum Peer {
     /// In another process.
-    Remote { endpoint: Box<Endpoint>, token: PresentToken },
+    Remote { endpoint: Box<Endpoint>, tls: Option<Tls>, token: PresentToken },
     /// In this process.
     Local(Arc<dyn KeyService>),
 }
 
 impl Peer {
     /// A key-service in another process, over a connection kept alive.
-    pub(super) fn remote(endpoint: Endpoint, token: PresentToken) -> Self {
+    pub(super) fn remote(endpoint: Endpoint, tls: Option<Tls>, token: PresentToken) -> Self {
         let endpoint =
             endpoint.tcp_nodelay(true).http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true);
-        Self::Remote { endpoint: Box::new(endpoint), token }
+        Self::Remote { endpoint: Box::new(endpoint), tls, token }
     }
 
     /// Names the key-service in the span of a call.
@@ -135,14 +135,20 @@ impl SessionTask {
     }
 
     async fn open(&self) -> Result<Session, Status> {
-        let (endpoint, token) = match &self.peer {
-            Peer::Remote { endpoint, token } => (endpoint, token),
+        let (endpoint, tls, token) = match &self.peer {
+            Peer::Remote { endpoint, tls, token } => (endpoint, tls, token),
             Peer::Local(service) => return Ok(Session::Local(service.clone())),
         };
         let opening = async {
-            let channel = endpoint.connect().await;
+            let connected = match tls {
+                Some(tls) => match (**endpoint).clone().tls_config(tls.get().grpc_client()) {
+                    Ok(endpoint) => endpoint.connect().await,
+                    Err(e) => Err(e),
+                },
+                None => endpoint.connect().await,
+            };
             let channel =
-                channel.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
+                connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
             // Only a single frame is in flight at a time, so that the channel never blocks.

@@ -205,7 +205,7 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
     }
     let token = PresentToken::new(&"a-token-between-services".into()).unwrap();
     let keys = connect(
-        Peers::Remote { addresses, token },
+        Peers::Remote { addresses, tls: None, token },
         &Arc::new(KeyServiceHealth::new(fakes.len())),
         Arc::new(System),
     );
@@ -221,6 +221,7 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
 fn ask() -> Authorize {
     Authorize {
         images: 0,
+        readmitted: false,
         credential: "fg_api_x".into(),
         generation: GenerationId::generate(&System),
         model: "Model Flash".into(),

@@ -148,6 +148,15 @@ pub enum EventKind {
         management_key_id: ManagementKeyId,
         /// Name of the management key.
         name: String,
+        /// Extent of what the management key may do. Earlier versions wrote no rights into the event.
+        #[serde(default)]
+        scope: Option<String>,
+        /// The only group that the management key reaches, if any.
+        #[serde(default)]
+        group_id: Option<GroupId>,
+        /// Time from which the management key is refused, if any.
+        #[serde(default)]
+        expires_at: Option<Timestamp>,
     },
     /// A management key was revoked.
     #[serde(rename = "management_key.revoked")]

@@ -221,13 +221,24 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
             Ok((Record::Open(hold), outcome))
         }
         (
-            Command::Hold { key, credential, model, least, enough, most, prompt_tokens, lease_ticks, .. },
+            Command::Hold {
+                key,
+                credential,
+                model,
+                least,
+                enough,
+                most,
+                prompt_tokens,
+                readmitted,
+                lease_ticks,
+                ..
+            },
             Record::None,
         ) => {
             funds.may_spend(*credential)?;
-            funds.admit(model, *prompt_tokens)?;
+            funds.admit(model, *prompt_tokens, *readmitted)?;
             let amount = funds.hold(*least, *enough, *most)?;
-            let counted = funds.count(*prompt_tokens);
+            let counted = funds.count(*prompt_tokens, *readmitted);
             let payer = Payer { key: *key, model: model.clone(), groups: funds.chain() };
             let (reported, lease_until) = (Progress::default(), funds.lease(*lease_ticks));
             let outcome = Outcome::Held { amount, rates: funds.rates() };

@@ -205,6 +205,7 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
         enough: NanoUsd::from_usd(usd),
         most: NanoUsd::from_usd(usd),
         prompt_tokens: 1,
+        readmitted: false,
         lease_ticks: 7,
     };
     let usage = shared::tokens::Usage::of(12, 2, 5);

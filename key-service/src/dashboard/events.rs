@@ -134,8 +134,14 @@ fn told(kind: &EventKind) -> Markup {
                 (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " is left"
             },
             EventKind::CreditAdded { amount, note, .. } => { (usd(*amount)) @if !note.is_empty() { ", " bdi { (note) } } },
-            EventKind::ManagementKeyCreated { name, .. } | EventKind::ManagementKeyRevoked { name, .. }
-                | EventKind::MemberRemoved { name, .. } | EventKind::MemberSecondFactorEnabled { name, .. }
+            EventKind::ManagementKeyCreated { name, scope, group_id, expires_at, .. } => {
+                bdi { (name) }
+                @if let Some(scope) = scope { ", " (scope) }
+                @if let Some(group) = group_id { " in " code { (group.to_string()) } }
+                @if let Some(at) = expires_at { ", until " (time(*at)) }
+            },
+            EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
+                | EventKind::MemberSecondFactorEnabled { name, .. }
                 | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
             EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },

@@ -143,6 +143,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
                 enough,
                 most,
                 prompt_tokens: 1,
+                readmitted: false,
                 lease_ticks: 7,
             };
             let (total, estimated) = (Progress { usage, cost, upstream_cost: None }, n % 50_000 == 7);

@@ -111,6 +111,7 @@ fn authorize(valid_until: Option<Instant>) -> Call {
         model: hold().model,
         prompt_tokens: 1,
         images: 0,
+        readmitted: false,
         output_tokens: 77,
         enough_output_tokens: 1,
         least_output_tokens: 1,

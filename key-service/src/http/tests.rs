@@ -90,6 +90,7 @@ impl Desk {
             enough: cost,
             most: cost,
             prompt_tokens: 12,
+            readmitted: false,
             lease_ticks: 7,
         };
         let total = Progress { usage: Usage::of(12, 0, 5), cost, ..Progress::default() };

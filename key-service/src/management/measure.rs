@@ -4,8 +4,6 @@
 //! `cargo test -p key-service --lib -- --ignored --nocapture groups_of_a_large_account` prints two tables.
 
 use std::{
-    io::{Read, Write},
-    os::unix::net::UnixStream,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -100,11 +98,7 @@ async fn make_keys(store: &dyn Store, account: AccountId, in_groups: bool, is_bo
 
 /// Memory that Redis uses, in bytes.
 fn memory(server: &RedisServer) -> u64 {
-    let path = server.url().trim_start_matches("unix://").to_owned();
-    let mut stream = UnixStream::connect(path).unwrap();
-    stream.write_all(b"INFO memory\r\nQUIT\r\n").unwrap();
-    let mut info = String::new();
-    stream.read_to_string(&mut info).unwrap();
+    let info = server.info("memory");
     let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
     line.trim().parse().unwrap()
 }

@@ -75,6 +75,7 @@ impl Trial {
             model: "Model Flash".into(),
             prompt_tokens: 0,
             images: 0,
+            readmitted: false,
             output_tokens,
             enough_output_tokens: output_tokens,
             least_output_tokens: 1,

@@ -10,7 +10,7 @@ use shared::{
 use domain::{
     access::Access,
     digest::Digest,
-    event::Event,
+    event::{Event, EventKind},
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
     ledger::{Deposited, Entry, Payer},
@@ -171,6 +171,17 @@ impl ManagementKey {
             Status::Expired
         } else {
             Status::Active
+        }
+    }
+
+    /// The event of making the key, with its rights.
+    pub(super) fn creation(&self) -> EventKind {
+        EventKind::ManagementKeyCreated {
+            management_key_id: self.id,
+            name: self.name.clone(),
+            scope: Some(self.access.scope.as_str().to_owned()),
+            group_id: self.access.group,
+            expires_at: self.expires_at,
         }
     }
 }

@@ -7,7 +7,8 @@
 //! With `everysec` and a server that has `WAITAOF` (7.2), deposits, captures and changes of keys are answered up to a
 //! second later, when they are on disk as far as the server can tell (some confirm too early). With `everysec` and an
 //! older server, up to two seconds are lost with the machine, or with Redis alone where its disk is slow; a warning is
-//! logged at start. A failover to a replica loses the writes that had not reached the replica.
+//! logged at start. A failover to a replica loses the writes that had not reached the replica; where replicas are awaited, all
+//! changes of money, holds and keys are answered once they have reached as many.
 
 mod accounts;
 mod admission;
@@ -51,7 +52,7 @@ use shared::clock::{Clock, random_bytes};
 use tokio::{task::JoinHandle, time::interval};
 
 #[cfg(test)]
-pub(super) use self::script::LEDGER;
+pub(super) use self::script::{IMPORT, LEDGER};
 use self::{
     batch::{ChainedAccounts, Kept},
     capacity::MemoryWatch,
@@ -124,7 +125,7 @@ impl Redis {
             key_space,
             scripts: Scripts::new(),
             index: AccountIndex::new(Arc::clone(&clock)),
-            durability: DurabilityWait::new(),
+            durability: DurabilityWait::new(settings.wait_replicas),
             memory: MemoryWatch::default(),
             clock,
             kept: Kept {
@@ -134,6 +135,13 @@ impl Redis {
             },
             chained: ChainedAccounts::default(),
         })
+    }
+
+    /// Replaces the script of imports.
+    #[cfg(test)]
+    pub(super) fn with_import(mut self, text: &str) -> Self {
+        self.scripts.import_keys = script::import(text);
+        self
     }
 
     /// Replaces the ledger's script.

@@ -9,6 +9,7 @@ pub(crate) mod in_redis;
 mod keys;
 mod leases;
 mod listing;
+mod measure;
 mod members;
 mod moving;
 mod mutations;
@@ -62,6 +63,7 @@ macro_rules! contract {
                     an_account_is_found_by_its_name,
                     accounts_are_listed_oldest_first_with_their_money_and_keys,
                     a_credential_is_found_for_good,
+                    the_record_of_peppers_is_replaced_by_one_of_several_writers,
                     management_keys_are_listed_oldest_first_each_with_its_account,
                     a_management_key_comes_back_with_its_rights,
                     a_use_of_a_management_key_is_recorded_once_a_minute,
@@ -87,6 +89,7 @@ macro_rules! contract {
                     a_rate_admits_exactly_its_number_at_once,
                     requests_in_flight_are_free_again_when_they_end,
                     tokens_count_by_their_bound_until_they_are_known,
+                    a_readmitted_request_counts_once,
                     history_stays_with_the_groups_that_paid,
                 }
                 events::{
@@ -426,6 +429,7 @@ pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_tick
         enough: amount,
         most: amount,
         prompt_tokens: 1,
+        readmitted: false,
         lease_ticks,
     }
 }

@@ -16,7 +16,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use shared::{
     ids::{EventId, WebhookId},
     network::Network,
-    process::tls::Tls,
+    process::{config::Pem, tls::MutualTls},
     time::Timestamp,
 };
 use tokio::{
@@ -35,6 +35,8 @@ use domain::{
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_678);
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+const LOOPBACK: &str = "the host leads to a loopback address";
+const INSIDE: &str = "the host leads to an address that is not public";
 const BODY: &str = r#"{"type":"key.created"}"#;
 
 /// A receiver on this machine that keeps its requests, and counts its connections.
@@ -51,7 +53,7 @@ impl Receiver {
     }
 
     /// Answers each request, numbered from zero, by this function.
-    async fn start(tls: Option<Tls>, answer: impl Fn(usize) -> &'static str + Send + 'static) -> Self {
+    async fn start(tls: Option<MutualTls>, answer: impl Fn(usize) -> &'static str + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::<AtomicUsize>::default(), Arc::default());
@@ -182,32 +184,67 @@ async fn a_receiver_that_says_nothing_is_given_up_and_a_status_counts_without_th
 #[tokio::test]
 async fn a_name_that_leads_inside_is_not_connected() {
     let receiver = Receiver::answers(OK).await;
-    let port = receiver.address.port();
-    let loopback = no_answer("the host leads to a loopback address");
-    let inside = no_answer("the host leads to an address that is not public");
+    let url = format!("https://hooks.example:{}/", receiver.address.port());
     for (address, expected) in [
-        ("127.0.0.1", &loopback),
-        ("::1", &loopback),
-        ("0.0.0.0", &loopback),
-        ("::ffff:127.0.0.1", &loopback),
-        ("10.0.0.5", &inside),
-        ("169.254.169.254", &inside),
-        ("fd00:ec2::254", &inside),
-        ("::ffff:169.254.169.254", &inside),
+        ("127.0.0.1", LOOPBACK),
+        ("::1", LOOPBACK),
+        ("0.0.0.0", LOOPBACK),
+        ("10.0.0.5", INSIDE),
+        ("172.16.0.1", INSIDE),
+        ("192.168.1.1", INSIDE),
+        ("fd00::1", INSIDE),
+        ("fe80::1", INSIDE),
     ] {
         let (sender, _) = looking_up(&[address], &[]);
-        assert_eq!(sent(&sender, &format!("https://hooks.example:{port}/")).await, *expected, "{address}");
+        assert_eq!(sent(&sender, &url).await, no_answer(expected), "{address}");
     }
+    let local = format!("https://localhost:{}/", receiver.address.port());
+    assert_eq!(sent(&Sender::new(&[]), &local).await, no_answer(LOOPBACK));
+    assert_eq!(receiver.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn decimal_octal_and_hexadecimal_spellings_of_this_machine_are_not_connected() {
+    let receiver = Receiver::answers(OK).await;
     // The system's own look-up reads these as 127.0.0.1. Those that are all digits cannot be in a certificate.
-    for host in ["localhost", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1"] {
-        let answer = sent(&Sender::new(&[]), &format!("https://{host}:{port}/")).await;
-        let is_refused = answer == loopback || answer == no_answer("no TLS connection can be made");
+    for host in ["2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1"] {
+        let answer = sent(&Sender::new(&[]), &format!("https://{host}:{}/", receiver.address.port())).await;
+        let is_refused =
+            answer == no_answer(LOOPBACK) || answer == no_answer("no TLS connection can be made");
         assert!(is_refused, "{host}: {answer:?}");
     }
-    let url = format!("https://[::ffff:127.0.0.1]:{port}/");
-    assert_eq!(sent(&Sender::new(&[]), &url).await, loopback);
-    assert_eq!(sent(&Sender::new(&[]), "https://169.254.169.254/latest/meta-data").await, inside);
     assert_eq!(receiver.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn addresses_within_ipv6_are_not_connected_where_they_lead_inside() {
+    let receiver = Receiver::answers(OK).await;
+    let port = receiver.address.port();
+    for (address, expected) in [
+        ("::ffff:127.0.0.1", LOOPBACK),
+        ("64:ff9b::7f00:1", LOOPBACK),
+        ("::ffff:10.0.0.5", INSIDE),
+        ("64:ff9b::a00:5", INSIDE),
+        ("2002:a00:5::", INSIDE),
+    ] {
+        let (sender, _) = looking_up(&[address], &[]);
+        let by_name = sent(&sender, &format!("https://hooks.example:{port}/")).await;
+        assert_eq!(by_name, no_answer(expected), "{address}");
+        let literally = sent(&Sender::new(&[]), &format!("https://[{address}]:{port}/")).await;
+        assert_eq!(literally, no_answer(expected), "{address}");
+    }
+    assert_eq!(receiver.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn metadata_services_are_not_connected() {
+    for address in ["169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"] {
+        let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+        let literally = sent(&Sender::new(&[]), &format!("https://{host}/latest/meta-data")).await;
+        assert_eq!(literally, no_answer(INSIDE), "{address}");
+        let (sender, _) = looking_up(&[address], &[]);
+        assert_eq!(sent(&sender, "https://metadata.example/").await, no_answer(INSIDE), "{address}");
+    }
 }
 
 #[tokio::test]
@@ -217,8 +254,7 @@ async fn a_host_of_which_one_address_leads_inside_is_not_connected() {
         Box::pin(async move { Ok(found.to_vec()) })
     });
     let sender = Sender::over(Connector::with_resolver(&[], resolver), None);
-    let refused = no_answer("the host leads to an address that is not public");
-    assert_eq!(sent(&sender, "https://hooks.example/").await, refused);
+    assert_eq!(sent(&sender, "https://hooks.example/").await, no_answer(INSIDE));
 }
 
 #[tokio::test]
@@ -254,12 +290,12 @@ async fn a_certificate_must_name_the_host() {
 }
 
 /// A certificate for this name, of an authority that its holder trusts.
-fn tls_for(name: &str) -> Tls {
+fn tls_for(name: &str) -> MutualTls {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    let pem = certificate.pem().into_bytes();
-    Tls::new(pem, key.serialize_pem().into(), authority.pem().into_bytes()).unwrap()
+    let pem = |text: String| Pem::new("TLS", "file.pem", text.into());
+    MutualTls::new(pem(certificate.pem()), pem(key.serialize_pem()), pem(authority.pem())).unwrap()
 }

@@ -161,12 +161,42 @@ pub fn either(
     }
 }
 
-/// Reads a file of certificates or keys.
-pub fn read_pem(setting: &'static str, file: &Path) -> Result<Vec<u8>, ConfigError> {
-    let refused = |reason: &dyn Display| ConfigError::new(setting, format!("{}: {reason}", file.display()));
-    let text = fs::read_to_string(file).map_err(|e| refused(&e))?;
-    let holds_one = text.lines().any(|line| line.starts_with("-----BEGIN "));
-    if holds_one { Ok(text.into_bytes()) } else { Err(refused(&"is no PEM file")) }
+/// Certificates or keys in the PEM format, and the file and the setting that they come from.
+#[derive(Clone)]
+pub struct Pem {
+    setting: &'static str,
+    file: String,
+    text: SecretString,
+}
+
+impl Pem {
+    /// The text of a file that a setting names.
+    pub fn new(setting: &'static str, file: &str, text: SecretString) -> Self {
+        Self { setting, file: file.to_owned(), text }
+    }
+
+    /// Reads a file.
+    pub fn read(setting: &'static str, file: &Path) -> Result<Self, ConfigError> {
+        let mut pem = Self::new(setting, &file.display().to_string(), String::new().into());
+        pem.text = fs::read_to_string(file).map_err(|e| pem.refused(e))?.into();
+        let holds_one = pem.text().lines().any(|line| line.starts_with("-----BEGIN "));
+        if holds_one { Ok(pem) } else { Err(pem.refused("is no PEM file")) }
+    }
+
+    /// An error about the file.
+    pub fn refused(&self, reason: impl Display) -> ConfigError {
+        ConfigError::new(self.setting, format!("{}: {reason}", self.file))
+    }
+
+    /// The setting that names the file.
+    pub const fn setting(&self) -> &'static str {
+        self.setting
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        self.text.expose_secret()
+    }
 }
 
 /// Parses a flag's value as a secret.

@@ -15,6 +15,8 @@ const RESERVED_FILES: usize = 192;
 /// Most memory of a silent connection, with half of the largest head. Connections take up to a quarter of the
 /// process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
+/// Most memory that TLS adds to it: a handshake's longest message while incomplete, and as much of keys and buffers.
+const TLS_BYTES: u64 = 128 << 10;
 /// Connections of the main port, if files and memory allow as many.
 const MOST_CONNECTIONS: usize = 16_384;
 
@@ -42,6 +44,8 @@ pub struct Limits {
     pub memory: u64,
     /// Bounds on connections.
     pub connections: ConnectionOptions,
+    /// True if clients of the main port speak TLS.
+    pub over_tls: bool,
 }
 
 impl LimitOptions {
@@ -60,7 +64,7 @@ impl LimitOptions {
         };
         tracing::info!(files, memory_mib = memory >> 20, memory_source = source, "limits of the process");
         let files = usize::try_from(files).unwrap_or(usize::MAX);
-        Limits { files, memory, connections: self.connections.clone() }
+        Limits { files, memory, connections: self.connections.clone(), over_tls: false }
     }
 }
 
@@ -70,7 +74,8 @@ impl Limits {
     pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
         const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";
         let files = self.files.saturating_sub(RESERVED_FILES + other_files) / ports;
-        let memory = usize::try_from(self.memory / 4 / CONNECTION_BYTES).unwrap_or(usize::MAX) / ports;
+        let bytes = CONNECTION_BYTES + if self.over_tls { TLS_BYTES } else { 0 };
+        let memory = usize::try_from(self.memory / 4 / bytes).unwrap_or(usize::MAX) / ports;
         let refuse = |connections: usize| {
             let reason = format!(
                 "{connections} connections on {ports} ports do not fit: of {} open files (ulimit -n) and {} MiB of memory, {} \
@@ -106,9 +111,13 @@ mod tests {
     }
 
     fn sized(files: usize, mib: u64, arguments: &[&str]) -> Result<usize, String> {
+        sized_over(false, files, mib, arguments)
+    }
+
+    fn sized_over(over_tls: bool, files: usize, mib: u64, arguments: &[&str]) -> Result<usize, String> {
         let arguments = ["program"].iter().chain(arguments);
         let connections = Program::parse_from(arguments).options.connections;
-        let limits = Limits { files, memory: mib << 20, connections };
+        let limits = Limits { files, memory: mib << 20, connections, over_tls };
         limits.connections(1, 100).map_err(|e| e.to_string())
     }
 
@@ -117,6 +126,7 @@ mod tests {
         assert_eq!(sized(1 << 20, 1 << 14, &[]), Ok(16_384));
         assert_eq!(sized(1024, 1 << 14, &[]), Ok(1024 - 292));
         assert_eq!(sized(1 << 20, 256, &[]), Ok(2048));
+        assert_eq!(sized_over(true, 1 << 20, 256, &[]), Ok(409));
         assert_eq!(sized(1 << 20, 256, &["--max-connections", "5000"]), Ok(5000));
     }
 

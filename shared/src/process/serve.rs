@@ -11,26 +11,38 @@ mod http;
 mod listener;
 mod progress;
 mod register;
+mod tls;
 mod workers;
 
 use std::{net::IpAddr, sync::Arc};
 
 use ::http::Extensions;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::admission::{Network, Owner};
 pub use body::{Detach, Unread};
 pub use bounds::{Bounds, ConnectionOptions, LEAST_CONNECTIONS};
 use connection::Connection;
-pub use listener::{DRAIN, Port, bind, serve, serve_on};
+pub use listener::{DRAIN, Port, PublicListener, bind, serve, serve_on};
+pub use tls::PortTls;
 pub use workers::{Answering, Handler, Worker};
 
 /// The network address of a request's client, or of the proxy before us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
+/// Extension of requests that came over TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct OverTls;
+
 /// Connection of a request; an extension of requests.
 #[derive(Clone)]
 struct CarriedBy(Arc<Connection>);
+
+/// Notes that the handler has taken a request up: its connection has arrived, if it is the connection's first request.
+pub fn note_arrival(request: &mut Extensions) {
+    request.remove::<TaskTrackerToken>();
+}
 
 /// Trust in the connection of a request. An accepted credential moves the connection among those of authenticated
 /// callers. Cheap to clone.

@@ -1,10 +1,12 @@
-//! Mutual TLS between the services: each has a certificate, and all trust the same authority.
+//! Mutual TLS between the services: each has a certificate, and all trust the same authority. And TLS of the public port.
+
+mod public;
 
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
+    ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
@@ -13,9 +15,13 @@ use tokio_rustls::TlsAcceptor;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{
-    process::config::{ConfigError, read_pem},
-    secret::{ExposeSecret, SecretString},
+    current::Current,
+    process::{
+        config::{ConfigError, Pem},
+        serve::PortTls,
+    },
 };
+pub use public::{PublicTls, PublicTlsOptions};
 
 const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
 const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
@@ -39,105 +45,158 @@ pub struct TlsOptions {
     ca: Option<PathBuf>,
 }
 
-/// Both ends of mutual TLS. Cheap to clone.
+/// Mutual TLS with certificates that may be replaced; connections use the certificates with which they began. Cheap to clone.
 #[derive(Clone)]
 pub struct Tls {
-    client: Arc<ClientConfig>,
+    files: Arc<TlsOptions>,
+    current: Arc<Current<MutualTls>>,
+}
+
+/// Both ends of mutual TLS.
+#[derive(Clone)]
+pub struct MutualTls {
+    client: ClientConfig,
     server: Arc<ServerConfig>,
-    /// The certificate as text, for gRPC.
-    certificate: Vec<u8>,
-    key: SecretString,
-    authority: Vec<u8>,
+    /// The server's end for gRPC, which speaks HTTP/2.
+    grpc_server: Arc<ServerConfig>,
+    certificate: Pem,
+    key: Pem,
+    authority: Pem,
 }
 
 impl TlsOptions {
     /// Reads the files; `None` if none are configured.
     pub fn open(&self) -> Result<Option<Tls>, ConfigError> {
-        let files = [(CERT, &self.cert), (KEY, &self.key), (CA, &self.ca)];
-        let [Some(cert), Some(key), Some(ca)] = files.map(|(_, file)| file.as_deref()) else {
-            let missing = files.iter().find(|(_, file)| file.is_none());
-            return match missing {
-                Some((setting, _)) if files.iter().any(|(_, file)| file.is_some()) => {
-                    let reason = format!("is not set; {CERT}, {KEY} and {CA} belong together");
-                    Err(ConfigError::new(setting, reason))
-                }
-                Some(_) | None => Ok(None),
-            };
+        let Some(read) = self.read()? else { return Ok(None) };
+        Ok(Some(Tls { files: Arc::new(self.clone()), current: Arc::new(Current::new(read)) }))
+    }
+
+    fn read(&self) -> Result<Option<MutualTls>, ConfigError> {
+        let Some([cert, key, ca]) = together([(CERT, &self.cert), (KEY, &self.key), (CA, &self.ca)])? else {
+            return Ok(None);
         };
-        let key = String::from_utf8(read_pem(KEY, key)?).map_err(|e| ConfigError::new(KEY, e))?;
-        Tls::new(read_pem(CERT, cert)?, key.into(), read_pem(CA, ca)?).map(Some)
+        MutualTls::new(cert, key, ca).map(Some)
     }
 }
 
 impl Tls {
-    /// Reads PEM texts: a certificate with intermediates, the certificate's key, and the authority.
-    pub fn new(certificate: Vec<u8>, key: SecretString, authority: Vec<u8>) -> Result<Self, ConfigError> {
-        let chain = certificates(CERT, &certificate)?;
-        let private = || PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes());
-        let private = || private().map_err(|e| ConfigError::new(KEY, e));
+    /// The certificates for connections that begin now.
+    pub fn get(&self) -> Arc<MutualTls> {
+        self.current.get()
+    }
+
+    /// Reads the files again. The returned function replaces the certificates.
+    pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
+        let (read, current) = (self.files.read()?, self.current.clone());
+        Ok(move || {
+            if let Some(read) = read {
+                current.replace(read);
+            }
+        })
+    }
+
+    /// TLS of a service's HTTP listener.
+    pub fn port(&self) -> PortTls {
+        let current = self.current.clone();
+        PortTls::among_services(move || current.get().acceptor())
+    }
+
+    /// TLS of a service's gRPC listener.
+    pub fn grpc_port(&self) -> PortTls {
+        let current = self.current.clone();
+        PortTls::among_services(move || TlsAcceptor::from(current.get().grpc_server.clone()))
+    }
+}
+
+impl MutualTls {
+    /// Mutual TLS of a certificate with intermediates, the certificate's key, and the authority.
+    pub fn new(certificate: Pem, key: Pem, authority: Pem) -> Result<Self, ConfigError> {
+        let chain = certificates(&certificate)?;
         let mut roots = RootCertStore::empty();
-        for root in certificates(CA, &authority)? {
-            roots.add(root).map_err(|e| ConfigError::new(CA, e))?;
+        for root in certificates(&authority)? {
+            roots.add(root).map_err(|e| authority.refused(e))?;
         }
         let roots = Arc::new(roots);
         let provider = Arc::new(ring::default_provider());
         let demanding = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
-        let demanding = demanding.build().map_err(|e| ConfigError::new(CA, e))?;
+        let demanding = demanding.build().map_err(|e| authority.refused(e))?;
         // Checks that certificate and key belong together.
-        let unfit = |e| ConfigError::new(KEY, format!("does not fit the certificate of {CERT}: {e}"));
+        let unfit = |e| unfit(&key, &certificate, &e);
         let client = client_versions(&provider)?
             .with_root_certificates(roots)
-            .with_client_auth_cert(chain.clone(), private()?)
+            .with_client_auth_cert(chain.clone(), private(&key)?)
             .map_err(unfit)?;
         let server = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|e| ConfigError::new(CA, e))?
+            .map_err(|e| authority.refused(e))?
             .with_client_cert_verifier(demanding)
-            .with_single_cert(chain, private()?)
+            .with_single_cert(chain, private(&key)?)
             .map_err(unfit)?;
-        Ok(Self { client: Arc::new(client), server: Arc::new(server), certificate, key, authority })
+        let mut grpc_server = server.clone();
+        grpc_server.alpn_protocols = vec![b"h2".to_vec()];
+        let (server, grpc_server) = (Arc::new(server), Arc::new(grpc_server));
+        Ok(Self { client, server, grpc_server, certificate, key, authority })
     }
 
     /// TLS settings of HTTP clients of another service.
     pub fn client(&self) -> ClientConfig {
-        (*self.client).clone()
+        self.client.clone()
+    }
+
+    /// TLS settings of gRPC clients of another service.
+    pub fn grpc_client(&self) -> ClientTlsConfig {
+        ClientTlsConfig::new()
+            .identity(Identity::from_pem(self.certificate.text(), self.key.text()))
+            .ca_certificate(Certificate::from_pem(self.authority.text()))
     }
 
     /// TLS acceptor for a service's HTTP listener.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.server.clone())
     }
+}
 
-    /// TLS settings of gRPC clients of another service.
-    pub fn grpc_client(&self) -> ClientTlsConfig {
-        ClientTlsConfig::new()
-            .identity(Identity::from_pem(&self.certificate, self.key.expose_secret()))
-            .ca_certificate(Certificate::from_pem(&self.authority))
+/// Reads files that are all configured, or none.
+fn together<const N: usize>(
+    files: [(&'static str, &Option<PathBuf>); N],
+) -> Result<Option<[Pem; N]>, ConfigError> {
+    if files.iter().all(|(_, file)| file.is_none()) {
+        return Ok(None);
     }
-
-    /// TLS acceptor for a service's gRPC listener, which speaks HTTP/2.
-    pub fn grpc_acceptor(&self) -> TlsAcceptor {
-        let mut server = (*self.server).clone();
-        server.alpn_protocols = vec![b"h2".to_vec()];
-        TlsAcceptor::from(Arc::new(server))
+    let mut read = Vec::with_capacity(N);
+    for (setting, file) in files {
+        let Some(file) = file else {
+            let settings = files.map(|(setting, _)| setting).join(", ");
+            return Err(ConfigError::new(setting, format!("is not set; {settings} belong together")));
+        };
+        read.push(Pem::read(setting, file)?);
     }
+    Ok(read.try_into().ok())
 }
 
 fn client_versions(
     provider: &Arc<CryptoProvider>,
-) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, ConfigError> {
+) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, ConfigError> {
     ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|e| ConfigError::new(CA, e))
 }
 
-fn certificates(setting: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let read = read.map_err(|e| ConfigError::new(setting, e))?;
+fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.text().as_bytes()).collect();
+    let read = read.map_err(|e| pem.refused(e))?;
     if read.is_empty() {
-        return Err(ConfigError::new(setting, "holds no certificate"));
+        return Err(pem.refused("holds no certificate"));
     }
     Ok(read)
+}
+
+fn private(key: &Pem) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    PrivateKeyDer::from_pem_slice(key.text().as_bytes()).map_err(|e| key.refused(e))
+}
+
+fn unfit(key: &Pem, certificate: &Pem, e: &rustls::Error) -> ConfigError {
+    key.refused(format!("does not fit the certificate of {}: {e}", certificate.setting()))
 }
 
 #[cfg(test)]
@@ -158,20 +217,25 @@ mod tests {
     }
 
     /// A certificate of this authority for `localhost`, and its key.
-    fn certificate(authority: &Authority) -> (Vec<u8>, SecretString) {
+    fn certificate(authority: &Authority) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         let signed = params.signed_by(&key, authority).unwrap();
-        (signed.pem().into_bytes(), key.serialize_pem().into())
+        (signed.pem(), key.serialize_pem())
     }
 
-    fn tls(of: &Authority, trusting: &Authority) -> Tls {
+    fn mutual(certificate: &str, key: &str, authority: &str) -> Result<MutualTls, ConfigError> {
+        let pem = |setting, text: &str| Pem::new(setting, "file.pem", text.into());
+        MutualTls::new(pem(CERT, certificate), pem(KEY, key), pem(CA, authority))
+    }
+
+    fn tls(of: &Authority, trusting: &Authority) -> MutualTls {
         let (certificate, key) = certificate(of);
-        Tls::new(certificate, key, trusting.pem().into_bytes()).unwrap()
+        mutual(&certificate, &key, &trusting.pem()).unwrap()
     }
 
     /// Returns whether a server accepts a client with these TLS settings.
-    async fn is_accepted(server: &Tls, client: ClientConfig) -> bool {
+    async fn is_accepted(server: &MutualTls, client: ClientConfig) -> bool {
         let (ours, theirs) = tokio::io::duplex(16 << 10);
         let acceptor = server.acceptor();
         let serving = tokio::spawn(async move {
@@ -214,14 +278,18 @@ mod tests {
         let ours = authority();
         let (cert, key) = certificate(&ours);
         let (_, other_key) = certificate(&ours);
-        let ca = || ours.pem().into_bytes();
-        let refused = |cert: &[u8], key: &SecretString, ca: Vec<u8>| {
-            Tls::new(cert.to_vec(), key.clone(), ca).err().map(|e| e.to_string()).unwrap_or_default()
+        let refused = |cert: &str, key: &str, ca: &str| {
+            mutual(cert, key, ca).err().map(|e| e.to_string()).unwrap_or_default()
         };
-        assert!(refused(&cert, &other_key, ca()).starts_with(KEY));
-        assert!(refused(key.expose_secret().as_bytes(), &key, ca()).starts_with(CERT));
-        assert!(refused(&cert, &"no key".into(), ca()).starts_with(KEY));
-        assert!(refused(&cert, &key, b"nothing".to_vec()).starts_with(CA));
+        let ca = ours.pem();
+        for (error, setting) in [
+            (refused(&cert, &other_key, &ca), KEY),
+            (refused(&key, &key, &ca), CERT),
+            (refused(&cert, "no key", &ca), KEY),
+            (refused(&cert, &key, "nothing"), CA),
+        ] {
+            assert!(error.starts_with(&format!("{setting}: file.pem")), "{error}");
+        }
         let only_one = TlsOptions { ca: Some("ca.pem".into()), ..TlsOptions::default() };
         let e = only_one.open().err().map(|e| e.to_string()).unwrap_or_default();
         assert!(e.starts_with(CERT), "{e}");

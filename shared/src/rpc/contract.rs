@@ -78,6 +78,8 @@ pub struct Authorize {
     pub prompt_tokens: u64,
     /// Images in the prompt.
     pub images: u64,
+    /// An earlier hold of the same request was released: requests per minute count the request already.
+    pub readmitted: bool,
     /// Output tokens wanted, over all choices.
     pub output_tokens: u64,
     /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.

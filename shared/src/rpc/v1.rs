@@ -92,6 +92,9 @@ pub struct AuthorizeRequest {
     /// Images in the prompt. Their tokens are counted in prompt_tokens.
     #[prost(uint64, tag = "9")]
     pub images: u64,
+    /// An earlier hold of the same request was released: it counts for requests per minute already.
+    #[prost(bool, tag = "10")]
+    pub readmitted: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AuthorizeResponse {

@@ -47,6 +47,13 @@ impl Call {
         Self { http, book, base, dialect, key, headers, range: None, tag, body }
     }
 
+    /// Sends the call by another client.
+    #[must_use]
+    pub fn over(mut self, http: &Http) -> Self {
+        self.http = http.clone();
+        self
+    }
+
     /// Makes the call in another dialect. The body stays a chat's until the call is sent.
     #[must_use]
     pub fn speaking(self, dialect: Dialect) -> Self {

@@ -6,9 +6,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
 };
 use serde_json::Value;
 use shared::money::NanoUsd;
@@ -22,7 +28,12 @@ use super::PATIENCE;
 
 /// HTTP client with pooled connections, HTTP/1.1 by default.
 #[derive(Clone)]
-pub struct Http(Client<HttpConnector, Full<Bytes>>);
+pub struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http2: bool,
+    /// Authority of servers that speak TLS, in PEM; none is trusted without it.
+    authority: Option<String>,
+}
 
 impl Default for Http {
     fn default() -> Self {
@@ -33,17 +44,45 @@ impl Default for Http {
 impl Http {
     /// Returns a client with a connection pool of its own.
     pub fn new() -> Self {
-        Self(Client::builder(TokioExecutor::new()).build(connector()))
+        Self::with(false, None)
     }
 
     /// Returns a client over HTTP/2 without TLS, with all requests on one connection.
     pub fn http2() -> Self {
-        Self(Client::builder(TokioExecutor::new()).http2_only(true).build(connector()))
+        Self::with(true, None)
+    }
+
+    /// Returns a client that trusts this authority, over HTTP/2 or HTTP/1.1.
+    pub fn trusting(authority: &str, http2: bool) -> Self {
+        Self::with(http2, Some(authority.to_owned()))
+    }
+
+    /// Returns a client like this one, with a connection pool of its own.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        Self::with(self.http2, self.authority.clone())
+    }
+
+    fn with(http2: bool, authority: Option<String>) -> Self {
+        let mut roots = RootCertStore::empty();
+        if let Some(authority) = &authority {
+            roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+        }
+        let tls = ClientConfig::builder_with_provider(ring::default_provider().into());
+        let tls = tls.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls.with_no_client_auth()).https_or_http();
+        let connector = if http2 {
+            builder.enable_http2().wrap_connector(connector())
+        } else {
+            builder.enable_http1().wrap_connector(connector())
+        };
+        let client = Client::builder(TokioExecutor::new()).http2_only(http2).build(connector);
+        Self { client, http2, authority }
     }
 
     /// Sends a request and returns the response's head, with the body still unread; an error if no head arrives.
     pub async fn open(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
-        let sent = timeout(PATIENCE, self.0.request(request)).await;
+        let sent = timeout(PATIENCE, self.client.request(request)).await;
         sent.map_err(|_| "no response in time".to_owned())?.map_err(|e| format!("{e:?}"))
     }
 
@@ -77,6 +116,7 @@ impl Http {
 fn connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
+    connector.enforce_http(false);
     connector.set_connect_timeout(Some(Duration::from_secs(5)));
     connector
 }

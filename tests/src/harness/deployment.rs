@@ -103,7 +103,7 @@ async fn services(
         let data = folder(data, program, number);
         let token = ("FAREGATE_INTERNAL_TOKEN", INTERNAL_TOKEN.to_owned());
         let env = env.iter().cloned().chain([token]).chain(own).collect();
-        Settings { program, data, env }
+        Settings { upgraded: true, ..Settings::of(program, &data, env) }
     };
     let of_key_service = |number| {
         let mut own = vec![("FAREGATE_PEPPER", PEPPER.to_owned()), ("FAREGATE_STORE", redis.url())];

@@ -6,9 +6,11 @@ use tokio::time::sleep;
 
 use super::{LOOK_EVERY, PATIENCE, ports};
 use node::Node;
+use pair::MasterAddress;
 
 mod cluster;
 mod node;
+mod pair;
 
 /// Form of a Redis installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub enum Form {
     Cluster,
     /// Three masters, each with a replica that takes over when its master is down.
     ClusterWithReplicas,
+    /// A master with a replica, at an address that leads to the master.
+    WithReplica,
 }
 
 /// A running Redis, killed when dropped.
@@ -28,6 +32,8 @@ pub struct Redis {
     /// The masters at start, followed by their replicas in the same order.
     nodes: Vec<Node>,
     form: Form,
+    /// Where the master is, for a master with a replica.
+    master: Option<MasterAddress>,
 }
 
 impl Redis {
@@ -40,8 +46,13 @@ impl Redis {
             }
             Form::Cluster => cluster::nodes(folder, cluster::MASTERS),
             Form::ClusterWithReplicas => cluster::nodes(folder, 2 * cluster::MASTERS),
+            Form::WithReplica => pair::nodes(folder),
         };
-        let redis = Self { nodes, form };
+        let master = match form {
+            Form::WithReplica => Some(MasterAddress::of(&nodes).await),
+            Form::Alone | Form::AsInstalled | Form::Cluster | Form::ClusterWithReplicas => None,
+        };
+        let redis = Self { nodes, form, master };
         for node in &redis.nodes {
             node.ready().await;
         }
@@ -55,6 +66,7 @@ impl Redis {
     pub fn url(&self) -> String {
         match self.form {
             Form::Alone | Form::AsInstalled => self.nodes[0].url(),
+            Form::WithReplica => format!("redis://{}", self.pair().address),
             Form::Cluster | Form::ClusterWithReplicas => {
                 let addresses: Vec<String> = self.nodes.iter().map(Node::address).collect();
                 format!("redis+cluster://{}", addresses.join(","))
@@ -70,7 +82,7 @@ impl Redis {
     /// Number of masters at start.
     pub fn masters(&self) -> usize {
         match self.form {
-            Form::Alone | Form::AsInstalled => 1,
+            Form::Alone | Form::AsInstalled | Form::WithReplica => 1,
             Form::Cluster | Form::ClusterWithReplicas => cluster::MASTERS,
         }
     }
@@ -130,6 +142,25 @@ impl Redis {
     pub async fn move_slots_from(&self, master: usize) {
         tokio::task::block_in_place(|| cluster::move_slots_from(&self.nodes, master));
         self.heal().await;
+    }
+
+    /// Stops the replica of a master with a signal.
+    pub fn hang_replica(&self) {
+        self.nodes[self.pair().replica()].hang();
+    }
+
+    /// Resumes it.
+    pub fn resume_replica(&self) {
+        self.nodes[self.pair().replica()].resume();
+    }
+
+    /// Kills the master, which has a replica, and lets the replica take over. Returns once the new master has a replica.
+    pub async fn fail_over(&self) {
+        self.pair().fail_over(&self.nodes).await;
+    }
+
+    fn pair(&self) -> &MasterAddress {
+        self.master.as_ref().expect("this form has a replica")
     }
 
     /// Stops the servers with a signal: connections stay open, and nothing is answered until they are resumed.

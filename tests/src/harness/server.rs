@@ -3,9 +3,11 @@
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},
+    net::TcpListener,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -28,6 +30,12 @@ const LISTENERS: [(&str, &str); 4] = [
     ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
 ];
 
+/// Script that hands standard input over as a socket by the protocol of systemd, and becomes the program.
+const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
+
+/// Environment variable that names a folder with the programs of the release before.
+pub const PREVIOUS: &str = "FAREGATE_TEST_PREVIOUS";
+
 /// Time in which a supervised server has to start.
 const SUPERVISED: Duration = Duration::from_mins(2);
 
@@ -40,22 +48,44 @@ pub struct Settings {
     pub data: PathBuf,
     /// Environment, beyond addresses and the data directory.
     pub env: Vec<(&'static str, String)>,
+    /// Socket that is handed over as the public port.
+    pub listener: Option<Arc<TcpListener>>,
+    /// True where the first start is one of the release before, if `FAREGATE_TEST_PREVIOUS` names a folder with its programs.
+    pub upgraded: bool,
 }
 
 impl Settings {
     /// Settings of `faregate`, which runs everything in one process.
     pub fn all_in_one(data: &Path, env: Vec<(&'static str, String)>) -> Self {
-        Self { program: "faregate", data: data.to_owned(), env }
+        Self::of("faregate", data, env)
+    }
+
+    /// Settings of a program.
+    pub fn of(program: &'static str, data: &Path, env: Vec<(&'static str, String)>) -> Self {
+        Self { program, data: data.to_owned(), env, listener: None, upgraded: false }
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(binary(self.program));
+        let program = match std::env::var(PREVIOUS) {
+            Ok(previous) if self.upgraded => Path::new(&previous).join(self.program),
+            Ok(_) | Err(_) => binary(self.program),
+        };
+        let mut command = match &self.listener {
+            None => Command::new(&program),
+            Some(_) => Command::new("sh"),
+        };
         // The environment of the test run must not affect the process.
         command.env_clear().current_dir(&self.data);
         command.envs(LISTENERS.map(|(_, variable)| (variable, format!("127.0.0.1:{}", free_port()))));
         command.env("FAREGATE_DATA_DIR", self.data.join("data")).env("UPSTREAM_KEY", UPSTREAM_KEY);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null());
+        match &self.listener {
+            None => command.stdin(Stdio::null()),
+            Some(listener) => {
+                command.args(["-c", HAND_OVER]).arg(program);
+                command.stdin(OwnedFd::from(listener.try_clone().unwrap()))
+            }
+        };
         command
     }
 
@@ -131,7 +161,7 @@ impl Server {
 
     /// Settings that start the process at the same addresses.
     fn in_place(&self) -> Settings {
-        let mut settings = self.settings.clone();
+        let mut settings = Settings { upgraded: false, ..self.settings.clone() };
         for (name, variable) in LISTENERS {
             if let Some(address) = self.addresses.get(name) {
                 settings.env.push((variable, address.rsplit('/').next().unwrap_or_default().to_owned()));

@@ -10,8 +10,8 @@ use tests::{
 };
 
 /// Tokens of a request that several tests send.
-const PROMPT: u64 = 30;
-const COMPLETION: u64 = 40;
+pub(super) const PROMPT: u64 = 30;
+pub(super) const COMPLETION: u64 = 40;
 
 /// Amount as a JSON number.
 pub(super) fn number(amount: NanoUsd) -> Value {

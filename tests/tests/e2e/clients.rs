@@ -310,7 +310,7 @@ async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Se
         ("FAREGATE_KEY_SERVICE_URL", key_service.to_owned()),
         ("FAREGATE_MAX_IN_FLIGHT", most.to_owned()),
     ];
-    Server::start(&Settings { program: "inference-gateway", data, env }).await
+    Server::start(&Settings::of("inference-gateway", &data, env)).await
 }
 
 /// Requests with this tag as the model received them.

@@ -42,7 +42,7 @@ async fn key_services_that_start_at_once_have_one_first_run() {
                 ("FAREGATE_FIRST_RUN", "true".to_owned()),
                 ("FAREGATE_PUBLIC_URL", "https://models.example.com".to_owned()),
             ];
-            Settings { program: "key-service", data, env }
+            Settings::of("key-service", &data, env)
         })
         .collect();
     let servers = join_all(settings.iter().map(Server::start)).await;
@@ -159,7 +159,7 @@ async fn data_in_redis_survives_a_restart_under_its_users() {
         ("FAREGATE_STORE", format!("unix://{}?user=key-service&pass=secret", socket.display())),
         ("FAREGATE_PEPPER", "5eed".repeat(16)),
     ];
-    let key_service = Settings { program: "key-service", data: data.path().to_owned(), env };
+    let key_service = Settings::of("key-service", data.path(), env);
 
     let mut redis = start();
     let made = eventually(&key_service, &["accounts", "create", "--name", ACCOUNT, "--credit", "7"]).await;
@@ -245,5 +245,5 @@ fn read(name: &str) -> String {
 /// Output of a program's `--help`.
 fn help(program: &'static str) -> String {
     let data = tempfile::TempDir::new().unwrap();
-    Settings { program, data: data.path().to_owned(), env: Vec::new() }.cli(&["--help"])
+    Settings::of(program, data.path(), Vec::new()).cli(&["--help"])
 }

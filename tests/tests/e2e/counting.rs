@@ -131,3 +131,16 @@ async fn a_prompt_whose_bound_alone_does_not_fit_the_tokens_per_minute_is_counte
     assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limit_exceeded"), "{refused}");
     assert!(refused.text().contains("tokens per minute"), "{refused}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_request_that_is_held_twice_counts_once() {
+    let stack = Stack::start().await;
+    let limit: serde_json::Value = serde_json::from_str(&cost_of(100, 5).to_string()).unwrap();
+    let key = stack.key_with(json!({"limit": limit, "requests_per_minute": 10})).await;
+    // The count leaves money for five tokens alone, which the first hold cannot be extended to, and a second one takes.
+    let answer = stack.call(&key, Script::tokens(100, 20)).with("max_tokens", 20).send().await;
+    assert_eq!(answer.status, 200, "{answer}");
+    assert!(stack.upstream.token_counts() > 0);
+    assert_eq!(answer.json()["usage"]["completion_tokens"], 5, "what is left pays for: {answer}");
+    assert_eq!(answer.header("x-ratelimit-remaining-requests"), "9", "a single request: {answer}");
+}

@@ -80,9 +80,12 @@ async fn keys_of_litellm_work(deployment: Deployment, files: Vec<String>) {
     succeeds("python/moved.py", command, ALL_FACTS).await;
 
     stack.released(Duration::from_secs(5)).await;
+    let after = listed(&stack).await;
+    let events = stack.cli(&["events", "export", "--account", "default"]);
     let again = stack.cli(&import("litellm", &files, &[]));
     assert!(again.contains("made 0 groups and 0 keys"), "{again}");
-    let after = listed(&stack).await;
+    assert_eq!(listed(&stack).await, after, "a second run changes nothing");
+    assert_eq!(stack.cli(&["events", "export", "--account", "default"]), events);
     assert_eq!(before.len(), after.len());
     for (before, after) in before.iter().zip(&after) {
         let spent = nanos(&after["used"]).nanos() - nanos(&before["used"]).nanos();

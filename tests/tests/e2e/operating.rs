@@ -64,7 +64,7 @@ fn every_command_of_the_table_is_there() {
             .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
             .collect();
         for program in ["faregate", "key-service"] {
-            let settings = Settings { program, data: data.path().to_owned(), env: Vec::new() };
+            let settings = Settings::of(program, data.path(), Vec::new());
             let help = settings.cli(&[&words[..], &["--help"]].concat());
             for flag in command.split([' ', '[', ']']).filter(|word| word.starts_with("--")) {
                 assert!(help.contains(flag), "{program} {command}: {flag}");

@@ -1,13 +1,24 @@
 //! A catalogue that the operator reloads: whole or not at all, and requests end at the price at which they began.
 
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::Instant,
+};
 
+use futures_util::future::join_all;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, PATIENCE, Stack},
+    harness::{ApiKey, Http, PATIENCE, Server, Stack},
     upstream::Script,
 };
 use tokio::time::{Duration, sleep};
+
+use crate::{certificates::Signed, services::from_environment, tls};
+
+/// Lines of the log after a reload.
+pub(crate) const RELOADED: &str = "catalogue and certificates were reloaded";
+pub(crate) const NOT_RELOADED: &str = "nothing was reloaded";
 
 /// A model that is offered later.
 const LATER: &str = r#"
@@ -43,7 +54,7 @@ async fn a_reloaded_catalogue_holds_for_what_begins_and_a_wrong_one_changes_noth
     assert_ne!(dearer, first);
     fs::write(&file, dearer + &LATER.replace("{url}", &stack.upstream.url())).unwrap();
     stack.server().reload();
-    logged(&stack, "the catalogue was reloaded").await;
+    logged(stack.server(), RELOADED, 1).await;
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.cost(), cost_of(12, 5, 800));
     assert_eq!(stream.rest().await.assert_done().cost(), cost_of(12, 100, 400));
     let offered = offered(&stack, &key).await;
@@ -52,18 +63,68 @@ async fn a_reloaded_catalogue_holds_for_what_begins_and_a_wrong_one_changes_noth
     // The second model has a price below zero: nothing of this catalogue is used.
     fs::write(&file, first.replace("output = \"4.00\"", "output = \"-4.00\"")).unwrap();
     stack.server().reload();
-    logged(&stack, "the catalogue was not reloaded").await;
+    logged(stack.server(), NOT_RELOADED, 1).await;
     assert!(stack.server().log().contains("models.toml"), "the log names the file");
     assert_eq!(self::offered(&stack, &key).await, offered);
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.cost(), cost_of(12, 5, 800));
 }
 
-/// Waits until the log has these words.
-async fn logged(stack: &Stack, words: &str) {
+/// Reloads between good and bad files, unless `FAREGATE_TEST_RELOADS` sets the number.
+const RELOADS: u64 = 20;
+/// Clients that send one request after the other meanwhile.
+const CLIENTS: usize = 8;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn reloads_under_load_fail_no_request_and_charge_the_price_of_one_catalogue() {
+    let reloads = from_environment("FAREGATE_TEST_RELOADS", RELOADS);
+    let signed = Signed::new();
+    let mut stack = Stack::with(tls::options(&signed)).await;
+    stack.http = Http::trusting(&signed.text("ca.pem"), false);
+    let key = stack.key().await;
+    let file = stack.data().join("models.toml");
+    let cheap = fs::read_to_string(&file).unwrap();
+    let dear = cheap.replace("output = \"0.40\"", "output = \"0.80\"");
+    let certificate = signed.text("cert.pem");
+    let (over, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let client = async || {
+        let prices = [400, 800].map(|output| NanoUsd::from_nanos(12 * 100 + 5 * output));
+        while !over.load(Ordering::Relaxed) {
+            let answer = stack.call(&key, Script::tokens(12, 5)).send().await;
+            assert!(answer.status == 200 && prices.contains(&answer.cost()), "{answer}");
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let reloading = async {
+        let (mut good, mut bad) = (0, 0);
+        for round in 0..reloads {
+            fs::write(&file, if round % 2 == 0 { &dear } else { &cheap }).unwrap();
+            match round % 4 {
+                1 => signed.write("cert.pem", "-----BEGIN nothing"),
+                2 => fs::write(&file, "no catalogue").unwrap(),
+                _ => {}
+            }
+            stack.server().reload();
+            if matches!(round % 4, 1 | 2) {
+                bad += 1;
+                logged(stack.server(), NOT_RELOADED, bad).await;
+            } else {
+                good += 1;
+                logged(stack.server(), RELOADED, good).await;
+            }
+            signed.write("cert.pem", &certificate);
+        }
+        over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(reloading, join_all((0..CLIENTS).map(|_| client())));
+    println!("{reloads} reloads, {} requests, none failed", sent.into_inner());
+}
+
+/// Waits until the log has these words so many times.
+pub(crate) async fn logged(server: &Server, words: &str, times: usize) {
     let deadline = Instant::now() + PATIENCE;
-    while !stack.server().log().contains(words) {
-        assert!(Instant::now() < deadline, "{}", stack.server().last_words());
-        sleep(Duration::from_millis(50)).await;
+    while server.log().matches(words).count() < times {
+        assert!(Instant::now() < deadline, "{}", server.last_words());
+        sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -22,6 +22,7 @@ mod cluster;
 mod late_releases;
 mod outages;
 mod random_faults;
+mod replicas;
 mod rolling;
 mod rotation;
 mod secured;
@@ -39,7 +40,7 @@ const TRIES: usize = 2_400;
 const CLIENTS: usize = 8;
 
 /// Number in an environment variable.
-fn from_environment(name: &str, default: u64) -> u64 {
+pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 

@@ -281,8 +281,13 @@ async fn metrics_are_sent_under_the_names_of_the_conventions() {
     let cut = Script::tokens(12, 9).fault(Fault::Cut { after: 3 });
     stack.call(&key, cut).stream().await.rest().await;
 
-    let sent =
-        receiver.metrics(|sent| calls(sent, KEY_SERVICE, "rpc.server.call.duration", CAPTURE) == 3).await;
+    let complete = |sent: &[ReceivedMetric]| {
+        let inferences = sent.iter().filter(|metric| metric.name == "gen_ai.client.inference.duration");
+        calls(sent, KEY_SERVICE, "rpc.server.call.duration", CAPTURE) == 3
+            && calls(sent, GATEWAY, "rpc.client.call.duration", CAPTURE) == 3
+            && inferences.map(|metric| metric.count).sum::<u64>() == 3
+    };
+    let sent = receiver.metrics(complete).await;
     for (service, name) in [(GATEWAY, "rpc.client.call.duration"), (KEY_SERVICE, "rpc.server.call.duration")]
     {
         assert_eq!(calls(&sent, service, name, AUTHORIZE), 3, "{name}: {sent:#?}");

@@ -13,12 +13,16 @@ use tests::{
 };
 use tokio::time::{Duration, sleep};
 
-use crate::budgets::{number, requests, send};
+use crate::budgets::{COMPLETION, PROMPT, number, requests, send};
 
 /// Seconds between the start of a test and the end of its window.
 const BEFORE: i64 = 12;
 /// Streams that run across the end of a window.
 const STREAMS: i64 = 50;
+/// Cap of a key in each window, in requests.
+const CAP: i64 = 6;
+/// Most requests that ask for it, ten in a second.
+const MOST_TRIES: usize = 1_000;
 
 /// The machine's time.
 fn today() -> DateTime<Utc> {
@@ -85,39 +89,82 @@ async fn a_month_renews_on_the_first() {
     a_window_renews_at("month", next(|day| day.day() == 1)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn streams_across_midnight_are_billed_in_the_window_of_their_end() {
-    let stack = shortly_before(midnight(1)).await;
+/// Runs streams across the end of a window, beside a key whose cap is asked for in both windows.
+async fn streams_across(per: &str, instant: DateTime<Utc>) {
+    let stack = shortly_before(instant).await;
     let (prompt, completion) = (10, 40);
     let amount = NanoUsd::from_nanos(cost_of(10_000, 2_000).nanos() * 50);
-    let key = stack.key_with(json!({"limits": [{"amount": number(amount), "per": "day"}]})).await;
-    let before = window(&stack, &key, "day").await;
+    let key = stack.key_with(json!({"limits": [{"amount": number(amount), "per": per}]})).await;
+    let capped = stack.key_with(json!({"limits": [{"amount": number(requests(CAP)), "per": per}]})).await;
+    let before = window(&stack, &key, per).await;
     let streams = join_all((0..STREAMS).map(|number| {
-        // Some end before midnight, most behind it.
+        // Some end in the first window, most in the second.
         let pace = if number % 5 == 0 { 10 } else { 450 };
         stack.call(&key, Script::tokens(prompt, completion).pace(pace)).stream()
     }))
     .await;
+    let held = stack.call(&capped, Script::tokens(PROMPT, COMPLETION).pace(450));
+    let held = held.with("max_tokens", COMPLETION).stream().await;
     let rest = join_all(streams.into_iter().map(Stream::rest));
     let last_of_before = async {
-        let mut last = NanoUsd::ZERO;
+        let mut last = [NanoUsd::ZERO; 2];
         loop {
-            let shown = window(&stack, &key, "day").await;
+            let [shown, of_capped] = [window(&stack, &key, per).await, window(&stack, &capped, per).await];
             if shown["resets_at"] != before["resets_at"] {
                 return last;
             }
-            last = nanos(&shown["used"]);
+            last = [nanos(&shown["used"]), nanos(&of_capped["used"])];
             sleep(Duration::from_millis(100)).await;
         }
     };
-    let (ended, used_before) = tokio::join!(rest, last_of_before);
+    let asking = spend_in_both(&stack, &capped, per, &before["resets_at"]);
+    let (ended, [used_before, capped_before], held, served) =
+        tokio::join!(rest, last_of_before, held.rest(), asking);
     for ended in &ended {
         assert_eq!(ended.assert_done().cost(), cost_of(prompt, completion));
     }
-    let used_after = nanos(&window(&stack, &key, "day").await["used"]);
+    let used_after = nanos(&window(&stack, &key, per).await["used"]);
     let one = cost_of(prompt, completion).nanos();
     assert_eq!(used_before.nanos() + used_after.nanos(), one * STREAMS);
     assert!(used_before.nanos() > 0 && used_after.nanos() > 0, "{used_before} before, {used_after} after");
+
+    assert_eq!(held.assert_done().cost(), requests(1));
+    let capped_after = nanos(&window(&stack, &capped, per).await["used"]);
+    assert!(capped_before < requests(CAP), "the open stream is held: {capped_before}");
+    assert_eq!(capped_after, requests(CAP), "with the stream of the window before");
+    assert_eq!(capped_before.nanos() + capped_after.nanos(), requests(served + 1).nanos());
+}
+
+/// Asks for more than the cap in the window that ends at `resets_at` and in the next one, until that one is used up.
+/// Returns the number of requests served.
+async fn spend_in_both(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value) -> i64 {
+    let mut served = 0;
+    for _ in 0..MOST_TRIES {
+        let has_turned = window(stack, key, per).await["resets_at"] != *resets_at;
+        let answer = send(stack, key).await;
+        match answer.status {
+            200 => served += 1,
+            402 if has_turned => return served,
+            402 | 429 => sleep(Duration::from_millis(100)).await,
+            _ => panic!("{answer}"),
+        }
+    }
+    panic!("the next window is not used up");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn streams_across_midnight_are_billed_in_the_window_of_their_end() {
+    streams_across("day", midnight(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn streams_across_a_monday_are_billed_in_the_window_of_their_end() {
+    streams_across("week", next(|day| day.weekday().num_days_from_monday() == 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn streams_across_the_first_of_a_month_are_billed_in_the_window_of_their_end() {
+    streams_across("month", next(|day| day.day() == 1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

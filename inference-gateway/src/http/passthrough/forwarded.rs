@@ -6,14 +6,14 @@ use shared::{
     admission::Network,
     process::{
         http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
-        serve::PeerAddress,
+        serve::{OverTls, PeerAddress},
     },
 };
 
 /// Facts of the client's connection, or better facts from a trusted proxy. Of a list that the proxy passes on, the last
 /// address counts, which the proxy added.
 pub(super) struct Forwarded {
-    proto: String,
+    proto: &'static str,
     host: Option<String>,
     /// Network address of the client, as far as known.
     pub(super) address: Option<String>,
@@ -26,8 +26,11 @@ impl Forwarded {
     pub(super) fn of(request: &Request<Body>, proxy_trusted: bool) -> Self {
         let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
         let from_proxy = |name: &HeaderName| last(request.headers(), name).filter(|_| proxy_trusted);
-        let proto =
-            from_proxy(&X_FORWARDED_PROTO).filter(|proto| proto == "https").unwrap_or_else(|| "http".into());
+        let over_tls = match from_proxy(&X_FORWARDED_PROTO) {
+            Some(proto) => proto == "https",
+            None => request.extensions().get::<OverTls>().is_some(),
+        };
+        let proto = if over_tls { "https" } else { "http" };
         let address = from_proxy(&X_FORWARDED_FOR).or(peer);
         let host = from_proxy(&X_FORWARDED_HOST).or_else(|| host(request));
         let untrusted = !proxy_trusted && request.headers().contains_key(X_FORWARDED_FOR);
@@ -43,7 +46,7 @@ impl Forwarded {
     /// Writes the facts in place of the client's headers, after the headers named by `Connection` were stripped: a
     /// client must not get rid of the facts by naming these headers.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
-        let (proto, host, address) = (Some(&self.proto), self.host.as_ref(), self.address.as_ref());
+        let (proto, host, address) = (Some(self.proto), self.host.as_deref(), self.address.as_deref());
         for (name, value) in
             [(X_FORWARDED_PROTO, proto), (X_FORWARDED_FOR, address), (X_FORWARDED_HOST, host)]
         {
@@ -92,6 +95,18 @@ mod tests {
     #[test]
     fn what_a_client_says_of_itself_is_replaced() {
         assert_eq!(rewritten(false), ["faregate.example:8080", "http", "127.0.0.1"]);
+    }
+
+    #[test]
+    fn a_connection_over_tls_is_known_without_a_proxy() {
+        let mut request = Request::get("/dashboard").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(OverTls);
+        for proxy_trusted in [false, true] {
+            assert_eq!(Forwarded::of(&request, proxy_trusted).proto, "https");
+        }
+        request.headers_mut().insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+        assert_eq!(Forwarded::of(&request, true).proto, "http", "the client spoke http to the proxy");
+        assert_eq!(Forwarded::of(&request, false).proto, "https");
     }
 
     #[test]

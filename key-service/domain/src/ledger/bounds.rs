@@ -180,10 +180,10 @@ impl Bounds {
         self.max_in_flight = patch.max_in_flight.unwrap_or(self.max_in_flight);
     }
 
-    /// Counts a request with this many tokens.
-    pub(super) fn count(&mut self, tokens: u64, now: Timestamp) {
+    /// Counts a request with this many tokens. Requests per minute count a `readmitted` one already.
+    pub(super) fn count(&mut self, tokens: u64, readmitted: bool, now: Timestamp) {
         self.in_flight += 1;
-        if let Some(rate) = &mut self.requests_per_minute {
+        if let Some(rate) = self.requests_per_minute.as_mut().filter(|_| !readmitted) {
             rate.replace(0, 1, now);
         }
         self.recount(0, tokens, now);

@@ -67,6 +67,8 @@ pub enum Command {
         most: NanoUsd,
         /// Bound on the prompt's tokens. Counts for rates until the tokens used are known.
         prompt_tokens: u64,
+        /// An earlier hold admitted the request and was released: requests per minute count the request already.
+        readmitted: bool,
         /// Number of ticks until the hold expires.
         lease_ticks: u64,
     },

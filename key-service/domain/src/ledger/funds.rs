@@ -71,16 +71,17 @@ impl Funds {
         Ok(())
     }
 
-    /// Refuses a request that a bound other than money excludes.
-    pub(super) fn admit(&self, model: &String, prompt_tokens: u64) -> Result<(), Refused> {
+    /// Refuses a request that a bound other than money excludes. One that was admitted before passes requests per minute.
+    pub(super) fn admit(&self, model: &String, prompt_tokens: u64, readmitted: bool) -> Result<(), Refused> {
         if self.model_lists().any(|models| !models.contains(model)) {
             return Err(Refused::ModelNotAllowed { models: self.models().unwrap_or_default() });
         }
         if self.bounds().any(|bounds| bounds.max_in_flight.is_some_and(|most| bounds.in_flight >= most)) {
             return Err(Refused::RateLimited { bound: RateBound::InFlight, retry_after: RETRY_IN_FLIGHT });
         }
-        let by_requests =
-            self.bounds().filter_map(|bounds| bounds.requests_per_minute?.wait_for(1, self.now));
+        let by_requests = self
+            .bounds()
+            .filter_map(|bounds| bounds.requests_per_minute.filter(|_| !readmitted)?.wait_for(1, self.now));
         let by_tokens =
             self.bounds().filter_map(|bounds| bounds.tokens_per_minute?.wait_for(prompt_tokens, self.now));
         let wait = by_requests.max().map(|wait| (RateBound::Requests, wait));
@@ -118,13 +119,13 @@ impl Funds {
         Ok(amount)
     }
 
-    /// Counts a request at every budget with bounds.
-    pub(super) fn count(&mut self, prompt_tokens: u64) -> Counted {
+    /// Counts a request at every budget with bounds; requests per minute count the request unless it was admitted before.
+    pub(super) fn count(&mut self, prompt_tokens: u64, readmitted: bool) -> Counted {
         let (now, tokens) = (self.now, prompt_tokens.min(MOST_TOKENS));
         let mut counted = Counted::default();
         for (level, budget) in self.budgets_mut() {
             if let Some(bounds) = &mut budget.bounds {
-                bounds.count(tokens, now);
+                bounds.count(tokens, readmitted, now);
                 counted.levels[level as usize] = true;
                 counted.tokens = tokens;
             }

@@ -239,8 +239,8 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(id, amount)| Command::Deposit { id, amount, note: String::new(), actor: Actor::System }),
         4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
         2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
-        8 => (ids(), credential(), model(), bounds, 0..60_u64, 0..4_u64).prop_map(
-            |((key, generation), credential, model, (least, enough, most), prompt_tokens, lease_ticks)| {
+        8 => (ids(), credential(), model(), bounds, (0..60_u64, any::<bool>()), 0..4_u64).prop_map(
+            |((key, generation), credential, model, (least, enough, most), (prompt_tokens, readmitted), lease_ticks)| {
                 let enough = NanoUsd::from_nanos(least.nanos().saturating_add(enough.nanos()));
                 let most = NanoUsd::from_nanos(enough.nanos().saturating_add(most.nanos()));
                 Command::Hold {
@@ -252,6 +252,7 @@ fn command() -> impl Strategy<Value = Command> {
                     enough,
                     most,
                     prompt_tokens,
+                    readmitted,
                     lease_ticks,
                 }
             }

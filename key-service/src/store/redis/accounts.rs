@@ -11,6 +11,7 @@ use shared::{
 
 use super::{
     Redis,
+    durability::Survives,
     records::{self, FUNDS, Fields, FundsRecord, damaged},
     script::Arguments,
 };
@@ -35,6 +36,16 @@ impl Credentials for Redis {
         let text: Option<String> =
             self.client.ask(cmd("GET").arg(self.key_space.credential(&digest))).await?;
         text.map(|text| parse_credential(&text).ok_or_else(|| damaged("a credential"))).transpose()
+    }
+
+    async fn pepper_record(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.client.ask(cmd("GET").arg(self.key_space.pepper_record())).await?)
+    }
+
+    async fn replace_pepper_record(&self, seen: Option<String>, record: String) -> Result<bool, StoreError> {
+        let arguments = Arguments::keys([self.key_space.pepper_record()]);
+        let arguments = arguments.with(seen.unwrap_or_default()).with(record);
+        Ok(self.client.run(&self.scripts.replace, &arguments).await?)
     }
 }
 
@@ -102,8 +113,7 @@ impl Accounts for Redis {
         ]);
         let arguments = arguments.with(key.id.to_string()).with(key.name.as_str()).with(most.to_string());
         let arguments = arguments.with_all(records::write_management_key(&key));
-        let created = EventKind::ManagementKeyCreated { management_key_id: key.id, name: key.name.clone() };
-        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, created)));
+        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, key.creation())));
         match self.create_listed(account, &arguments).await? {
             Listing::Created => {}
             Listing::Taken => return Err(damaged("the answer to a creation")),
@@ -242,7 +252,13 @@ impl Redis {
 
     /// Waits until earlier writes to the slot of this write are durable; repeats this write to do so.
     pub(super) async fn confirm(&self, write: &Cmd) -> RedisResult<()> {
-        self.durability.pass(&self.client, write).await
+        self.durability.pass(&self.client, write, Survives::PowerFailure).await
+    }
+
+    /// Waits until the writes to the account are on the replicas that are awaited.
+    pub(super) async fn replicate_account(&self, account: AccountId) -> RedisResult<()> {
+        let barrier = self.key_space.barrier(account);
+        self.durability.pass(&self.client, cmd("SET").arg(barrier).arg(""), Survives::Failover).await
     }
 }
 

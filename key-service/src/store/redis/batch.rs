@@ -355,9 +355,20 @@ impl<'a> BatchEncoder<'a> {
         let (name, payer, bill, numbers) = match command {
             Command::Check { credential, .. } => (1, 0, self.credential(*credential), [0; 5]),
             Command::Hold {
-                key, credential, model, least, enough, most, prompt_tokens, lease_ticks, ..
+                key,
+                credential,
+                model,
+                least,
+                enough,
+                most,
+                prompt_tokens,
+                readmitted,
+                lease_ticks,
+                ..
             } => {
+                // Below zero, the request is readmitted.
                 let prompt = exact(*prompt_tokens);
+                let prompt = if *readmitted { -1 - prompt } else { prompt };
                 let numbers = [money(*least), money(*enough), money(*most), ticks(*lease_ticks), prompt];
                 (2, self.payers.place((*key, model)), self.credential(*credential), numbers)
             }

@@ -1,10 +1,11 @@
-//! Waits until writes are on disk, for servers that can report durability.
+//! Waits until writes are on disk, for servers that can report durability, and on replicas, where the operator asks.
 //!
-//! `WAITAOF` blocks a connection until the disk has answered, and so needs a separate connection. Callers that arrive
-//! meanwhile share the next wait.
+//! `WAITAOF` and `WAIT` block a connection until disk or replicas have answered, and so need a separate connection. Callers that
+//! arrive meanwhile share the next wait.
 
-use std::{mem, time::Duration};
+use std::{collections::HashSet, mem, time::Duration};
 
+use futures_util::future::try_join_all;
 use redis::{Cmd, RedisError, RedisResult, cmd};
 use tokio::sync::{Mutex, oneshot};
 
@@ -12,19 +13,32 @@ use super::{admission::Sync, client::Client, connection::Connection};
 
 /// Longest wait for a disk: `everysec` takes a second, and two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
+/// Longest wait for replicas, which answer within a round trip unless they are gone: callers learn of it in time to refuse.
+const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 /// Longest time for the connection to report the result.
 const ANSWERING: Duration = Duration::from_secs(3);
 /// Writes waited for at once; the client admits no more calls.
 const WAITING: usize = 4096;
 
-/// Queue of waiting writes, and the connection for `WAITAOF`.
+/// Queue of waiting writes, and the connection for the waits.
 pub(super) struct DurabilityWait {
     queue: parking_lot::Mutex<Vec<Waiter>>,
     connection: Mutex<Option<Waiting>>,
+    /// Replicas that must have a write before its answer.
+    replicas: u32,
 }
 
-/// A connection for `WAITAOF`, and the number of the client's connection at that time: if that was replaced since,
-/// the connection for `WAITAOF` is broken as well.
+/// What a write must survive once it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Survives {
+    /// The loss of the master, where replicas are awaited.
+    Failover,
+    /// The same, and the loss of power, where the disk is awaited.
+    PowerFailure,
+}
+
+/// A connection for waits, and the number of the client's connection at that time: if that was replaced since, the
+/// connection for waits is broken as well.
 struct Waiting {
     connection: Connection,
     number: u64,
@@ -32,30 +46,35 @@ struct Waiting {
 
 struct Waiter {
     write: Cmd,
+    /// True if the disk is awaited.
+    disk: bool,
     reply: oneshot::Sender<RedisResult<()>>,
 }
 
 impl DurabilityWait {
-    pub(super) fn new() -> Self {
-        Self { queue: parking_lot::Mutex::default(), connection: Mutex::default() }
+    pub(super) fn new(replicas: u32) -> Self {
+        Self { queue: parking_lot::Mutex::default(), connection: Mutex::default(), replicas }
     }
 
     /// Returns when all earlier writes to the slot of `write` are durable. Repeats `write` to that end, so `write`
     /// must be idempotent.
-    pub(super) async fn pass(&self, client: &Client, write: &Cmd) -> RedisResult<()> {
-        match client.sync().await {
-            Sync::BeforeAnswering | Sync::Behind => return Ok(()),
-            Sync::Awaited => {}
+    pub(super) async fn pass(&self, client: &Client, write: &Cmd, survives: Survives) -> RedisResult<()> {
+        let disk = match (survives, client.sync().await) {
+            (Survives::Failover, _) | (_, Sync::BeforeAnswering | Sync::Behind) => false,
+            (Survives::PowerFailure, Sync::Awaited) => true,
+        };
+        if !disk && self.replicas == 0 {
+            return Ok(());
         }
         let (reply, mut answer) = oneshot::channel();
-        self.join(Waiter { write: write.clone(), reply })?;
+        self.join(Waiter { write: write.clone(), disk, reply })?;
         // The caller that gets the connection waits for all that have joined by then.
         let mut connection = self.connection.lock().await;
         if let Ok(answer) = answer.try_recv() {
             return answer;
         }
         let waiters = mem::take(&mut *self.queue.lock());
-        let outcome = wait(client, &mut connection, &waiters).await;
+        let outcome = self.wait(client, &mut connection, &waiters).await;
         if outcome.is_err() {
             *connection = None;
         }
@@ -69,23 +88,54 @@ impl DurabilityWait {
     fn join(&self, waiter: Waiter) -> RedisResult<()> {
         let mut queue = self.queue.lock();
         if queue.len() >= WAITING {
-            return Err(unconfirmed("too many writes wait for the disk"));
+            return Err(unconfirmed("too many writes wait for the disk or for replicas"));
         }
         queue.push(waiter);
         Ok(())
     }
+
+    async fn wait(
+        &self,
+        client: &Client,
+        waiting: &mut Option<Waiting>,
+        waiters: &[Waiter],
+    ) -> RedisResult<()> {
+        let number = client.number().await;
+        waiting.take_if(|waiting| waiting.number != number);
+        let Waiting { connection, .. } = match waiting {
+            Some(waiting) => waiting,
+            none => none.insert(Waiting { connection: client.another(ANSWERING).await?, number }),
+        };
+        // Writes to one account are alike: one of them stands for all.
+        let mut seen = HashSet::new();
+        let distinct = waiters.iter().filter(|waiter| seen.insert(waiter.write.get_packed_command()));
+        try_join_all(distinct.map(|waiter| {
+            let mut connection = connection.clone();
+            async move { waiter.write.query_async::<()>(&mut connection).await }
+        }))
+        .await?;
+        if self.replicas > 0 {
+            await_replicas(connection, self.replicas).await?;
+        }
+        if waiters.iter().any(|waiter| waiter.disk) {
+            await_disk(connection).await?;
+        }
+        Ok(())
+    }
 }
 
-async fn wait(client: &Client, waiting: &mut Option<Waiting>, waiters: &[Waiter]) -> RedisResult<()> {
-    let number = client.number().await;
-    waiting.take_if(|waiting| waiting.number != number);
-    let Waiting { connection, .. } = match waiting {
-        Some(waiting) => waiting,
-        none => none.insert(Waiting { connection: client.another(ANSWERING).await?, number }),
-    };
-    for waiter in waiters {
-        waiter.write.query_async::<()>(connection).await?;
+async fn await_replicas(connection: &mut Connection, replicas: u32) -> RedisResult<()> {
+    let mut wait = cmd("WAIT");
+    wait.arg(replicas).arg(LONGEST_REPLICATION.as_millis().to_string());
+    for answer in connection.ask_masters(wait).await? {
+        if redis::from_redis_value::<u32>(answer)? < replicas {
+            return Err(unconfirmed("too few replicas confirmed in time (FAREGATE_REDIS_WAIT_REPLICAS)"));
+        }
     }
+    Ok(())
+}
+
+async fn await_disk(connection: &mut Connection) -> RedisResult<()> {
     let mut wait = cmd("WAITAOF");
     wait.arg("1").arg("0").arg(LONGEST.as_millis().to_string());
     for answer in connection.ask_masters(wait).await? {

@@ -212,6 +212,11 @@ impl KeySpace {
         format!("{}:{{{account}}}:barrier", self.prefix)
     }
 
+    /// String: an empty value, written only to learn whether replicas answer.
+    pub(super) fn readiness(&self) -> String {
+        format!("{}:readiness", self.prefix)
+    }
+
     /// String: the credential with this digest: account, key, and number unless it is the key's first.
     pub(super) fn credential(&self, digest: &Digest) -> Vec<u8> {
         let mut name = format!("{}:credential:", self.prefix).into_bytes();
@@ -242,6 +247,11 @@ impl KeySpace {
     /// The part of the index that lists an account.
     pub(super) fn holders_of(&self, account: AccountId) -> String {
         self.holders(part_of(account))
+    }
+
+    /// String: the record of the peppers that credentials were made with.
+    pub(super) fn pepper_record(&self) -> String {
+        format!("{}:peppers", self.prefix)
     }
 
     /// String: the number of the data layout.

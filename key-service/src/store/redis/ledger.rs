@@ -10,6 +10,7 @@ use shared::{
 use super::{
     Redis,
     batch::Batch,
+    durability::Survives,
     records::{self, FUNDS, FundsRecord, Scanned},
 };
 use crate::store::{
@@ -43,6 +44,8 @@ impl Ledger for Redis {
         let outcomes = batch.execute(&commands).await?;
         if commands.iter().any(must_survive) {
             self.confirm_account(account).await?;
+        } else if commands.iter().any(changes) {
+            self.replicate_account(account).await?;
         }
         Ok(outcomes)
     }
@@ -87,7 +90,10 @@ impl Ledger for Redis {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        Ok(self.client.ask(&cmd("PING")).await?)
+        self.client.ask::<()>(&cmd("PING")).await?;
+        // Without replicas that are awaited, nothing is written.
+        let barrier = self.key_space.readiness();
+        Ok(self.durability.pass(&self.client, cmd("SET").arg(barrier).arg(""), Survives::Failover).await?)
     }
 }
 
@@ -100,7 +106,7 @@ impl Redis {
     }
 }
 
-/// Returns whether the command moves money, so that its effect must be durable before the answer. A hold that is lost
+/// Returns whether the command moves money, so that its effect must be on disk before the answer. A hold that is lost
 /// with its Redis has moved none.
 fn must_survive(command: &Command) -> bool {
     match command {
@@ -110,5 +116,19 @@ fn must_survive(command: &Command) -> bool {
         | Command::Hold { .. }
         | Command::Extend { .. }
         | Command::Release { .. } => false,
+    }
+}
+
+/// Returns whether the command may change money or holds. Replicas that are awaited must have holds as well: the processes that a
+/// failover leaves running would go on to spend what a forgotten hold had set aside.
+fn changes(command: &Command) -> bool {
+    match command {
+        Command::Deposit { .. }
+        | Command::Hold { .. }
+        | Command::Extend { .. }
+        | Command::Capture { .. }
+        | Command::Release { .. }
+        | Command::Expire { .. } => true,
+        Command::Tick { .. } | Command::Check { .. } => false,
     }
 }

@@ -123,6 +123,7 @@ pub(super) struct Scripts {
     pub(super) remove_member: Lua,
     pub(super) replace_second_factor: Lua,
     pub(super) begin_session: Lua,
+    pub(super) replace: Lua,
     pub(super) transaction: Lua,
     pub(super) find_record: Lua,
     pub(super) count_attempt: Lua,
@@ -155,6 +156,15 @@ pub(in crate::store) const LEDGER: &str = parts!(
     "events",
     "ledger/write",
 );
+
+/// Script that makes keys of another gateway.
+pub(in crate::store) const IMPORT: &str =
+    parts!("constants", "act_arguments", "events", "act", "key", "key_lists", "import_keys");
+
+/// The script of imports, of this text.
+pub(super) fn import(text: &str) -> Lua {
+    Lua::new(assembled(text, true))
+}
 
 /// A line of the ledger's script for batches without, or with chains of budgets.
 const PLAIN: &str = " -- plain";
@@ -238,15 +248,7 @@ impl Scripts {
                 "key_lists",
                 "create_key"
             )),
-            import_keys: keys(parts!(
-                "constants",
-                "act_arguments",
-                "events",
-                "act",
-                "key",
-                "key_lists",
-                "import_keys"
-            )),
+            import_keys: import(IMPORT),
             update_key: keys(parts!(
                 "constants",
                 "act_arguments",
@@ -297,6 +299,7 @@ impl Scripts {
                 "replace_second_factor"
             )),
             begin_session: Lua::new(parts!("act_arguments", "events", "act", "begin_session")),
+            replace: Lua::new(parts!("replace")),
             transaction: Lua::new(parts!("transaction")),
             find_record: Lua::new(parts!("find_record")),
             count_attempt: Lua::new(parts!("count_attempt")),

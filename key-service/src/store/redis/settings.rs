@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) events_kept: Duration,
     /// True to accept a Redis without an append-only file, which loses all data when stopped.
     pub(crate) volatile_allowed: bool,
+    /// Replicas that must have a change before it is answered.
+    pub(crate) wait_replicas: u32,
     /// Certificates for servers that are reached over TLS, and for this client.
     pub(crate) certificates: Certificates,
     /// Folder with the record of when the store was last seen, by which a store that lost data is noticed.

@@ -100,6 +100,7 @@ fn hold(generation: GenerationId, amount: i64) -> Command {
         enough: amount,
         most: amount,
         prompt_tokens: 1,
+        readmitted: false,
         lease_ticks: 7,
     }
 }

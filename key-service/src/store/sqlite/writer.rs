@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use shared::{ids::AccountId, time::Timestamp};
 
 use super::{
-    file::{FileIdentity, OpenError, open, open_in_memory},
+    file::{FileIdentity, OpenError, check_version, open, open_in_memory},
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
 };
@@ -141,6 +141,9 @@ fn run_all(
     changes: &mut [Box<dyn Change>],
 ) -> rusqlite::Result<Vec<Result<(), StoreError>>> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if let Err(newer) = check_version(&transaction)? {
+        return Ok(vec![Err(newer); changes.len()]);
+    }
     let mut verdicts = Vec::with_capacity(changes.len());
     for change in changes {
         let savepoint = transaction.savepoint()?;

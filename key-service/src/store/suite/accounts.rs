@@ -1,6 +1,7 @@
 //! Accounts, credentials and management keys.
 
 use super::act;
+use futures_util::future::join_all;
 use shared::{
     ids::{AccountId, ManagementKeyId},
     rpc::Principal,
@@ -102,6 +103,21 @@ pub(super) async fn a_credential_is_found_for_good(subject: &mut impl Subject) {
     let owner = store.find_credential(management_digest).await.unwrap();
     assert_eq!(owner, Some(Credential::first(Principal::ManagementKey(account, management_key(1).id))));
     assert_eq!(store.find_credential(digest("nobody's")).await.unwrap(), None);
+}
+
+pub(super) async fn the_record_of_peppers_is_replaced_by_one_of_several_writers(subject: &mut impl Subject) {
+    let store = subject.store();
+    assert_eq!(store.pepper_record().await.unwrap(), None);
+    let replace = async |seen: Option<&str>, record: &str| {
+        store.replace_pepper_record(seen.map(str::to_owned), record.to_owned()).await.unwrap()
+    };
+    assert!(!replace(Some("other"), "a").await, "there is none");
+    let first = join_all(["a", "b", "c"].map(|record| replace(None, record))).await;
+    assert_eq!(first.iter().filter(|replaced| **replaced).count(), 1);
+    let seen = store.pepper_record().await.unwrap();
+    assert!(!replace(Some("other"), "d").await && replace(seen.as_deref(), "d").await);
+    subject.interrupt().await;
+    assert_eq!(subject.store().pepper_record().await.unwrap().as_deref(), Some("d"));
 }
 
 pub(super) async fn management_keys_are_listed_oldest_first_each_with_its_account(

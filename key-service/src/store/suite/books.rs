@@ -125,6 +125,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         enough: nanos(10),
         most: nanos(10),
         prompt_tokens: 1,
+        readmitted: false,
         lease_ticks: 7,
     });
     commands.extend([

@@ -268,6 +268,35 @@ pub(super) async fn requests_in_flight_are_free_again_when_they_end(subject: &mu
     assert_eq!(execute_one(store, account, hold(second, generation(7), 1, 1)).await, full);
 }
 
+pub(super) async fn a_readmitted_request_counts_once(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let group = make_bounded(&**store, account, 1, None, &requests(1)).await;
+    make_key_in(&**store, account, 1, group).await;
+    let ask = |n, again| {
+        let mut command = hold(key(1), generation(n), 1, 7);
+        if let Command::Hold { readmitted, .. } = &mut command {
+            *readmitted = again;
+        }
+        command
+    };
+    let left = |outcome| match outcome {
+        Ok(Outcome::Held { rates, .. }) => rates.requests.unwrap().remaining,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(left(execute_one(&**store, account, ask(1, false)).await), 0);
+    let release = Command::Release { key: key(1), generation: generation(1) };
+    execute_one(&**store, account, release).await.unwrap();
+    subject.interrupt().await;
+    let store = &**subject.store();
+    let wait = Duration::from_mins(1);
+    let limited = Err(Refused::RateLimited { bound: RateBound::Requests, retry_after: wait });
+    assert_eq!(execute_one(store, account, ask(2, false)).await, limited);
+    assert_eq!(left(execute_one(store, account, ask(2, true)).await), 0);
+    let later = START.plus(wait);
+    assert_eq!(left(at(store, account, ask(3, false), later).await), 0, "a minute later, one more");
+}
+
 pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
@@ -285,6 +314,7 @@ pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
                 enough,
                 most,
                 prompt_tokens,
+                readmitted: false,
                 lease_ticks,
             }
         }

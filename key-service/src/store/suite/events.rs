@@ -65,7 +65,7 @@ pub(super) async fn each_act_leaves_one_event_and_a_repetition_none(subject: &mu
         (of_team, placed),
         ((Some(key(1)), None), blank.creation(after(4))),
         (in_team, moved),
-        ((None, None), EventKind::ManagementKeyCreated { management_key_id, name: name() }),
+        ((None, None), manager.key.creation()),
         ((None, None), member.invitation()),
         ((None, None), EventKind::MemberSignedIn { member_id: member.id }),
         ((None, None), EventKind::MemberRemoved { member_id: member.id, name: member.name.clone() }),

@@ -31,6 +31,7 @@ pub(crate) fn settings(url: &str, data_dir: &TempDir) -> Settings {
         usage_days: 400,
         events_kept: EVENTS_KEPT,
         volatile_allowed: false,
+        wait_replicas: 0,
         certificates: Certificates::default(),
         data_dir: data_dir.path().to_owned(),
     }

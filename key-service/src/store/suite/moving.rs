@@ -71,6 +71,8 @@ pub(super) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
     subject: &mut impl Subject,
 ) {
     let account = open_account(&**subject.store(), 1).await;
+    // A list that was read before the import is not made anew.
+    assert_eq!(subject.store().top_spending(account, None, 10).await.unwrap(), []);
     let act = act(START);
     let plan = subject.store().import(small(account), false, &act).await.unwrap().unwrap();
     assert_eq!((plan.groups.len(), plan.keys.len()), (1, 3));

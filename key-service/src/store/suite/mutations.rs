@@ -2,6 +2,7 @@
 
 mod edges;
 mod faults;
+mod imports;
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -107,7 +108,7 @@ fn first_failure(server: &RedisServer, ledger: &str, histories: &[Vec<Step>]) ->
     histories.iter().position(fails)
 }
 
-/// A store whose ledger has a fault.
+/// A store of which a script has a fault.
 struct Mutant {
     store: Arc<dyn Store>,
     _data_dir: TempDir,
@@ -115,11 +116,16 @@ struct Mutant {
 
 impl Mutant {
     async fn new(server: &RedisServer, ledger: &str) -> Self {
+        Self::of(server, |store| store.with_ledger(ledger)).await
+    }
+
+    /// A new store, changed by this function.
+    async fn of(server: &RedisServer, change: impl FnOnce(Redis) -> Redis) -> Self {
         let data_dir = tempfile::tempdir().unwrap();
         let settings =
             crate::store::redis::Settings { volatile_allowed: true, ..settings(&server.url(), &data_dir) };
         let store = Redis::open(&settings, Arc::new(System)).await.unwrap();
-        Self { store: Arc::new(store.with_ledger(ledger)), _data_dir: data_dir }
+        Self { store: Arc::new(change(store)), _data_dir: data_dir }
     }
 }
 

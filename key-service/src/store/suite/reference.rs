@@ -157,6 +157,19 @@ impl Credentials for Reference {
     async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
         Ok(self.books()?.credentials.get(&digest).copied())
     }
+
+    async fn pepper_record(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.books()?.pepper_record.clone())
+    }
+
+    async fn replace_pepper_record(&self, seen: Option<String>, record: String) -> Result<bool, StoreError> {
+        let mut books = self.books()?;
+        let unchanged = books.pepper_record == seen;
+        if unchanged {
+            books.pepper_record = Some(record);
+        }
+        Ok(unchanged)
+    }
 }
 
 #[async_trait]
@@ -344,9 +357,7 @@ impl Accounts for Reference {
             if book.management_keys.len() as u64 >= new.most {
                 return Ok(false);
             }
-            let name = new.key.name.clone();
-            let created = EventKind::ManagementKeyCreated { management_key_id: id, name };
-            book.tell(act.event(0, None, None, created));
+            book.tell(act.event(0, None, None, new.key.creation()));
             book.management_keys.insert(id, new.key);
         }
         let owner = Principal::ManagementKey(new.account, id);

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -65,6 +65,15 @@ impl RedisServer {
 
     pub(crate) fn url(&self) -> String {
         format!("unix://{}", self.socket().display())
+    }
+
+    /// A section of what the server says about itself.
+    pub(crate) fn info(&self, section: &str) -> String {
+        let mut stream = UnixStream::connect(self.socket()).unwrap();
+        stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut info = String::new();
+        stream.read_to_string(&mut info).unwrap();
+        info
     }
 
     /// Folder of the server's files.

@@ -11,6 +11,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::bounds::Bounds;
 use crate::admission::{Network, Owner, Snapshot};
@@ -73,8 +74,8 @@ pub(super) struct Connection {
 }
 
 struct ConnectionState {
-    /// True once a whole head has arrived.
-    spoke: bool,
+    /// Counts the connection among those that are arriving, until a whole head has arrived.
+    arriving: Option<TaskTrackerToken>,
     /// The network, or the first owner whose credential was accepted on the connection.
     owner: Owner,
     /// False after eviction: requests are not counted any more.
@@ -103,9 +104,15 @@ impl ConnectionState {
 }
 
 impl Connection {
-    pub(super) fn new(number: u64, network: Network, report: Arc<dyn Report>, now: Instant) -> Self {
+    pub(super) fn new(
+        number: u64,
+        network: Network,
+        report: Arc<dyn Report>,
+        arriving: TaskTrackerToken,
+        now: Instant,
+    ) -> Self {
         let state = ConnectionState {
-            spoke: false,
+            arriving: Some(arriving),
             owner: Owner::Network(network),
             admitted: true,
             handling: 0,
@@ -177,9 +184,9 @@ impl Connection {
     /// The next time to look at the connection, or the overdue step. A write may wait for `unread`.
     pub(super) fn look(&self, bounds: &Bounds, unread: Duration, now: Instant) -> Result<Instant, Overdue> {
         let state = self.state();
-        let (spoke, busy, quiet_since) = (state.spoke, !state.is_idle(), state.quiet_since);
+        let (arriving, busy, quiet_since) = (state.arriving.is_some(), !state.is_idle(), state.quiet_since);
         drop(state);
-        let (deadline, overdue) = if !spoke {
+        let (deadline, overdue) = if arriving {
             (self.opened + bounds.head, Overdue::Head)
         } else if let Some(since) = self.write_waits_since() {
             (since + unread, Overdue::Unread)
@@ -197,11 +204,11 @@ impl Connection {
     pub(super) fn begin_request(self: &Arc<Self>, head_bytes: usize) -> RequestGuard {
         let weight = 1 + head_bytes / HEAD_BYTES_OF_A_REQUEST;
         let mut state = self.state();
-        state.spoke = true;
+        let arrival = state.arriving.take();
         state.handling += 1;
         state.quiet_since = Instant::now();
         self.load_more(state, weight);
-        RequestGuard { connection: self.clone(), weight, answered: false }
+        RequestGuard { connection: self.clone(), weight, answered: false, arrival }
     }
 
     /// Notes that a response ended, or was given up, its client having taken nothing since then.
@@ -279,6 +286,8 @@ pub(super) struct RequestGuard {
     connection: Arc<Connection>,
     weight: usize,
     answered: bool,
+    /// Of the first request: counts the connection among those that are arriving.
+    pub(super) arrival: Option<TaskTrackerToken>,
 }
 
 impl RequestGuard {

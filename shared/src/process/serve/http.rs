@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
-use ::http::{Request, Uri, Version, uri::PathAndQuery};
+use ::http::{HeaderValue, Request, Uri, Version, header, uri::PathAndQuery};
 use axum::{body::Body, response::Response};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -12,17 +12,18 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::Notify,
     time::{Instant, sleep_until, timeout},
 };
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CarriedBy, PeerAddress,
+    CarriedBy, OverTls, PeerAddress,
     body::{BodyOptions, Responses, Unread, WatchedBody},
     bounds::Bounds,
     connection::{Connection, Overdue},
     progress::Progress,
+    tls::PortTls,
     workers::Workers,
 };
 
@@ -39,19 +40,22 @@ const SEND_BUFFER: usize = 64 << 10;
 /// State that all connections of a port share.
 pub(super) struct Server {
     bounds: Bounds,
-    tls: Option<TlsAcceptor>,
+    tls: Option<PortTls>,
     http: auto::Builder<TokioExecutor>,
     pub(super) workers: Arc<Workers>,
-    shutdown: CancellationToken,
+    ends: Ends,
+}
+
+/// How connections end from our side.
+pub(super) struct Ends {
+    /// Cancelled when each connection is to close with the next answer.
+    pub(super) leaving: CancellationToken,
+    /// Cancelled when connections are to close as soon as they are idle.
+    pub(super) shutdown: CancellationToken,
 }
 
 impl Server {
-    pub(super) fn new(
-        bounds: Bounds,
-        tls: Option<TlsAcceptor>,
-        workers: Arc<Workers>,
-        shutdown: CancellationToken,
-    ) -> Self {
+    pub(super) fn new(bounds: Bounds, tls: Option<PortTls>, workers: Arc<Workers>, ends: Ends) -> Self {
         let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1()
             .timer(TokioTimer::new())
@@ -66,7 +70,7 @@ impl Server {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(SEND_BUFFER);
-        Self { bounds, tls, http, workers, shutdown }
+        Self { bounds, tls, http, workers, ends }
     }
 }
 
@@ -83,9 +87,10 @@ pub(super) async fn serve_connection(
     }
     let peer = stream.peer_addr().ok().map(|address| PeerAddress(address.ip()));
     let stream = Progress::new(stream, connection.clone());
+    let peer = Peer { address: peer, over_tls: server.tls.is_some() };
     let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
     // The first head has a deadline from the connection's beginning, which TLS does not prolong.
-    let handshake = timeout(server.bounds.head, tls.accept(stream));
+    let handshake = timeout(server.bounds.head, tls.acceptor().accept(stream));
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         () = connection.evicted.notified() => return,
@@ -93,28 +98,41 @@ pub(super) async fn serve_connection(
     match shaken {
         // Boxed apart, so that connections without TLS do not reserve memory for TLS.
         Ok(Ok(stream)) => Box::pin(serve_http(server, stream, peer, connection, worker)).await,
-        Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
+        Ok(Err(e)) if tls.among_services => tracing::warn!(error = %e, "a client was not let in"),
+        Ok(Err(e)) => tracing::debug!(error = %e, "a client did not agree on TLS"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
     }
+}
+
+/// Facts about the other end of a connection, which each request carries.
+#[derive(Clone, Copy)]
+struct Peer {
+    address: Option<PeerAddress>,
+    over_tls: bool,
 }
 
 async fn serve_http<S>(
     server: &Arc<Server>,
     stream: S,
-    peer: Option<PeerAddress>,
+    peer: Peer,
     connection: &Arc<Connection>,
     worker: usize,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let responses = Arc::new(Responses::default());
+    let (responses, left) = (Arc::new(Responses::default()), Arc::new(Notify::new()));
     let service = {
         let (server, connection, responses) = (server.clone(), connection.clone(), responses.clone());
+        let left = left.clone();
         service_fn(move |mut request: Request<Incoming>| {
-            if let Some(peer) = peer {
-                request.extensions_mut().insert(peer);
+            if let Some(address) = peer.address {
+                request.extensions_mut().insert(address);
             }
-            let carried = Carried { connection: connection.clone(), responses: responses.clone(), worker };
+            if peer.over_tls {
+                request.extensions_mut().insert(OverTls);
+            }
+            let (connection, responses, left) = (connection.clone(), responses.clone(), left.clone());
+            let carried = Carried { connection, responses, left, worker };
             answer(server.clone(), carried, request)
         })
     };
@@ -124,7 +142,7 @@ async fn serve_http<S>(
     let ended = tokio::select! {
         biased;
         ended = serving.as_mut() => ended,
-        () = server.shutdown.cancelled() => {
+        () = ending(server, &left) => {
             serving.as_mut().graceful_shutdown();
             tokio::select! {
                 biased;
@@ -145,6 +163,14 @@ async fn serve_http<S>(
     };
     if let Err(e) = ended {
         tracing::debug!(error = %e, "a connection ended early");
+    }
+}
+
+/// Returns when the connection is to close as soon as it is idle.
+async fn ending(server: &Server, left: &Notify) {
+    tokio::select! {
+        () = server.ends.shutdown.cancelled() => {}
+        () = left.notified() => {}
     }
 }
 
@@ -182,6 +208,8 @@ fn look(
 struct Carried {
     connection: Arc<Connection>,
     responses: Arc<Responses>,
+    /// Notified when the connection is to close after its requests.
+    left: Arc<Notify>,
     worker: usize,
 }
 
@@ -190,14 +218,24 @@ async fn answer(
     carried: Carried,
     request: Request<Incoming>,
 ) -> Result<Response<WatchedBody>, Infallible> {
-    let Carried { connection, responses, worker } = carried;
-    let begun = connection.begin_request(head_bytes(&request));
+    let Carried { connection, responses, left, worker } = carried;
+    let mut begun = connection.begin_request(head_bytes(&request));
     let http2 = request.version() == Version::HTTP_2;
     let mut request = normalized(request).map(Body::new);
     request.extensions_mut().insert(CarriedBy(connection));
+    if let Some(arrival) = begun.arrival.take() {
+        request.extensions_mut().insert(arrival);
+    }
     let mut response = server.workers.answer(worker, request).await;
     let unread = response.extensions_mut().remove::<Unread>();
     let unread = unread.unwrap_or(Unread { bound: server.bounds.unread, stream: None });
+    if server.ends.leaving.is_cancelled() {
+        if http2 {
+            left.notify_one();
+        } else {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
     Ok(response.map(|body| responses.respond(begun, body, BodyOptions { unread, http2 })))
 }
 

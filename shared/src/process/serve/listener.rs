@@ -3,18 +3,19 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
+use listenfd::ListenFd;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     runtime::Handle,
     time::{sleep, timeout},
 };
-use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     bounds::Bounds,
-    http::{Server, serve_connection},
+    http::{Ends, Server, serve_connection},
     register::Register,
+    tls::PortTls,
     workers::{Worker, Workers},
 };
 
@@ -44,6 +45,31 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     listen().map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
 }
 
+/// The listener of the public port.
+pub struct PublicListener {
+    /// The listener.
+    pub listener: TcpListener,
+    /// True for a socket that a service manager handed over: another process may accept its connections too, and those
+    /// that none accepts wait.
+    pub is_handed_over: bool,
+}
+
+impl PublicListener {
+    /// Takes the socket that the service manager handed over (`LISTEN_FDS`), or listens on this address. Works inside a runtime.
+    pub fn open(setting: &str, address: SocketAddr) -> io::Result<Self> {
+        let mut handed_over = ListenFd::from_env();
+        let Some(listener) = handed_over.take_tcp_listener(0)? else {
+            return Ok(Self { listener: bind(setting, address)?, is_handed_over: false });
+        };
+        if handed_over.len() > 1 {
+            return Err(io::Error::other("LISTEN_FDS: hand over the public port alone"));
+        }
+        listener.set_nonblocking(true)?;
+        tracing::info!(address = %listener.local_addr()?, "the public port is a socket that was handed over");
+        Ok(Self { listener: TcpListener::from_std(listener)?, is_handed_over: true })
+    }
+}
+
 /// A port that serves HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
 pub struct Port {
     /// Listener of the connections.
@@ -51,15 +77,22 @@ pub struct Port {
     /// The bounds on each, and on all together.
     pub bounds: Bounds,
     /// TLS in front, if any, which announces protocols by ALPN.
-    pub tls: Option<TlsAcceptor>,
+    pub tls: Option<PortTls>,
+    /// Cancelled when clients are to go to other servers: each connection closes with the next answer.
+    pub leaving: CancellationToken,
+    /// Cancelled when no connection is accepted any more, before the shutdown or at it.
+    pub closed: CancellationToken,
+    /// Connections whose first request the handler has not taken up. Closed once no connection is accepted any more.
+    pub arriving: TaskTracker,
     /// The time that running requests have to finish once the server is to stop.
     pub drain: Duration,
 }
 
 impl Port {
     /// A port without TLS.
-    pub const fn new(listener: TcpListener, bounds: Bounds) -> Self {
-        Self { listener, bounds, tls: None, drain: DRAIN }
+    pub fn new(listener: TcpListener, bounds: Bounds) -> Self {
+        let [leaving, closed] = [(); 2].map(|()| CancellationToken::new());
+        Self { listener, bounds, tls: None, leaving, closed, arriving: TaskTracker::new(), drain: DRAIN }
     }
 }
 
@@ -71,15 +104,17 @@ pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
 /// Serves on several runtimes until `shutdown`. A connection stays with the runtime that has the fewest; the requests
 /// of an HTTP/2 connection, perhaps the only connection, go to all runtimes in turn.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
-    let Port { listener, bounds, tls, drain } = port;
-    let register = Register::new(&bounds);
-    let server = Arc::new(Server::new(bounds, tls, Workers::new(workers), shutdown.clone()));
+    let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;
+    let register = Register::new(&bounds, arriving.clone());
+    let ends = Ends { leaving, shutdown: shutdown.clone() };
+    let server = Arc::new(Server::new(bounds, tls, Workers::new(workers), ends));
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
     loop {
         let (stream, peer) = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
+            () = closed.cancelled() => break,
             accepted = accept(&listener) => accepted,
         };
         let Ok(stream) = stream.into_std() else { continue };
@@ -96,6 +131,8 @@ pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationTo
         connections.spawn_on(serving, &runtime);
     }
     drop(listener);
+    arriving.close();
+    shutdown.cancelled().await;
     connections.close();
     if timeout(drain, connections.wait()).await.is_err() {
         tracing::warn!(connections = connections.len(), "cut off what did not finish in time");

@@ -17,6 +17,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use super::{
     bounds::Bounds,
@@ -34,6 +35,7 @@ const RELIEVED_PART: usize = 16;
 pub(super) struct Register {
     unauthenticated: Side,
     authenticated: Side,
+    arriving: TaskTracker,
     next: AtomicU64,
 }
 
@@ -60,11 +62,12 @@ struct At<'a>(&'a ByOwner, Instant);
 pub(super) struct Registration(pub(super) Arc<Connection>, Arc<Register>);
 
 impl Register {
-    pub(super) fn new(bounds: &Bounds) -> Arc<Self> {
+    pub(super) fn new(bounds: &Bounds, arriving: TaskTracker) -> Arc<Self> {
         let unauthenticated = bounds.unauthenticated.min(bounds.connections).max(1);
         Arc::new(Self {
             unauthenticated: Side::new(unauthenticated, 0),
             authenticated: Side::new(bounds.connections.saturating_sub(unauthenticated), bounds.requests),
+            arriving,
             next: AtomicU64::new(0),
         })
     }
@@ -72,7 +75,9 @@ impl Register {
     /// Registers a new connection.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Registration {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(number, Network::of(peer), self.clone(), Instant::now()));
+        let (network, arriving) = (Network::of(peer), self.arriving.token());
+        let connection = Connection::new(number, network, self.clone(), arriving, Instant::now());
+        let connection = Arc::new(connection);
         let mut connections = self.unauthenticated.connections.lock();
         connections.insert(connection.owner(), connection.clone());
         if connections.count > self.unauthenticated.most_connections {

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, ApiKey, PATIENCE, Stack, nanos},
+    harness::{Answer, ApiKey, Deployment, Options, PATIENCE, Stack, nanos},
     upstream::Script,
 };
 use tokio::time::{Instant, sleep};
@@ -97,17 +97,42 @@ async fn bounds_at_three_levels_are_exact_while_processes_are_killed() {
     stack.cli(&["audit"]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn requests_per_minute_are_exact_over_both_gateways() {
-    let stack = two_of_each().await;
-    let group = group(&stack, json!({"name": "fifty", "requests_per_minute": 50})).await;
-    let keys = join_all((0..4).map(|_| stack.key_with(json!({"group_id": group["id"]})))).await;
+/// Number of requests of a storm that were admitted, and most that a bucket of `per_minute` refilled by meanwhile.
+async fn admitted(stack: &Stack, keys: &[ApiKey], per_minute: u128) -> (usize, usize) {
     let began = Instant::now();
-    let answers = storm(&stack, &keys).await;
-    let refilled = usize::try_from(began.elapsed().as_millis() * 50 / 60_000).unwrap() + 1;
+    let answers = storm(stack, keys).await;
+    let refilled = usize::try_from(began.elapsed().as_millis() * per_minute / 60_000).unwrap() + 1;
     let admitted = answers.iter().filter(|answer| answer.as_ref().unwrap().status == 200).count();
     println!("{admitted} requests were admitted while the bucket refilled by at most {refilled}");
-    assert!((50..=50 + refilled).contains(&admitted), "{admitted} with {refilled} refilled");
+    (admitted, refilled)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_per_minute_are_exact_over_both_gateways_in_each_minute() {
+    let deployment = Deployment::services(2, 2);
+    let stack = Stack::with(Options { deployment, clocks: vec![0, 0], ..Options::default() }).await;
+    let group = group(&stack, json!({"name": "fifty", "requests_per_minute": 50})).await;
+    let keys = join_all((0..4).map(|_| stack.key_with(json!({"group_id": group["id"]})))).await;
+    for minute in 0..3 {
+        for clock in &stack.clocks {
+            clock.set(60 * minute);
+        }
+        let (admitted, refilled) = admitted(&stack, &keys, 50).await;
+        assert!((50..=50 + refilled).contains(&admitted), "{admitted} with {refilled} in minute {minute}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tokens_per_minute_are_passed_by_no_more_than_the_answers_in_flight() {
+    let stack = two_of_each().await;
+    let key = stack.key_with(json!({"tokens_per_minute": 1_000})).await;
+    let (admitted, refilled) = admitted(&stack, std::slice::from_ref(&key), 1_000).await;
+    // Prompts of 30 tokens count on admission, answers of 40 once they are known.
+    assert!(admitted > 0 && 30 * admitted <= 1_000 + refilled, "{admitted} with {refilled} refilled");
+    if 70 * admitted >= 1_000 + refilled {
+        let refused = send(&stack, &key).await;
+        assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limit_exceeded"), "{refused}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,10 +1,10 @@
 //! Rolling restarts: gateways and key-services are asked to end and started again, one after the other, under clients
-//! that try again elsewhere. The upstream's own count is the reference, to the nano-dollar.
+//! that try again elsewhere, or behind a load balancer. The upstream's own count is the reference, to the nano-dollar.
 
 use std::{
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -12,7 +12,10 @@ use std::{
 use futures_util::future::join_all;
 use serde_json::Value;
 use tests::{
-    harness::{ApiKey, Deployment, FLASH, Options, PATIENCE, Server, Stack, cost, nanos, usd},
+    harness::{
+        ApiKey, Balancer, Deployment, Dialect, FLASH, Http, Options, PATIENCE, PREVIOUS, Server, Stack, cost,
+        nanos, usd,
+    },
     upstream::{End, Generation, Script},
 };
 use tokio::time::sleep;
@@ -33,6 +36,12 @@ const TRIES: usize = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Seconds that a gateway gives to what runs. Some streams last longer and are cut.
 const DRAIN: &str = "2";
+
+/// Clients behind a balancer, each with connections of its own, every fourth over HTTP/2.
+const BALANCED: usize = 200;
+const BALANCED_KEYS: usize = 20;
+/// Seconds in which a gateway says that it stops and serves on: longer than a request, so that each connection is told.
+const DRAIN_PAUSE: &str = "4";
 
 /// A restart, and how long it lasted.
 struct Restart {
@@ -83,6 +92,64 @@ async fn rolling_restarts_under_clients_that_try_again_bill_what_was_served() {
     assert_used_is_served(&stack, &keys, &differences).await;
     let in_vain = bills::billed_in_vain(&stack, &sent);
     assert!(in_vain.is_empty(), "{} were billed without an answer: {in_vain:#?}", in_vain.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
+    let rounds = from_environment("FAREGATE_TEST_BALANCED_ROUNDS", 1);
+    let options = Options {
+        deployment: Deployment::services(2, 2),
+        env: vec![("FAREGATE_DRAIN_PAUSE_SECONDS", DRAIN_PAUSE.into())],
+        ..Options::default()
+    };
+    let stack = Stack::with(options).await;
+    stack.add_credit(&stack.account, usd("100"), "");
+    let balancer = Balancer::before(&stack.gateways).await;
+    // Release 1.0.0 closes no connection before it refuses requests.
+    let connections_are_told = std::env::var_os(PREVIOUS).is_none();
+    let keys = join_all((0..BALANCED_KEYS).map(|_| stack.key())).await;
+    let (over, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let restarts = async {
+        sleep(Duration::from_secs(1)).await;
+        for _ in 0..rounds {
+            for which in 0..2 {
+                restart(&stack.gateways[which]).await;
+                restart(&stack.key_services[which]).await;
+            }
+        }
+        sleep(Duration::from_secs(1)).await;
+        over.store(true, Ordering::Relaxed);
+    };
+    let client = async |number: usize, key: &ApiKey| {
+        let mut http = if number.is_multiple_of(4) { Http::http2() } else { Http::new() };
+        for turn in number.. {
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+            if !connections_are_told {
+                http = http.fresh();
+            }
+            let script = Script { head_after_ms: 400, ..Script::tokens(12, 20).pace(40) };
+            let call = stack.call_to(balancer.url(), key, script).over(&http);
+            let call = call.speaking(Dialect::ALL[turn % Dialect::ALL.len()]);
+            if turn % 2 == 0 {
+                let answer = call.try_send().await.unwrap_or_else(|e| panic!("request {turn}: {e}"));
+                assert_eq!(answer.status, 200, "{answer}");
+            } else {
+                match call.reach_stream().await {
+                    Ok(Ok(stream)) => _ = stream.rest().await.assert_done(),
+                    Ok(Err(answer)) => panic!("{answer}"),
+                    Err(e) => panic!("request {turn}: {e}"),
+                }
+            }
+            sent.fetch_add(1, Ordering::Relaxed);
+            sleep(PAUSE).await;
+        }
+    };
+    let clients = keys.iter().cycle().take(BALANCED).enumerate().map(|(number, key)| client(number, key));
+    tokio::join!(restarts, join_all(clients));
+    println!("{rounds} rounds, {} requests, none failed", sent.into_inner());
+    stack.cli(&["audit"]);
 }
 
 async fn restart(server: &Server) {

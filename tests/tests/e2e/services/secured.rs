@@ -1,48 +1,30 @@
 //! Mutual TLS between the services: callers without a certificate of the authority get no answer.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use http::Method;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 use tests::{
     harness::{Deployment, Options, Server, Settings, Stack, raw},
     upstream::Script,
 };
 
+use crate::{
+    certificates::Signed,
+    reload::{RELOADED, logged},
+};
+
 const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
 const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
 const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
 
-/// Files of a certificate authority and of a certificate that it issued for 127.0.0.1.
-struct Signed(TempDir);
-
-impl Signed {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        let folder = TempDir::new().unwrap();
-        let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
-        write("ca.pem", authority.pem());
-        write("cert.pem", params.signed_by(&key, &authority).unwrap().pem());
-        write("key.pem", key.serialize_pem());
-        Self(folder)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.path().join(name).display().to_string()
-    }
-
-    fn identity(&self) -> Vec<(&'static str, String)> {
-        vec![(CERT, self.file("cert.pem")), (KEY, self.file("key.pem"))]
-    }
+/// Settings of the certificate and its key.
+fn identity(signed: &Signed) -> Vec<(&'static str, String)> {
+    vec![(CERT, signed.file("cert.pem")), (KEY, signed.file("key.pem"))]
 }
 
 async fn secured(signed: &Signed) -> Stack {
-    let mut env = signed.identity();
+    let mut env = identity(signed);
     env.push((CA, signed.file("ca.pem")));
     Stack::with(Options { deployment: Deployment::services(2, 2), env, ..Options::default() }).await
 }
@@ -79,7 +61,7 @@ async fn services_with_certificates_of_one_authority_serve_and_strangers_are_not
     }
     assert_eq!(stack.get(&key, "/v1/models").await.status, 200);
 
-    let stranger = stack.another_gateway(other.identity()).await;
+    let stranger = stack.another_gateway(identity(&other)).await;
     assert_serves_no_request(&stack, &stranger).await;
     drop(stranger);
 
@@ -121,4 +103,37 @@ async fn files_and_addresses_that_do_not_fit_are_refused_with_their_setting() {
     let folder = TempDir::new().unwrap();
     let log = Server::refuses(&without_tls(&stack, folder.path())).await;
     assert!(log.contains("error: FAREGATE_KEY_SERVICE"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn certificates_of_another_authority_are_taken_over_without_a_restart() {
+    let signed = Signed::new();
+    let stack = secured(&signed).await;
+    let (key, first) = (stack.key().await, signed.text("ca.pem"));
+    let old = Signed::new();
+    for name in ["ca.pem", "cert.pem", "key.pem"] {
+        old.write(name, &signed.text(name));
+    }
+    // During the change both authorities are trusted.
+    signed.renew();
+    signed.write("ca.pem", &format!("{first}{}", signed.text("ca.pem")));
+    for server in stack.key_services.iter().chain(&stack.gateways) {
+        server.reload();
+        logged(server, RELOADED, 1).await;
+    }
+    // What starts now has the new certificate alone, and meets clients that must show theirs.
+    let renewed = signed.text("ca.pem").replace(&first, "");
+    signed.write("ca.pem", &renewed);
+    for key_service in &stack.key_services {
+        key_service.restart().await;
+    }
+    for gateway in &stack.gateways {
+        assert_eq!(stack.call_at(gateway, &key, Script::tokens(12, 5)).send().await.status, 200);
+        let url = format!("{}/v1/management/keys", gateway.public());
+        let listed = stack.http.send_as(&stack.account.management_key, Method::GET, &url, None).await;
+        assert_eq!(listed.status, 200, "{listed}");
+    }
+    let mut settings = identity(&old);
+    settings.push((CA, old.file("ca.pem")));
+    assert_serves_no_request(&stack, &stack.another_gateway(settings).await).await;
 }

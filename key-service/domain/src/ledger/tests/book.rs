@@ -74,6 +74,7 @@ impl Book {
             enough,
             most,
             prompt_tokens: 3,
+            readmitted: false,
             lease_ticks,
         })
     }

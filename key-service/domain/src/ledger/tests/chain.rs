@@ -105,6 +105,7 @@ fn keys_of_a_group_share_its_bounds() {
             enough,
             most,
             prompt_tokens: 1,
+            readmitted: false,
             lease_ticks: 1,
         }
     };

@@ -45,6 +45,10 @@ impl Book {
 
     /// Holds little for a request with this many tokens in the prompt.
     fn request(&mut self, n: u8, prompt_tokens: u64) -> Result<Outcome, Refused> {
+        self.ask(n, prompt_tokens, false)
+    }
+
+    fn ask(&mut self, n: u8, prompt_tokens: u64, readmitted: bool) -> Result<Outcome, Refused> {
         let (key, credential, model, lease_ticks) = (key(0), 0, "Model Flash".into(), 3);
         let (generation, least, enough, most) = (generation(n), nanos(1), nanos(1), nanos(1));
         self.run(&Command::Hold {
@@ -56,6 +60,7 @@ impl Book {
             enough,
             most,
             prompt_tokens,
+            readmitted,
             lease_ticks,
         })
     }
@@ -92,6 +97,22 @@ fn a_rate_admits_its_number_at_once_and_then_as_many_in_each_minute() {
     assert_eq!(book.admitted(76), 50);
     book.wait(MINUTE * 60);
     assert_eq!(book.admitted(126), 50);
+}
+
+#[test]
+fn a_readmitted_request_counts_once_for_requests_per_minute_and_anew_for_all_else() {
+    let all = BoundsPatch { tokens_per_minute: Some(Some(100)), max_in_flight: Some(Some(1)), ..requests(1) };
+    let mut book = book(&all);
+    book.request(1, 60).unwrap();
+    assert_eq!(book.ask(2, 60, true), limited(RateBound::InFlight, 1_000), "the first hold is open");
+    book.release(1).unwrap();
+    assert_eq!(book.request(2, 60), limited(RateBound::Requests, MINUTE));
+    assert!(matches!(book.ask(2, 101, true), Err(Refused::RateLimited { bound: RateBound::Tokens, .. })));
+    book.ask(2, 60, true).unwrap();
+    assert_eq!(book.tokens_left(), 40);
+    book.release(2).unwrap();
+    book.wait(MINUTE);
+    assert_eq!(book.admitted(3), 1);
 }
 
 #[test]

@@ -1,2 +1,5 @@
--- Second factors of members: origin and digest of the secret, step of the last code, and hashes of the recovery codes.
-ALTER TABLE members ADD COLUMN second_factor TEXT;
+-- The record of the peppers that credentials were made with: at most one row.
+CREATE TABLE peppers (
+    id     INTEGER PRIMARY KEY DEFAULT 1 CHECK (id = 1),
+    record TEXT NOT NULL
+) STRICT;

@@ -153,6 +153,29 @@ impl Credentials for Sqlite {
     async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
         self.read(move |connection| credential(connection, &digest)).await
     }
+
+    async fn pepper_record(&self) -> Result<Option<String>, StoreError> {
+        self.read(|connection| {
+            connection.query_row("SELECT record FROM peppers", [], |row| row.get(0)).optional()
+        })
+        .await
+    }
+
+    async fn replace_pepper_record(&self, seen: Option<String>, record: String) -> Result<bool, StoreError> {
+        let replace = move |connection: &Connection| {
+            let changed = match seen {
+                Some(seen) => {
+                    let sql = "UPDATE peppers SET record = ?1 WHERE record = ?2";
+                    connection.execute(sql, [&record, &seen])?
+                }
+                None => {
+                    connection.execute("INSERT OR IGNORE INTO peppers (record) VALUES (?1)", [&record])?
+                }
+            };
+            Ok(changed == 1)
+        };
+        self.writer.write(replace).await
+    }
 }
 
 /// Finds a credential.
@@ -203,8 +226,7 @@ fn create_management_key(
     ])?;
     put_credential(connection, digest, Credential::first(Principal::ManagementKey(*account, *id)))?;
     if written > 0 {
-        let created = EventKind::ManagementKeyCreated { management_key_id: *id, name: name.clone() };
-        log.write(connection, *account, (None, None), created)?;
+        log.write(connection, *account, (None, None), key.creation())?;
     }
     Ok(true)
 }

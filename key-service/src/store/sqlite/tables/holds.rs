@@ -56,7 +56,7 @@ impl Ledger for Sqlite {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.writer.check_file()?;
-        self.read(file::ping).await
+        self.read(file::check_version).await?
     }
 }
 

@@ -67,6 +67,19 @@ fn version_2(folder: &Folder) {
 }
 
 #[tokio::test]
+async fn a_store_that_a_newer_program_took_over_is_not_written_any_more() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let newer = Connection::open(folder.file()).unwrap();
+    newer.pragma_update(None, "user_version", 1_000).unwrap();
+    let written = store.execute(account(0), vec![capture(generation(1), 1)], START).await;
+    for refused in [written.map(drop), store.ping().await] {
+        let reason = refused.unwrap_err().to_string();
+        assert!(reason.contains("newer version"), "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn a_file_of_version_2_is_brought_up_to_date_and_loses_nothing() {
     let folder = Folder::new();
     version_2(&folder);

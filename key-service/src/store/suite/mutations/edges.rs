@@ -100,6 +100,7 @@ fn hold_of(key: KeyId, n: u8, [least, enough, most]: [NanoUsd; 3]) -> Command {
         enough,
         most,
         prompt_tokens,
+        readmitted: false,
         lease_ticks,
     }
 }

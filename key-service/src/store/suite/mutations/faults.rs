@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 109] = [
+pub(super) const FAULTS: [(&str, &str, &str); 124] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -236,7 +236,11 @@ pub(super) const FAULTS: [(&str, &str, &str); 109] = [
         "> of_tokens.per_minute * RATE_UNITS",
         "> (of_tokens.per_minute + 1) * RATE_UNITS",
     ),
-    ("admitted requests are not counted", "if bounds.requests then replace(bounds.requests, 0, 1) end", ""),
+    (
+        "admitted requests are not counted",
+        "if bounds.requests and not is_readmitted then replace(bounds.requests, 0, 1) end",
+        "",
+    ),
     ("tokens of a prompt are not counted", "if bounds.tokens then replace(bounds.tokens, 0, used) end", ""),
     (
         "tokens stay as they were bounded",
@@ -318,5 +322,72 @@ pub(super) const FAULTS: [(&str, &str, &str); 109] = [
         "a counter loses its further part to the script without chains",
         "if counters_before[n] and #counters_before[n] > COUNTS_SIZE then error(NEEDS_CHAINS) end -- plain",
         "",
+    ),
+    (
+        "a readmitted request counts again",
+        "if bounds.requests and not is_readmitted then replace",
+        "if bounds.requests then replace",
+    ),
+    (
+        "the rate of a readmitted request refuses it",
+        "if requests and not is_readmitted and taken_of",
+        "if requests and taken_of",
+    ),
+    (
+        "the tokens of a readmitted request are one too many",
+        "used = -1 - used end -- chain",
+        "used = -used end -- chain",
+    ),
+    (
+        "a threshold is told again by a later call",
+        "if told[once] or call('HEXISTS', NUMBERS, once) == 1 then return end",
+        "if told[once] then return end",
+    ),
+    (
+        "a threshold is told beyond its border",
+        "before < border and after >= border",
+        "before < border and after > border",
+    ),
+    (
+        "borders of limits are rounded down",
+        "percent + math.ceil(rest * percent / 100)",
+        "percent + math.floor(rest * percent / 100)",
+    ),
+    ("a limit that is used up is not told", "{ 50, 80, 95, 100 }", "{ 50, 80, 95 }"),
+    ("half of a limit is not told", "if after < amount / 2 or", "if after <= amount / 2 or"),
+    (
+        "thresholds of groups are not told",
+        "if group.limit < NEVER then tell_passed(2, group, 0, group.limit, group.used_before, group.used, 0) end",
+        "",
+    ),
+    (
+        "thresholds of a window are told once for all windows",
+        "window.amount, before, window.used, window.start) end",
+        "window.amount, before, window.used, 0) end",
+    ),
+    (
+        "a hold that the credit refuses tells nothing",
+        "if refused == 'credit_empty' then return tell_credit(0) end",
+        "if refused == 'credit_empty' then return end",
+    ),
+    (
+        "a hold that a limit refuses tells nothing",
+        "if refused == 'limit_reached' then return tell(1, key, 0, 100, key.limit, key.used, 0) end",
+        "",
+    ),
+    (
+        "thresholds of the credit need no deposit",
+        "local has_base = percent == 0 or account.deposited_at >= 0",
+        "local has_base = true",
+    ),
+    (
+        "a part of the credit is told beyond its border",
+        "account.credit_before > border and account.credit <= border",
+        "account.credit_before > border and account.credit < border",
+    ),
+    (
+        "the group of a key at its limit is not named",
+        "local group = holder == 1 and budget.group or ''",
+        "local group = ''",
     ),
 ];

@@ -31,6 +31,7 @@ use domain::{
 pub(super) struct Shelf {
     pub(super) accounts: BTreeMap<AccountId, AccountBook>,
     pub(super) credentials: HashMap<Digest, Credential>,
+    pub(super) pepper_record: Option<String>,
     /// Attempts under a name, and when they are forgotten.
     pub(super) attempts: HashMap<Digest, (u64, Timestamp)>,
     /// Set by tests: memory has no bound of its own.

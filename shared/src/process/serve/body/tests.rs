@@ -2,6 +2,7 @@ use std::{convert::Infallible, future::poll_fn, net::IpAddr, sync::atomic::Atomi
 
 use futures_util::stream;
 use tokio::time::{advance, pause};
+use tokio_util::task::TaskTracker;
 
 use super::{
     super::{
@@ -22,7 +23,7 @@ struct Client {
 }
 
 fn register() -> Arc<Register> {
-    Register::new(&Bounds { connections: 10, unauthenticated: 4, ..Bounds::default() })
+    Register::new(&Bounds { connections: 10, unauthenticated: 4, ..Bounds::default() }, TaskTracker::new())
 }
 
 impl Client {

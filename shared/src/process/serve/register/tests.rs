@@ -6,7 +6,7 @@ use super::*;
 use crate::{ids::AccountId, time::Timestamp};
 
 fn register(connections: usize, unauthenticated: usize) -> Arc<Register> {
-    Register::new(&Bounds { connections, unauthenticated, ..Bounds::default() })
+    Register::new(&Bounds { connections, unauthenticated, ..Bounds::default() }, TaskTracker::new())
 }
 
 fn from(register: &Arc<Register>, machine: u8) -> Registration {

@@ -216,7 +216,7 @@ local rates_of = present[HOLD] and function(name)
 end
 
 -- Refuses a request that a bound other than money excludes, with what the bounds of all levels say.
-local refused_by_bounds = present[HOLD] and function(payer, count)
+local refused_by_bounds = present[HOLD] and function(payer, count, is_readmitted)
   local is_allowed, fits, is_frequent, is_large = true, true, false, false
   if count > MOST_TOKENS then count = MOST_TOKENS end
   for n = 1, #chain.bounded do
@@ -224,7 +224,7 @@ local refused_by_bounds = present[HOLD] and function(payer, count)
     local requests, of_tokens, models = bounds.requests, bounds.tokens, bounds.models
     if models and not allows(models, sub(payer, 19)) then is_allowed = false end
     if bounds.max_in_flight and bounds.in_flight >= bounds.max_in_flight then fits = false end
-    if requests and taken_of(requests, now) + RATE_UNITS > requests.per_minute * RATE_UNITS then is_frequent = true end
+    if requests and not is_readmitted and taken_of(requests, now) + RATE_UNITS > requests.per_minute * RATE_UNITS then is_frequent = true end
     if of_tokens and taken_of(of_tokens, now) + count * RATE_UNITS > of_tokens.per_minute * RATE_UNITS then is_large = true end
   end
   if not is_allowed then return 'model_not_allowed ' .. model_lists() end
@@ -280,14 +280,15 @@ local held_with_rates = present[HOLD] and function(amount)
   return rates and pack('>c5d', 'held ', amount) .. rates or amount
 end
 
--- Opens a hold of the chain, and counts a request with its tokens at every level with bounds.
-local hold_of_chain = present[HOLD] and function(n, amount, lease_until, payer)
+-- Opens a hold of the chain, and counts a request with its tokens at every level with bounds. Requests per minute count a
+-- readmitted request already.
+local hold_of_chain = present[HOLD] and function(n, amount, lease_until, payer, is_readmitted)
   levels, tokens = 0, 0
   for of = 1, #chain.bounded do
     local budget = chain.bounded[of]
     local bounds = budget.bounds
     bounds.in_flight, budget.changed, levels, tokens = bounds.in_flight + 1, true, levels + chain.bits[of], used
-    if bounds.requests then replace(bounds.requests, 0, 1) end
+    if bounds.requests and not is_readmitted then replace(bounds.requests, 0, 1) end
     if bounds.tokens then replace(bounds.tokens, 0, used) end
   end
   holds[n] = pack('>c1dd', 'h', amount, lease_until) .. NOTHING_USED .. with_groups(payer) .. pack('>Bd', levels, tokens)

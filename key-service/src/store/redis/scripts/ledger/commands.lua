@@ -21,8 +21,10 @@ commands[HOLD] = present[HOLD] and function(key, n, payer, credential, least, en
   if settlement_of(n) then return 'gone' end
   local paid_by = ARGV[BEFORE_PAYERS + payer]
   chain = chain_of(key) -- chain
+  local is_readmitted = used < 0 -- chain
+  if is_readmitted then used = -1 - used end -- chain
   local refused = may_not_spend(key, credential)
-  if chain then refused = refused or refused_by_bounds(paid_by, used) or refused_by_limits(least) end -- chain
+  if chain then refused = refused or refused_by_bounds(paid_by, used, is_readmitted) or refused_by_limits(least) end -- chain
   local left_of_limit = left_after(key.limit, key.used)
   if not refused and left_of_limit < least then refused = 'limit_reached' end
   if not refused and account.credit < least then refused = 'credit_empty' end
@@ -38,7 +40,7 @@ commands[HOLD] = present[HOLD] and function(key, n, payer, credential, least, en
   local amount = min(most, free)
   set_aside(key, amount)
   local lease_until = account.tick + lease_ticks
-  if chain then return hold_of_chain(n, amount, lease_until, paid_by) end -- chain
+  if chain then return hold_of_chain(n, amount, lease_until, paid_by, is_readmitted) end -- chain
   holds[n] = pack('>c1dd', 'H', amount, lease_until) .. NOTHING_USED .. paid_by
   return amount
 end

@@ -1,0 +1,63 @@
+//! Client of the key-services' HTTP.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use parking_lot::Mutex;
+use rustls::{ClientConfig, RootCertStore};
+use shared::process::{
+    http_client::{ClientSettings, HttpClient, http_client},
+    tls::{MutualTls, Tls},
+};
+
+use crate::sizes::MANAGEMENT_IN_FLIGHT;
+
+/// The time that a connection may take to come about.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+/// Lifetime of an idle connection: shorter than at the key-service, so that no request meets a closing connection.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// Client that shows the current certificate: it is made anew once the certificates were replaced.
+pub(super) enum KeyServiceClient {
+    /// Without TLS.
+    Plain(HttpClient<Body>),
+    /// With the certificates that the client was made with.
+    Tls(Tls, Mutex<(Arc<MutualTls>, HttpClient<Body>)>),
+}
+
+impl KeyServiceClient {
+    pub(super) fn new(tls: Option<&Tls>) -> Self {
+        let Some(tls) = tls else {
+            // Without TLS settings there are no https addresses, and no certificate is trusted.
+            let no_roots = RootCertStore::empty();
+            return Self::Plain(client(
+                ClientConfig::builder().with_root_certificates(no_roots).with_no_client_auth(),
+            ));
+        };
+        let current = tls.get();
+        let made = client(current.client());
+        Self::Tls(tls.clone(), Mutex::new((current, made)))
+    }
+
+    pub(super) fn get(&self) -> HttpClient<Body> {
+        match self {
+            Self::Plain(client) => client.clone(),
+            Self::Tls(tls, made) => {
+                let (current, mut made) = (tls.get(), made.lock());
+                if !Arc::ptr_eq(&current, &made.0) {
+                    *made = (current.clone(), client(current.client()));
+                }
+                made.1.clone()
+            }
+        }
+    }
+}
+
+fn client(tls: ClientConfig) -> HttpClient<Body> {
+    http_client(ClientSettings {
+        tls: Some(tls),
+        connect_deadline: CONNECT_DEADLINE,
+        idle: IDLE,
+        idle_connections: MANAGEMENT_IN_FLIGHT,
+    })
+}

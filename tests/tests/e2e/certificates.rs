@@ -1,0 +1,49 @@
+//! Certificates for tests of TLS.
+
+use std::{fs, path::PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+
+/// Files of a certificate authority and of a certificate that it issued for 127.0.0.1.
+pub(crate) struct Signed(TempDir);
+
+impl Signed {
+    /// Makes an authority, with a certificate in `cert.pem` and its key in `key.pem`.
+    pub(crate) fn new() -> Self {
+        let signed = Self(TempDir::new().unwrap());
+        signed.renew();
+        signed
+    }
+
+    /// Replaces all files by those of another authority.
+    pub(crate) fn renew(&self) {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        self.write("ca.pem", &authority.pem());
+        self.write("cert.pem", &params.signed_by(&key, &authority).unwrap().pem());
+        self.write("key.pem", &key.serialize_pem());
+    }
+
+    /// Path of a file.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Text of a file.
+    pub(crate) fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Replaces a file.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}

@@ -1,0 +1,81 @@
+//! Stores that another program, or a program with other secrets, has written.
+
+use std::fs;
+
+use tempfile::TempDir;
+use tests::{
+    harness::{Deployment, Options, Server, Settings, Stack, cost_of},
+    upstream::Script,
+};
+
+/// A pepper of the right form that no key was made with.
+const OTHER: &str = "0ddba110ddba110ddba110ddba110ddba110ddba110ddba110ddba110ddba110";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wrong_pepper_is_refused_at_start_and_by_commands_over_an_sqlite_file() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    stack.server().terminate();
+    assert!(stack.server().ended().await.success());
+    let folder = TempDir::new().unwrap();
+    let mut wrong = stack.server().settings().clone();
+    wrong.data = folder.path().to_owned();
+    let file = stack.server().settings().data.join("data/faregate.db");
+    wrong.env.push(("FAREGATE_STORE", format!("sqlite:{}", file.display())));
+    wrong.env.push(("FAREGATE_PEPPER", OTHER.into()));
+    let log = Server::refuses(&wrong).await;
+    assert!(log.contains("error: FAREGATE_PEPPER: is not the pepper"), "{log}");
+    let (status, _, error) = wrong.try_cli(&["accounts", "list"]);
+    assert!(!status.success() && error.contains("FAREGATE_PEPPER"), "{error}");
+    stack.server().restart().await;
+    assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.cost(), cost_of(12, 5));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wrong_pepper_is_refused_at_start_over_redis_and_a_rotation_is_not() {
+    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    let settings = stack.key_services[0].settings();
+    let pepper = settings.env.iter().find(|(name, _)| *name == "FAREGATE_PEPPER").unwrap().1.clone();
+    let another = |folder: &TempDir, env: Vec<(&'static str, String)>| {
+        let mut another = settings.clone();
+        another.data = folder.path().to_owned();
+        another.env.extend(env);
+        another
+    };
+    let folder = TempDir::new().unwrap();
+    let wrong = another(&folder, vec![("FAREGATE_PEPPER", OTHER.into())]);
+    let log = Server::refuses(&wrong).await;
+    assert!(log.contains("error: FAREGATE_PEPPER: is not the pepper"), "{log}");
+    let during = vec![("FAREGATE_PEPPER", OTHER.into()), ("FAREGATE_PREVIOUS_PEPPER", pepper)];
+    drop(Server::start(&another(&folder, during)).await);
+    // A process that the rotation has not reached yet starts again.
+    stack.key_services[0].restart().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn stores_of_a_newer_version_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let newer = |folder: &TempDir| Settings::all_in_one(folder.path(), Vec::new());
+    newer(&folder).cli(&["accounts", "list"]);
+    let file = folder.path().join("data/faregate.db");
+    // The version of the tables stands at byte 60 of an SQLite file.
+    let mut bytes = fs::read(&file).unwrap();
+    assert!(u32::from_be_bytes(bytes[60..64].try_into().unwrap()) > 0);
+    bytes[60..64].copy_from_slice(&1_000_u32.to_be_bytes());
+    fs::write(&file, bytes).unwrap();
+    let log = Server::refuses(&newer(&folder)).await;
+    assert!(log.contains("error: FAREGATE_STORE") && log.contains("newer version"), "{log}");
+
+    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    for number in 0..stack.redis().masters() {
+        // In a cluster, one of the masters has the slot of the name; the others refuse the command.
+        stack.redis().ask(number, "SET fg:schema 1000");
+    }
+    let mut older = stack.key_services[0].settings().clone();
+    older.data = folder.path().to_owned();
+    let log = Server::refuses(&older).await;
+    assert!(log.contains("error: FAREGATE_STORE") && log.contains("layout 1000"), "{log}");
+    for number in 0..stack.redis().masters() {
+        stack.redis().ask(number, "SET fg:schema 2");
+    }
+}
