@@ -1,7 +1,6 @@
 //! The second factor of a member, from setting up to losing it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use shared::clock::{Clock, System};
 use tests::harness::{Answer, Browser, Stack, attribute};
 use totp_rs::{Builder, Secret, Totp};
 
@@ -12,7 +11,7 @@ const PASSWORD: &str = "correct horse battery staple";
 
 /// The code of an app, so many steps from now.
 fn code(app: &Totp, steps: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = u64::try_from(System.now().seconds()).unwrap();
     app.generate(now + 30 * steps).to_string()
 }
 

@@ -75,7 +75,9 @@ impl Members for Reference {
         };
         let event = member.second_factor_event(after.as_ref());
         found.second_factor = after;
-        event.into_iter().for_each(|kind| book.tell(act.event(0, None, None, kind)));
+        if let Some(kind) = event {
+            book.tell(act.event(0, None, None, kind));
+        }
         Ok(true)
     }
 
