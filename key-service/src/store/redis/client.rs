@@ -36,7 +36,7 @@ use super::{
 /// in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are answered
 /// 503.
 const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Longest time of the first connection, when no call waits yet.
+/// Longest time of the first connection and of a mark, for which no call waits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shortest time between two new connections to a cluster, since a shard may be down for long.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
@@ -196,6 +196,13 @@ impl Client {
 
     /// Marks the store as seen now, unless too many earlier marks are lost. Returns the losses since the last mark.
     pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
+        match timeout_at(Instant::now() + CONNECT_TIMEOUT, self.set_mark(now)).await {
+            Ok(losses) => losses,
+            Err(_) => Err(self.why_late().await),
+        }
+    }
+
+    async fn set_mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
         let (mut connection, _) = self.connection().await;
         let forgotten = self.watermark.check(&connection).await?.map_err(refused)?;
         let mut question = cmd("INFO");

@@ -39,7 +39,7 @@ pub(crate) struct Watched {
     /// Password of the Sentinel; empty: none.
     password: String,
     _folder: TempDir,
-    _servers: [RedisServer; 2],
+    servers: [RedisServer; 2],
 }
 
 impl RedisServer {
@@ -138,6 +138,17 @@ impl RedisServer {
         whole_answer(UnixStream::connect(self.socket()).unwrap(), line).contains(fact)
     }
 
+    /// Returns whether the only replica has all writes of this master.
+    fn is_replicated(&self) -> bool {
+        let info = self.info("replication");
+        let offset = |field: &str| {
+            let (_, rest) = info.split_once(field)?;
+            rest.split(|c: char| !c.is_ascii_digit()).next().map(str::to_owned)
+        };
+        let (replica, master) = (offset(",offset="), offset("master_repl_offset:"));
+        replica.is_some() && replica == master
+    }
+
     fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
@@ -219,8 +230,7 @@ impl Watched {
         let mut command = Command::new("redis-server");
         command.arg(&file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null());
         let sentinel = command.spawn().unwrap();
-        let watched =
-            Self { sentinel, port, password: of_sentinel.to_owned(), _folder: folder, _servers: servers };
+        let watched = Self { sentinel, port, password: of_sentinel.to_owned(), _folder: folder, servers };
         let knows = || watched.ask("SENTINEL REPLICAS main", 1).contains("*1");
         until("the Sentinel to find the replica", knows);
         watched
@@ -230,8 +240,9 @@ impl Watched {
         format!("redis+sentinel://127.0.0.1:{}/main", self.port)
     }
 
-    /// Makes the replica the master, and the master a replica.
+    /// Makes the replica the master, and the master a replica, once the replica has all writes. Without passwords.
     pub(crate) fn fail_over(&self) {
+        until("the replica to be in step", || self.servers[0].is_replicated());
         // An array of two strings: five lines.
         let master = || self.ask("SENTINEL GET-MASTER-ADDR-BY-NAME main", 5);
         let before = master();
