@@ -1,4 +1,4 @@
-//! The client of a worker for upstreams: HTTP/1 connections, kept while they are idle.
+//! The client of a worker for upstreams: HTTP/1 connections, kept while idle.
 //!
 //! A request passes through no task or queue but those of its connection, which a general client's pool would add.
 
@@ -35,7 +35,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(45);
 /// Body of a request.
 type Body = Full<Chain<Bytes, Bytes>>;
 
-/// A server, as the client addresses it.
+/// A server, as addressed by the client.
 pub(super) struct Server {
     /// Scheme and authority.
     origin: Uri,
@@ -110,7 +110,7 @@ impl Server {
         (self.origin.host().unwrap_or_default(), self.origin.port_u16().unwrap_or(own_port(&self.origin)))
     }
 
-    /// Host, and port if the URL names one.
+    /// Host, and the port that the URL names, if any.
     pub(super) fn authority(&self) -> &str {
         self.origin.authority().map_or("", |authority| authority.as_str())
     }
@@ -154,7 +154,7 @@ impl UpstreamClient {
         }
     }
 
-    /// Connects, unless a connection becomes idle first. Returns the connection, and whether it is new.
+    /// Connects, unless a connection becomes idle first. Returns the connection, and true for a new connection.
     async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
         let returned = self.0.wait(server.name.clone());
         let mut connecting = Box::pin(connect(self.0.clone(), server.origin.clone()));
@@ -174,7 +174,7 @@ impl UpstreamClient {
         }
     }
 
-    /// Keeps a connection from the end of its answer on.
+    /// Keeps a connection from the end of an answer on.
     fn keep(&self, server: &Server, mut connection: SendRequest<Body>) {
         if connection.is_ready() {
             return self.0.put(server.name.clone(), connection);

@@ -34,7 +34,7 @@ pub struct SecondFactor {
     pub id: FactorId,
     /// Digest of the secret, by which the pepper behind the secret is recognised.
     pub secret: Digest,
-    /// Time step of the last accepted code. Codes of this step and of earlier ones are refused.
+    /// Time step of the last accepted code. Codes of this step and of earlier steps are refused.
     pub last_step: u64,
     /// Keyed hashes of the unused recovery codes.
     pub recovery: Vec<Digest>,
@@ -101,7 +101,7 @@ impl TotpSecret {
         Self(Builder::new().with_secret(secret).build_noncompliant())
     }
 
-    /// The secret of a stored second factor, recognised by its digest; `None` where another pepper made it.
+    /// The secret of a stored second factor, recognised by the digest; `None` where another pepper made it.
     pub fn of(peppers: &Peppers, member: MemberId, factor: &SecondFactor) -> Option<Self> {
         let mut secrets = peppers.all().map(|pepper| Self::new(pepper, member, factor.id));
         secrets.find(|secret| secret.digest() == factor.secret)
@@ -132,7 +132,7 @@ impl TotpSecret {
     }
 }
 
-/// A recovery code of these random bytes, as members read it.
+/// A recovery code of these random bytes, as shown to members.
 pub fn recovery_code(random: [u8; RECOVERY_BYTES]) -> String {
     let code = Secret::from(random.to_vec()).to_base32();
     let groups = code.as_bytes().chunks(RECOVERY_GROUP).map(|group| String::from_utf8_lossy(group));

@@ -1,4 +1,4 @@
-//! Fields of forms: what was entered, and the fault of a form that was refused, at its field.
+//! Fields of forms: the entered texts, and the fault of a refused form, at the faulty field.
 
 use maud::{Markup, html};
 use shared::text::is_control;
@@ -21,7 +21,7 @@ impl Fault {
     }
 }
 
-/// The texts in the fields of a form, and its fault.
+/// The texts in the fields of a form, and the fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entered<'a> {
     fields: &'a Fields,
@@ -64,14 +64,14 @@ impl<'a> Entered<'a> {
         self.fields.get(name)
     }
 
-    /// Returns whether one of these fields has a text or a fault.
+    /// Returns whether any of these fields has a text or a fault.
     pub(super) fn has_any(self, names: &[&str]) -> bool {
         names.iter().any(|name| {
             self.fields.filled(name).is_some() || self.fault.is_some_and(|fault| fault.field == *name)
         })
     }
 
-    /// A field: its title, the input, a hint unless empty, and the fault.
+    /// A field: title, input, a hint unless empty, and the fault.
     pub(super) fn field(
         self,
         name: &'a str,
@@ -95,7 +95,7 @@ impl<'a> Entered<'a> {
         hinted(name, title, hint, &input)
     }
 
-    /// A field of one line.
+    /// A field of a single line.
     pub(super) fn line(self, name: &'a str, (title, hint): (&str, &str), max: usize) -> Markup {
         self.field(name, (title, hint), |entry| {
             html! {

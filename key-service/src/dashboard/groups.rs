@@ -1,4 +1,4 @@
-//! The pages of groups: the list, a group with what is used of its bounds, its settings, and its end.
+//! The pages of groups: the list; a group with used bounds, settings and end.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ pub(super) mod acts;
 /// Groups on a page.
 const GROUPS_ON_PAGE: usize = 50;
 
-/// Lists the groups, those in another group below it.
+/// Lists the groups, child groups below parents.
 pub(super) async fn list(
     State(desk): State<Desk>,
     viewer: Viewer,

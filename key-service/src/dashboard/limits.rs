@@ -1,4 +1,4 @@
-//! The limits of a key or a group in a form: amounts, each with the time after which it is available again.
+//! The limits of a key or a group in a form: amounts, each with the time of renewal.
 
 use maud::{Markup, html};
 use shared::{
@@ -21,7 +21,7 @@ const FIELDS: [(&str, &str, &str, &str); 5] = [
     ("limit_5", "resets_5", "Limit 5 (USD)", "Resets 5"),
 ];
 
-/// The limits of a form: each `None` where the form does not have them.
+/// The limits of a form, each `None` where missing in the form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     /// The limit that never resets.
@@ -71,7 +71,7 @@ fn amount(text: &str) -> Result<NanoUsd, String> {
     }
 }
 
-/// A number without commas between its thousands; `None` where a comma stands elsewhere, as in `1,5`.
+/// A number without commas between thousands; `None` where a comma stands elsewhere, as in `1,5`.
 pub(super) fn without_commas(number: &str) -> Option<String> {
     let (whole, fraction) =
         number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
@@ -110,7 +110,7 @@ pub(super) fn further(entered: Entered<'_>) -> Markup {
     html! { @for at in 1..FIELDS.len() { (pair(entered, at, "")) } }
 }
 
-/// Returns whether there is a further limit, or a fault in one.
+/// Returns whether there is a further limit, or a faulty limit.
 pub(super) fn has_further(entered: Entered<'_>) -> bool {
     FIELDS.iter().skip(1).any(|(name, resets, _, _)| entered.has_any(&[name, resets]))
 }

@@ -1,4 +1,4 @@
-//! Many API keys at once: chosen in a list, then revoked, moved or given another expiry after one confirmation.
+//! Many API keys at once: chosen in a list, then revoked, moved or given another expiry after a confirmation.
 
 use axum::{
     extract::State,
@@ -27,7 +27,7 @@ pub(super) const KEYS_ON_PAGE: usize = 50;
 
 /// Path of the page that asks first.
 pub(super) const CONFIRM: &str = "/dashboard/keys/many";
-/// Path of the form that does it.
+/// Path of the form that acts.
 pub(super) const APPLY: &str = "/dashboard/keys/many/apply";
 
 /// Id of the form whose rows are chosen in a list.
@@ -108,7 +108,7 @@ async fn chosen(desk: &Desk, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKe
     Ok(ids.iter().filter_map(|id| found.get(id)).cloned().collect())
 }
 
-/// Names the keys and their number, before anything is done.
+/// Names the keys and the number of keys, before anything is done.
 pub(super) async fn confirm(
     State(desk): State<Desk>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -157,7 +157,7 @@ async fn asked(
     Ok(page(viewer, Section::Keys, &question, &content))
 }
 
-/// Does it to each of the keys.
+/// Acts on each of the keys.
 pub(super) async fn apply(
     State(desk): State<Desk>,
     OwnerAct(Act { viewer, form }): OwnerAct,

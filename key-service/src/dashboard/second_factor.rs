@@ -78,7 +78,7 @@ fn present_password(entered: Entered<'_>) -> Markup {
     })
 }
 
-/// Offers a secret, and asks for a code of it.
+/// Offers a secret, and asks for a code of the secret.
 fn asked_on(
     desk: &Desk,
     viewer: &Viewer,
@@ -123,7 +123,7 @@ fn asked_off(viewer: &Viewer, entered: Entered<'_>) -> Response {
     page(viewer, Section::Unlisted, "Second factor", &content)
 }
 
-/// A QR code; nothing for a text that is too long for one.
+/// A QR code; nothing for a text that is too long.
 fn qr_code(text: &str) -> Markup {
     let Ok(code) = QrCode::new(text) else { return html! {} };
     let (width, size) = (code.width(), code.width() + 2 * QUIET_ZONE);

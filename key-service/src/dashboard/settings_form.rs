@@ -21,7 +21,7 @@ use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
 /// Groups offered by name in a form, newest first. With more, the id of a group is typed in.
 const OFFERED_GROUPS: usize = 200;
 
-/// Models named below their field.
+/// Models named below the field.
 const MODELS_IN_HINT: usize = 8;
 
 /// Lives of keys offered beside the expiry, in days.
@@ -47,7 +47,7 @@ pub(super) async fn offered(desk: &Desk, viewer: &Viewer) -> Result<Offered, Fai
     Ok(Offered { groups, has_all_groups, models, now: desk.management.now() })
 }
 
-/// Names the models of bounds by their ids.
+/// Names the models of bounds by id.
 pub(super) fn name_models_by_id(desk: &Desk, bounds: &mut BoundsPatch) {
     if let Some(Some(models)) = &mut bounds.models {
         desk.catalog.get().name_by_id(models);
@@ -67,7 +67,7 @@ pub(super) fn read<P: Patch>(form: &Fields, is_new: bool) -> Result<P, Fault> {
     Ok(patch)
 }
 
-/// The fields that forms have: of a new object, or of one that exists.
+/// The fields of forms: of a new object, or of an existing object.
 fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
     let inputs = F::settings().filter_map(|field| Some((field, field.row(), field.row().input?)));
     inputs.filter(move |(_, row, _)| is_new || !row.is_fixed)
@@ -121,7 +121,7 @@ fn count(text: &str, max: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("Give a whole number from 1 to {max}."))
 }
 
-/// Reads the ids of models, one a line.
+/// Reads the ids of models, each on a line.
 fn models(text: &str) -> Result<Vec<String>, String> {
     let mut models: Vec<String> = Vec::new();
     for id in text.lines().map(str::trim).filter(|id| !id.is_empty()) {

@@ -23,7 +23,7 @@ use super::http_client::{ClientSettings, HttpClient, http_client};
 
 /// Time for the last spans and metrics of a process that stops.
 pub(super) const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
-/// Longest time of a request to the receiver and of its repetitions, unless configured.
+/// Longest time of a request to the receiver, repetitions included, unless configured.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time to make a connection to the receiver.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ pub(super) struct Variables {
 }
 
 impl Variables {
-    /// The client of the configured receiver, if there is one, and the time of a request.
+    /// The client of the configured receiver, if any, and the time of a request.
     pub(super) fn client(&self) -> Result<Option<(Client, Duration)>, WrongSetting> {
         let wanted = match setting(self.exporter).as_deref() {
             None | Some("otlp") => true,
@@ -98,7 +98,7 @@ pub(super) fn milliseconds(name: &'static str) -> Result<Option<Duration>, Wrong
     Ok(millis.map(Duration::from_millis))
 }
 
-/// The process as receivers know it: by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by its program.
+/// The process as named to receivers: by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by the program.
 pub(super) fn resource() -> Resource {
     let named =
         Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));

@@ -153,7 +153,7 @@ pub struct Inference<'a> {
     pub provider: Option<&'static str>,
     /// The model's name in the catalogue.
     pub model: &'a str,
-    /// Class of the error, if it failed.
+    /// Class of the error of a failure.
     pub error: Option<&'static str>,
     /// Time from the first attempt until the last byte.
     pub took: Duration,

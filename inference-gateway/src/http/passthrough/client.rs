@@ -17,7 +17,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// Lifetime of an idle connection: shorter than at the key-service, so that no request meets a closing connection.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Client that shows the current certificate: it is made anew once the certificates were replaced.
+/// Client with the current certificate, made anew once certificates were replaced.
 pub(super) enum KeyServiceClient {
     /// Without TLS.
     Plain(HttpClient<Body>),

@@ -62,7 +62,7 @@ pub(super) async fn forms(
     })
 }
 
-/// What forms of groups offer: groups that may have this one in them.
+/// Choices of a form: groups that may be the parent of this group.
 async fn parents(desk: &Desk, viewer: &Viewer, of: Option<&Group>) -> Result<Offered, Failure> {
     let mut offered = offered(desk, viewer).await?;
     // An id can be typed in where there are more groups than are offered.
@@ -94,7 +94,7 @@ async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Res
     Ok(page(viewer, Section::Groups, "New group", &content))
 }
 
-/// Reads the settings of a form, with models by their ids.
+/// Reads the settings of a form, with models by id.
 fn read(desk: &Desk, form: &Fields, is_new: bool) -> Result<GroupPatch, Fault> {
     let mut patch: GroupPatch = settings_form::read(form, is_new)?;
     settings_form::name_models_by_id(desk, &mut patch.bounds);

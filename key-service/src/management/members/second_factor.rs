@@ -49,14 +49,14 @@ pub struct CodeSignIn<'a> {
     pub code: &'a str,
     /// The visit in which the password was given.
     pub visit: &'a Token,
-    /// Browser, by its own description.
+    /// Browser, as described by itself.
     pub agent: &'a str,
     /// The marks of the browser, of all members who signed in there.
     pub known: &'a [String],
 }
 
 impl Management {
-    /// Offers a member a new secret, or the one of this id again.
+    /// Offers a member a new secret, or the secret of this id again.
     pub fn offered_factor(
         &self,
         SignedIn { member, .. }: &SignedIn,

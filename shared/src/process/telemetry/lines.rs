@@ -1,4 +1,4 @@
-//! Lines of the log on their way to standard error.
+//! Lines of the log on the way to standard error.
 //!
 //! A thread of its own writes, so that no request waits for a log that is not read, and lines that come together leave
 //! together.
@@ -27,7 +27,7 @@ const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 /// Lines of this process.
 pub(super) static LOG: Lines = Lines::new();
 
-/// Lines that wait for a thread to write them.
+/// Lines that wait to be written by a thread.
 pub(super) struct Lines {
     queue: Mutex<Queue>,
     /// Signalled when the thread has something to do.
@@ -85,7 +85,7 @@ impl Lines {
         }
     }
 
-    /// Waits for lines, and swaps them for the empty `batch`.
+    /// Waits for lines, and swaps the lines for the empty `batch`.
     fn next_batch(&self, batch: &mut Vec<u8>) {
         let mut queue = self.queue.lock();
         if queue.writer == Writer::Writing {
