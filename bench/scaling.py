@@ -3,9 +3,9 @@
 from math import ceil
 
 # Costs in microseconds of CPU, from docs/measurements.md: services over Redis, 64 requests at once.
-GATEWAY_REQUEST = 86
-GATEWAY_CHUNK = 68
-KEY_SERVICE_REQUEST = 19
+GATEWAY_REQUEST = 46
+GATEWAY_CHUNK = 43
+KEY_SERVICE_REQUEST = 12
 # The script alone, a hold and a capture, in batches of one: with many accounts, requests seldom share a batch.
 REDIS_REQUEST = 26.5
 # Assumed, not measured: receiving and answering two commands, and a question about lease time.

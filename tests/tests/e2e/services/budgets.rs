@@ -11,7 +11,10 @@ use tests::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{outages::LEASE, two_of_each, with_lease};
+use super::{
+    outages::{LEASE, heals},
+    two_of_each, with_lease,
+};
 use crate::budgets::{group, number, requests, send, shown};
 
 /// Requests sent at once.
@@ -82,16 +85,21 @@ async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
 async fn bounds_at_three_levels_are_exact_while_processes_are_killed() {
     let stack = with_lease(LEASE).await;
     let (parent, group, keys) = three_levels(&stack).await;
+    let other = stack.key().await;
     let faults = async {
         sleep(Duration::from_millis(60)).await;
         stack.key_services[0].kill();
         sleep(Duration::from_millis(60)).await;
         stack.kill_gateway(1);
+        sleep(Duration::from_millis(60)).await;
+        stack.redis().kill();
         sleep(Duration::from_millis(200)).await;
+        stack.redis().restart().await;
         stack.key_services[0].restart().await;
         stack.gateways[1].restart().await;
     };
     let (_, ()) = tokio::join!(storm(&stack, &keys), faults);
+    heals(&stack, &other).await;
     stack.released(PATIENCE).await;
     assert_exact(&stack, &parent, &group, &keys).await;
     stack.cli(&["audit"]);
