@@ -1,11 +1,16 @@
 //! Metrics under the names of OpenTelemetry's semantic conventions, sent to a receiver over OTLP. Without a receiver every
 //! function returns after one check; `/metrics` has names of its own.
 
-use std::{sync::OnceLock, thread, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    thread,
+    time::Duration,
+};
 
+use foldhash::HashMap;
 use opentelemetry::{
     KeyValue,
-    metrics::{Counter, Histogram, Meter, MeterProvider},
+    metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter, MeterProvider},
 };
 use opentelemetry_otlp::{
     MetricExporter, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, OTEL_EXPORTER_OTLP_METRICS_TIMEOUT,
@@ -17,6 +22,7 @@ use opentelemetry_sdk::{
         PeriodicReader, SdkMeterProvider, Temporality, data::ResourceMetrics, exporter::PushMetricExporter,
     },
 };
+use parking_lot::RwLock;
 use tokio::{runtime::Handle, sync::oneshot, time::Instant, time::timeout};
 use tokio_util::context::TokioContext;
 
@@ -36,6 +42,9 @@ const VARIABLES: Variables = Variables {
 const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 /// Time between two exports unless configured.
 const EXPORT_EVERY: Duration = Duration::from_mins(1);
+
+/// Status of a call that succeeds.
+const OK: &str = "OK";
 
 /// Bounds of the conventions' histogram of inferences, in seconds.
 const INFERENCE_SECONDS: [f64; 14] =
@@ -61,6 +70,24 @@ struct Instruments {
     first_chunk: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
+    /// Instruments of inferences that succeed, by operation, provider and model: as many as the catalogue has.
+    inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
+    /// Durations of calls that succeed, by side and method.
+    calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,
+}
+
+/// Operation, provider and model of an inference.
+type Inferred = (&'static str, Option<&'static str>, String);
+
+/// Instruments whose attributes are looked up once: a look-up costs several times as much as the measurement.
+struct BoundInference {
+    input: BoundCounter<u64>,
+    output: BoundCounter<u64>,
+    cache_read: BoundCounter<u64>,
+    cache_write: BoundCounter<u64>,
+    reasoning: BoundCounter<u64>,
+    inference: BoundHistogram<f64>,
+    first_chunk: BoundHistogram<f64>,
 }
 
 impl Instruments {
@@ -77,9 +104,54 @@ impl Instruments {
             first_chunk: seconds(&meter, "gen_ai.client.inference.time_to_first_chunk", &FIRST_CHUNK_SECONDS),
             client_call: seconds(&meter, "rpc.client.call.duration", &CALL_SECONDS),
             server_call: seconds(&meter, "rpc.server.call.duration", &CALL_SECONDS),
+            inferences: RwLock::default(),
+            calls: RwLock::default(),
             provider,
         }
     }
+
+    fn inference(&self, inferred: Inferred) -> Arc<BoundInference> {
+        if let Some(bound) = self.inferences.read().get(&inferred) {
+            return bound.clone();
+        }
+        let attributes = attributes(&inferred);
+        let bound = Arc::new(BoundInference {
+            input: self.input.bind(&attributes),
+            output: self.output.bind(&attributes),
+            cache_read: self.cache_read.bind(&attributes),
+            cache_write: self.cache_write.bind(&attributes),
+            reasoning: self.reasoning.bind(&attributes),
+            inference: self.inference.bind(&attributes),
+            first_chunk: self.first_chunk.bind(&attributes),
+        });
+        self.inferences.write().entry(inferred).or_insert(bound).clone()
+    }
+
+    fn calls(&self, side: CallSide) -> &Histogram<f64> {
+        match side {
+            CallSide::Client => &self.client_call,
+            CallSide::Server => &self.server_call,
+        }
+    }
+
+    fn call(&self, side: CallSide, method: &'static str) -> BoundHistogram<f64> {
+        if let Some(bound) = self.calls.read().get(&(side, method)) {
+            return bound.clone();
+        }
+        let mut attributes = rpc(method);
+        attributes.push(KeyValue::new(RPC_STATUS, OK));
+        let bound = self.calls(side).bind(&attributes);
+        self.calls.write().entry((side, method)).or_insert(bound).clone()
+    }
+}
+
+fn attributes((operation, provider, model): &Inferred) -> Vec<KeyValue> {
+    let mut attributes = vec![
+        KeyValue::new("gen_ai.operation.name", *operation),
+        KeyValue::new("gen_ai.request.model", model.clone()),
+    ];
+    attributes.extend(provider.map(|provider| KeyValue::new("gen_ai.provider.name", provider)));
+    attributes
 }
 
 fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> {
@@ -167,33 +239,38 @@ impl Inference<'_> {
     /// Records the durations and counts the tokens.
     pub fn record(&self) {
         let Some(instruments) = INSTRUMENTS.get() else { return };
-        let mut attributes = vec![
-            KeyValue::new("gen_ai.operation.name", self.operation),
-            KeyValue::new("gen_ai.request.model", self.model.to_owned()),
-        ];
-        attributes.extend(self.provider.map(|provider| KeyValue::new("gen_ai.provider.name", provider)));
+        let inferred = (self.operation, self.provider, self.model.to_owned());
+        let took = self.took.as_secs_f64();
+        let failed = self.error.map(|error| {
+            let mut attributes = attributes(&inferred);
+            attributes.push(KeyValue::new("error.type", error));
+            attributes
+        });
+        let bound = instruments.inference(inferred);
         let Usage { prompt, cached, completion, details } = self.usage;
         for (counter, tokens) in [
-            (&instruments.input, prompt),
-            (&instruments.output, completion),
-            (&instruments.cache_read, cached),
-            (&instruments.cache_write, details.cache_write + details.cache_write_long),
-            (&instruments.reasoning, details.reasoning),
+            (&bound.input, prompt),
+            (&bound.output, completion),
+            (&bound.cache_read, cached),
+            (&bound.cache_write, details.cache_write + details.cache_write_long),
+            (&bound.reasoning, details.reasoning),
         ] {
             if tokens > 0 {
-                counter.add(tokens, &attributes);
+                counter.add(tokens);
             }
         }
         if let Some(first_chunk) = self.first_chunk {
-            instruments.first_chunk.record(first_chunk.as_secs_f64(), &attributes);
+            bound.first_chunk.record(first_chunk.as_secs_f64());
         }
-        attributes.extend(self.error.map(|error| KeyValue::new("error.type", error)));
-        instruments.inference.record(self.took.as_secs_f64(), &attributes);
+        match failed {
+            None => bound.inference.record(took),
+            Some(attributes) => instruments.inference.record(took, &attributes),
+        }
     }
 }
 
 /// Side of a call between the services.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallSide {
     /// The caller's.
     Client,
@@ -214,15 +291,15 @@ impl CallTimer {
     /// Records the duration of the call, which ended with this status.
     pub fn stop(self, status: &'static str, failed: bool) {
         let (Some((side, method, began)), Some(instruments)) = (self.0, INSTRUMENTS.get()) else { return };
-        let histogram = match side {
-            CallSide::Client => &instruments.client_call,
-            CallSide::Server => &instruments.server_call,
-        };
+        let took = began.elapsed().as_secs_f64();
+        if status == OK {
+            return instruments.call(side, method).record(took);
+        }
         let mut attributes = rpc(method);
         attributes.push(KeyValue::new(RPC_STATUS, status));
         if failed {
             attributes.push(KeyValue::new("error.type", status));
         }
-        histogram.record(began.elapsed().as_secs_f64(), &attributes);
+        instruments.calls(side).record(took, &attributes);
     }
 }
