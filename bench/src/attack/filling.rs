@@ -20,8 +20,8 @@ const KEYS: usize = 2_000;
 const AT_ONCE: usize = 32;
 /// Forms whose attempt is as long as a form has room for.
 const LONG_FORMS: usize = 200;
-/// Room that a key may take with the longest label and `Idempotency-Key`.
-const KEY_BYTES: u64 = 2_048;
+/// Room that a key may take with the longest label and `Idempotency-Key`, and with the event of its creation.
+const KEY_BYTES: u64 = 3_072;
 /// Management keys, and members, that an account may have.
 const OF_EACH: usize = 100;
 /// Time that one owner may add to another customer's chat.
