@@ -18,6 +18,8 @@ const BAD = {
   '/four': ['<img src="http://127.0.0.2:9/x.png" alt="">', /127\.0\.0\.2/],
   '/five': ['<img src="/other.svg" alt="">', /loads .*other\.svg/],
 };
+/** Visits in which a fault has to be noticed. */
+const VISITS = 4;
 /** Moves what is painted already. */
 const SHIFTING = `requestAnimationFrame(() => requestAnimationFrame(() => {
   document.body.prepend(Object.assign(document.createElement('div'), { textContent: 'late', id: 'late' }));
@@ -39,10 +41,15 @@ export function addWatch(browser) {
     await once(server, 'listening');
     try {
       const origin = `http://127.0.0.1:${server.address().port}`;
-      for (const [path, [, said]] of Object.entries(BAD)) {
+      const heard = async (path) => {
         const person = await Person.at(browser, origin);
-        const sound = person.visit(path).then(() => 'sound', ({ message }) => message);
-        assert.match(await sound, said, path);
+        return person.visit(path).then(() => 'sound', ({ message }) => message);
+      };
+      for (const [path, [, said]] of Object.entries(BAD)) {
+        let words = await heard(path);
+        // A busy machine may paint nothing before the shift, and then nothing has shifted.
+        for (let more = VISITS - 1; more > 0 && words === 'sound'; more -= 1) words = await heard(path);
+        assert.match(words, said, path);
       }
       const person = await Person.at(browser, origin);
       await person.visit('/plain');
