@@ -20,7 +20,7 @@ const KEYS: usize = 2_000;
 const AT_ONCE: usize = 32;
 /// Forms whose attempt is as long as a form has room for.
 const LONG_FORMS: usize = 200;
-/// Room that a key may take with the longest label and `Idempotency-Key`, and with the event of its creation.
+/// Bytes of Redis for a key with the longest label and `Idempotency-Key`, the event of creation included.
 const KEY_BYTES: u64 = 3_072;
 /// Management keys, and members, that an account may have.
 const OF_EACH: usize = 100;

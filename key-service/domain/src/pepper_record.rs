@@ -46,7 +46,7 @@ pub enum PepperRecord {
 /// Verdict on the peppers of a process that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The peppers are those of the store, as far as known.
+    /// The peppers are the store's, as far as known.
     Fits,
     /// The peppers are accepted, and the record is to be replaced.
     Replace(PepperRecord),

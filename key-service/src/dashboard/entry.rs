@@ -127,7 +127,7 @@ impl<'a> Entered<'a> {
     }
 }
 
-/// The step with which a browser takes an instant as it is: browsers count from whole minutes otherwise.
+/// The `step` of an input that accepts this instant: browsers accept whole minutes otherwise.
 fn step(instant: &str) -> Option<&'static str> {
     let clock = instant.split('T').nth(1)?;
     match (clock.contains('.'), clock.len() > "23:59".len()) {

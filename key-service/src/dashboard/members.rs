@@ -123,7 +123,7 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Members, &member.name, &content))
 }
 
-/// What an owner may do with a member. No owner locks himself out: another owner does that.
+/// Forms of an owner for a member. Role and removal of an owner are left to another owner.
 fn actions(viewer: &Viewer, member: &Member) -> Markup {
     let path = format!("{PATH}/{}", member.id);
     html! {

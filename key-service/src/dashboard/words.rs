@@ -15,8 +15,8 @@ use domain::{
     ledger::{Bounds, Budget},
 };
 
-/// Says what a budget allows: `At most $5 a day and $50 in all, shared with Course 101: $400 a month.` `groups` are those
-/// whose bounds hold too, the nearest first. Empty where nothing is bounded.
+/// Says what a budget allows: `At most $5 a day and $50 in all, shared with Course 101: $400 a month.` `groups` also bound
+/// the key or group, the nearest first. Empty where nothing is bounded.
 pub(super) fn bounds(own: &Budget, groups: &[&Group]) -> String {
     let mut clauses: Vec<String> = Vec::new();
     if let Some(money) = money(own) {

@@ -95,7 +95,7 @@ impl Management {
     }
 }
 
-/// Follows the credit back from now to the month's end and to its beginning.
+/// Calculates the credit at the beginning and at the end of the month, backwards from the credit now.
 fn state(month: Month, credit: NanoUsd, mut deposits: Vec<Deposit>, spend: &Spend) -> Statement {
     let day = |deposit: &Deposit| Day::of(deposit.id.created_at());
     let sum = |amounts: &mut dyn Iterator<Item = NanoUsd>| {

@@ -70,7 +70,7 @@ struct Instruments {
     first_chunk: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
-    /// Instruments of inferences that succeed, by operation, provider and model: as many as the catalogue has.
+    /// Instruments of inferences, by operation, provider and model: no more than catalogues have named.
     inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
     /// Durations of calls that succeed, by side and method.
     calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,

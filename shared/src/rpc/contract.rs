@@ -50,7 +50,7 @@ impl Call {
     }
 }
 
-/// A call, and its span at the key-service.
+/// A call, and the call's span at the key-service.
 #[derive(Clone, Debug)]
 pub struct TracedCall {
     /// The call.

@@ -209,7 +209,7 @@ fn helm(arguments: &[&str]) -> String {
 }
 
 fn compose(name: &str) -> Value {
-    // The tag of Compose for what an overlay takes away.
+    // `!reset` is Compose's tag for a value that an overlay removes.
     let parsed: BTreeMap<String, Value> = serde_saphyr::from_str(&read(name).replace("!reset ", "")).unwrap();
     parsed.into_iter().collect::<serde_json::Map<_, _>>().into()
 }

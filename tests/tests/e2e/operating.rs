@@ -90,7 +90,7 @@ fn every_refusal_says_what_to_tell_the_caller() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_restored_sqlite_file_knows_keys_and_what_they_had_used() {
     let stack = Stack::start().await;
-    // What is spent after the backup is forgotten, as the page says.
+    // The page says that spending after the backup is forgotten.
     stack.others_spend();
     let key = spending_key(&stack).await;
     let backup = stack.data().join("backup");

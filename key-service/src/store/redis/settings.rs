@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) events_kept: Duration,
     /// True to accept a Redis without an append-only file, which loses all data when stopped.
     pub(crate) volatile_allowed: bool,
-    /// Replicas that must have a change before it is answered.
+    /// Number of replicas that must have a change before the answer.
     pub(crate) wait_replicas: u32,
     /// Certificates for servers that are reached over TLS, and for this client.
     pub(crate) certificates: Certificates,

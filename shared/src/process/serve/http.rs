@@ -166,7 +166,7 @@ async fn serve_http<S>(
     }
 }
 
-/// Returns when the connection is to close as soon as it is idle.
+/// Waits until the connection has to close at the next idle moment.
 async fn ending(server: &Server, left: &Notify) {
     tokio::select! {
         () = server.ends.shutdown.cancelled() => {}

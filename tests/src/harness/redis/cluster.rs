@@ -60,7 +60,7 @@ pub(super) async fn serves(nodes: &[Node]) {
     .await;
 }
 
-/// Moves all slots of a master to the other ones with the operator's tool, while all of them serve.
+/// Moves all slots of a master to the other masters with the operator's tool, while all masters serve.
 pub(super) fn move_slots_from(nodes: &[Node], from: usize) {
     let source = field(&nodes[from], "CLUSTER MYID", 1);
     let (first, last) = SLOTS[from].split_once(' ').expect("they have two ends");
