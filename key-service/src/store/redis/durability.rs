@@ -7,7 +7,10 @@ use std::{collections::HashSet, mem, time::Duration};
 
 use futures_util::future::try_join_all;
 use redis::{Cmd, RedisError, RedisResult, cmd};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{
+    Mutex,
+    oneshot::{self, error::TryRecvError},
+};
 
 use super::{admission::Sync, client::Client, connection::Connection};
 
@@ -66,13 +69,18 @@ impl DurabilityWait {
         if !disk && self.replicas == 0 {
             return Ok(());
         }
-        let (reply, mut answer) = oneshot::channel();
-        self.join(Waiter { write: write.clone(), disk, reply })?;
-        // The caller that gets the connection waits for all that have joined by then.
-        let mut connection = self.connection.lock().await;
-        if let Ok(answer) = answer.try_recv() {
-            return answer;
-        }
+        // The caller that gets the connection waits for all that have joined by then. If that caller gives up, the others
+        // join again.
+        let mut connection = loop {
+            let (reply, mut answer) = oneshot::channel();
+            self.join(Waiter { write: write.clone(), disk, reply })?;
+            let connection = self.connection.lock().await;
+            match answer.try_recv() {
+                Ok(answer) => return answer,
+                Err(TryRecvError::Empty) => break connection,
+                Err(TryRecvError::Closed) => {}
+            }
+        };
         let waiters = mem::take(&mut *self.queue.lock());
         let outcome = self.wait(client, &mut connection, &waiters).await;
         if outcome.is_err() {
