@@ -253,7 +253,7 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
 /// Fails if the file cannot be read at all, or if a newer program has changed the tables since they were opened: this program would
 /// write them wrongly.
 pub(super) fn check_version(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let version: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
     if usize::try_from(version).is_ok_and(|version| version <= MIGRATIONS.len()) {
         return Ok(Ok(()));
     }
