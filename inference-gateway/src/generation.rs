@@ -273,7 +273,8 @@ impl Generator {
     ) {
         metrics::counter!("gateway_client_disconnects_total").increment(1);
         log.outcome = "client_gone";
-        let charged = asked.filter(|running| running.upstream().left_before_head == LeftBeforeHead::Prompt);
+        let charged =
+            asked.filter(|running| running.upstream().entry.left_before_head == LeftBeforeHead::Prompt);
         let Some(running) = charged else { return hold.release().await };
         let exact = self.count_exactly(&running, job).await;
         let prompt = exact.unwrap_or(job.forward.prompt_estimate);

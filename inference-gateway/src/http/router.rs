@@ -146,7 +146,7 @@ struct Router {
 impl Router {
     /// Answers a request under an id of ours, and drains the unread rest of its body.
     async fn answer(self: Arc<Self>, request: Request) -> Response {
-        let id = RequestId::generate(&*self.app.clock);
+        let id = RequestId::generate(&*self.app.generator.clock);
         let mut request = request.map(drain_unread_body);
         let form = ErrorForm::of(&request);
         // In this order: a gateway that stops awaits arrivals first, and requests that run once it refuses others.
