@@ -13,6 +13,7 @@ use shared::{
         traces::{KeyValue, Span, SpanKind},
     },
     rpc::Charge,
+    time::millis,
     tokens::{TOKEN_KINDS, Usage},
 };
 use tokio::time::Instant;
@@ -169,7 +170,6 @@ impl GenerationLog {
         }
         self.note_usage(job);
         self.record_inference(job);
-        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let shortfall = self.charge.map(|charge| charge.shortfall).filter(|s| *s > NanoUsd::ZERO);
         tracing::info!(
             request = %job.request,
