@@ -33,7 +33,9 @@ pub struct EmbeddingsObject<'a> {
 pub(super) struct EmbeddingsUsage {
     pub(super) prompt_tokens: u64,
     pub(super) total_tokens: u64,
+    // Absent while unknown, and never null.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(required)]
     pub(super) cost: Option<NanoUsd>,
 }
 
