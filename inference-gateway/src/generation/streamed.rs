@@ -148,7 +148,7 @@ impl Stream {
                 }
                 () = changed.as_mut() => {
                     changed.set(self.hold.changed());
-                    self.standing_changed()
+                    self.status_changed()
                 }
                 piece = next_bytes(upstream), if flowing => self.read(piece),
                 () = alarm.as_mut() => self.alarm(&mut alarm),
