@@ -31,7 +31,6 @@ pub(crate) use router::routes;
 pub(crate) struct App {
     /// Runs chat requests.
     pub(crate) generator: Arc<Generator>,
-    /// The models.
     pub(crate) models: Arc<OfferedModels>,
     /// Prefix of every key.
     pub(crate) prefix: Prefix,
@@ -50,7 +49,6 @@ pub(crate) struct App {
 /// A request, under an id of ours.
 pub(crate) struct Call {
     pub(crate) id: RequestId,
-    /// The span of the request.
     pub(crate) span: Span,
     pub(crate) request: Request,
 }

@@ -27,7 +27,6 @@ const USAGE: [&str; TOKEN_KINDS] = [
 /// The metrics of each model, looked up once: a lookup by name and labels costs more than the measurement.
 pub(crate) struct Metrics(HashMap<String, ModelMetrics>);
 
-/// The metrics of a model.
 pub(crate) struct ModelMetrics {
     model: String,
     ok: Histogram,

@@ -44,7 +44,6 @@ struct Route {
     handler: fn(Arc<App>, Call) -> Handled,
 }
 
-/// Methods of a route.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Methods {
     /// `GET`, and `HEAD` with it; open to scripts of any origin.
@@ -58,7 +57,6 @@ enum Methods {
 /// Answer of a handler to come.
 type Handled = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
 
-/// Finds the route of a path.
 fn find(path: &str) -> Option<Route> {
     use Methods::{Get, Passed, Post};
     Some(match path {

@@ -135,7 +135,6 @@ impl Pool {
 }
 
 impl Running {
-    /// The upstream.
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.member.upstream
     }

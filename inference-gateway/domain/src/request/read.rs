@@ -60,7 +60,6 @@ impl<'a> Members<'a, '_> {
         })
     }
 
-    /// All members.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Value<'a, '_>)> {
         self.object.iter().map(|(name, raw)| (name, Value { raw, at: self.place(name) }))
     }
@@ -103,7 +102,6 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at.to_string()
     }
 
-    /// Kind of this value.
     pub(crate) fn kind(&self) -> Kind {
         Kind::of(self.raw)
     }
@@ -150,7 +148,6 @@ impl<'a, 'p> Value<'a, 'p> {
         .map(drop)
     }
 
-    /// A boolean.
     pub(crate) fn boolean(&self) -> Result<bool, ApiError> {
         self.expect(Kind::Bool, "a boolean")?;
         Ok(self.raw() == "true")
