@@ -63,7 +63,7 @@ pub(super) async fn show(
         @if found.found.is_empty() {
             p.empty { @if search == EventSearch::default() { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
         } @else {
-            (table(&found.found, &search))
+            (table(&found.found, &EventSearch::default()))
         }
         nav.pages aria-label="Pages" {
             @if before.is_some() { a.button href={ (PATH) "?" (with(&query, "before", "")) } { "First page" } }
@@ -94,7 +94,8 @@ pub(super) async fn last_events(desk: &Desk, viewer: &Viewer, subject: Subject) 
     })
 }
 
-fn table(events: &[NumberedEvent], search: &EventSearch) -> Markup {
+/// A table of events, without links to the key or the group that the page is about.
+fn table(events: &[NumberedEvent], about: &EventSearch) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Events" {
             table {
@@ -102,7 +103,7 @@ fn table(events: &[NumberedEvent], search: &EventSearch) -> Markup {
                     th scope="col" { "Time" } th scope="col" { "Event" }
                     th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
                 } }
-                tbody { @for numbered in events { (row(&numbered.event, search)) } }
+                tbody { @for numbered in events { (row(&numbered.event, about)) } }
             }
         }
     }
@@ -129,10 +130,9 @@ fn filters(query: &Fields, search: &EventSearch) -> Markup {
     }
 }
 
-/// A line of the table, without links to the key and the group that all events of the search are about.
-fn row(event: &Event, search: &EventSearch) -> Markup {
-    let key = event.key.filter(|_| search.key.is_none());
-    let group = event.group.filter(|_| search.group.is_none());
+fn row(event: &Event, about: &EventSearch) -> Markup {
+    let key = event.key.filter(|_| about.key.is_none());
+    let group = event.group.filter(|_| about.group.is_none());
     let of = html! {
         @if let Some(key) = key { a href={ "/dashboard/keys/" (key.to_string()) } { "key" } " " }
         @if let Some(group) = group { a href={ "/dashboard/groups/" (group.to_string()) } { "group" } }
