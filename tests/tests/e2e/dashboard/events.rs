@@ -31,7 +31,8 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
 
     let page = viewer.get(&format!("/dashboard/keys/{}", inside.id)).await;
-    let change = format!("label <bdi>inside {}</bdi> → <bdi>inside {CHANGES}</bdi>", CHANGES - 1);
+    let label = |n: usize| format!("<bdi>&quot;inside {n}&quot;</bdi>");
+    let change = format!("label {} → {}", label(CHANGES - 1), label(CHANGES));
     assert!(page.text().contains("key.revoked") && page.text().contains(&change), "{page}");
     assert!(page.text().contains("management key <bdi>"), "{page}");
     assert!(!page.text().contains("key.created") && !page.text().contains("outside"), "{page}");
