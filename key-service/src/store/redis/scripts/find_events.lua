@@ -6,8 +6,8 @@
 local EVENTS, NUMBERS, INDEX = unpack(KEYS)
 
 local last = redis.call('HGET', NUMBERS, '') or '0'
--- Two milliseconds of Redis.
-local others = redis.call('XRANGE', EVENTS, '(' .. last .. '-0', '+', 'COUNT', '200')
+-- A millisecond of Redis.
+local others = redis.call('XRANGE', EVENTS, '(' .. last .. '-0', '+', 'COUNT', '100')
 for _, event in ipairs(others) do
   last = string.match(event[1], '^%d+')
   for _, entry in ipairs(index_entries(last, event[2])) do redis.call('ZADD', INDEX, '0', entry) end
