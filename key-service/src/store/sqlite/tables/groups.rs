@@ -147,7 +147,7 @@ fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Re
     Ok(made.map_or_else(|| GroupCreated::New(group.clone()), GroupCreated::New))
 }
 
-/// Writes a group unless its id exists; returns whether it did. Money that the group has spent is an opening balance.
+/// Writes a group, and counts it, unless its id exists; returns whether it did. Money that the group has spent is an opening balance.
 pub(crate) fn insert(connection: &Connection, account: AccountId, group: &Group) -> rusqlite::Result<bool> {
     let sql = "INSERT INTO groups (account, id, name, external_id, created_at, used, held, opening)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?6) ON CONFLICT (account, id) DO NOTHING";
@@ -162,15 +162,17 @@ pub(crate) fn insert(connection: &Connection, account: AccountId, group: &Group)
     let is_new = connection.prepare_cached(sql)?.execute(row)? > 0;
     if is_new {
         put_terms(connection, account, group)?;
+        let sql = "UPDATE accounts SET groups = groups + 1 WHERE id = ?1";
+        connection.prepare_cached(sql)?.execute([account.as_bytes()])?;
     }
     Ok(is_new)
 }
 
-/// Number of the account's groups, archived ones included.
+/// Number of groups of the account, archived ones included.
 pub(crate) fn count(connection: &Connection, account: AccountId) -> rusqlite::Result<u64> {
-    let sql = "SELECT count(*) FROM groups WHERE account = ?1";
+    let sql = "SELECT groups FROM accounts WHERE id = ?1";
     let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
-    connection.prepare_cached(sql)?.query_row([account.as_bytes()], count)
+    Ok(connection.prepare_cached(sql)?.query_row([account.as_bytes()], count).optional()?.unwrap_or_default())
 }
 
 /// Judges whether a group, which may not exist yet, may have this parent, if any.
