@@ -22,7 +22,7 @@ use super::{
     show::{shown_once, time},
 };
 use crate::management::{Error, once::Once, webhooks::WebhookRefused};
-use domain::webhook::{Answer, Attempt, DisabledReason, Webhook, WebhookPatch, WebhookUrl};
+use domain::webhook::{Answer, Attempt, DisabledReason, KEPT_ATTEMPTS, Webhook, WebhookPatch, WebhookUrl};
 
 /// Path of this page.
 const PATH: &str = "/dashboard/webhooks";
@@ -177,7 +177,10 @@ pub(super) async fn show(
         @if let Some((_, reason)) = webhook.disabled { p.problem { (why(reason)) } }
         @if viewer.is_owner() { (actions(&viewer, &webhook)) }
         h2 { "Last deliveries" }
-        @if attempts.is_empty() { p.empty { "Nothing was sent yet." } } @else { (deliveries(&attempts)) }
+        @if attempts.is_empty() { p.empty { "Nothing was sent yet." } } @else {
+            (deliveries(&attempts))
+            p.quiet { "The last " (KEPT_ATTEMPTS) " attempts are kept." }
+        }
     };
     Ok(page(&viewer, Section::Webhooks, "Webhook", &content))
 }

@@ -6,6 +6,7 @@ mod bounds;
 mod browser;
 mod first_use;
 mod groups;
+mod lists;
 mod management_keys;
 mod pages;
 mod rotation;
