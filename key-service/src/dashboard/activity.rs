@@ -130,7 +130,7 @@ async fn list(desk: &Desk, viewer: &Viewer, query: &Fields) -> Result<Response, 
     let total = match found.found.first() {
         // Entries are numbered without gaps.
         Some(first) if !is_filtered => {
-            let gone = desk.management.journal(account, 0, 1).await?.gone_until;
+            let gone = desk.management.journal(account, 0, 0).await?.gone_until;
             Some((first.number + pagination.rows_before()).saturating_sub(gone))
         }
         Some(_) | None => None,

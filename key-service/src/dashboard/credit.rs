@@ -153,7 +153,7 @@ pub(super) async fn statement(
 /// Lines of a statement, from the credit before to the credit after.
 fn lines(month: Month, statement: &Statement) -> Markup {
     let balance = |name: &str, credit: NanoUsd| {
-        html! { tr { th scope="row" { (name) } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
+        html! { tr { th.wraps scope="row" { (name) } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
     };
     html! {
         div.scroll tabindex="0" role="region" aria-label="Statement" {
@@ -162,15 +162,15 @@ fn lines(month: Month, statement: &Statement) -> Markup {
                 tbody {
                     (balance(&format!("Credit on {}", month.first), statement.opening))
                     @for Deposit { id, deposited } in &statement.deposits {
-                        tr { td { "Deposit " (time_to_second(id.created_at())) p.narrow-only { (deposited.note) } }
+                        tr { td.wraps { "Deposit " (time_to_second(id.created_at())) p.narrow-only { (deposited.note) } }
                             td.wide-only { (deposited.note) } td.n { (aligned(deposited.amount)) } }
                     }
                     @for (model, sums) in &statement.models {
                         @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));
-                        tr { td { (model) p.narrow-only { (details) } } td.wide-only { (details) }
+                        tr { td.wraps { (model) p.narrow-only { (details) } } td.wide-only { (details) }
                             td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
                     }
-                    tr { th scope="row" { "Charged in all" } td.wide-only {}
+                    tr { th.wraps scope="row" { "Charged in all" } td.wide-only {}
                         td.n { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } }
                     (balance(&format!("Credit after {}", month.last), statement.closing))
                 }

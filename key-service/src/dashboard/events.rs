@@ -60,7 +60,7 @@ pub(super) async fn show(
             div.scroll tabindex="0" role="region" aria-label="Events" {
                 table {
                     thead { tr {
-                        th scope="col" { "Time" } th scope="col" { "Event" }
+                        th.wide-only scope="col" { "Time" } th scope="col" { "Event" }
                         th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
                     } }
                     tbody { @for numbered in &found.found { (row(&numbered.event)) } }
@@ -100,9 +100,9 @@ fn row(event: &Event) -> Markup {
     };
     html! {
         tr title=(event.id.to_string()) {
-            td { (time_to_second(event.at)) }
-            td { span.badge { (event.kind.as_str()) } " " (told(&event.kind))
-                p.narrow-only { "by " (actor(&event.actor)) " " (of) } }
+            td.wide-only { (time_to_second(event.at)) }
+            td.wraps { span.badge { (event.kind.as_str()) } " " (told(&event.kind))
+                p.narrow-only { (time_to_second(event.at)) " by " (actor(&event.actor)) " " (of) } }
             td.wide-only { (actor(&event.actor)) }
             td.wide-only { (of) }
         }

@@ -74,7 +74,7 @@ fn table(viewer: &Viewer, members: &[Member]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Members" {
             table {
                 thead { tr {
-                    th scope="col" { "Name" } th scope="col" { "Role" } th.wide-only scope="col" { "Password" }
+                    th scope="col" { "Name" } th.slim scope="col" { "Role" } th.wide-only scope="col" { "Password" }
                     th.wide-only scope="col" { "Joined" }
                 } }
                 tbody {

@@ -154,7 +154,7 @@ fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
         p.lead { "Copy the secret of " strong { bdi { (webhook.url.as_str()) } } " now. It is shown this once." }
         (shown_once("Your new secret", secret))
         p { "Check each request with it: any library of the Standard Webhooks specification takes it as it is." }
-        p { a.button data-done href={ (PATH) "/" (webhook.id.to_string()) } { "I have copied it" } }
+        p { a.button.primary data-done href={ (PATH) "/" (webhook.id.to_string()) } { "I have copied it" } }
     }
 }
 
@@ -220,15 +220,15 @@ fn deliveries(attempts: &[Attempt]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Last deliveries" {
             table {
                 thead { tr {
-                    th scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
+                    th.slim scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
                     th.n.wide-only scope="col" { "Duration" }
                 } }
                 tbody {
                     @for attempt in attempts {
                         tr {
                             th scope="row" { (time(attempt.at)) }
-                            td { (attempt.kind) p.quiet { code { (attempt.event.to_string()) } } }
-                            td { (answer(&attempt.answer)) }
+                            td.wraps { (attempt.kind) p.under { code { (attempt.event.to_string()) } } }
+                            td.wraps { (answer(&attempt.answer)) }
                             td.n.wide-only { (attempt.milliseconds) " ms" }
                         }
                     }

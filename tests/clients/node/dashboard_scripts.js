@@ -124,14 +124,14 @@ export function addOverview(owner) {
     const { dateTime, textContent, title } = await time();
     assert.equal(title, `${dateTime.slice(0, 19).replace('T', ' ')} UTC`);
     assert.equal(new Date(`${textContent.replace(' ', 'T')}+09:00`).getTime(), Math.floor(new Date(dateTime) / 1000) * 1000);
-    await owner.visit('/dashboard/keys');
+    await owner.visit('/dashboard/members');
     const recent = await time();
     assert.match(recent.textContent, /^(just now|\d+ minutes? ago)$/);
     const [local, utc] = recent.title.split(', ');
     assert.equal(utc, `${recent.dateTime.slice(0, 19).replace('T', ' ')} UTC`);
     assert.equal(new Date(`${local.replace(' ', 'T')}+09:00`).getTime(), Math.floor(new Date(recent.dateTime) / 1000) * 1000);
     await owner.allow(false);
-    await owner.visit('/dashboard/keys');
+    await owner.visit('/dashboard/members');
     assert.equal((await time()).textContent, `${recent.dateTime.slice(0, 16).replace('T', ' ')} UTC`);
     await owner.visit('/dashboard/activity');
     assert.equal((await time()).textContent, title);
@@ -162,6 +162,7 @@ export function addLists(owner, examine) {
       await owner.follow('link', 'Previous page');
       assert.equal(owner.page.url(), `${owner.origin}/dashboard/events`);
     }
+    await owner.look(1280, 'light');
   });
 }
 
