@@ -40,7 +40,7 @@ async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
             last = Some(stack.key_with(json!({"label": label, "group_id": of_group})).await);
         }
         stack.key_with(json!({"label": "Another"})).await;
-        for number in 0..50 {
+        for number in 0..51 {
             group(&stack, json!({"name": format!("Group {number:02}")})).await;
             stack.add_credit(&stack.account, usd("1"), "Invoice");
         }
@@ -53,10 +53,10 @@ async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
             (format!("/dashboard/keys?group={of_group}"), Some(60)),
             ("/dashboard/keys?status=active".into(), None),
             ("/dashboard/keys?q=customer&order=asc".into(), None),
-            ("/dashboard/groups".into(), Some(51)),
+            ("/dashboard/groups".into(), Some(52)),
             ("/dashboard/activity".into(), Some(53)),
             ("/dashboard/activity?outcome=captured".into(), None),
-            ("/dashboard/credit".into(), Some(51)),
+            ("/dashboard/credit".into(), Some(52)),
             ("/dashboard/events?type=key.created".into(), None),
         ] {
             let first = viewer.get(&path).await;
