@@ -22,6 +22,7 @@ use crate::{
     management::statement::{Month, Statement},
     store::Deposit,
 };
+use domain::usage::Day;
 
 /// Path of this page.
 const PATH: &str = "/dashboard/credit";
@@ -152,15 +153,15 @@ pub(super) async fn statement(
 
 /// Lines of a statement, from the credit before to the credit after.
 fn lines(month: Month, statement: &Statement) -> Markup {
-    let balance = |name: &str, credit: NanoUsd| {
-        html! { tr { th.wraps scope="row" { (name) } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
+    let balance = |name: &str, day: Day, credit: NanoUsd| {
+        html! { tr { th.wraps scope="row" { (name) " " span.date { (day.to_string()) } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
     };
     html! {
         div.scroll tabindex="0" role="region" aria-label="Statement" {
             table {
                 thead { tr { th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" } } }
                 tbody {
-                    (balance(&format!("Credit on {}", month.first), statement.opening))
+                    (balance("Credit on", month.first, statement.opening))
                     @for Deposit { id, deposited } in &statement.deposits {
                         tr { td.wraps { "Deposit " (time_to_second(id.created_at())) p.narrow-only { (deposited.note) } }
                             td.wide-only { (deposited.note) } td.n { (aligned(deposited.amount)) } }
@@ -172,7 +173,7 @@ fn lines(month: Month, statement: &Statement) -> Markup {
                     }
                     tr { th.wraps scope="row" { "Charged in all" } td.wide-only {}
                         td.n { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } }
-                    (balance(&format!("Credit after {}", month.last), statement.closing))
+                    (balance("Credit after", month.last, statement.closing))
                 }
             }
         }

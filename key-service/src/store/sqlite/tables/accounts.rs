@@ -178,6 +178,22 @@ impl Credentials for Sqlite {
     }
 }
 
+/// Numbers of API keys and groups that an account ever made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) keys: u64,
+    pub(crate) groups: u64,
+}
+
+/// Reads the numbers of keys and groups of an account; zeros for an account that does not exist.
+pub(crate) fn numbers(connection: &Connection, account: AccountId) -> rusqlite::Result<Numbers> {
+    let sql = "SELECT keys, groups FROM accounts WHERE id = ?1";
+    let number = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+    let numbers = |row: &Row<'_>| Ok(Numbers { keys: number(row, 0)?, groups: number(row, 1)? });
+    let found = connection.prepare_cached(sql)?.query_row([account.as_bytes()], numbers).optional()?;
+    Ok(found.unwrap_or_default())
+}
+
 /// Finds a credential.
 pub(crate) fn credential(connection: &Connection, digest: &Digest) -> rusqlite::Result<Option<Credential>> {
     let credential = |row: &Row<'_>| {

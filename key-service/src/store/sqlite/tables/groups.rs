@@ -9,7 +9,8 @@ use shared::{
 };
 
 use super::{
-    bounds, budget, budgets, events::ActLog, id as column_id, keys, metadata, metadata_column, rows, time,
+    accounts, bounds, budget, budgets, events::ActLog, id as column_id, keys, metadata, metadata_column,
+    rows, time,
 };
 use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError, sqlite::Sqlite};
 use domain::{
@@ -136,7 +137,9 @@ fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Re
     if let Err(bad) = may_have_parent(connection, *account, group.id, group.spend.parent)? {
         return Ok(GroupCreated::BadParent(bad));
     }
-    if count(connection, *account)? >= *most && get(connection, *account, group.id)?.is_none() {
+    if accounts::numbers(connection, *account)?.groups >= *most
+        && get(connection, *account, group.id)?.is_none()
+    {
         return Ok(GroupCreated::TooMany);
     }
     if insert(connection, *account, group)? {
@@ -166,13 +169,6 @@ pub(crate) fn insert(connection: &Connection, account: AccountId, group: &Group)
         connection.prepare_cached(sql)?.execute([account.as_bytes()])?;
     }
     Ok(is_new)
-}
-
-/// Number of groups of the account, archived ones included.
-pub(crate) fn count(connection: &Connection, account: AccountId) -> rusqlite::Result<u64> {
-    let sql = "SELECT groups FROM accounts WHERE id = ?1";
-    let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
-    Ok(connection.prepare_cached(sql)?.query_row([account.as_bytes()], count).optional()?.unwrap_or_default())
 }
 
 /// Judges whether a group, which may not exist yet, may have this parent, if any.

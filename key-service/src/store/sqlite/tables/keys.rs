@@ -160,7 +160,9 @@ fn create(
             return Ok(if made == new.key.id { Created::New(key) } else { Created::Replayed(key) });
         }
     }
-    if count(connection, new.account)? >= new.most && get(connection, new.account, new.key.id)?.is_none() {
+    if accounts::numbers(connection, new.account)?.keys >= new.most
+        && get(connection, new.account, new.key.id)?.is_none()
+    {
         return Ok(Created::TooMany);
     }
     if let Err(bad) = takes_key(connection, new.account, new.key.spend.group)? {
@@ -223,13 +225,6 @@ fn put_rotation(connection: &Connection, new: &NewCredential, key: &ApiKey) -> r
     let owner = Principal::ApiKey(new.account, new.key);
     accounts::put_credential(connection, &new.digest, Credential { owner, number: current })?;
     Ok(())
-}
-
-/// Number of API keys of the account, revoked ones included.
-pub(crate) fn count(connection: &Connection, account: AccountId) -> rusqlite::Result<u64> {
-    let sql = "SELECT keys FROM accounts WHERE id = ?1";
-    let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
-    Ok(connection.prepare_cached(sql)?.query_row([account.as_bytes()], count).optional()?.unwrap_or_default())
 }
 
 /// Writes a key, and counts it, unless its id exists. Returns whether the key was written. Money that the key has spent is

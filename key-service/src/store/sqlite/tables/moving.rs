@@ -54,11 +54,8 @@ fn import(
 
 fn present(connection: &Connection, import: &Import) -> rusqlite::Result<Present> {
     let account = import.account;
-    let mut present = Present {
-        keys: keys::count(connection, account)?,
-        groups: groups::count(connection, account)?,
-        ..Present::default()
-    };
+    let accounts::Numbers { keys, groups } = accounts::numbers(connection, account)?;
+    let mut present = Present { keys, groups, ..Present::default() };
     for imported in &import.keys {
         present.owners.push(
             match accounts::credential(connection, &imported.digest)?.map(|found| found.owner) {
