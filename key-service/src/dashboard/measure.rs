@@ -32,7 +32,7 @@ use tower::ServiceExt;
 use super::{Desk, router};
 use crate::{
     credentials::Credentials,
-    management::Management,
+    management::{Management, members::Client},
     store::{
         Store,
         redis::{Redis, Settings},
@@ -176,7 +176,7 @@ impl Pages {
         bill(&*store, account, end).await;
         eprintln!("{name}: {} keys in {keys:?}, all of it in {:?}", *KEYS, began.elapsed());
         let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
-        let session = management.sign_in_with_link(&link, "", "measure", &[]).await.unwrap().token;
+        let session = management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
         let catalog = Arc::new(Current::new(Catalog::parse(CATALOG, "measure").unwrap()));
         let router = router(Desk::new(management, catalog, false));

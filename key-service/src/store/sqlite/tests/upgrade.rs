@@ -216,6 +216,7 @@ async fn links_sessions_and_attempts_of_version_6_go_on() {
         id: SessionId::new(START, [8; 10]),
         member: member(),
         agent: "Firefox ü".into(),
+        address: String::new(),
         created_at: START,
         seen_at: Timestamp::from_millis(START.millis() + 7),
         expires_at: LATER,
