@@ -5,7 +5,7 @@ use shared::ids::{AccountId, EventId};
 
 use super::{
     Error, Management,
-    listing::{Listed, Listing, Page, UnknownCursor},
+    listing::{Listed, Listing, Page, Paged, UnknownCursor},
 };
 use crate::store::{EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 use domain::event::{Event, EventSearch};
@@ -48,11 +48,7 @@ impl Listed for Event {
         self.id
     }
 
-    async fn page(
-        management: &Management,
-        account: AccountId,
-        listing: &Listing<Self>,
-    ) -> Result<Page<Self>, Error<UnknownCursor>> {
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
         let mut behind = match listing.after {
             Some(id) => {
                 let number = management.store.event_number(account, id).await?;
@@ -67,15 +63,10 @@ impl Listed for Event {
             let slice = EventSlice { order, behind, limit };
             let Found { found, next } =
                 management.store.events(account, listing.filter.clone(), slice).await?;
-            for NumberedEvent { event, .. } in found {
-                if items.len() == listing.limit {
-                    return Ok(Page { items, has_more: true });
-                }
-                items.push(event);
-            }
+            items.extend(found.into_iter().map(|numbered| numbered.event));
             behind = next;
-            if behind.is_none() {
-                return Ok(Page { items, has_more: false });
+            if behind.is_none() || items.len() > listing.limit {
+                return Ok(Page::of(items, listing.limit));
             }
         }
     }

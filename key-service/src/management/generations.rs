@@ -8,7 +8,7 @@ use shared::{
 
 use super::{
     Error, Management,
-    listing::{Listed, Listing, Page, UnknownCursor},
+    listing::{Listed, Listing, Page, Paged, UnknownCursor},
 };
 use crate::store::{Found, JournalEntry, Order, StoreError};
 use domain::{
@@ -112,11 +112,7 @@ impl Listed for Bill {
         self.generation
     }
 
-    async fn page(
-        management: &Management,
-        account: AccountId,
-        listing: &Listing<Self>,
-    ) -> Result<Page<Self>, Error<UnknownCursor>> {
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
         let mut behind = match listing.after {
             Some(id) => {
                 let found = management.store.entry_of(account, id).await?;

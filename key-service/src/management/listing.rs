@@ -35,11 +35,7 @@ pub trait Listed: Sized + Send + Sync + 'static {
     fn id(&self) -> Self::Id;
 
     /// Reads a page.
-    async fn page(
-        management: &Management,
-        account: AccountId,
-        listing: &Listing<Self>,
-    ) -> Result<Page<Self>, Error<UnknownCursor>>;
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self>;
 }
 
 /// The objects to list.
@@ -63,6 +59,18 @@ pub struct Page<T> {
     /// More objects follow in the same listing.
     pub has_more: bool,
 }
+
+impl<T> Page<T> {
+    /// The first `limit` of these objects.
+    pub(super) fn of(mut items: Vec<T>, limit: usize) -> Self {
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        Self { items, has_more }
+    }
+}
+
+/// Answer to a listing.
+pub type Paged<T> = Result<Page<T>, Error<UnknownCursor>>;
 
 /// The `after` object of a listing does not exist in the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,14 +116,9 @@ async fn wanted<'a, T: Listed>(
         let objects = read(after, at_once).await?;
         let was_last = objects.len() < at_once;
         after = objects.last().map(T::id);
-        for object in objects.into_iter().filter(&is_wanted) {
-            if items.len() == listing.limit {
-                return Ok(Page { items, has_more: true });
-            }
-            items.push(object);
-        }
-        if was_last {
-            return Ok(Page { items, has_more: false });
+        items.extend(objects.into_iter().filter(&is_wanted));
+        if was_last || items.len() > listing.limit {
+            return Ok(Page::of(items, listing.limit));
         }
     }
 }
@@ -156,11 +159,7 @@ impl Listed for ApiKey {
         self.id
     }
 
-    async fn page(
-        management: &Management,
-        account: AccountId,
-        listing: &Listing<Self>,
-    ) -> Result<Page<Self>, Error<UnknownCursor>> {
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
         let store = &management.store;
         let Listing { after, order, filter, .. } = listing;
         let reach = match filter.within {
@@ -207,11 +206,7 @@ impl Listed for Group {
         self.id
     }
 
-    async fn page(
-        management: &Management,
-        account: AccountId,
-        listing: &Listing<Self>,
-    ) -> Result<Page<Self>, Error<UnknownCursor>> {
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
         let store = &management.store;
         let Listing { after, order, filter, .. } = listing;
         if let Some(id) = after
@@ -238,11 +233,7 @@ impl Listed for Group {
 
 impl Management {
     /// Some of the account's objects.
-    pub async fn list<T: Listed>(
-        &self,
-        account: AccountId,
-        listing: &Listing<T>,
-    ) -> Result<Page<T>, Error<UnknownCursor>> {
+    pub async fn list<T: Listed>(&self, account: AccountId, listing: &Listing<T>) -> Paged<T> {
         let _permit = self.read_permit(account).await?;
         T::page(self, account, listing).await
     }

@@ -11,7 +11,7 @@ use shared::{
 
 use super::{
     Error, Management,
-    listing::{Listed, Listing, Page, UnknownCursor},
+    listing::{Listed, Listing, Page, Paged, UnknownCursor},
     once::Once,
 };
 use crate::store::{EventSlice, Order, StoreError};
@@ -200,11 +200,7 @@ impl Listed for Webhook {
         self.id
     }
 
-    async fn page(
-        management: &Management,
-        account: AccountId,
-        listing: &Listing<Self>,
-    ) -> Result<Page<Self>, Error<UnknownCursor>> {
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
         let mut webhooks = management.webhooks(account).await?;
         if listing.order == Order::Descending {
             webhooks.reverse();
@@ -216,9 +212,6 @@ impl Listed for Webhook {
                 at.ok_or(Error::Refused(UnknownCursor))? + 1
             }
         };
-        let mut items = webhooks.split_off(begin);
-        let has_more = items.len() > listing.limit;
-        items.truncate(listing.limit);
-        Ok(Page { items, has_more })
+        Ok(Page::of(webhooks.split_off(begin), listing.limit))
     }
 }
