@@ -64,6 +64,11 @@ impl<'a> Entered<'a> {
         self.fields.get(name)
     }
 
+    /// The texts in the fields of this name.
+    pub(super) fn all(self, name: &str) -> Vec<&'a str> {
+        self.fields.all(name)
+    }
+
     /// Returns whether any of these fields has a text or a fault.
     pub(super) fn has_any(self, names: &[&str]) -> bool {
         names.iter().any(|name| {

@@ -17,7 +17,7 @@ use super::{
     failure::{Failure, bad_group},
     form::Fields,
     keys::{badges, named, read},
-    layout::{Section, hidden, page},
+    layout::{Section, confirmation, hidden, page},
     notice, refused, rotation,
     session::{Act, OwnerAct, Viewer},
     settings_form::{self, name_of, offered},
@@ -182,45 +182,35 @@ pub(super) async fn confirm(
     let key = named(&desk, &viewer, &id).await?;
     let in_flight = desk.management.requests_in_flight(viewer.signed_in.account, key.id).await?;
     let back = format!("{PATH}/{}", key.id);
+    let question = html! { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" };
     let content = html! {
         @if let Some(at) = key.spend.revoked_at {
             p.lead { strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ") was revoked " (time(at)) "." }
             p { a.button href=(back) { "Back to the key" } }
-        } @else if viewer.is_owner() {
-            p.lead { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" }
-            (consequences(&key, in_flight))
-            form.buttons method="post" {
-                (hidden(&viewer))
-                button.danger { "Revoke" }
-                a.button href=(back) { "Cancel" }
-            }
-        } @else {
-            p.lead { "Owners can revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } "). Your role is viewer." }
-            p { a.button href=(back) { "Back to the key" } }
-        }
+        } @else { (confirmation(&viewer, &question, &effects(&key, in_flight), "Revoke", (&back, "key"))) }
     };
     Ok(page(&viewer, Section::Keys, "Revoke an API key", &content))
 }
 
-fn consequences(key: &ApiKey, in_flight: u64) -> Markup {
+fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
     let requests = match in_flight {
         0 => None,
         1 => Some("1 request in flight".to_owned()),
         some => Some(format!("{} requests in flight", count(some))),
     };
-    html! {
-        ul {
-            li { "The next request with it is refused, on every server." }
+    [
+        html! { "The next request with it is refused, on every server." },
+        html! {
             @match requests {
-                None => li { "No request of it is in flight right now." },
-                Some(requests) => li {
+                None => "No request of it is in flight right now.",
+                Some(requests) => {
                     (requests) ": streams are cut within five seconds; whole answers are finished. "
                     (usd(key.spend.budget.held)) " is held; what they do not use comes back."
                 },
             }
-            li { "This cannot be undone. " (usd(key.spend.budget.used)) " of use stays on record." }
-        }
-    }
+        },
+        html! { "This cannot be undone. " (usd(key.spend.budget.used)) " of use stays on record." },
+    ]
 }
 
 /// Revokes a key.

@@ -5,7 +5,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 use http::{HeaderMap, header};
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 pub(super) use super::document::{bare, hinted, problem, reveals};
 use super::{
@@ -124,6 +124,30 @@ fn signed_in(viewer: &Viewer) -> Markup {
 /// The token that every form carries.
 pub(super) fn hidden(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="token" value=(viewer.form_token()); }
+}
+
+/// A form that asks before something is done. Viewers read that owners can do the deed. `back` is an address, and the name of
+/// the page there.
+pub(super) fn confirmation(
+    viewer: &Viewer,
+    question: &Markup,
+    effects: &[impl Render],
+    deed: &str,
+    (back, name): (&str, &str),
+) -> Markup {
+    html! {
+        @if viewer.is_owner() {
+            form method="post" {
+                p.lead { (question) }
+                ul { @for effect in effects { li { (effect) } } }
+                (hidden(viewer))
+                div.buttons { button.danger { (deed) } a.button href=(back) { "Cancel" } }
+            }
+        } @else {
+            p.lead { "Owners can do this. Your role is viewer." }
+            p { a.button href=(back) { "Back to the " (name) } }
+        }
+    }
 }
 
 /// Stores the chosen colours of the browser, and leads back to the page of the choice.

@@ -20,7 +20,7 @@ use super::{
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
-    layout::{Section, hidden, page},
+    layout::{Section, confirmation, hidden, page},
     notice,
     session::{OwnerAct, Viewer},
     settings_form::{self, Offered, offered},
@@ -244,26 +244,17 @@ pub(super) async fn confirm(
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let key = named(&desk, &viewer, &id).await?;
+    let effects = [
+        "The next request with it is refused, on every server.",
+        "API keys that it made go on working.",
+        "This cannot be undone.",
+    ];
+    let question = html! { "Revoke " strong { bdi { (key.name) } } " (" code { (key.hint) } ")?" };
     let content = html! {
         @if let Some(at) = key.revoked_at {
             p.lead { strong { bdi { (key.name) } } " (" code { (key.hint) } ") was revoked " (time(at)) "." }
             p { a.button href=(PATH) { "Back to the management keys" } }
-        } @else if viewer.is_owner() {
-            p.lead { "Revoke " strong { bdi { (key.name) } } " (" code { (key.hint) } ")?" }
-            ul {
-                li { "The next request with it is refused, on every server." }
-                li { "API keys that it made go on working." }
-                li { "This cannot be undone." }
-            }
-            form.buttons method="post" {
-                (hidden(&viewer))
-                button.danger { "Revoke" }
-                a.button href=(PATH) { "Cancel" }
-            }
-        } @else {
-            p.lead { "Owners can revoke " strong { bdi { (key.name) } } " (" code { (key.hint) } "). Your role is viewer." }
-            p { a.button href=(PATH) { "Back to the management keys" } }
-        }
+        } @else { (confirmation(&viewer, &question, &effects, "Revoke", (PATH, "management keys"))) }
     };
     Ok(page(&viewer, Section::ManagementKeys, "Revoke a management key", &content))
 }

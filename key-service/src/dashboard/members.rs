@@ -13,7 +13,7 @@ use super::{
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
-    layout::{Section, hidden, page, problem},
+    layout::{Section, confirmation, hidden, page, problem},
     notice,
     session::{Act, OwnerAct, Viewer},
     show::{copyable, time},
@@ -241,19 +241,11 @@ const fn article(role: Role) -> &'static str {
 fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effects: &[&str]) -> Response {
     let back = format!("{PATH}/{}", member.id);
     let content = html! {
-        @if !viewer.is_owner() {
-            p.lead { "Owners can do this. Your role is viewer." }
-            p { a.button href=(back) { "Back to the member" } }
-        } @else if is_own(viewer, member) {
+        @if viewer.is_owner() && is_own(viewer, member) {
             p.lead { (ONESELF) }
             p { a.button href=(back) { "Back" } }
         } @else {
-            form method="post" {
-                p.lead { (question) }
-                ul { @for effect in effects { li { (effect) } } }
-                (hidden(viewer))
-                div.buttons { button.danger { (deed) } a.button href=(back) { "Cancel" } }
-            }
+            (confirmation(viewer, question, effects, deed, (&back, "member")))
         }
     };
     page(viewer, Section::Members, deed, &content)

@@ -14,9 +14,10 @@ use shared::{
 
 use super::{
     Desk,
-    failure::Failure,
+    entry::{Entered, Fault},
+    failure::{Failure, sentence},
     form::Fields,
-    layout::{Section, hidden, page, problem},
+    layout::{Section, confirmation, hidden, page},
     notice,
     session::{Act, OwnerAct, Viewer},
     show::{shown_once, time},
@@ -29,34 +30,31 @@ const PATH: &str = "/dashboard/webhooks";
 
 /// Lists the webhooks, with the form for a new webhook.
 pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&desk, &viewer, Entered::new(&Fields::default())).await
+}
+
+async fn whole(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
     let webhooks = desk.management.webhooks(viewer.signed_in.account).await?;
-    let content = listing(&desk, &viewer, &webhooks, (&Fields::default(), None));
-    Ok(page(&viewer, Section::Webhooks, "Webhooks", &content))
-}
-
-fn listing(
-    desk: &Desk,
-    viewer: &Viewer,
-    webhooks: &[Webhook],
-    (entered, wrong): (&Fields, Option<&str>),
-) -> Markup {
-    html! {
+    let content = html! {
         p.lead { "A webhook gets the events of this account as signed requests, within seconds, and again until it answers." }
-        @if viewer.is_owner() { (form(desk, viewer, entered, wrong)) }
-        @if webhooks.is_empty() { p.empty { "There is no webhook yet." } } @else { (table(webhooks)) }
-    }
+        @if viewer.is_owner() { (form(desk, viewer, entered)) }
+        @if webhooks.is_empty() { p.empty { "There is no webhook yet." } } @else { (table(&webhooks)) }
+    };
+    Ok(page(viewer, Section::Webhooks, "Webhooks", &content))
 }
 
-fn form(desk: &Desk, viewer: &Viewer, entered: &Fields, wrong: Option<&str>) -> Markup {
+fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Markup {
     let chosen = entered.all("types");
     html! {
         form.card method="post" action=(PATH) {
             (hidden(viewer))
             // A form sent twice creates a single webhook.
             input type="hidden" name="attempt" value=(desk.management.form_attempt());
-            (problem(wrong))
-            label { "URL" input name="url" type="url" required maxlength=(MAX_URL_CHARS) value=(entered.get("url"))
-                autocomplete="off" placeholder="https://example.com/faregate"; }
+            (entered.field("url", ("URL", ""), |entry| html! {
+                input id=(entry.name) name=(entry.name) type="url" required maxlength=(MAX_URL_CHARS) value=(entry.value)
+                    autocomplete="off" placeholder="https://example.com/faregate" aria-describedby=[&entry.described]
+                    aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+            }))
             details open[!chosen.is_empty()] {
                 summary { "Some events only" }
                 fieldset {
@@ -124,7 +122,7 @@ pub(super) async fn create(
     };
     let made = match WebhookUrl::parse(form.get("url").trim()) {
         Ok(url) => desk.management.create_webhook_once(account, (url, settings), form.get("attempt")).await,
-        Err(bad) => return again(&desk, &viewer, &form, &format!("URL: it {bad}.")).await,
+        Err(bad) => return again(&desk, &viewer, &form, &format!("The URL {bad}.")).await,
     };
     match made {
         Ok(Once::Replayed) => {
@@ -135,17 +133,15 @@ pub(super) async fn create(
             Ok(page(&viewer, Section::Webhooks, "Webhook created", &created(&webhook, &secret)))
         }
         Err(Error::Refused(WebhookRefused::Address(refused))) => {
-            again(&desk, &viewer, &form, &format!("URL: {refused}.")).await
+            again(&desk, &viewer, &form, &sentence(&refused.to_string())).await
         }
         Err(other) => Err(other.into()),
     }
 }
 
-/// The list again, with what is wrong with the form.
+/// The list again, with the fault of the URL.
 async fn again(desk: &Desk, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
-    let webhooks = desk.management.webhooks(viewer.signed_in.account).await?;
-    let content = listing(desk, viewer, &webhooks, (form, Some(wrong)));
-    let again = page(viewer, Section::Webhooks, "Webhooks", &content);
+    let again = whole(desk, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
 }
 
@@ -285,20 +281,13 @@ pub(super) async fn confirm(
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let webhook = named(&desk, &viewer, &id).await?;
-    let content = html! {
-        p.lead { "Delete " strong { bdi { (webhook.url.as_str()) } } "?" }
-        ul {
-            li { "Nothing more is sent, also of what waits for another attempt." }
-            li { "Its secret is gone: another webhook of the same URL has another one." }
-        }
-        @if viewer.is_owner() {
-            form.buttons method="post" {
-                (hidden(&viewer))
-                button.danger { "Delete" }
-                a.button href={ (PATH) "/" (id) } { "Cancel" }
-            }
-        }
-    };
+    let effects = [
+        "Nothing more is sent, also of what waits for another attempt.",
+        "Its secret is gone: another webhook of the same URL has another one.",
+    ];
+    let question = html! { "Delete " strong { bdi { (webhook.url.as_str()) } } "?" };
+    let back = format!("{PATH}/{}", webhook.id);
+    let content = confirmation(&viewer, &question, &effects, "Delete", (&back, "webhook"));
     Ok(page(&viewer, Section::Webhooks, "Delete a webhook", &content))
 }
 

@@ -14,7 +14,7 @@ use super::{
         entry::{Entered, Fault},
         failure::{Failure, bad_group},
         form::Fields,
-        layout::{Section, hidden, page},
+        layout::{Section, confirmation, hidden, page},
         notice,
         session::{Act, OwnerAct, Viewer},
         settings_form::{self, Offered, name_of, offered},
@@ -172,21 +172,13 @@ pub(in crate::dashboard) async fn update(
 
 /// A page that asks before something is done to a group; `effects` says what follows.
 fn question(viewer: &Viewer, group: &Group, (title, deed): (&str, &str), effects: &[&str]) -> Response {
-    let content = html! {
-        @if !viewer.is_owner() {
-            p.lead { "Owners can do this. Your role is viewer." }
-            p { a.button href=(path(group)) { "Back to the group" } }
-        } @else {
-            p.lead { (title) " " strong { bdi { (name_of(group)) } } "?" }
-            ul { @for effect in effects { li { (effect) } } }
-            form.buttons method="post" {
-                (hidden(viewer))
-                button.danger { (deed) }
-                a.button href=(path(group)) { "Cancel" }
-            }
-        }
-    };
-    page(viewer, Section::Groups, deed, &content)
+    let question = html! { (title) " " strong { bdi { (name_of(group)) } } "?" };
+    page(
+        viewer,
+        Section::Groups,
+        deed,
+        &confirmation(viewer, &question, effects, deed, (&path(group), "group")),
+    )
 }
 
 /// Explains the effect of archiving, before the group is archived.

@@ -17,6 +17,9 @@ async fn a_webhook_is_made_once_tested_disabled_and_deleted() {
     for wrong in ["", "ftp://example.com", "https://10.0.0.1/"] {
         let refused = owner.post(PATH, &[("url", wrong), ("attempt", &form)]).await;
         assert_eq!(refused.status, 422, "{wrong:?}: {refused}");
+        for at_field in ["aria-invalid=\"true\"", "<p class=\"fault\" id=\"url-fault\" role=\"alert\">The "] {
+            assert!(refused.text().contains(at_field), "{wrong:?}: {refused}");
+        }
     }
     let url = receiver.url();
     assert_eq!(owner.post(PATH, &[("url", url.as_str())]).await.status, 403, "no form of the dashboard");
