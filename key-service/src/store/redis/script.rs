@@ -141,6 +141,16 @@ macro_rules! parts {
     (@ $part:literal) => { include_str!(concat!("scripts/", $part, ".lua")) };
 }
 
+/// Makes a script of its parts.
+macro_rules! script {
+    ($($part:literal),+) => { Lua::new(assembled(parts!($($part),+), true)) };
+}
+
+/// Makes a script that writes the events of an act.
+macro_rules! act_script {
+    ($($part:literal),+) => { script!("constants", "act_arguments", "event_index", "events", "act", $($part),+) };
+}
+
 /// Script of the rules about money, made of parts in their order.
 pub(in crate::store) const LEDGER: &str = parts!(
     "constants",
@@ -235,101 +245,33 @@ fn write_line(script: &mut String, line: &str, constants: &HashMap<&str, &str>) 
 
 impl Scripts {
     pub(super) fn new() -> Self {
-        let keys = |text| Lua::new(assembled(text, true));
         Self {
             ledger: LedgerScripts::new(LEDGER),
-            create_account: Lua::new(parts!("create_account")),
-            list_account: Lua::new(parts!("list_account")),
-            create_key: keys(parts!(
-                "constants",
-                "act_arguments",
-                "event_index",
-                "events",
-                "act",
-                "key",
-                "idempotency",
-                "key_lists",
-                "create_key"
-            )),
+            create_account: script!("create_account"),
+            list_account: script!("list_account"),
+            create_key: act_script!("key", "idempotency", "key_lists", "create_key"),
             import_keys: import(IMPORT),
-            update_key: keys(parts!(
-                "constants",
-                "act_arguments",
-                "event_index",
-                "events",
-                "act",
-                "key",
-                "budgets",
-                "new_bounds",
-                "key_lists",
-                "update_key"
-            )),
-            rotate_key: keys(parts!(
-                "constants",
-                "act_arguments",
-                "event_index",
-                "events",
-                "act",
-                "key",
-                "budgets",
-                "idempotency",
-                "rotate_key"
-            )),
-            expire_keys: Lua::new(parts!("expire_keys")),
-            list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),
-            create_group: keys(parts!(
-                "constants",
-                "act_arguments",
-                "event_index",
-                "events",
-                "act",
-                "key",
-                "create_group"
-            )),
-            update_group: keys(parts!(
-                "constants",
-                "act_arguments",
-                "event_index",
-                "events",
-                "act",
-                "key",
-                "budgets",
-                "new_bounds",
-                "update_group"
-            )),
-            revoke_management_key: Lua::new(parts!(
-                "act_arguments",
-                "event_index",
-                "events",
-                "act",
-                "revoke_management_key"
-            )),
-            use_management_key: Lua::new(parts!("use_management_key")),
-            create_listed: Lua::new(parts!("act_arguments", "event_index", "events", "act", "create_listed")),
-            remove_member: Lua::new(parts!("act_arguments", "event_index", "events", "act", "remove_member")),
-            replace_second_factor: Lua::new(parts!(
-                "act_arguments",
-                "event_index",
-                "events",
-                "act",
-                "replace_second_factor"
-            )),
-            begin_session: Lua::new(parts!("act_arguments", "event_index", "events", "act", "begin_session")),
-            replace: Lua::new(parts!("replace")),
-            transaction: Lua::new(parts!("transaction")),
-            find_record: Lua::new(parts!("find_record")),
-            count_attempt: Lua::new(parts!("count_attempt")),
-            audit: Lua::new(parts!("audit")),
-            change_webhook: Lua::new(parts!(
-                "act_arguments",
-                "event_index",
-                "events",
-                "act",
-                "change_webhook"
-            )),
-            claim_deliveries: Lua::new(parts!("claim_deliveries")),
-            finish_delivery: Lua::new(parts!("finish_delivery")),
-            find_events: Lua::new(parts!("event_index", "find_events")),
+            update_key: act_script!("key", "budgets", "new_bounds", "key_lists", "update_key"),
+            rotate_key: act_script!("key", "budgets", "idempotency", "rotate_key"),
+            expire_keys: script!("expire_keys"),
+            list_keys: script!("constants", "key", "key_lists", "list_keys"),
+            create_group: act_script!("key", "create_group"),
+            update_group: act_script!("key", "budgets", "new_bounds", "update_group"),
+            revoke_management_key: act_script!("revoke_management_key"),
+            use_management_key: script!("use_management_key"),
+            create_listed: act_script!("create_listed"),
+            remove_member: act_script!("remove_member"),
+            replace_second_factor: act_script!("replace_second_factor"),
+            begin_session: act_script!("begin_session"),
+            replace: script!("replace"),
+            transaction: script!("transaction"),
+            find_record: script!("find_record"),
+            count_attempt: script!("count_attempt"),
+            audit: script!("audit"),
+            change_webhook: act_script!("change_webhook"),
+            claim_deliveries: script!("claim_deliveries"),
+            finish_delivery: script!("finish_delivery"),
+            find_events: script!("event_index", "find_events"),
         }
     }
 }
