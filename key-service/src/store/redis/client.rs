@@ -24,7 +24,7 @@ use tokio::{
 use super::{
     super::latency::timed,
     admission::{Admission, Sync, admit},
-    connection::{ANSWERING, Connection, Source},
+    connection::{ANSWERING, Connection, Source, refused},
     failover::{Losses, Masters},
     key_space::KeySpace,
     schema,
@@ -204,7 +204,7 @@ impl Client {
 
     async fn set_mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
         let (mut connection, _) = self.connection().await;
-        let forgotten = self.watermark.check(&connection).await?.map_err(refused)?;
+        let forgotten = self.watermark.check(&connection).await?;
         let mut question = cmd("INFO");
         question.arg("replication");
         let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
@@ -296,8 +296,8 @@ impl Client {
             Admission::Loading => return Err(loading()),
             Admission::Refused(why) => return Err(refused(why)),
         };
-        self.watermark.check(&connection).await?.map_err(refused)?;
-        schema::check(&mut connection, &self.key_space).await?.map_err(refused)?;
+        self.watermark.check(&connection).await?;
+        schema::check(&mut connection, &self.key_space).await?;
         self.logged.get_or_init(|| log_durability(sync));
         Ok(ConnectionState::Up { connection, sync, number })
     }
@@ -389,9 +389,4 @@ fn log_failure(why: &RedisError, was_loading: bool) {
 
 fn failure(kind: io::ErrorKind, why: &'static str) -> RedisError {
     io::Error::new(kind, why).into()
-}
-
-/// Error of a Redis that answers but is not accepted.
-fn refused(why: impl std::error::Error + Send + std::marker::Sync + 'static) -> RedisError {
-    io::Error::new(io::ErrorKind::Unsupported, why).into()
 }

@@ -1,10 +1,10 @@
 //! A connection to a server, or to all masters of a cluster, shared by many calls.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, RedisFuture, RedisResult, TlsCertificates,
-    TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, RedisError, RedisFuture, RedisResult,
+    TlsCertificates, TlsMode, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
@@ -170,4 +170,9 @@ impl ConnectionLike for Connection {
             Self::Cluster(connection) => connection.get_db(),
         }
     }
+}
+
+/// Error of a Redis that answers but is not accepted.
+pub(super) fn refused(why: impl std::error::Error + Send + Sync + 'static) -> RedisError {
+    io::Error::new(io::ErrorKind::Unsupported, why).into()
 }

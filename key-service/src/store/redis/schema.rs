@@ -2,14 +2,17 @@
 
 use redis::{RedisResult, cmd};
 
-use super::{connection::Connection, key_space::KeySpace};
+use super::{
+    connection::{Connection, refused},
+    key_space::KeySpace,
+};
 
 /// The layout that this program reads and writes.
 const LAYOUT: &str = "2";
 
 /// Data that this program cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OtherLayout {
+enum OtherLayout {
     #[error(
         "Redis holds accounts in the layout of an earlier version, which this one cannot read. Read what is there with \
          the earlier version (`accounts list`, `journal export`), start this one with another FAREGATE_REDIS_PREFIX or \
@@ -23,20 +26,16 @@ pub(super) enum OtherLayout {
 }
 
 /// Refuses data of another layout, and records the layout in an empty Redis.
-pub(super) async fn check(
-    connection: &mut Connection,
-    key_space: &KeySpace,
-) -> RedisResult<Result<(), OtherLayout>> {
+pub(super) async fn check(connection: &mut Connection, key_space: &KeySpace) -> RedisResult<()> {
     let layout: Option<String> = cmd("GET").arg(key_space.schema()).query_async(connection).await?;
     match layout {
-        Some(layout) if layout == LAYOUT => return Ok(Ok(())),
-        Some(layout) => return Ok(Err(OtherLayout::Later(layout))),
+        Some(layout) if layout == LAYOUT => return Ok(()),
+        Some(layout) => return Err(refused(OtherLayout::Later(layout))),
         None => {}
     }
     let accounts: u64 = cmd("HLEN").arg(key_space.account_names()).query_async(connection).await?;
     if accounts > 0 {
-        return Ok(Err(OtherLayout::Earlier));
+        return Err(refused(OtherLayout::Earlier));
     }
-    cmd("SET").arg(key_space.schema()).arg(LAYOUT).query_async::<()>(connection).await?;
-    Ok(Ok(()))
+    cmd("SET").arg(key_space.schema()).arg(LAYOUT).query_async(connection).await
 }

@@ -18,7 +18,7 @@ use redis::{RedisResult, cmd};
 use shared::{private_files, time::Timestamp};
 
 use super::{
-    connection::Connection,
+    connection::{Connection, refused},
     key_space::{KeySpace, PARTS},
     script::{Arguments, Lua},
 };
@@ -80,10 +80,10 @@ impl Watermark {
 
     /// Compares the times in every part of the store with the time of the last mark. Returns the time that the store
     /// has forgotten, if tolerable.
-    pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Result<Duration, Older>> {
+    pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Duration> {
         let seen = self.seen.load(Ordering::Acquire);
         if seen == i64::MIN {
-            return Ok(Ok(Duration::ZERO));
+            return Ok(Duration::ZERO);
         }
         let remembered = try_join_all((0..PARTS).map(|part| {
             let (mut connection, mut question) = (connection.clone(), cmd("HGET"));
@@ -95,11 +95,11 @@ impl Watermark {
         let forgotten =
             remembered.map(|at| Duration::from_millis(seen.saturating_sub(at).max(0).unsigned_abs()));
         if let Some(forgotten) = forgotten.filter(|forgotten| *forgotten <= TOLERATED) {
-            return Ok(Ok(forgotten));
+            return Ok(forgotten);
         }
         let remembers = remembered.map(Timestamp::from_millis);
         let older = Older { seen: Timestamp::from_millis(seen), remembers, file: self.file.clone() };
-        Ok(Err(self.older.get_or_init(|| older).clone()))
+        Err(refused(self.older.get_or_init(|| older).clone()))
     }
 
     /// Writes the time to every part of the store, then to the file. The store must have been checked before.
