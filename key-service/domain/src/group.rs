@@ -116,15 +116,12 @@ fields! {
     }
 }
 
-/// Judges whether keys may be made in a group or moved to the group; `find` reads a group of the account.
-pub fn takes_keys<E>(
-    id: GroupId,
-    mut find: impl FnMut(GroupId) -> Result<Option<ledger::Group>, E>,
-) -> Result<Result<(), BadGroup>, E> {
-    let Some(group) = find(id)? else { return Ok(Err(BadGroup::Unknown)) };
-    let parent = if let Some(parent) = group.parent { find(parent)? } else { None };
+/// Judges whether keys may be made in a group or moved to the group. `group` and `parent` are what the account has under
+/// the id of the group, and of the group's parent.
+pub fn takes_keys(group: Option<&ledger::Group>, parent: Option<&ledger::Group>) -> Result<(), BadGroup> {
+    let group = group.ok_or(BadGroup::Unknown)?;
     let is_archived = group.archived_at.or(parent.and_then(|parent| parent.archived_at)).is_some();
-    Ok(if is_archived { Err(BadGroup::Archived) } else { Ok(()) })
+    if is_archived { Err(BadGroup::Archived) } else { Ok(()) }
 }
 
 /// Judges whether a group may be the parent of another, which has children or not. `group` is what the account has under

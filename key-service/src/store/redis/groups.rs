@@ -254,8 +254,7 @@ impl Redis {
             Some(parent) => self.group_spend(account, parent).await?.1,
             None => None,
         };
-        let find = |wanted| Ok::<_, StoreError>(if wanted == id { found.clone() } else { parent.clone() });
-        Ok(Judged { of: group::takes_keys(id, find)?, revision })
+        Ok(Judged { of: group::takes_keys(found.as_ref(), parent.as_ref()), revision })
     }
 
     /// Judges whether a group, which may not exist yet, may have this parent, if any.

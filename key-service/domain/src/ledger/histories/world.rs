@@ -1,9 +1,6 @@
 //! Model of a store: maps, changed by the ledger alone.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    convert::Infallible,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use shared::{
     ids::{AccountId, GenerationId, GroupId, KeyId},
@@ -146,10 +143,9 @@ impl World {
 
     /// Applies a change by the owner. A revoked key does not change, and a key moves to a group that takes keys only.
     pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch, now: Timestamp) {
-        let find = |id| Ok::<_, Infallible>(self.groups.get(&(account, id)).cloned());
-        if let Some(Some(group)) = patch.group
-            && takes_keys(group, find) != Ok(Ok(()))
-        {
+        let find = |id| self.groups.get(&(account, id));
+        let group = patch.group.flatten().map(find);
+        if group.is_some_and(|of| takes_keys(of, of.and_then(|group| group.parent).and_then(find)).is_err()) {
             return;
         }
         if let Some(key) = self.keys.get_mut(&(account, key)).filter(|key| key.revoked_at.is_none()) {

@@ -313,7 +313,10 @@ pub(crate) fn takes_key(
     group: Option<GroupId>,
 ) -> rusqlite::Result<Result<(), BadGroup>> {
     let Some(id) = group else { return Ok(Ok(())) };
-    group::takes_keys(id, |id| budgets::group(connection, account, id))
+    let find = |id| budgets::group(connection, account, id);
+    let found = find(id)?;
+    let parent = found.as_ref().and_then(|group| group.parent).map(find).transpose()?.flatten();
+    Ok(group::takes_keys(found.as_ref(), parent.as_ref()))
 }
 
 /// Writes the fields that owners change, and none that the ledger changes.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    convert::Infallible,
     ops::{Bound, RangeInclusive},
 };
 
@@ -183,10 +182,9 @@ impl AccountBook {
 
     /// Judges whether a key may be in this group, if any.
     pub(super) fn takes_key(&self, group: Option<GroupId>) -> Result<(), BadGroup> {
-        let find = |id| Ok::<_, Infallible>(self.groups.get(&id).map(|group| group.spend.clone()));
         let Some(id) = group else { return Ok(()) };
-        let Ok(judged) = group::takes_keys(id, find);
-        judged
+        let find = |id| self.groups.get(&id).map(|group| &group.spend);
+        group::takes_keys(find(id), find(id).and_then(|group| group.parent).and_then(find))
     }
 
     /// Returns whether the account has as many keys as it may, and not this one.
