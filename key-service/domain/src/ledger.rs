@@ -35,7 +35,7 @@ use shared::{
     tokens::Usage,
 };
 
-use self::funds::{Claim, Funds};
+use self::funds::Funds;
 pub use self::{
     bounds::{
         Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window, allowed_models,
@@ -250,17 +250,14 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
             Ok((Record::Open(hold), outcome))
         }
         (Command::Capture { key, generation, model, total, estimated }, record) => {
-            let claim =
-                Claim { total: *total, estimated: *estimated, ending: Ending::Captured, at: funds.now };
-            let payer = |funds: &Funds| Payer { key: *key, model: model.clone(), groups: funds.chain() };
+            let claim = funds.claim(*total, *estimated, Ending::Captured);
             let settlement = match record {
                 Record::Open(hold) => funds.settle(hold, claim),
                 Record::Closed(settlement) => funds.capture_late(settlement, claim),
-                // An earlier bill of an old generation may be forgotten, so all of the cost is shortfall.
                 Record::None => {
-                    let is_billed = remembered(*generation, funds.now);
-                    let charged = funds.bill_without_hold(if is_billed { total.cost } else { NanoUsd::ZERO });
-                    claim.settled(payer(funds), charged)
+                    let payer = Payer { key: *key, model: model.clone(), groups: funds.chain() };
+                    let charged = funds.bill_without_hold(billable(*generation, total.cost, funds.now));
+                    claim.settled(payer, charged)
                 }
                 record @ Record::Deposited(_) => return Ok((record, Outcome::Gone)),
             };
@@ -272,8 +269,7 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
         }
         (Command::Release { .. }, record) => Ok((record, Outcome::Released)),
         (Command::Expire { .. }, Record::Open(hold)) if hold.lease_until <= funds.account.tick => {
-            let claim =
-                Claim { total: hold.reported, estimated: true, ending: Ending::Expired, at: funds.now };
+            let claim = funds.claim(hold.reported, true, Ending::Expired);
             let settlement = funds.settle(hold, claim);
             Ok((Record::Closed(settlement.clone()), Outcome::Expired(settlement)))
         }
@@ -304,10 +300,12 @@ fn deposit(
     Ok((Account { credit, last_deposit, ..account }, record, Outcome::Deposited(credit)))
 }
 
-/// Returns whether every store would still have the record of a settlement of the generation.
-fn remembered(generation: GenerationId, now: Timestamp) -> bool {
+/// The part of a cost that is billed without a hold. An earlier bill of an old generation may be forgotten, so all of the
+/// cost is shortfall.
+fn billable(generation: GenerationId, cost: NanoUsd, now: Timestamp) -> NanoUsd {
     let created_at = generation.created_at();
-    now <= created_at.plus(REMEMBERED) && created_at <= now.plus(CLOCK_LEAD)
+    let is_remembered = now <= created_at.plus(REMEMBERED) && created_at <= now.plus(CLOCK_LEAD);
+    if is_remembered { cost } else { NanoUsd::ZERO }
 }
 
 #[cfg(any(test, feature = "histories"))]

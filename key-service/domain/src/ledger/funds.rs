@@ -47,6 +47,11 @@ pub(super) struct Funds {
 }
 
 impl Funds {
+    /// The claim for a generation that ends now.
+    pub(super) fn claim(&self, total: Progress, estimated: bool, ending: Ending) -> Claim {
+        Claim { total, estimated, ending, at: self.now }
+    }
+
     /// Refuses a credential whose key may not spend. The order of checks is part of the public contract.
     pub(super) fn may_spend(&self, credential: u64) -> Result<(), Refused> {
         if !self.key.rotation.accepts(credential, self.now) {
