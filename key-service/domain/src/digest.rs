@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hex::FromHex as _;
 use shared::secret::{ExposeSecret, SecretString};
 
 /// The secret key of the hash. Without the pepper, a copy of the store neither contains usable keys nor allows to
@@ -17,9 +18,7 @@ impl Pepper {
 
     /// Parses a pepper of 64 hexadecimal digits, as in the configuration.
     pub fn from_hex(digits: &SecretString) -> Option<Self> {
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(digits.expose_secret(), &mut bytes).ok()?;
-        Some(Self(bytes))
+        <[u8; 32]>::from_hex(digits.expose_secret()).ok().map(Self)
     }
 
     /// Derives a secret from the pepper, which tells nothing of the pepper and of other secrets.
@@ -78,9 +77,7 @@ impl ForeignKey {
 
     /// Parses a SHA-256 of 64 hexadecimal digits.
     pub fn from_hex(digits: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(digits, &mut bytes).ok()?;
-        Some(Self(bytes))
+        <[u8; 32]>::from_hex(digits).ok().map(Self)
     }
 
     /// The SHA-256's 32 bytes.
@@ -124,9 +121,7 @@ impl Digest {
 
     /// Parses a digest of 64 hexadecimal digits.
     pub fn from_hex(digits: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(digits, &mut bytes).ok()?;
-        Some(Self(bytes))
+        <[u8; 32]>::from_hex(digits).ok().map(Self)
     }
 
     /// The digest's 32 bytes, as in stores.
