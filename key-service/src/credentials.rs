@@ -38,14 +38,20 @@ pub struct Credentials {
     unproven: RwLock<Option<PepperRecord>>,
 }
 
-/// The peppers are not those that the keys of the store were made with.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "is not the pepper that the keys in this store were made with, so none of them would be found: set that one \
-     (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and during a \
-     rotation FAREGATE_PREVIOUS_PEPPER as well"
-)]
-pub(crate) struct WrongPepper;
+/// Reason why the peppers were not found to fit the store.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PepperFault {
+    /// The peppers are not those that the keys of the store were made with.
+    #[error(
+        "is not the pepper that the keys in this store were made with, so none of them would be found: set that one \
+         (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and during a \
+         rotation FAREGATE_PREVIOUS_PEPPER as well"
+    )]
+    Wrong,
+    /// The store did not answer with a record.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 /// Owner of a presented credential, as a route that needs a class of keys sees the owner.
 #[derive(Clone, Debug)]
@@ -77,20 +83,20 @@ impl Credentials {
     }
 
     /// Compares the peppers with the store's record of them, and brings the record up to date.
-    pub(crate) async fn check_peppers(&self, now: Timestamp) -> Result<Result<(), WrongPepper>, StoreError> {
+    pub(crate) async fn check_peppers(&self, now: Timestamp) -> Result<(), PepperFault> {
         loop {
             let text = self.store.pepper_record().await?;
             let record = text.as_deref().map(read_record).transpose()?;
             let has_keys = record.is_none() && has_keys(&*self.store).await?;
             match PepperRecord::judge(record, &self.peppers, has_keys, now) {
-                Verdict::Wrong => return Ok(Err(WrongPepper)),
+                Verdict::Wrong => return Err(PepperFault::Wrong),
                 Verdict::Replace(record) => {
                     self.store.replace_pepper_record(text, record.to_string()).await?;
                 }
                 Verdict::Fits => {
                     *self.unproven.write() =
                         record.filter(|record| matches!(record, PepperRecord::Unproven { .. }));
-                    return Ok(Ok(()));
+                    return Ok(());
                 }
             }
         }
@@ -287,20 +293,20 @@ mod tests {
         let account = open_account_with(&*store, 1, 1_000).await;
         let (right, wrong) = (with_pepper(&store, 1), with_pepper(&store, 2));
         let older = make_key(&store, &right, account, START).await;
-        assert!(wrong.check_peppers(UPGRADE).await.unwrap().is_ok(), "nothing tells");
+        assert!(wrong.check_peppers(UPGRADE).await.is_ok(), "nothing tells");
         let newer = make_key(&store, &wrong, account, UPGRADE).await;
         assert!(wrong.find(newer.expose_secret()).await.unwrap().is_some());
-        assert!(wrong.check_peppers(UPGRADE).await.unwrap().is_ok(), "it is not sealed in");
-        assert!(right.check_peppers(UPGRADE).await.unwrap().is_ok());
+        assert!(wrong.check_peppers(UPGRADE).await.is_ok(), "it is not sealed in");
+        assert!(right.check_peppers(UPGRADE).await.is_ok());
         assert!(right.find(older.expose_secret()).await.unwrap().is_some());
-        assert!(wrong.check_peppers(UPGRADE).await.unwrap().is_err());
-        assert!(right.check_peppers(UPGRADE).await.unwrap().is_ok());
+        assert!(matches!(wrong.check_peppers(UPGRADE).await, Err(PepperFault::Wrong)));
+        assert!(right.check_peppers(UPGRADE).await.is_ok());
     }
 
     #[tokio::test]
     async fn an_empty_store_takes_the_first_pepper_and_no_other() {
         let store = Arc::new(Reference::new());
-        assert!(with_pepper(&store, 1).check_peppers(START).await.unwrap().is_ok());
-        assert!(with_pepper(&store, 2).check_peppers(START).await.unwrap().is_err());
+        assert!(with_pepper(&store, 1).check_peppers(START).await.is_ok());
+        assert!(matches!(with_pepper(&store, 2).check_peppers(START).await, Err(PepperFault::Wrong)));
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli::{self, Command},
     config::Options,
-    credentials::Credentials,
+    credentials::{Credentials, PepperFault},
     management::Management,
     readiness::readiness,
     store::{Store, StoreError},
@@ -44,14 +44,15 @@ impl Installation {
         let store = options.open_store(&clock).await?;
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
         match credentials.check_peppers(clock.now()).await {
-            Ok(judged) => judged.map_err(|e| ConfigError::new("FAREGATE_PEPPER", e))?,
-            Err(StoreError::Unavailable(cause)) => {
+            Ok(()) => {}
+            Err(PepperFault::Store(StoreError::Unavailable(cause))) => {
                 tracing::warn!(
                     cause,
                     "the pepper was not compared with the store, which does not answer yet"
                 );
             }
-            Err(e) => return Err(e.into()),
+            Err(PepperFault::Store(e)) => return Err(e.into()),
+            Err(wrong @ PepperFault::Wrong) => return Err(ConfigError::new("FAREGATE_PEPPER", wrong).into()),
         }
         let management = Management::new(store.clone(), clock.clone(), credentials.clone())
             .with_max_keys(options.max_keys_per_account)

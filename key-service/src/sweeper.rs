@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     service::count_billed,
-    store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, StoreError},
+    store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, StoreError},
 };
 use domain::{
     lease_clock::{LONGEST_GAP, LeaseClock, quantum},
@@ -203,7 +203,7 @@ impl Watcher<'_> {
         }
     }
 
-    async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Result<Outcome, Refused>>, StoreError> {
+    async fn execute(&self, commands: Vec<Command>) -> Result<Outcomes, StoreError> {
         let Sweeper { ledger, clock, .. } = self.sweeper;
         ledger.execute(self.account, commands, clock.now()).await
     }

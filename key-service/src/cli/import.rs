@@ -63,7 +63,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let (into, draft) = match command {
         ImportCommand::Keys { into, file } => {
-            (into, jsonl::read(open(&file)?, &name(&file))?.map_err(|rows| wrong(&rows))?)
+            (into, jsonl::read(open(&file)?, &name(&file)).map_err(|rows| wrong(&rows))?)
         }
         ImportCommand::Litellm { into, file } => {
             let (draft, report) =

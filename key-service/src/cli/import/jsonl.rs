@@ -21,22 +21,23 @@ const SHA256: &str = "sha256";
 const USED: &str = "used";
 const GROUP: &str = "group_external_id";
 
-/// Reads keys, or says what is wrong with lines.
-pub(super) fn read(lines: impl BufRead, file: &str) -> std::io::Result<Result<Draft, Vec<Wrong>>> {
+/// Reads keys, or says what is wrong with lines. Nothing is read behind a line that cannot be read.
+pub(super) fn read(lines: impl BufRead, file: &str) -> Result<Draft, Vec<Wrong>> {
     let (mut draft, mut wrong) = (Draft::default(), Vec::new());
     for (number, line) in (1..).zip(lines.split(b'\n')) {
-        let line = line?;
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
         let place = format!("{file} line {number}");
+        let line = match line {
+            Ok(line) if line.trim_ascii().is_empty() => continue,
+            Ok(line) => line,
+            Err(error) => return Err(vec![Wrong { place, reason: format!("cannot be read: {error}") }]),
+        };
         match key(place.clone(), &line) {
             Ok(key) => draft.keys.push(key),
             Err(error) => wrong.push(Wrong { place, reason: error.message.into_owned() }),
         }
     }
     wrong.extend(draft.repeated());
-    Ok(if wrong.is_empty() { Ok(draft) } else { Err(wrong) })
+    if wrong.is_empty() { Ok(draft) } else { Err(wrong) }
 }
 
 fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {

@@ -139,6 +139,16 @@ async fn lines_of_json_make_keys_with_the_settings_of_the_management_api() {
 }
 
 #[tokio::test]
+async fn a_file_that_cannot_be_read_imports_nothing() {
+    let office = Office::open();
+    office.account(ACCOUNT).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().to_owned();
+    let said = say(&office, ImportCommand::Keys { into: into(false), file }).await.unwrap_err();
+    assert!(said.starts_with("nothing was imported:") && said.contains("line 1: cannot be read: "), "{said}");
+}
+
+#[tokio::test]
 async fn a_line_that_is_wrong_is_named_and_nothing_is_imported() {
     let office = Office::open();
     let (account, _) = office.account(ACCOUNT).await;
