@@ -17,12 +17,14 @@ use super::{
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
     script::Arguments,
 };
-use crate::store::{Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated};
+use crate::store::{
+    Created, Credential, Idempotency, KeyName, Keys, Order, Page, Rotated, StoreError, Updated,
+};
 use domain::{
     digest::Digest,
     event::{Act, Event, EventKind},
     group::BadGroup,
-    key::{ApiKey, KeyNotChanged, KeyPatch, NewCredential, NewKey},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewCredential, NewKey, Status},
     ledger,
 };
 
@@ -79,14 +81,31 @@ impl Keys for Redis {
     }
 
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
-        let index = match page.status {
-            None => self.key_space.keys(account),
-            Some((status, now)) => {
-                self.list_statuses(account, now).await?;
-                self.key_space.keys_of(account, status)
-            }
-        };
+        let index = self.index_of(account, page.status).await?;
         self.keys_in_index(account, index, page).await
+    }
+
+    /// Reads two texts of each key in a script, instead of all texts and the ledger's part.
+    async fn key_names(&self, account: AccountId, page: Page) -> Result<Vec<KeyName>, StoreError> {
+        let index = self.index_of(account, page.status).await?;
+        let (mut names, mut after) = (Vec::new(), page.after);
+        while names.len() < page.limit {
+            let wanted = (page.limit - names.len()).min(READ_AT_ONCE);
+            let ids: Vec<KeyId> = self.ids_behind(&index, after, page.order, wanted).await?;
+            let Some(last) = ids.last() else { break };
+            let mut arguments = Arguments::default();
+            for id in &ids {
+                arguments.key(self.key_space.key(account, *id));
+            }
+            let texts: Vec<(String, String)> = self.client.run(&self.scripts.key_names, &arguments).await?;
+            let named = ids.iter().zip(texts);
+            names.extend(named.map(|(id, (label, hint))| KeyName { id: *id, label, hint }));
+            after = Some(*last);
+            if ids.len() < wanted {
+                break;
+            }
+        }
+        Ok(names)
     }
 
     /// Reads the sorted set of keys by spend, which the ledger keeps.
@@ -319,8 +338,19 @@ impl Redis {
         Ok(self.key(account, id).await?.map(|key| (key, revision)))
     }
 
+    /// The sorted set of the keys that have a status, if one is asked for.
+    async fn index_of(
+        &self,
+        account: AccountId,
+        status: Option<(Status, Timestamp)>,
+    ) -> Result<String, StoreError> {
+        let Some((status, now)) = status else { return Ok(self.key_space.keys(account)) };
+        self.list_statuses(account, now).await?;
+        Ok(self.key_space.keys_of(account, status))
+    }
+
     /// Reads keys in the order of these ids, without those that do not exist.
-    async fn keys_of(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
+    pub(super) async fn keys_of(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }

@@ -115,6 +115,7 @@ pub(super) struct Scripts {
     pub(super) rotate_key: Lua,
     pub(super) expire_keys: Lua,
     pub(super) list_keys: Lua,
+    pub(super) key_names: Lua,
     pub(super) create_group: Lua,
     pub(super) update_group: Lua,
     pub(super) revoke_management_key: Lua,
@@ -154,6 +155,7 @@ pub(in crate::store) const LEDGER: &str = parts!(
     "ledger/commands",
     "ledger/passed",
     "events",
+    ["ledger/margins"],
     "ledger/write",
 );
 
@@ -272,6 +274,7 @@ impl Scripts {
             )),
             expire_keys: Lua::new(parts!("expire_keys")),
             list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),
+            key_names: Lua::new(parts!("key_names")),
             create_group: keys(parts!("constants", "act_arguments", "events", "act", "key", "create_group")),
             update_group: keys(parts!(
                 "constants",
