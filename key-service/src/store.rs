@@ -21,10 +21,10 @@ use shared::{
 };
 
 pub(crate) use self::data::{
-    AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventsPage, ExpiringRecord,
-    Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency, JournalEntry, JournalPage,
-    KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey, NumberedEvent, Order, Page,
-    RecordKind, Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
+    AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
+    ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
+    JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
+    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
 pub(crate) use self::refused::{Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine};
 use domain::{
@@ -568,14 +568,13 @@ pub trait Books: Send + Sync + 'static {
 /// Events of accounts, kept for some time.
 #[async_trait]
 pub trait Events: Send + Sync + 'static {
-    /// Finds the latest matching events, or those before number `before`; newest first, at most `limit`. Without an index,
-    /// a bounded number of events is read, and the page may end before it is full.
+    /// Finds matching events. Those of a key or a group are found by an index. Without an index, a bounded number of events
+    /// is read, and the page may end before it is full.
     async fn events(
         &self,
         account: AccountId,
         search: EventSearch,
-        before: Option<u64>,
-        limit: usize,
+        slice: EventSlice,
     ) -> Result<Found<NumberedEvent, u64>, StoreError>;
 
     /// Reads events of the account after number `after`, in the order of their numbers, at most `limit`. Numbers count

@@ -23,7 +23,7 @@ pub(crate) use sender::Sender;
 
 use crate::{
     credentials::Credentials,
-    store::{EventsPage, NumberedEvent, Store, StoreError},
+    store::{EventSlice, EventsPage, NumberedEvent, Store, StoreError},
     sweeper::Throttle,
 };
 use domain::{
@@ -122,7 +122,7 @@ impl Dispatcher {
     /// Makes deliveries of new events, and begins the attempts that are due.
     async fn deliver(self: &Arc<Self>, account: AccountId) -> Result<(), StoreError> {
         let webhooks = self.store.webhooks(account).await?;
-        let last = self.store.events(account, EventSearch::default(), None, 1).await?.found;
+        let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
         let last = last.first().map_or(0, |event| event.number);
         for mut stored in webhooks {
             while stored.webhook.disabled.is_none() && stored.cursor < last {

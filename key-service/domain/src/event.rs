@@ -386,6 +386,12 @@ impl EventKind {
 }
 
 impl EventSearch {
+    /// Bytes of the id of the key, or else of the group, that all wanted events are about, if any.
+    pub fn subject(&self) -> Option<&[u8; 16]> {
+        let key = self.key.as_ref().map(KeyId::as_bytes);
+        key.or(self.group.as_ref().map(GroupId::as_bytes))
+    }
+
     /// Returns whether an event matches.
     pub fn matches(&self, event: &Event) -> bool {
         self.kind.is_none_or(|kind| kind == event.kind.as_str())

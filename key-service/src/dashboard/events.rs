@@ -5,7 +5,10 @@ use axum::{
     response::Response,
 };
 use maud::{Markup, html};
-use shared::wire::EVENT_TYPES;
+use shared::{
+    ids::{GroupId, KeyId},
+    wire::EVENT_TYPES,
+};
 
 use super::{
     Desk,
@@ -15,6 +18,7 @@ use super::{
     session::Viewer,
     show::{time, time_to_second, usd},
 };
+use crate::store::NumberedEvent;
 use domain::event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold};
 
 /// Path of this page.
@@ -22,6 +26,16 @@ pub(super) const PATH: &str = "/dashboard/events";
 
 /// Events on a page.
 const EVENTS_ON_PAGE: usize = 50;
+/// Last events on the page of a key or a group.
+const LAST_EVENTS: usize = 8;
+
+/// The key or the group that a page is about.
+pub(super) enum Subject {
+    /// An API key.
+    Key(KeyId),
+    /// A group.
+    Group(GroupId),
+}
 
 /// Reads the filters of a query.
 fn search(query: &Fields) -> Result<EventSearch, Failure> {
@@ -49,15 +63,7 @@ pub(super) async fn show(
         @if found.found.is_empty() {
             p.empty { @if search == EventSearch::default() { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Events" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Time" } th scope="col" { "Event" }
-                        th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
-                    } }
-                    tbody { @for numbered in &found.found { (row(&numbered.event)) } }
-                }
-            }
+            (table(&found.found, &EventSearch::default()))
         }
         nav.pages aria-label="Pages" {
             @if before.is_some() { a.button href={ (PATH) "?" (with(&query, "before", "")) } { "First page" } }
@@ -69,6 +75,38 @@ pub(super) async fn show(
         }
     };
     Ok(page(&viewer, Section::Events, "Events", &content))
+}
+
+/// The last events of a key or a group, and a link to all of them.
+pub(super) async fn last_events(desk: &Desk, viewer: &Viewer, subject: Subject) -> Result<Markup, Failure> {
+    let (name, id, search) = match subject {
+        Subject::Key(id) => ("key", id.to_string(), EventSearch { key: Some(id), ..EventSearch::default() }),
+        Subject::Group(id) => {
+            ("group", id.to_string(), EventSearch { group: Some(id), ..EventSearch::default() })
+        }
+    };
+    let last = desk.management.find_events(viewer.signed_in.account, &search, None, LAST_EVENTS).await?;
+    Ok(html! {
+        h2 { "Last events" }
+        @if last.found.is_empty() { p.empty { "No event is kept any more." } }
+        @else { (table(&last.found, &search)) }
+        p { a href={ (PATH) "?" (name) "=" (id) } { "All events of this " (name) } }
+    })
+}
+
+/// A table of events, without links to the key or the group that the page is about.
+fn table(events: &[NumberedEvent], about: &EventSearch) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Events" {
+            table {
+                thead { tr {
+                    th scope="col" { "Time" } th scope="col" { "Event" }
+                    th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
+                } }
+                tbody { @for numbered in events { (row(&numbered.event, about)) } }
+            }
+        }
+    }
 }
 
 fn filters(query: &Fields, search: &EventSearch) -> Markup {
@@ -92,10 +130,12 @@ fn filters(query: &Fields, search: &EventSearch) -> Markup {
     }
 }
 
-fn row(event: &Event) -> Markup {
+fn row(event: &Event, about: &EventSearch) -> Markup {
+    let key = event.key.filter(|_| about.key.is_none());
+    let group = event.group.filter(|_| about.group.is_none());
     let of = html! {
-        @if let Some(key) = event.key { a href={ "/dashboard/keys/" (key.to_string()) } { "key" } " " }
-        @if let Some(group) = event.group { a href={ "/dashboard/groups/" (group.to_string()) } { "group" } }
+        @if let Some(key) = key { a href={ "/dashboard/keys/" (key.to_string()) } { "key" } " " }
+        @if let Some(group) = group { a href={ "/dashboard/groups/" (group.to_string()) } { "group" } }
     };
     html! {
         tr title=(event.id.to_string()) {

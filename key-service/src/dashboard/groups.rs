@@ -13,7 +13,7 @@ use super::{
     Desk, GROUPS as PATH, KEYS,
     budget::{bar, gauge, tightest},
     entry::Entered,
-    events::PATH as EVENTS,
+    events::{self, Subject},
     failure::Failure,
     form::{query, with},
     keys,
@@ -183,7 +183,7 @@ async fn whole(
         (gauge(&group.spend.budget, now, is_archived))
         @if !children.is_empty() { h2 { "Groups in it" } (table(desk, &children, &HashMap::new())) }
         (keys_of(desk, viewer, group).await?)
-        p { a href={ (EVENTS) "?group=" (group.id.to_string()) } { "Its events" } }
+        (events::last_events(desk, viewer, Subject::Group(group.id)).await?)
         @if viewer.is_owner() && !is_archived { (acts::forms(desk, viewer, group, refused).await?) }
         (copyable_line("Id", &group.id.to_string()))
     };

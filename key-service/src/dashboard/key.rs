@@ -13,7 +13,7 @@ use super::{
     budget::gauge,
     chart::{self, Chart, Measure},
     entry::{Entered, Fault},
-    events::PATH as EVENTS,
+    events::{self, Subject},
     failure::{Failure, bad_group},
     form::Fields,
     keys::{badges, named, read},
@@ -63,6 +63,7 @@ async fn whole(
     let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
     let groups = groups_of(desk, viewer, key).await?;
     let is_revoked = key.status(now) == Status::Revoked;
+    let last_events = events::last_events(desk, viewer, Subject::Key(key.id)).await?;
     let refused_today = desk.management.refused_today(account, Some(key.id)).await?;
     let content = html! {
         p.lead { (badges(key, now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
@@ -77,8 +78,8 @@ async fn whole(
         h2 { "Last generations" }
         @if entries.found.is_empty() { p.empty { "No requests yet." } }
         @else { (activity::table(&entries.found, None)) }
-        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "See all activity" } " · "
-            a href={ (EVENTS) "?key=" (key.id.to_string()) } { "Its events" } }
+        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "See all activity" } }
+        (last_events)
         (copyable_line("Id", &key.id.to_string()))
     };
     let title = if key.label.is_empty() { "Key without a label" } else { &key.label };

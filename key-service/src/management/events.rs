@@ -7,7 +7,7 @@ use super::{
     Error, Management,
     listing::{Listed, Listing, Page, UnknownCursor},
 };
-use crate::store::{EventsPage, Found, NumberedEvent, Order, StoreError};
+use crate::store::{EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 use domain::event::{Event, EventSearch};
 
 /// Events read at a time.
@@ -23,7 +23,8 @@ impl Management {
         limit: usize,
     ) -> Result<Found<NumberedEvent, u64>, StoreError> {
         let _permit = self.read_permit(account).await?;
-        self.store.events(account, search.clone(), before, limit).await
+        let slice = EventSlice { behind: before, ..EventSlice::latest(limit) };
+        self.store.events(account, search.clone(), slice).await
     }
 
     /// Events of the account after this number, at most `limit`.
@@ -34,27 +35,6 @@ impl Management {
         limit: usize,
     ) -> Result<EventsPage, StoreError> {
         self.store.events_after(account, after, limit).await
-    }
-
-    /// Reads events in an order behind an event, and the number of the event to go on from, if any.
-    async fn some_events(
-        &self,
-        account: AccountId,
-        listing: &Listing<Event>,
-        behind: Option<u64>,
-    ) -> Result<Found<NumberedEvent, u64>, StoreError> {
-        match listing.order {
-            Order::Descending => {
-                let limit = listing.limit.saturating_add(1).min(READ_AT_ONCE);
-                self.store.events(account, listing.filter.clone(), behind, limit).await
-            }
-            Order::Ascending => {
-                let page = self.store.events_after(account, behind.unwrap_or(0), READ_AT_ONCE).await?;
-                let is_full = page.events.len() == READ_AT_ONCE;
-                let next = page.events.last().map(|event| event.number).filter(|_| is_full);
-                Ok(Found { found: page.events, next })
-            }
-        }
     }
 }
 
@@ -80,13 +60,14 @@ impl Listed for Event {
             }
             None => None,
         };
+        // An event more than requested shows that there are more.
+        let (order, limit) = (listing.order, listing.limit.saturating_add(1).min(READ_AT_ONCE));
         let mut items = Vec::new();
         loop {
-            let Found { found, next } = management.some_events(account, listing, behind).await?;
+            let slice = EventSlice { order, behind, limit };
+            let Found { found, next } =
+                management.store.events(account, listing.filter.clone(), slice).await?;
             for NumberedEvent { event, .. } in found {
-                if !listing.filter.matches(&event) {
-                    continue;
-                }
                 if items.len() == listing.limit {
                     return Ok(Page { items, has_more: true });
                 }

@@ -35,7 +35,7 @@ use crate::{
 };
 use domain::{
     digest::{Digest, Pepper, Peppers},
-    event::Actor,
+    event::{Actor, Event, EventSearch},
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{BoundsPatch, Budget},
@@ -200,6 +200,10 @@ async fn measure_lists(name: &str, store: &Arc<dyn Store>) {
     time::<Group>(name, "groups by external_id", &management, account, known).await;
     let rare = GroupFilter { metadata: with("team", "none"), ..groups };
     time::<Group>(name, "groups by a metadata value that none has", &management, account, rare).await;
+    let of_key = EventSearch { key: Some(key_id(77_007, end)), ..EventSearch::default() };
+    time::<Event>(name, "events of a key", &management, account, of_key).await;
+    let of_group = EventSearch { group, ..EventSearch::default() };
+    time::<Event>(name, "events of a group and its keys", &management, account, of_group).await;
     let began = Instant::now();
     let revoked = management.revoke_keys(account, group_id(9, end), Actor::System).await.unwrap();
     println!(

@@ -14,7 +14,7 @@ use super::{
     listing::{Listed, Listing, Page, UnknownCursor},
     once::Once,
 };
-use crate::store::{Order, StoreError};
+use crate::store::{EventSlice, Order, StoreError};
 use domain::{
     event::{Actor, EventSearch},
     webhook::{
@@ -83,7 +83,7 @@ impl Management {
         let (digest, created_at) = (secret.digest(), self.clock.now().to_whole_seconds());
         let blank = Webhook { id, url, types: None, secret: digest, created_at, disabled: None };
         let webhook = blank.with(&settings, created_at);
-        let last = self.store.events(account, EventSearch::default(), None, 1).await?.found;
+        let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
         let cursor = last.first().map_or(0, |event| event.number);
         let new = StoredWebhook { webhook: webhook.clone(), cursor };
         if !self.store.create_webhook(account, new, MAX_WEBHOOKS).await? {

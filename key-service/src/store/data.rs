@@ -394,6 +394,24 @@ pub struct JournalEntry {
     pub entry: Entry,
 }
 
+/// The part of an account's events that a search looks for.
+#[derive(Clone, Copy, Debug)]
+pub struct EventSlice {
+    /// Order of the events.
+    pub order: Order,
+    /// Number of the event to start behind; `None` for the first in the order.
+    pub behind: Option<u64>,
+    /// Largest number of events to return.
+    pub limit: usize,
+}
+
+impl EventSlice {
+    /// The last events, newest first.
+    pub const fn latest(limit: usize) -> Self {
+        Self { order: Order::Descending, behind: None, limit }
+    }
+}
+
 /// Some of an account's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsPage {

@@ -3,7 +3,7 @@
 mod accounts;
 mod books;
 mod budgets;
-mod events;
+pub(crate) mod events;
 mod groups;
 pub(crate) mod in_redis;
 mod keys;
@@ -97,6 +97,7 @@ macro_rules! contract {
                     each_act_leaves_one_event_and_a_repetition_none,
                     an_act_that_changes_nothing_or_is_refused_leaves_no_event,
                     events_are_found_by_type_key_and_group_page_by_page,
+                    a_keys_and_a_groups_events_are_found_until_they_end,
                     events_are_dropped_when_they_are_too_old,
                     acts_at_once_leave_an_event_each,
                 }

@@ -4,6 +4,7 @@ mod acts;
 mod attacks;
 mod bounds;
 mod browser;
+mod events;
 mod first_use;
 mod groups;
 mod management_keys;

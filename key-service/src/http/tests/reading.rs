@@ -192,9 +192,11 @@ async fn events_tell_who_did_what_newest_first() {
         }
     }
     assert_eq!(paged, all);
-    let mut oldest_first = types(&desk.get(&format!("{EVENTS}?order=asc")).await);
-    oldest_first.reverse();
-    assert_eq!(oldest_first, all);
+    for (filter, expected) in [(String::new(), &all[..]), (format!("&key_id={id}"), &all[1..4])] {
+        let mut oldest_first = types(&desk.get(&format!("{EVENTS}?order=asc{filter}")).await);
+        oldest_first.reverse();
+        assert_eq!(oldest_first, expected);
+    }
 
     for (query, param) in [
         ("type=key.made", "type"),

@@ -142,8 +142,9 @@ impl Batch<'_> {
             arguments.key(key_space.spenders(*account));
             arguments.key(key_space.spend(*account, today));
         }
-        arguments.key(key_space.events(*account));
-        arguments.key(key_space.event_numbers(*account));
+        for name in key_space.all_events(*account) {
+            arguments.key(name);
+        }
         let mut writer = BatchEncoder::new(&generations, has_chains);
         for command in commands {
             writer.command(command);

@@ -1,4 +1,7 @@
-//! Events: a stream, and the number of each by its id.
+//! Events: a stream, the number of each by its id, and an index of those of each key and group.
+//!
+//! Scripts write the stream, the numbers and the index together, and drop an event from all of them. What a version without
+//! the index has left is added to it by the first search for events of a key or a group (`scripts/find_events.lua`).
 
 use async_trait::async_trait;
 use redis::cmd;
@@ -13,7 +16,7 @@ use super::{
     script::Arguments,
 };
 use crate::store::{
-    Events, EventsPage, Found, NumberedEvent, StoreError,
+    EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError,
     search::{READ_AT_ONCE, Scan},
 };
 use domain::{
@@ -30,20 +33,20 @@ impl Events for Redis {
         &self,
         account: AccountId,
         search: EventSearch,
-        before: Option<u64>,
-        limit: usize,
+        EventSlice { order, behind, limit }: EventSlice,
     ) -> Result<Found<NumberedEvent, u64>, StoreError> {
-        let mut scan = Scan::new(before, limit);
+        // An event more than wanted shows that there are more.
+        let at_once = if search.kind.is_none() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
+        let mut scan = Scan::new(behind, limit);
         while scan.goes_on() {
-            let mut question = cmd("XREVRANGE");
-            question.arg(self.key_space.events(account));
-            question
-                .arg(scan.place().map_or_else(|| "+".to_owned(), |before| format!("({before}-0")))
-                .arg("-");
-            let events = numbered(self.client.ask(question.arg("COUNT").arg(READ_AT_ONCE)).await?)?;
+            let slice = EventSlice { order, behind: scan.place(), limit: at_once };
+            let events = match search.subject() {
+                Some(subject) => self.events_of(account, subject, slice).await?,
+                None => self.events_of_all(account, slice).await?,
+            };
             let matching =
                 |event: NumberedEvent| (event.number, search.matches(&event.event).then_some(event));
-            scan.add(events.into_iter().map(matching), READ_AT_ONCE);
+            scan.add(events.into_iter().map(matching), at_once);
         }
         Ok(scan.page())
     }
@@ -72,25 +75,74 @@ impl Events for Redis {
 }
 
 impl Redis {
+    /// Reads events, whatever they are about.
+    async fn events_of_all(
+        &self,
+        account: AccountId,
+        EventSlice { order, behind, limit }: EventSlice,
+    ) -> Result<Vec<NumberedEvent>, StoreError> {
+        let (name, first, last) = match order {
+            Order::Ascending => ("XRANGE", "-", "+"),
+            Order::Descending => ("XREVRANGE", "+", "-"),
+        };
+        let first = behind.map_or_else(|| first.to_owned(), |behind| format!("({behind}-0"));
+        let mut question = cmd(name);
+        question.arg(self.key_space.events(account)).arg(first).arg(last).arg("COUNT").arg(limit);
+        numbered(self.client.ask(&question).await?)
+    }
+
+    /// Reads events of a key or a group by the index. An index that is not complete gets complete first: some hundred
+    /// milliseconds for ten thousand events.
+    async fn events_of(
+        &self,
+        account: AccountId,
+        subject: &[u8; 16],
+        EventSlice { order, behind, limit }: EventSlice,
+    ) -> Result<Vec<NumberedEvent>, StoreError> {
+        let entry = |number: u64| [b"(", subject.as_slice(), &number.to_be_bytes()[2..]].concat();
+        let mut arguments = Arguments::keys(self.key_space.all_events(account));
+        arguments = match order {
+            Order::Ascending => {
+                arguments.with(entry(behind.unwrap_or(0))).with(entry(u64::MAX)).with("BYLEX")
+            }
+            Order::Descending => {
+                let first = entry(behind.unwrap_or(u64::MAX));
+                arguments.with(first).with(entry(0)).with("BYLEX").with("REV")
+            }
+        };
+        let arguments = arguments.with("LIMIT").with("0").with(limit.to_string());
+        loop {
+            let events: Option<Vec<Entry>> = self.client.run(&self.scripts.find_events, &arguments).await?;
+            if let Some(events) = events {
+                return numbered(events);
+            }
+        }
+    }
+
     /// Adds the arguments of `scripts/events.lua`: the event of an act, if the act changes something.
     pub(super) fn with_event(
         &self,
-        mut arguments: Arguments,
+        arguments: Arguments,
         account: AccountId,
         event: Option<&Event>,
     ) -> Arguments {
-        arguments.key(self.key_space.events(account));
-        arguments.key(self.key_space.event_numbers(account));
         let id = event.map_or_else(Vec::new, |event| event.id.as_bytes().to_vec());
+        let arguments = self.with_events(arguments, account);
         let arguments = arguments.with(event.map_or_else(String::new, Event::to_json)).with(id);
         arguments.with(event.map_or(0, |event| self.events_begin(event.at)).to_string())
     }
 
     /// Adds the arguments of `scripts/events.lua` for an act whose events are among the other arguments.
-    pub(super) fn with_act(&self, mut arguments: Arguments, account: AccountId, act: &Act) -> Arguments {
-        arguments.key(self.key_space.events(account));
-        arguments.key(self.key_space.event_numbers(account));
+    pub(super) fn with_act(&self, arguments: Arguments, account: AccountId, act: &Act) -> Arguments {
+        let arguments = self.with_events(arguments, account);
         arguments.with("").with("").with(self.events_begin(act.at).to_string())
+    }
+
+    fn with_events(&self, mut arguments: Arguments, account: AccountId) -> Arguments {
+        for name in self.key_space.all_events(account) {
+            arguments.key(name);
+        }
+        arguments
     }
 
     /// Time in milliseconds before which events are dropped.

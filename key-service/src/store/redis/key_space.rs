@@ -53,9 +53,20 @@ impl KeySpace {
         format!("{}:{{{account}}}:events", self.prefix)
     }
 
-    /// Hash: the number of each event by the bytes of its id, and by the name of each threshold that is told once.
+    /// Hash: the number of each event by the bytes of its id, and by the name of each threshold that is told once; under the
+    /// empty field, the number up to which all events are in the index.
     pub(super) fn event_numbers(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:event-numbers", self.prefix)
+    }
+
+    /// Sorted set: the index of events. Of each event, the bytes of its key's and of its group's id, with its number.
+    pub(super) fn event_index(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:event-index", self.prefix)
+    }
+
+    /// The names of all data of events, as scripts take them.
+    pub(super) fn all_events(&self, account: AccountId) -> [String; 3] {
+        [self.events(account), self.event_numbers(account), self.event_index(account)]
     }
 
     /// Hash: the amount of each deposit, for good; behind a blank the credit just after it and, behind another, its note.

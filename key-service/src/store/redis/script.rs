@@ -132,6 +132,7 @@ pub(super) struct Scripts {
     pub(super) change_webhook: Lua,
     pub(super) claim_deliveries: Lua,
     pub(super) finish_delivery: Lua,
+    pub(super) find_events: Lua,
 }
 
 /// Joins the parts of a script. Parts in brackets are left out where nothing uses chains of budgets.
@@ -154,6 +155,7 @@ pub(in crate::store) const LEDGER: &str = parts!(
     "ledger/thresholds",
     "ledger/commands",
     "ledger/passed",
+    "event_index",
     "events",
     ["ledger/margins"],
     "ledger/write",
@@ -161,7 +163,7 @@ pub(in crate::store) const LEDGER: &str = parts!(
 
 /// Script that makes keys of another gateway.
 pub(in crate::store) const IMPORT: &str =
-    parts!("constants", "act_arguments", "events", "act", "key", "key_lists", "import_keys");
+    parts!("constants", "act_arguments", "event_index", "events", "act", "key", "key_lists", "import_keys");
 
 /// The script of imports, of this text.
 pub(super) fn import(text: &str) -> Lua {
@@ -243,6 +245,7 @@ impl Scripts {
             create_key: keys(parts!(
                 "constants",
                 "act_arguments",
+                "event_index",
                 "events",
                 "act",
                 "key",
@@ -254,6 +257,7 @@ impl Scripts {
             update_key: keys(parts!(
                 "constants",
                 "act_arguments",
+                "event_index",
                 "events",
                 "act",
                 "key",
@@ -265,6 +269,7 @@ impl Scripts {
             rotate_key: keys(parts!(
                 "constants",
                 "act_arguments",
+                "event_index",
                 "events",
                 "act",
                 "key",
@@ -275,10 +280,19 @@ impl Scripts {
             expire_keys: Lua::new(parts!("expire_keys")),
             list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),
             key_names: Lua::new(parts!("key_names")),
-            create_group: keys(parts!("constants", "act_arguments", "events", "act", "key", "create_group")),
+            create_group: keys(parts!(
+                "constants",
+                "act_arguments",
+                "event_index",
+                "events",
+                "act",
+                "key",
+                "create_group"
+            )),
             update_group: keys(parts!(
                 "constants",
                 "act_arguments",
+                "event_index",
                 "events",
                 "act",
                 "key",
@@ -288,28 +302,37 @@ impl Scripts {
             )),
             revoke_management_key: Lua::new(parts!(
                 "act_arguments",
+                "event_index",
                 "events",
                 "act",
                 "revoke_management_key"
             )),
             use_management_key: Lua::new(parts!("use_management_key")),
-            create_listed: Lua::new(parts!("act_arguments", "events", "act", "create_listed")),
-            remove_member: Lua::new(parts!("act_arguments", "events", "act", "remove_member")),
+            create_listed: Lua::new(parts!("act_arguments", "event_index", "events", "act", "create_listed")),
+            remove_member: Lua::new(parts!("act_arguments", "event_index", "events", "act", "remove_member")),
             replace_second_factor: Lua::new(parts!(
                 "act_arguments",
+                "event_index",
                 "events",
                 "act",
                 "replace_second_factor"
             )),
-            begin_session: Lua::new(parts!("act_arguments", "events", "act", "begin_session")),
+            begin_session: Lua::new(parts!("act_arguments", "event_index", "events", "act", "begin_session")),
             replace: Lua::new(parts!("replace")),
             transaction: Lua::new(parts!("transaction")),
             find_record: Lua::new(parts!("find_record")),
             count_attempt: Lua::new(parts!("count_attempt")),
             audit: Lua::new(parts!("audit")),
-            change_webhook: Lua::new(parts!("act_arguments", "events", "act", "change_webhook")),
+            change_webhook: Lua::new(parts!(
+                "act_arguments",
+                "event_index",
+                "events",
+                "act",
+                "change_webhook"
+            )),
             claim_deliveries: Lua::new(parts!("claim_deliveries")),
             finish_delivery: Lua::new(parts!("finish_delivery")),
+            find_events: Lua::new(parts!("event_index", "find_events")),
         }
     }
 }

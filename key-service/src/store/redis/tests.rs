@@ -23,6 +23,7 @@ use tempfile::TempDir;
 use super::{Redis, Settings, failover::Losses};
 
 mod bounds;
+mod events;
 mod holds;
 mod secured;
 mod spend;

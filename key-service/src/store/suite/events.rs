@@ -1,21 +1,71 @@
 //! Events: one for each act, in the order of the acts, found by filters, and dropped by age.
 
-use shared::{ids::AccountId, time::Timestamp};
+use std::{collections::BTreeSet, time::Duration};
+
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    time::Timestamp,
+};
 
 use super::{
-    Subject, accounts::new_management_key, after, digest, members, new_group, new_key, open_account,
+    Subject, accounts::new_management_key, after, capture, digest, hold, members, nanos, new_group, new_key,
+    open_account, open_account_with,
 };
-use crate::store::{EVENTS_KEPT, Idempotency, NumberedEvent, Store};
+use crate::store::{EVENTS_KEPT, EventSlice, Idempotency, NumberedEvent, Order, Store};
 use domain::{
     event::{Act, Actor, Event, EventKind, EventSearch},
     group::GroupPatch,
-    key::KeyPatch,
-    ledger::histories::{START, group, key},
+    key::{KeyPatch, NewCredential},
+    ledger::{
+        BoundsPatch,
+        histories::{START, account, generation, group, key},
+    },
 };
 
 /// All events that are kept, oldest first.
 pub(super) async fn kept(store: &dyn Store, account: AccountId) -> Vec<NumberedEvent> {
     store.events_after(account, 0, 10_000).await.unwrap().events
+}
+
+/// The matching events in an order, read in pages of this size.
+async fn found(
+    store: &dyn Store,
+    account: AccountId,
+    search: &EventSearch,
+    (order, limit): (Order, usize),
+) -> Vec<NumberedEvent> {
+    let (mut found, mut behind) = (Vec::new(), None);
+    loop {
+        let page = store.events(account, search.clone(), EventSlice { order, behind, limit }).await.unwrap();
+        assert!(page.found.len() <= limit);
+        found.extend(page.found);
+        behind = page.next;
+        if behind.is_none() {
+            return found;
+        }
+    }
+}
+
+fn of_key(id: KeyId) -> EventSearch {
+    EventSearch { key: Some(id), ..EventSearch::default() }
+}
+
+fn of_group(id: GroupId) -> EventSearch {
+    EventSearch { group: Some(id), ..EventSearch::default() }
+}
+
+/// Asserts that searches for each key and each group find their kept events and no others, in pages of this size.
+pub(crate) async fn each_key_and_group_has_its_events(store: &dyn Store, account: AccountId, limit: usize) {
+    let kept = kept(store, account).await;
+    let keys: BTreeSet<KeyId> = kept.iter().filter_map(|event| event.event.key).collect();
+    let groups: BTreeSet<GroupId> = kept.iter().filter_map(|event| event.event.group).collect();
+    for search in keys.into_iter().map(of_key).chain(groups.into_iter().map(of_group)) {
+        let of_it = kept.iter().filter(|event| search.matches(&event.event));
+        let mut expected: Vec<NumberedEvent> = of_it.cloned().collect();
+        assert_eq!(found(store, account, &search, (Order::Ascending, limit)).await, expected, "{search:?}");
+        expected.reverse();
+        assert_eq!(found(store, account, &search, (Order::Descending, limit)).await, expected, "{search:?}");
+    }
 }
 
 /// The act of this number, which a member of the same number does.
@@ -137,17 +187,14 @@ pub(super) async fn events_are_found_by_type_key_and_group_page_by_page(subject:
         (search(Some("key.created"), Some(key(3)), Some(group(1))), vec![]),
         (search(Some("key.created"), Some(key(3)), None), vec![6]),
     ] {
-        let (mut found, mut before) = (Vec::new(), None);
-        loop {
-            let page = store.events(mine, search.clone(), before, 2).await.unwrap();
-            assert!(page.found.len() <= 2);
-            found.extend(page.found.iter().map(|event| event.number));
-            before = page.next;
-            if before.is_none() {
-                break;
+        for order in [Order::Descending, Order::Ascending] {
+            let found = found(&**store, mine, &search, (order, 2)).await;
+            let mut found: Vec<u64> = found.iter().map(|event| event.number).collect();
+            if order == Order::Ascending {
+                found.reverse();
             }
+            assert_eq!(found, numbers, "{order:?} {search:?}");
         }
-        assert_eq!(found, numbers, "{search:?}");
     }
     let all = kept(&**store, mine).await;
     for event in &all {
@@ -157,6 +204,55 @@ pub(super) async fn events_are_found_by_type_key_and_group_page_by_page(subject:
     let page = store.events_after(mine, 3, 2).await.unwrap();
     assert_eq!((page.events, page.gone_until), (all[3..5].to_vec(), 0));
     assert_eq!(store.events_after(mine, 7, 2).await.unwrap().events, []);
+}
+
+pub(super) async fn a_keys_and_a_groups_events_are_found_until_they_end(subject: &mut impl Subject) {
+    let (mine, theirs) = (account(1), account(2));
+    // Keys and groups of both accounts have the same ids.
+    for (n, account) in [(1, mine), (2, theirs)] {
+        let store = &**subject.store();
+        open_account_with(store, n, 1_000).await;
+        store.create_group(new_group(account, 1), &super::act(START)).await.unwrap();
+        let limit = BoundsPatch { limit: Some(Some(nanos(20))), ..BoundsPatch::default() };
+        let bounded = GroupPatch { bounds: limit, ..GroupPatch::default() };
+        store.update_group(account, group(1), bounded, &super::act(START)).await.unwrap();
+        let mut new = new_key(account, 1);
+        (new.key.spend.group, new.key.spend.budget.limit) = (Some(group(1)), Some(nanos(10)));
+        store.create_key(new, None, &super::act(START)).await.unwrap();
+        let spent = vec![hold(key(1), generation(1), 10, 7), capture(key(1), generation(1), 10)];
+        assert!(store.execute(account, spent, START).await.unwrap().iter().all(Result::is_ok));
+    }
+    subject.interrupt().await;
+    let store = &**subject.store();
+    let new = NewCredential {
+        account: mine,
+        key: key(1),
+        digest: digest("rotated"),
+        hint: "fg_api_rotated…".into(),
+        grace: Duration::from_secs(9),
+        is_forced: false,
+    };
+    store.rotate_key(new, None, &super::act(after(1))).await.unwrap();
+    let out = KeyPatch { group: Some(None), ..KeyPatch::default() };
+    store.update_key(mine, key(1), out, &super::act(after(2))).await.unwrap();
+    store.revoke_key(mine, key(1), &super::act(after(3))).await.unwrap();
+    store.archive_group(mine, group(1), &super::act(after(4))).await.unwrap();
+    for account in [mine, theirs] {
+        each_key_and_group_has_its_events(store, account, 1).await;
+        each_key_and_group_has_its_events(store, account, 9).await;
+    }
+    let last = async |account, search| {
+        let last = store.events(account, search, EventSlice::latest(4)).await.unwrap().found;
+        last.iter().map(|event| event.event.kind.as_str()).collect::<Vec<_>>()
+    };
+    let kinds = ["key.revoked", "key.updated", "key.rotated", "key.limit_reached"];
+    assert_eq!(last(mine, of_key(key(1))).await, kinds);
+    let kinds = ["group.archived", "key.rotated", "group.threshold_reached", "key.limit_reached"];
+    assert_eq!(last(mine, of_group(group(1))).await, kinds);
+    let kinds =
+        ["key.limit_reached", "key.threshold_reached", "key.threshold_reached", "key.threshold_reached"];
+    assert_eq!(last(theirs, of_key(key(1))).await, kinds);
+    assert_eq!(last(theirs, of_key(key(2))).await, [""; 0]);
 }
 
 pub(super) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl Subject) {
@@ -171,6 +267,7 @@ pub(super) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl 
     label(&**store, at(START.plus(EVENTS_KEPT), 3), "c").await;
     let page = store.events_after(mine, 0, 9).await.unwrap();
     assert_eq!((page.events.len(), page.gone_until), (3, 0), "the first is as old as it may be");
+    each_key_and_group_has_its_events(&**store, mine, 2).await;
     let first: Event = page.events[0].event.clone();
     label(&**store, at(after(1).plus(EVENTS_KEPT), 4), "d").await;
     subject.interrupt().await;
@@ -179,10 +276,12 @@ pub(super) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl 
     assert_eq!(page.gone_until, 1);
     assert_eq!(page.events.iter().map(|event| event.number).collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(store.event_number(mine, first.id).await.unwrap(), None);
+    each_key_and_group_has_its_events(&**store, mine, 2).await;
     label(&**store, at(START.plus(3 * EVENTS_KEPT), 5), "e").await;
     let page = store.events_after(mine, 0, 9).await.unwrap();
     assert_eq!((page.gone_until, page.events.len()), (4, 1), "numbers go on when all others are dropped");
     assert_eq!(page.events[0].number, 5);
+    each_key_and_group_has_its_events(&**store, mine, 2).await;
 }
 
 pub(super) async fn acts_at_once_leave_an_event_each(subject: &mut impl Subject) {

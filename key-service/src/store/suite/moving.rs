@@ -5,8 +5,9 @@ use std::sync::Arc;
 use shared::{calendar::Per, ids::AccountId, rpc::Principal};
 
 use super::{
-    Subject, act, after, capture, digest, events::kept, hold, nanos, new_group, new_key, open_account,
-    open_account_with, spend,
+    Subject, act, after, capture, digest,
+    events::{each_key_and_group_has_its_events, kept},
+    hold, nanos, new_group, new_key, open_account, open_account_with, spend,
 };
 use crate::store::{Credential, NumberedEvent, Order, Page, Store};
 use domain::{
@@ -83,6 +84,7 @@ pub(super) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
         NumberedEvent { number, event }
     });
     assert_eq!(kept(store, account).await, told.collect::<Vec<_>>());
+    each_key_and_group_has_its_events(store, account, 2).await;
     for (made, digest) in &plan.keys {
         assert_eq!(store.key(account, made.id).await.unwrap().as_ref(), Some(made));
         let owner = store.find_credential(*digest).await.unwrap();

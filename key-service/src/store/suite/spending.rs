@@ -13,8 +13,8 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, new_group, new_key, open_account,
-    open_account_with, spend, tick,
+    Subject, after, capture, due_holds, events::each_key_and_group_has_its_events, execute_one, hold,
+    make_key, nanos, new_group, new_key, open_account, open_account_with, spend, tick,
 };
 use crate::store::{DueHold, JournalEntry, Store, UsageLine};
 use domain::{
@@ -345,6 +345,7 @@ async fn the_events_are_equal(store: &dyn Store, world: &World) {
         events
     };
     for account in world.accounts.keys() {
+        each_key_and_group_has_its_events(store, *account, 100).await;
         let kept = super::events::kept(store, *account).await;
         let kept =
             kept.iter().map(|event| &event.event).filter(|event| of_commands(event)).map(Event::to_json);

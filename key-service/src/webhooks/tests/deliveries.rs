@@ -13,7 +13,7 @@ use crate::{
     credentials::Credentials,
     management::{Management, testing::Office},
     store::{
-        Events as _, Store, Webhooks as _,
+        EventSlice, Events as _, Store, Webhooks as _,
         suite::{Subject as _, in_redis::InRedis},
     },
     webhooks::Dispatcher,
@@ -223,7 +223,7 @@ async fn a_webhook_that_fails_for_a_day_is_disabled_with_an_event() {
     let last = desk
         .office
         .store
-        .events(desk.account, EventSearch::default(), None, 1)
+        .events(desk.account, EventSearch::default(), EventSlice::latest(1))
         .await
         .unwrap()
         .found

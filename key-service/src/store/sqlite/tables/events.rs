@@ -10,7 +10,7 @@ use shared::{
 };
 
 use super::{damaged, journal::number, rows};
-use crate::store::{Events, EventsPage, Found, NumberedEvent, StoreError, sqlite::Sqlite};
+use crate::store::{EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError, sqlite::Sqlite};
 use domain::{
     event::{Act, Event, EventKind, EventSearch},
     ledger::Told,
@@ -124,8 +124,7 @@ impl Events for Sqlite {
         &self,
         account: AccountId,
         search: EventSearch,
-        before: Option<u64>,
-        limit: usize,
+        EventSlice { order, behind, limit }: EventSlice,
     ) -> Result<Found<NumberedEvent, u64>, StoreError> {
         let work = move |connection: &Connection| {
             let EventSearch { kind, key, group } = &search;
@@ -137,14 +136,18 @@ impl Events for Sqlite {
                 (None, None, Some(kind)) => ("INDEXED BY events_by_type WHERE type = ?4", Some(kind)),
                 (None, None, None) => ("WHERE ?4 IS NULL", None),
             };
+            let (is_behind, direction, first) = match order {
+                Order::Ascending => (">", "ASC", 0),
+                Order::Descending => ("<", "DESC", u64::MAX),
+            };
             let sql = format!(
-                "SELECT number, event FROM events {index} AND account = ?1 AND number < ?2
+                "SELECT number, event FROM events {index} AND account = ?1 AND number {is_behind} ?2
                    AND (?5 IS NULL OR group_id = ?5) AND (?6 IS NULL OR type = ?6)
-                 ORDER BY number DESC LIMIT ?3"
+                 ORDER BY number {direction} LIMIT ?3"
             );
             let group = group.as_ref().map(GroupId::as_bytes);
             let row =
-                params![account.as_bytes(), number(before.unwrap_or(u64::MAX)), rows(limit), by, group, kind];
+                params![account.as_bytes(), number(behind.unwrap_or(first)), rows(limit), by, group, kind];
             connection.prepare_cached(&sql)?.query_map(row, event)?.collect()
         };
         let found: Vec<NumberedEvent> = self.read(work).await?;

@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 124] = [
+pub(super) const FAULTS: [(&str, &str, &str); 126] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -389,5 +389,15 @@ pub(super) const FAULTS: [(&str, &str, &str); 124] = [
         "sums by group lack the tokens of answers",
         "local more = { sums[1], sums[2] + sums[4], sums[5], cost, known }",
         "local more = { sums[1], sums[2], sums[5], cost, known }",
+    ),
+    (
+        "thresholds of a key are not among the events of its group",
+        "{ string.sub(record, 28, 43), string.sub(record, 44) }",
+        "{ string.sub(record, 28, 43) }",
+    ),
+    (
+        "thresholds are not among the events of their key or group",
+        "{ string.sub(record, 28, 43), string.sub(record, 44) }",
+        "{ string.sub(record, 44) }",
     ),
 ];

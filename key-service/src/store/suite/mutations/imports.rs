@@ -26,7 +26,7 @@ fn is_complete(store: &mut Mutant) -> LocalBoxFuture<'_, ()> {
 }
 
 /// Faults: name, correct text, replacement, and the case that fails.
-const FAULTS: [(&str, &str, &str, Case); 9] = [
+const FAULTS: [(&str, &str, &str, Case); 10] = [
     (
         "a key that exists is made again",
         "if call('EXISTS', texts) == 0 then",
@@ -52,6 +52,12 @@ const FAULTS: [(&str, &str, &str, Case); 9] = [
     (
         "a key leaves no events",
         "for n = at + 6, first_text - 1, 2 do append_event(ARGV[n], 'event', ARGV[n + 1]) end",
+        "",
+        is_found,
+    ),
+    (
+        "an event is not in the index",
+        "for _, entry in ipairs(index_entries(number, fields)) do redis.call('ZADD', INDEX, '0', entry) end",
         "",
         is_found,
     ),

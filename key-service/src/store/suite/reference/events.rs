@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use shared::ids::{AccountId, EventId};
 
 use super::{AccountBook, Reference};
-use crate::store::{EVENTS_KEPT, Events, EventsPage, Found, NumberedEvent, StoreError};
+use crate::store::{EVENTS_KEPT, EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError};
 use domain::event::{Event, EventSearch};
 
 impl AccountBook {
@@ -24,16 +24,22 @@ impl Events for Reference {
         &self,
         account: AccountId,
         search: EventSearch,
-        before: Option<u64>,
-        limit: usize,
+        EventSlice { order, behind, limit }: EventSlice,
     ) -> Result<Found<NumberedEvent, u64>, StoreError> {
         let books = self.books()?;
         let events = books.accounts.get(&account).into_iter().flat_map(|book| &book.events);
         let mut found: Vec<_> = events.filter(|event| search.matches(&event.event)).cloned().collect();
-        found.retain(|event| before.is_none_or(|before| event.number < before));
-        found.reverse();
-        let next = found.get(limit).map(|next| next.number + 1);
+        if order == Order::Descending {
+            found.reverse();
+        }
+        let is_behind = |number: u64, behind: u64| match order {
+            Order::Ascending => number > behind,
+            Order::Descending => number < behind,
+        };
+        found.retain(|event| behind.is_none_or(|behind| is_behind(event.number, behind)));
+        let has_more = found.len() > limit;
         found.truncate(limit);
+        let next = found.last().map(|last| last.number).filter(|_| has_more);
         Ok(Found { found, next })
     }
 

@@ -14,9 +14,8 @@
 -- `records.rs` and `../records.rs` have all formats, `batch.rs` the arguments.
 --
 -- KEYS  the account, its holds, journal, deposits and counters of today; then hashes of settled and of expired generations;
---       where something may be billed, the spend of today by group (with chains), the keys by spend, and the spend of
---       today by model; last the events, and the numbers of
---       events
+--       where something may be billed, with chains the spend of today by group, then the keys by spend, and the spend of today
+--       by model; last the events, the numbers of events, and the index of events
 -- ARGV  1 the settings; 2 for each generation the places of its two hashes among KEYS; 3 the commands; 4 their bills;
 --       then the ids of generations, the ids of deposits, their events, their notes, 'funds', the ids of keys, the payers, and the further parts of
 --       bills: of each bill with a flag, the flagged parts; last, where a command has one, the numbers of credentials that
@@ -40,8 +39,9 @@ local settles = present[CAPTURE] or present[EXPIRE]
 local BEFORE_KEYS = BEFORE_IDS + generations + 3 * deposits + 1
 local BEFORE_PAYERS = BEFORE_KEYS + named
 local BEFORE_PARTS = BEFORE_PAYERS + payer_count -- chain
-local EVENTS = KEYS[#KEYS-1]
-local NUMBERS = KEYS[#KEYS]
+local EVENTS = KEYS[#KEYS-2]
+local NUMBERS = KEYS[#KEYS-1]
+local INDEX = KEYS[#KEYS]
 
 local function left_after(n, taken)
   if n > taken then return n - taken end

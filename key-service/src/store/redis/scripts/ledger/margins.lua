@@ -1,6 +1,6 @@
 -- Sums of the day beyond those by model that every bill has: costs to the operator by model, and all sums by group.
 
-local GROUP_SPEND = KEYS[#KEYS - 4]
+local GROUP_SPEND = KEYS[#KEYS - 5]
 
 -- Changes of the costs by model: costs to the operator, and charges whose cost is known.
 local costs = {}

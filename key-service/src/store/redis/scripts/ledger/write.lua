@@ -87,8 +87,8 @@ for n = 1, #counters do
   count_margin(counters[n], model, sums) -- chain
   spent[model] = { of_model[1] + sums[5], of_model[2] + sums[1], of_model[3] + sums[2] + sums[4] }
 end
-if #spenders > 0 then call('ZADD', KEYS[#KEYS - 3], unpack(spenders)) end
-local SPEND, new = KEYS[#KEYS - 2], call('HSET', COUNTERS, unpack(after))
+if #spenders > 0 then call('ZADD', KEYS[#KEYS - 4], unpack(spenders)) end
+local SPEND, new = KEYS[#KEYS - 3], call('HSET', COUNTERS, unpack(after))
 for model, sums in pairs(spent) do
   call('HINCRBY', SPEND, model, sums[1])
   call('HINCRBY', SPEND, model .. '\0r', sums[2])
