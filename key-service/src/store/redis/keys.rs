@@ -24,7 +24,7 @@ use domain::{
     digest::Digest,
     event::{Act, Event, EventKind},
     group::BadGroup,
-    key::{ApiKey, KeyNotChanged, KeyPatch, NewCredential, NewKey, Status},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewCredential, NewKey},
     ledger,
 };
 
@@ -32,7 +32,7 @@ use domain::{
 type Found = (Option<Vec<u8>>, KeyTexts);
 
 /// Keys read per round trip of a listing: some hundred kilobytes, a millisecond of Redis.
-const READ_AT_ONCE: usize = 500;
+pub(super) const READ_AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Keys for Redis {
@@ -85,27 +85,8 @@ impl Keys for Redis {
         self.keys_in_index(account, index, page).await
     }
 
-    /// Reads two texts of each key in a script, instead of all texts and the ledger's part.
     async fn key_names(&self, account: AccountId, page: Page) -> Result<Vec<KeyName>, StoreError> {
-        let index = self.index_of(account, page.status).await?;
-        let (mut names, mut after) = (Vec::new(), page.after);
-        while names.len() < page.limit {
-            let wanted = (page.limit - names.len()).min(READ_AT_ONCE);
-            let ids: Vec<KeyId> = self.ids_behind(&index, after, page.order, wanted).await?;
-            let Some(last) = ids.last() else { break };
-            let mut arguments = Arguments::default();
-            for id in &ids {
-                arguments.key(self.key_space.key(account, *id));
-            }
-            let texts: Vec<(String, String)> = self.client.run(&self.scripts.key_names, &arguments).await?;
-            let named = ids.iter().zip(texts);
-            names.extend(named.map(|(id, (label, hint))| KeyName { id: *id, label, hint }));
-            after = Some(*last);
-            if ids.len() < wanted {
-                break;
-            }
-        }
-        Ok(names)
+        self.names_of_keys(account, page).await
     }
 
     /// Reads the sorted set of keys by spend, which the ledger keeps.
@@ -336,17 +317,6 @@ impl Redis {
         // A change between both readings makes the revision stale.
         let revision = self.revision(&name, "past_groups").await?;
         Ok(self.key(account, id).await?.map(|key| (key, revision)))
-    }
-
-    /// The sorted set of the keys that have a status, if one is asked for.
-    async fn index_of(
-        &self,
-        account: AccountId,
-        status: Option<(Status, Timestamp)>,
-    ) -> Result<String, StoreError> {
-        let Some((status, now)) = status else { return Ok(self.key_space.keys(account)) };
-        self.list_statuses(account, now).await?;
-        Ok(self.key_space.keys_of(account, status))
     }
 
     /// Reads keys in the order of these ids, without those that do not exist.
