@@ -1,5 +1,5 @@
-# One image per program, chosen with --target: key-service, inference-gateway, local-model; and secrets, which makes what
-# docker-compose.yml needs to be secret. All programs are built once.
+# One image per program, chosen with --target: key-service, inference-gateway, local-model, faregate; and secrets, which makes
+# what docker-compose.yml needs to be secret. All programs are built once.
 
 # Images are pinned by the digest of their index, of which each platform finds its own: a tag can be moved, a digest cannot.
 # Change both together: docker buildx imagetools inspect IMAGE:TAG
@@ -14,9 +14,9 @@ ENV RUSTFLAGS="--remap-path-prefix=/src=/faregate --remap-path-prefix=/usr/local
     CFLAGS="-ffile-prefix-map=/src=/faregate -ffile-prefix-map=/usr/local/cargo=/cargo"
 # What was downloaded and compiled stays in the builder's caches: the next build continues there.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo auditable build --release --locked --package key-service --package inference-gateway --package local-model \
+    cargo auditable build --release --locked --package key-service --package inference-gateway --package local-model --package faregate \
  && install -D --target-directory=/out \
-        target/release/key-service target/release/inference-gateway target/release/local-model
+        target/release/key-service target/release/inference-gateway target/release/local-model target/release/faregate
 
 # What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
 # that the Redis image runs as, so that both can read files which are their owner's alone. It owns /data: the key-service
@@ -46,6 +46,14 @@ COPY --from=build /out/local-model /usr/local/bin/
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["local-model", "--health"]
 ENTRYPOINT ["local-model"]
+
+# Both services and the demo model in one process.
+FROM base AS faregate
+COPY --from=build /out/faregate /usr/local/bin/
+ENV FAREGATE_LISTEN=0.0.0.0:8080
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["faregate", "--health"]
+ENTRYPOINT ["faregate"]
 
 FROM base AS secrets
 COPY --chmod=755 <<'SCRIPT' /usr/local/bin/make-secrets

@@ -20,7 +20,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
 run tests/tools/sbom.py target/sbom
-for program in key-service inference-gateway local-model; do
+for program in key-service inference-gateway local-model faregate; do
   image=$registry$program
   run docker buildx build --target "$program" --build-arg SOURCE_DATE_EPOCH --provenance=mode=max --push \
     --metadata-file "target/$program.json" --tag "$image:$version" .

@@ -11,6 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use hyper::body::{Body, Frame};
 use parking_lot::{Mutex, MutexGuard};
 use shared::process::{
@@ -273,11 +274,10 @@ impl StreamBody {
     {
         let pending = PendingBytes { piece: None, last: None, ended: false, asked: false, wakers: None };
         let pipe = Pipe { client, pending: Arc::new(Mutex::new(pending)) };
-        let (stream, ending) = (stream(pipe.clone()), pipe.clone());
-        let future: Boxed<()> = Box::pin(tracker.track_future(async move {
-            stream.await;
-            ending.end();
-        }));
+        let ending = pipe.clone();
+        // An async block around the stream's future would be twice as large.
+        let stream = stream(pipe.clone()).map(move |()| ending.end());
+        let future: Boxed<()> = Box::pin(tracker.track_future(stream));
         let future = Span::current().around(future);
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))
     }

@@ -14,10 +14,7 @@ use bytes::{Bytes, buf::Chain};
 use foldhash::HashMap;
 use http::{HeaderValue, Request, Response, Uri, header, uri::Scheme};
 use http_body_util::Full;
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{self, SendRequest},
-};
+use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use parking_lot::Mutex;
 use shared::process::{
     config::ConfigError,
@@ -157,7 +154,9 @@ impl UpstreamClient {
     /// Connects, unless a connection becomes idle first. Returns the connection, and true for a new connection.
     async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
         let returned = self.0.wait(server.name.clone());
-        let mut connecting = Box::pin(connect(self.0.clone(), server.origin.clone()));
+        let (connections, origin) = (self.0.clone(), server.origin.clone());
+        let mut connecting =
+            Box::pin(async move { http_client::connect(&connections.connector, origin).await });
         select! {
             biased;
             Ok(connection) = returned => {
@@ -170,7 +169,7 @@ impl UpstreamClient {
                 });
                 Ok((connection, false))
             }
-            connected = &mut connecting => Ok((connected?, true)),
+            connected = &mut connecting => Ok((connected.map_err(SendError::Connect)?, true)),
         }
     }
 
@@ -186,14 +185,6 @@ impl UpstreamClient {
             }
         });
     }
-}
-
-async fn connect(connections: Arc<Connections>, origin: Uri) -> Result<SendRequest<Body>, SendError> {
-    let stream = http_client::connect(&connections.connector, origin).await.map_err(SendError::Connect)?;
-    let (requests, connection) = http1::handshake(stream).await.map_err(SendError::Request)?;
-    // An error of the connection is that of its request too.
-    tokio::spawn(async { _ = connection.await });
-    Ok(requests)
 }
 
 impl Connections {

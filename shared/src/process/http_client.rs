@@ -5,9 +5,10 @@ use std::{error::Error, time::Duration};
 use http::Uri;
 use hyper::{
     body::Body,
+    client::conn::http1::{self, SendRequest},
     rt::{Read, Write},
 };
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
     client::legacy::{
         Client,
@@ -49,12 +50,31 @@ pub fn connector(deadline: Duration) -> Connector {
     https(tcp(deadline), None)
 }
 
-/// Connects to a server, of which `origin` has scheme and authority.
-pub async fn connect(
+/// Opens an HTTP/1 connection to a server, of which `origin` has scheme and authority. The connection runs in a task.
+pub async fn connect<B>(
     connector: &Connector,
     origin: Uri,
-) -> Result<impl Read + Write + Send + Unpin + use<>, Box<dyn Error + Send + Sync>> {
-    connector.clone().oneshot(origin).await
+) -> Result<SendRequest<B>, Box<dyn Error + Send + Sync>>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    // Two types of tasks, so that connections without TLS do not reserve memory for TLS.
+    match connector.clone().oneshot(origin).await? {
+        MaybeHttpsStream::Http(stream) => handshake(stream).await,
+        MaybeHttpsStream::Https(stream) => handshake(stream).await,
+    }
+}
+
+async fn handshake<B, S>(stream: S) -> Result<SendRequest<B>, Box<dyn Error + Send + Sync>>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    S: Read + Write + Send + Unpin + 'static,
+{
+    let (requests, connection) = http1::handshake(stream).await?;
+    // An error of the connection is that of its request too. The task is the connection itself: an async block around
+    // the connection would be twice as large.
+    tokio::spawn(connection);
+    Ok(requests)
 }
 
 /// A connector that sends small packets at once.

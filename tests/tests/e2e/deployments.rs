@@ -26,6 +26,8 @@ const EVERYTHING: [&str; 5] = [
     "internalTlsSecret=internal",
     "publicUrl=https://models.example.com",
 ];
+/// Gateway and key-service in one process.
+const ONE_PROCESS: &str = "oneProcess=true";
 
 #[test]
 fn every_setting_under_deploy_is_one_that_a_program_has() {
@@ -50,7 +52,9 @@ fn every_setting_under_deploy_is_one_that_a_program_has() {
 fn the_chart_is_sound_and_kubernetes_accepts_what_it_makes() {
     helm(&["lint", "--strict", "deploy/helm/faregate"]);
     let folder = tempfile::TempDir::new().unwrap();
-    for (name, values) in [("plain", &[][..]), ("everything", &EVERYTHING[..])] {
+    for (name, values) in
+        [("plain", &[][..]), ("everything", &EVERYTHING[..]), ("one-process", &[ONE_PROCESS][..])]
+    {
         let manifests = folder.path().join(name).with_extension("yaml");
         fs::write(&manifests, template(values)).unwrap();
         for version in KUBERNETES {
@@ -111,13 +115,56 @@ fn gateways_of_the_chart_know_every_key_service_by_its_name() {
 }
 
 #[test]
+fn one_process_has_all_secrets_and_stands_in_for_both_services() {
+    let manifests = manifests(&[ONE_PROCESS, "publicUrl=https://models.example.com"]);
+    let sets: Vec<_> = manifests.iter().filter(|it| it["kind"] == "StatefulSet").collect();
+    let [set] = sets[..] else { panic!("one set of pods: {sets:?}") };
+    let pod = &set["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], concat!("faregate:", env!("CARGO_PKG_VERSION")));
+    let set: BTreeSet<_> =
+        container["env"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let help = help("faregate");
+    assert!(set.iter().all(|name| help.contains(&format!("[env: {name}"))), "{set:?}");
+    for name in ["FAREGATE_STORE_FILE", "FAREGATE_PEPPER_FILE", "FAREGATE_PUBLIC_URL"] {
+        assert!(set.contains(name), "{name}");
+    }
+    let volumes = pod["volumes"].as_array().unwrap();
+    let secrets = volumes.iter().find(|it| it["name"] == "secrets").unwrap();
+    assert_eq!(secrets["secret"].get("items"), None, "the process needs the pepper and the store");
+    manifest(&manifests, "NetworkPolicy", "prod-faregate");
+
+    let one = compose("deploy/compose/one-process.yml");
+    let installation = compose("docker-compose.yml");
+    let faregate = &one["services"]["faregate"];
+    for hardening in ["user", "read_only", "cap_drop", "security_opt", "pids_limit", "restart"] {
+        assert_eq!(
+            faregate[hardening], installation["services"]["inference-gateway"][hardening],
+            "{hardening}"
+        );
+    }
+    for service in ["inference-gateway", "key-service", "local-model"] {
+        assert_eq!(
+            one["services"][service]["profiles"],
+            serde_json::json!(["services"]),
+            "{service} does not start"
+        );
+    }
+    for setting in faregate["environment"].as_object().unwrap().keys() {
+        assert!(help.contains(&format!("[env: {setting}")), "{setting}");
+    }
+    let stage = format!("FROM base AS {}\n", faregate["build"]["target"].as_str().unwrap());
+    assert!(read("Dockerfile").contains(&stage));
+}
+
+#[test]
 fn the_examples_of_compose_lie_over_the_installation_and_mount_files_that_are_there() {
     let installation = compose("docker-compose.yml");
     let examples: Vec<_> = files(&root().join("deploy/compose"))
         .into_iter()
         .filter(|file| file.extension().is_some_and(|extension| extension == "yml"))
         .collect();
-    assert_eq!(examples.len(), 3, "{examples:?}");
+    assert_eq!(examples.len(), 4, "{examples:?}");
     for file in examples {
         let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
         let text = read(name);
@@ -126,7 +173,8 @@ fn the_examples_of_compose_lie_over_the_installation_and_mount_files_that_are_th
         let example = compose(name);
         for (service, settings) in example["services"].as_object().unwrap() {
             let is_further = installation["services"].get(service).is_none();
-            assert!(!is_further || settings["image"].is_string(), "{name}: {service} has no image");
+            let has_image = settings["image"].is_string() || settings["build"].is_object();
+            assert!(!is_further || has_image, "{name}: {service} has no image");
             let networks = settings["networks"].as_array().into_iter().flatten();
             for network in networks {
                 assert!(
@@ -138,9 +186,10 @@ fn the_examples_of_compose_lie_over_the_installation_and_mount_files_that_are_th
                 let volume = volume.as_str().unwrap();
                 let source = volume.split(':').next().unwrap();
                 let is_there = if let Some(path) = source.strip_prefix("./") {
-                    root().join(path).is_file()
+                    root().join(path).exists()
                 } else {
-                    source.starts_with('/') || example["volumes"].get(source).is_some()
+                    let named = [&example, &installation].map(|file| file["volumes"].get(source).is_some());
+                    source.starts_with('/') || named.contains(&true)
                 };
                 assert!(is_there, "{name}: {volume}");
             }

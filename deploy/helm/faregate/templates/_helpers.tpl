@@ -4,6 +4,11 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
+{{/* The program that clients reach. */}}
+{{- define "faregate.public" -}}
+{{ ternary "faregate" "inference-gateway" .Values.oneProcess }}
+{{- end }}
+
 {{- define "faregate.image" -}}
 {{ .root.Values.imageRegistry }}{{ .component }}:{{ .values.imageTag | default .root.Values.imageTag | default .root.Chart.AppVersion }}
 {{- end }}
@@ -19,7 +24,7 @@ app.kubernetes.io/component: {{ .component }}
 {{ join "," $urls }}
 {{- end }}
 
-{{/* What both programs are told, and where they read it. */}}
+{{/* What every program is told, and where it reads it. */}}
 {{- define "faregate.env" -}}
 - {name: FAREGATE_INTERNAL_TOKEN_FILE, value: /secrets/internal-token}
 - {name: FAREGATE_MODELS, value: /config/models.toml}
@@ -28,6 +33,15 @@ app.kubernetes.io/component: {{ .component }}
 - {name: FAREGATE_INTERNAL_TLS_CERT, value: /tls/tls.crt}
 - {name: FAREGATE_INTERNAL_TLS_KEY, value: /tls/tls.key}
 - {name: FAREGATE_INTERNAL_TLS_CA, value: /tls/ca.crt}
+{{- end }}
+{{- end }}
+
+{{/* What the program that decides over spending is told. */}}
+{{- define "faregate.envOfStore" -}}
+- {name: FAREGATE_STORE_FILE, value: /secrets/store}
+- {name: FAREGATE_PEPPER_FILE, value: /secrets/pepper}
+{{- with .Values.publicUrl }}
+- {name: FAREGATE_PUBLIC_URL, value: {{ . | quote }}}
 {{- end }}
 {{- end }}
 
