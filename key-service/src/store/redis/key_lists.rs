@@ -10,7 +10,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Redis, keys::READ_AT_ONCE, script::Arguments};
+use super::{Redis, script::Arguments};
 use crate::store::{KeyName, Order, Page, StoreError};
 use domain::key::Status;
 
@@ -18,7 +18,7 @@ use domain::key::Status;
 const MOVED_AT_ONCE: usize = 1000;
 /// Member of the keys by spend that marks a complete list.
 const COMPLETE: &str = "";
-/// Keys listed in a run of a script: a millisecond of Redis.
+/// Keys listed, or read, in a run of a script: a millisecond of Redis.
 const LISTED_AT_ONCE: usize = 500;
 
 impl Redis {
@@ -56,7 +56,7 @@ impl Redis {
         let index = self.index_of(account, page.status).await?;
         let (mut names, mut after) = (Vec::new(), page.after);
         while names.len() < page.limit {
-            let wanted = (page.limit - names.len()).min(READ_AT_ONCE);
+            let wanted = (page.limit - names.len()).min(LISTED_AT_ONCE);
             let ids: Vec<KeyId> = self.ids_behind(&index, after, page.order, wanted).await?;
             let Some(last) = ids.last() else { break };
             let mut arguments = Arguments::default();

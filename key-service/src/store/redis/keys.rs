@@ -32,7 +32,7 @@ use domain::{
 type Found = (Option<Vec<u8>>, KeyTexts);
 
 /// Keys read per round trip of a listing: some hundred kilobytes, a millisecond of Redis.
-pub(super) const READ_AT_ONCE: usize = 500;
+const READ_AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Keys for Redis {
