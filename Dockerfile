@@ -3,20 +3,35 @@
 
 # Images are pinned by the digest of their index, of which each platform finds its own: a tag can be moved, a digest cannot.
 # Change both together: docker buildx imagetools inspect IMAGE:TAG
-FROM rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
+FROM rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS source
 # Programs list the crates that they are built of, for scanners of images.
 RUN cargo install --locked cargo-auditable@0.7.7
 WORKDIR /src
 COPY . .
+
+# A profile of the programs' own work, by which they are optimised: a quarter fewer instructions a request. A release's own
+# profile, with which its bytes are built again, goes in its place: docker buildx build --build-context profile=FOLDER
+FROM source AS trained
+RUN apt-get update && apt-get install -y --no-install-recommends redis-server
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
+    tests/tools/pgo.sh profile && install -D --target-directory=/out target/pgo/faregate.profdata
+
+FROM scratch AS profile
+COPY --from=trained /out/faregate.profdata /
+
+FROM source AS build
+COPY --from=profile /faregate.profdata /
 # Neither a folder nor a time of the build gets into the programs: `make reproducible` builds the same bytes.
 ARG SOURCE_DATE_EPOCH=0
-ENV RUSTFLAGS="--remap-path-prefix=/src=/faregate --remap-path-prefix=/usr/local/cargo=/cargo" \
+ENV RUSTFLAGS="--remap-path-prefix=/src=/faregate --remap-path-prefix=/usr/local/cargo=/cargo -Cprofile-use=/faregate.profdata" \
     CFLAGS="-ffile-prefix-map=/src=/faregate -ffile-prefix-map=/usr/local/cargo=/cargo"
-# What was downloaded and compiled stays in the builder's caches: the next build continues there.
+# What was downloaded and compiled stays in the builder's caches: the next build continues there. The target is named as it was
+# for the profile, since names of functions depend on it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo auditable build --release --locked --package key-service --package inference-gateway --package local-model --package faregate \
- && install -D --target-directory=/out \
-        target/release/key-service target/release/inference-gateway target/release/local-model target/release/faregate
+    host=$(rustc -vV | sed -n 's/^host: //p') \
+ && cargo auditable build --release --locked --target "$host" \
+        --package key-service --package inference-gateway --package local-model --package faregate \
+ && install -D --target-directory=/out $(printf " target/$host/release/%s" key-service inference-gateway local-model faregate)
 
 # What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
 # that the Redis image runs as, so that both can read files which are their owner's alone. It owns /data: the key-service

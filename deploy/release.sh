@@ -20,9 +20,11 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
 run tests/tools/sbom.py target/sbom
+# One profile for all programs, which is published: with it, the same bytes can be built again.
+run docker buildx build --target profile --output type=local,dest=target/profile .
 for program in key-service inference-gateway local-model faregate; do
   image=$registry$program
-  run docker buildx build --target "$program" --build-arg SOURCE_DATE_EPOCH --provenance=mode=max --push \
+  run docker buildx build --target "$program" --build-context profile=target/profile --build-arg SOURCE_DATE_EPOCH --provenance=mode=max --push \
     --metadata-file "target/$program.json" --tag "$image:$version" .
   if [ -n "${DRY_RUN:-}" ]; then
     digest=sha256:0

@@ -22,6 +22,7 @@ pub mod proxy;
 mod redis;
 pub mod replicas;
 mod report;
+pub mod train;
 
 /// Numbers of whole requests in flight at once.
 const CONCURRENCIES: [u32; 4] = [1, 16, 64, 256];

@@ -50,7 +50,6 @@ const MAX_SHOWN_REASON: usize = 40;
 pub(crate) struct Generator {
     /// Source of time.
     pub(crate) clock: Arc<dyn Clock>,
-    /// The key-services.
     pub(crate) keys: Keys,
     /// The open holds of this worker.
     pub(crate) holds: Holds,
@@ -104,15 +103,11 @@ pub(crate) struct Started {
     pub(crate) max_tokens: Option<u64>,
     /// State of the rates of the key and its groups.
     pub(crate) rates: Option<Box<RateStatus>>,
-    /// The answer.
     pub(crate) body: AnswerBody,
 }
 
-/// The body of an answer.
 pub(crate) enum AnswerBody {
-    /// A whole answer.
     Whole(Bytes),
-    /// A stream.
     Stream(StreamBody),
 }
 
@@ -149,7 +144,6 @@ impl Job {
         self.forward.reply.explain(error, self.forward.prompt_estimate, self.forward.bounds.prompt)
     }
 
-    /// Returns `max_tokens` if lowered.
     fn lowered(&self, max_tokens: u64) -> Option<u64> {
         (max_tokens < self.forward.max_tokens).then_some(max_tokens)
     }
@@ -273,7 +267,8 @@ impl Generator {
     ) {
         metrics::counter!("gateway_client_disconnects_total").increment(1);
         log.outcome = "client_gone";
-        let charged = asked.filter(|running| running.upstream().left_before_head == LeftBeforeHead::Prompt);
+        let charged =
+            asked.filter(|running| running.upstream().entry.left_before_head == LeftBeforeHead::Prompt);
         let Some(running) = charged else { return hold.release().await };
         let exact = self.count_exactly(&running, job).await;
         let prompt = exact.unwrap_or(job.forward.prompt_estimate);

@@ -73,7 +73,6 @@ struct Lease {
 /// Status of a hold at the key-service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldStatus {
-    /// Open.
     Open,
     /// Open, with the key revoked or its group archived: the reason to end a stream.
     Revoked(Refusal),
@@ -137,7 +136,6 @@ impl Holds {
 }
 
 impl OpenHold {
-    /// The generation of the hold.
     pub(crate) fn generation(&self) -> GenerationId {
         self.state.hold.generation
     }

@@ -17,35 +17,25 @@ use std::sync::Arc;
 
 use axum::{extract::Request, http::HeaderName};
 use shared::{
-    clock::Clock,
     ids::RequestId,
     key::Prefix,
     process::{serve::ConnectionTrust, traces::Span},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    admission::{Admission, Caller},
-    generation::Generator,
-    models::OfferedModels,
-};
+use crate::{admission::Caller, generation::Generator, models::OfferedModels};
 pub(crate) use passthrough::Management;
 pub(crate) use router::routes;
 
 /// Dependencies of the routes, an instance per worker.
 pub(crate) struct App {
-    /// Source of time and randomness.
-    pub(crate) clock: Arc<dyn Clock>,
     /// Runs chat requests.
     pub(crate) generator: Arc<Generator>,
-    /// The models.
     pub(crate) models: Arc<OfferedModels>,
     /// Prefix of every key.
     pub(crate) prefix: Prefix,
     /// The largest body of a chat request, in bytes.
     pub(crate) max_body: usize,
-    /// The gateway's quotas.
-    pub(crate) admission: Admission,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
     /// True if the proxy in front of the gateway is trusted to name the client.
@@ -59,7 +49,6 @@ pub(crate) struct App {
 /// A request, under an id of ours.
 pub(crate) struct Call {
     pub(crate) id: RequestId,
-    /// The span of the request.
     pub(crate) span: Span,
     pub(crate) request: Request,
 }

@@ -63,9 +63,7 @@ pub(crate) enum Peers {
     Remote {
         /// Addresses; never empty.
         addresses: Vec<Endpoint>,
-        /// TLS, if used.
         tls: Option<Tls>,
-        /// The internal token.
         token: PresentToken,
     },
     /// In this process.

@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use metrics::{Counter, Histogram, counter, histogram};
 use shared::{
     catalog::{self, Catalog, UpstreamKind},
-    tokens::Usage,
+    tokens::{TOKEN_KINDS, Usage},
 };
 
 use domain::request::Forward;
@@ -15,10 +15,18 @@ use domain::request::Forward;
 /// The outcome of a generation that nothing disturbed.
 pub(crate) const OK: &str = "ok";
 
+/// Counters of tokens, in the order of [`Usage::by_kind`].
+const USAGE: [&str; TOKEN_KINDS] = [
+    "gen_ai_client_inference_usage_input_tokens_total",
+    "gen_ai_client_inference_usage_output_tokens_total",
+    "gen_ai_client_inference_usage_cache_read_input_tokens_total",
+    "gen_ai_client_inference_usage_cache_write_input_tokens_total",
+    "gen_ai_client_inference_usage_reasoning_output_tokens_total",
+];
+
 /// The metrics of each model, looked up once: a lookup by name and labels costs more than the measurement.
 pub(crate) struct Metrics(HashMap<String, ModelMetrics>);
 
-/// The metrics of a model.
 pub(crate) struct ModelMetrics {
     model: String,
     ok: Histogram,
@@ -37,14 +45,8 @@ pub(crate) enum Operation {
     Embeddings,
 }
 
-/// Counters of the tokens that upstreams of a kind have used in an operation.
-struct TokenCounters {
-    input: Counter,
-    output: Counter,
-    cache_read: Counter,
-    cache_write: Counter,
-    reasoning: Counter,
-}
+/// Counters of the tokens that upstreams of a kind have used in an operation, in the order of [`Usage::by_kind`].
+struct TokenCounters([Counter; TOKEN_KINDS]);
 
 impl Operation {
     /// Operation of this request.
@@ -67,23 +69,11 @@ impl TokenCounters {
             counter!(name, "gen_ai_operation_name" => operation.name(), "gen_ai_provider_name" => kind.provider(),
                 "gen_ai_request_model" => model.to_owned())
         };
-        Self {
-            input: of("gen_ai_client_inference_usage_input_tokens_total"),
-            output: of("gen_ai_client_inference_usage_output_tokens_total"),
-            cache_read: of("gen_ai_client_inference_usage_cache_read_input_tokens_total"),
-            cache_write: of("gen_ai_client_inference_usage_cache_write_input_tokens_total"),
-            reasoning: of("gen_ai_client_inference_usage_reasoning_output_tokens_total"),
-        }
+        Self(USAGE.map(of))
     }
 
-    fn count(&self, Usage { prompt, cached, completion, details }: Usage) {
-        self.input.increment(prompt);
-        self.output.increment(completion);
-        for (counter, tokens) in [
-            (&self.cache_read, cached),
-            (&self.cache_write, details.cache_write + details.cache_write_long),
-            (&self.reasoning, details.reasoning),
-        ] {
+    fn count(&self, usage: Usage) {
+        for (counter, tokens) in self.0.iter().zip(usage.by_kind()) {
             if tokens > 0 {
                 counter.increment(tokens);
             }

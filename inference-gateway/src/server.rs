@@ -149,12 +149,10 @@ impl RunningGateway {
             });
             generators.push(generator.clone());
             let app = App {
-                clock: parts.clock.clone(),
                 generator,
                 models: parts.models.clone(),
                 prefix: parts.prefix.clone(),
                 max_body: options.max_body_bytes(),
-                admission: admission.clone(),
                 management: management.clone(),
                 proxy_trusted: options.trust_proxy,
                 stopping: parts.stopping.clone(),

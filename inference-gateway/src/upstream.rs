@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use shared::{
     admission::{Owner, Quota},
-    catalog::{self, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamKind},
+    catalog,
     process::{
         config::ConfigError,
         traces::{Span, TRACEPARENT},
@@ -45,20 +45,11 @@ const MAX_COUNT_BYTES: usize = 1 << 20;
 
 /// A server of a model.
 pub(crate) struct Upstream {
-    /// The server's own name for the model.
-    pub(crate) model: String,
-    /// Charge for a stream whose client leaves before the upstream answered.
-    pub(crate) left_before_head: LeftBeforeHead,
-    /// Treatment of a stream whose client leaves midway.
-    pub(crate) left_mid_stream: LeftMidStream,
-    /// Kinds of image URLs that the server may be handed.
-    pub(crate) image_urls: ImageUrls,
-    /// Software of the server.
-    pub(crate) kind: UpstreamKind,
+    /// The server's entry in the catalogue.
+    pub(crate) entry: catalog::Upstream,
     /// Identity for routing, the same in every gateway.
     identity: u64,
     dialect: Dialect,
-    limit_param: LimitParam,
     server: Server,
     /// Paths of the server's API.
     chat: PathAndQuery,
@@ -68,10 +59,6 @@ pub(crate) struct Upstream {
     authorization: Option<HeaderValue>,
     /// Permits of accounts to have prompts counted.
     counting: Quota,
-    /// Every generated token is visible in a stream.
-    streams_every_token: bool,
-    /// Tokens that the server's template adds to a prompt beyond the usual, as configured.
-    prompt_overhead: u64,
 }
 
 /// Terms of a request to an upstream.
@@ -108,8 +95,8 @@ pub(crate) enum NotCounted {
 }
 
 impl Upstream {
-    fn new(upstream: &catalog::Upstream, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
-        let Some(base) = upstream.url.as_ref().or(builtin) else {
+    fn new(entry: &catalog::Upstream, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
+        let Some(base) = entry.url.as_ref().or(builtin) else {
             let reason = "kind \"builtin\" needs FAREGATE_BUILTIN_URL outside `faregate`; or give the model an upstream with a url";
             return Err(ConfigError::new("FAREGATE_MODELS", reason));
         };
@@ -120,14 +107,12 @@ impl Upstream {
                 .map_err(|e| ConfigError::new("FAREGATE_MODELS", format!("{base}: {e}")))
         };
         let at = |name: &str| path(prefix, name);
-        let dialect = Dialect::of(upstream.kind);
+        let dialect = Dialect::of(entry.kind);
         Ok(Self {
-            model: upstream.model.clone(),
-            identity: affinity::identity(&base.to_string(), &upstream.model),
+            entry: entry.clone(),
+            identity: affinity::identity(&base.to_string(), &entry.model),
             server: Server::of(base)?,
-            kind: upstream.kind,
             dialect,
-            limit_param: upstream.limit_param,
             chat: at("/chat/completions")?,
             embeddings: at("/embeddings")?,
             counter: match dialect.counter {
@@ -136,13 +121,8 @@ impl Upstream {
                 Counter::UnderV1 => Some(at("/tokenize")?),
                 Counter::InputTokens => Some(at("/chat/completions/input_tokens")?),
             },
-            authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
-            left_before_head: upstream.left_before_head,
-            left_mid_stream: upstream.left_mid_stream,
-            image_urls: upstream.image_urls,
+            authorization: entry.api_key_env.as_deref().map(credential).transpose()?,
             counting: Quota::new(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
-            streams_every_token: upstream.streams_every_token,
-            prompt_overhead: upstream.prompt_overhead,
         })
     }
 
@@ -155,7 +135,7 @@ impl Upstream {
     /// Returns whether streams of this server show the tokens generated so far, in reports or token by token, so that a
     /// stream may hold one grant at a time.
     pub(crate) fn shows_progress(&self) -> bool {
-        self.dialect.progress != ProgressReports::None || self.streams_every_token
+        self.dialect.progress != ProgressReports::None || self.entry.streams_every_token
     }
 
     /// Returns the output that this server's reports of usage count in an answer with several choices.
@@ -168,8 +148,8 @@ impl Upstream {
         if !span.is_sampled() {
             return;
         }
-        span.set("gen_ai.provider.name", self.kind.provider());
-        span.set("gen_ai.response.model", self.model.clone());
+        span.set("gen_ai.provider.name", self.entry.kind.provider());
+        span.set("gen_ai.response.model", self.entry.model.clone());
         let (host, port) = self.server.address();
         span.set("server.address", host.to_owned());
         span.set("server.port", i64::from(port));
@@ -193,7 +173,7 @@ impl Upstream {
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
-        Err(failure::of_response(response, &self.model).await)
+        Err(failure::of_response(response, &self.entry.model).await)
     }
 
     /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once; further
@@ -246,7 +226,13 @@ impl Upstream {
         progress: ProgressReports,
         cache_salt: Option<&'a str>,
     ) -> UpstreamParams<'a> {
-        UpstreamParams { model: &self.model, limit_param: self.limit_param, max_tokens, progress, cache_salt }
+        UpstreamParams {
+            model: &self.entry.model,
+            limit_param: self.entry.limit_param,
+            max_tokens,
+            progress,
+            cache_salt,
+        }
     }
 
     async fn post(
@@ -278,7 +264,7 @@ impl Upstream {
 /// Name in logs; never shown to clients.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.model, self.server.authority())
+        write!(f, "{} at {}", self.entry.model, self.server.authority())
     }
 }
 

@@ -9,14 +9,12 @@ use tokio::{
 
 /// A thread with a single-threaded runtime.
 pub(crate) struct WorkerThread {
-    /// Runtime of the thread.
     pub(crate) runtime: Handle,
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
 
 impl WorkerThread {
-    /// Starts the thread.
     pub(crate) fn start(number: usize) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();

@@ -47,6 +47,7 @@ mod measure;
 mod members;
 mod notice;
 mod overview;
+mod pagination;
 mod refused;
 mod rotation;
 mod second_factor;

@@ -140,8 +140,7 @@ pub trait Credentials: Send + Sync + 'static {
 #[async_trait]
 pub trait Keys: Send + Sync + 'static {
     /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its group
-    /// takes no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
-    /// created since the last count may exceed it.
+    /// takes no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys.
     async fn create_key(
         &self,
         key: NewKey,
@@ -347,7 +346,7 @@ pub trait Accounts: Send + Sync + 'static {
     /// Finds an account by name, through an index.
     async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError>;
 
-    /// Finds the name and the money of an account. `None` where there is none.
+    /// Finds the name and the money of an account, and the numbers of its keys and groups. `None` where there is none.
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError>;
 
     /// Creates a management key of an existing account; repeating it changes nothing. `false` where the account is at

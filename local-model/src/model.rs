@@ -8,7 +8,6 @@ const CONFIG: &[u8] = include_bytes!("../weights/config.json");
 const WEIGHTS: &[u8] = include_bytes!("../weights/model.safetensors");
 const TOKENIZER: &[u8] = include_bytes!("../weights/tokenizer.json");
 
-/// Loaded model.
 pub(crate) struct Model {
     pub(crate) transformer: Transformer,
     pub(crate) tokenizer: Arc<Tokenizer>,

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Milliseconds of an hour.
 const HOUR: i64 = 60 * 60 * 1_000;
 
 /// Length of a calendar window. The names are wire format: add, never rename.

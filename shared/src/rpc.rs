@@ -28,11 +28,6 @@ use crate::{
 #[rustfmt::skip]
 pub mod v1;
 
-/// Milliseconds of a duration in messages.
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Largest number of calls in a frame of a session: enough for the traffic of the busiest gateway, and few enough that
 /// a frame never delays the next for long.
 pub const MAX_FRAME_CALLS: usize = 512;

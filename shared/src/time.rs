@@ -6,6 +6,11 @@ use chrono::{DateTime, NaiveDateTime, SecondsFormat, Timelike, Utc};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Whole milliseconds of a duration.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// An instant: milliseconds since 1970-01-01T00:00:00Z, within the years 0 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
@@ -46,13 +51,13 @@ impl Timestamp {
     /// The instant this much later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        Self::from_millis(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
+        Self::from_millis(self.0.saturating_add_unsigned(millis(duration)))
     }
 
     /// The instant this much earlier.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
-        Self::from_millis(self.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
+        Self::from_millis(self.0.saturating_sub_unsigned(millis(duration)))
     }
 
     /// Parses the API's ISO 8601: RFC 3339 with any offset; lower-case `t` and `z` or a space between date and time,

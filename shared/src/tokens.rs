@@ -34,6 +34,9 @@ pub struct UsageDetails {
     pub audio_output: u64,
 }
 
+/// Number of the kinds of tokens that metrics and spans tell apart.
+pub const TOKEN_KINDS: usize = 5;
+
 impl Usage {
     /// A usage without details.
     pub const fn of(prompt: u64, cached: u64, completion: u64) -> Self {
@@ -46,6 +49,13 @@ impl Usage {
             audio_output: 0,
         };
         Self { prompt, cached, completion, details }
+    }
+
+    /// Tokens of the kinds that metrics and spans tell apart: input, output, input read from a cache, input written to one,
+    /// reasoning.
+    pub const fn by_kind(&self) -> [u64; TOKEN_KINDS] {
+        let Self { prompt, cached, completion, details } = self;
+        [*prompt, *completion, *cached, details.cache_write + details.cache_write_long, details.reasoning]
     }
 
     /// The larger of both, field by field: usage only grows, whatever the order of reports.

@@ -5,7 +5,6 @@
 //! gateway forwards unchanged. Requests without one get a default.
 
 use std::{
-    io,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -25,6 +24,7 @@ use tokio::{
 
 mod answer;
 mod cache;
+mod cut;
 mod plan;
 mod record;
 mod render;
@@ -37,6 +37,8 @@ pub use record::{End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{Fault, Script, Shape, Told, Usage, text};
 pub use style::{CallIds, ReasoningField, Style};
 
+/// Longest wait for a generation, so that a test fails rather than hangs.
+const GENERATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the records are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -130,7 +132,7 @@ impl Upstream {
 
     /// Waits until the last request with this tag meets a condition.
     pub async fn wait_for(&self, tag: &str, what: &str, wanted: impl Fn(&Generation) -> bool) -> Generation {
-        let deadline = Instant::now() + crate::harness::PATIENCE;
+        let deadline = Instant::now() + GENERATION_TIMEOUT;
         loop {
             let last = self.tagged(tag).pop();
             match last {
@@ -214,9 +216,4 @@ impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.0.open_connections.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// The error that cuts a connection on purpose.
-fn cut() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionAborted, "the script cuts here")
 }

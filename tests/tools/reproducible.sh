@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the programs twice, from copies of the committed source in two folders, and compares them byte by byte.
 # Arguments go to cargo: --profile dev for a trial in minutes. The programs stay below target/reproducible.
-# They are built as in the Dockerfile, with cargo-auditable, which is built below tests/ where it is missing.
+# They are built as in the Dockerfile, with cargo-auditable, which is built below tests/ where it is missing. PROFILE names the
+# optimiser's profile, that of a release or of `tests/tools/pgo.sh profile`; without one the programs are built without.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -16,6 +17,8 @@ fi
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 unset CARGO_TARGET_DIR
+profile=${PROFILE:+-Cprofile-use=$(realpath "$PROFILE")}
+host=$(rustc -vV | sed -n 's/^host: //p')
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 programs='faregate inference-gateway key-service local-model'
 
@@ -28,11 +31,11 @@ for copy in a b; do
   git archive HEAD | tar -x -C "$source"
   # shellcheck disable=SC2046,SC2086 # several arguments
   maps="$source=/faregate $folder/built=/faregate/target $cargo_home=/cargo"
-  (cd "$source" && RUSTFLAGS=$(printf -- ' --remap-path-prefix=%s' $maps) CFLAGS=$(printf -- ' -ffile-prefix-map=%s' $maps) \
-    cargo auditable build --locked --target-dir "$folder/built" "$@" $(printf ' --package %s' $programs))
+  (cd "$source" && RUSTFLAGS="$(printf -- ' --remap-path-prefix=%s' $maps) $profile" CFLAGS=$(printf -- ' -ffile-prefix-map=%s' $maps) \
+    cargo auditable build --locked --target "$host" --target-dir "$folder/built" "$@" $(printf ' --package %s' $programs))
   mkdir -p "$folder/programs"
   for program in $programs; do
-    find "$folder/built" -maxdepth 2 -type f -name "$program" -exec mv {} "$folder/programs/" \;
+    find "$folder/built/$host" -maxdepth 2 -type f -name "$program" -exec mv {} "$folder/programs/" \;
   done
   (cd "$folder/programs" && sha256sum $programs) | tee "$folder/sha256"
 done

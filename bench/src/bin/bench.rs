@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bench::measure::{Plan, prompts, proxy, replicas, run};
+use bench::measure::{Plan, prompts, proxy, replicas, run, train};
 use clap::{Parser, Subcommand};
 use tokio::net::TcpListener;
 
@@ -31,6 +31,8 @@ enum Part {
     Prompts,
     /// Cost of awaiting a replica of Redis
     Replicas,
+    /// No figures: work of every kind, of which programs built for it write a profile (`make pgo`)
+    Train,
     /// A proxy to compare with
     #[command(hide = true)]
     Proxy {
@@ -52,6 +54,10 @@ fn main() -> std::io::Result<()> {
         }
         Some(Part::Replicas) => {
             beside_a_proxy(async { println!("{}", replicas::run().await) });
+            Ok(())
+        }
+        Some(Part::Train) => {
+            generator(train::run());
             Ok(())
         }
         None => {

@@ -86,6 +86,15 @@ impl Installation {
         installation
     }
 
+    /// Ends the programs as a service manager does, gateways first.
+    pub(super) async fn end(self) {
+        for server in self.processes.gateways.iter().chain(&self.processes.key_services) {
+            server.terminate();
+            let status = server.ended().await;
+            assert!(status.success(), "{status}: {}", server.last_words());
+        }
+    }
+
     /// Makes API keys and returns their plaintexts.
     pub(super) async fn make_keys(&self, count: usize) -> Vec<String> {
         let (http, mut keys) = (Http::new(), Vec::with_capacity(count));

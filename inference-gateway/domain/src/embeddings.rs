@@ -8,7 +8,7 @@ use shared::{
     json::Kind,
 };
 
-pub use schema::{EmbeddingsObject, EmbeddingsRequest};
+pub use schema::EmbeddingsRequest;
 
 use crate::{
     answer::Reply,

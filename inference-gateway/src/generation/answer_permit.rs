@@ -27,18 +27,6 @@ pub(super) struct AnswerPermit {
     timeout: Duration,
 }
 
-/// Bytes of an answer on the way to the client, with a part of the budget.
-struct CountedBytes {
-    bytes: Bytes,
-    _permit: Permit,
-}
-
-impl AsRef<[u8]> for CountedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 impl AnswerPermit {
     /// Nothing yet of an account's answer.
     pub(super) fn new(budget: &Quota, account: AccountId) -> Self {
@@ -75,8 +63,7 @@ impl AnswerPermit {
         if bytes.len() <= UNCOUNTED_BYTES {
             return bytes;
         }
-        let permit = self.permit.split(bytes.len().next_multiple_of(STEP_BYTES));
-        Bytes::from_owner(CountedBytes { bytes, _permit: permit })
+        self.permit.split(bytes.len().next_multiple_of(STEP_BYTES)).kept_by(bytes)
     }
 }
 

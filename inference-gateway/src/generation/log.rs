@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared::{
     catalog::UpstreamKind,
     error::ApiError,
-    ids::{GenerationId, KeyId, RequestId},
+    ids::{GenerationId, KeyId},
     money::NanoUsd,
     process::{
         http::ClientRequestId,
@@ -13,21 +13,27 @@ use shared::{
         traces::{KeyValue, Span, SpanKind},
     },
     rpc::Charge,
-    tokens::Usage,
+    time::millis,
+    tokens::{TOKEN_KINDS, Usage},
 };
 use tokio::time::Instant;
 
 use super::Job;
 use crate::{model_metrics::Operation, upstream::Upstream};
 
+/// Attributes of the usage, in the order of [`Usage::by_kind`].
+const USAGE: [&str; TOKEN_KINDS] = [
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_write.input_tokens",
+    "gen_ai.usage.reasoning.output_tokens",
+];
+
 /// The facts of one generation.
 pub(super) struct GenerationLog {
     began: Instant,
-    request: RequestId,
-    client_request: Option<ClientRequestId>,
-    session: Option<ClientRequestId>,
     pub(super) generation: GenerationId,
-    stream: bool,
     pub(super) key: Option<KeyId>,
     pub(super) usage: Usage,
     pub(super) charge: Option<Charge>,
@@ -49,11 +55,7 @@ impl GenerationLog {
     pub(super) fn begin(job: &Job) -> Self {
         Self {
             began: Instant::now(),
-            request: job.request,
-            client_request: job.client_request.clone(),
-            session: job.session.clone(),
             generation: job.id,
-            stream: job.forward.stream,
             key: None,
             usage: Usage::default(),
             charge: None,
@@ -89,7 +91,7 @@ impl GenerationLog {
 
     /// Notes the upstream that has answered 200.
     pub(super) fn reached(&mut self, upstream: &Upstream) {
-        self.answered_by = Some(upstream.kind);
+        self.answered_by = Some(upstream.entry.kind);
         upstream.name_in(&self.inference);
     }
 
@@ -117,23 +119,16 @@ impl GenerationLog {
     }
 
     /// Writes the usage to the span of the upstream's part.
-    fn note_usage(&self) {
+    fn note_usage(&self, job: &Job) {
         if !self.inference.is_sampled() {
             return;
         }
-        let Usage { prompt, cached, completion, details } = self.usage;
-        for (name, tokens) in [
-            ("gen_ai.usage.input_tokens", prompt),
-            ("gen_ai.usage.output_tokens", completion),
-            ("gen_ai.usage.cache_read.input_tokens", cached),
-            ("gen_ai.usage.cache_write.input_tokens", details.cache_write + details.cache_write_long),
-            ("gen_ai.usage.reasoning.output_tokens", details.reasoning),
-        ] {
+        for (name, tokens) in USAGE.into_iter().zip(self.usage.by_kind()) {
             if tokens > 0 {
                 self.inference.set(name, i64::try_from(tokens).unwrap_or(i64::MAX));
             }
         }
-        if let Some(first) = self.first_token.filter(|_| self.stream) {
+        if let Some(first) = self.first_token.filter(|_| job.forward.stream) {
             self.inference.set("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
         }
         self.inference.set("faregate.generation.id", self.generation.to_string());
@@ -150,7 +145,10 @@ impl GenerationLog {
             model: &job.model,
             error: self.failed,
             took: took.unwrap_or_else(|| began.elapsed()),
-            first_chunk: self.first_token.filter(|_| self.stream).map(|first| first.saturating_sub(waited)),
+            first_chunk: self
+                .first_token
+                .filter(|_| job.forward.stream)
+                .map(|first| first.saturating_sub(waited)),
             usage: self.usage,
         }
         .record();
@@ -170,18 +168,17 @@ impl GenerationLog {
                 metrics.count(Operation::of(&job.forward), kind, self.usage);
             }
         }
-        self.note_usage();
+        self.note_usage(job);
         self.record_inference(job);
-        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let shortfall = self.charge.map(|charge| charge.shortfall).filter(|s| *s > NanoUsd::ZERO);
         tracing::info!(
-            request = %self.request,
-            client_request = self.client_request.as_ref().map(ClientRequestId::as_str),
-            session = self.session.as_ref().map(ClientRequestId::as_str),
+            request = %job.request,
+            client_request = job.client_request.as_ref().map(ClientRequestId::as_str),
+            session = job.session.as_ref().map(ClientRequestId::as_str),
             generation = %self.generation,
             key = self.key.map(tracing::field::display),
             model = job.model,
-            stream = self.stream,
+            stream = job.forward.stream,
             outcome = self.outcome,
             prompt_tokens = self.usage.prompt,
             cached_tokens = self.usage.cached,

@@ -148,7 +148,7 @@ impl Stream {
                 }
                 () = changed.as_mut() => {
                     changed.set(self.hold.changed());
-                    self.standing_changed()
+                    self.status_changed()
                 }
                 piece = next_bytes(upstream), if flowing => self.read(piece),
                 () = alarm.as_mut() => self.alarm(&mut alarm),
@@ -218,7 +218,7 @@ impl Stream {
 
     /// Reason to read the upstream on once the client has left.
     fn reading_on(&self) -> ReadingOn {
-        match self.running.upstream().left_mid_stream {
+        match self.running.upstream().entry.left_mid_stream {
             LeftMidStream::Finish => ReadingOn::ToTheEnd(self.generator.answer_deadline),
             LeftMidStream::Stop if self.meter.may_be_finished() => ReadingOn::Usage,
             LeftMidStream::Stop => ReadingOn::Received,

@@ -35,7 +35,6 @@ pub(crate) enum Ending {
     Release,
 }
 
-/// A settlement to deliver.
 pub(super) struct Settlement {
     hold: HoldRef,
     ending: Ending,

@@ -44,12 +44,7 @@ type Written = oneshot::Sender<Result<(), SpoolError>>;
 pub(crate) enum SpoolError {
     /// The file cannot be written.
     #[error("cannot write {file}: {error}")]
-    Io {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Io { file: PathBuf, error: io::Error },
     /// Another process is using the file.
     #[error("{0} is in use by another gateway; give each gateway a data directory of its own")]
     InUse(PathBuf),

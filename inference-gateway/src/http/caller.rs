@@ -38,7 +38,7 @@ pub(super) async fn identify(
     required: Class,
     caller: &Caller,
 ) -> Result<Result<Identity, Denial>, ApiError> {
-    let _permit = app.admission.check(caller).await?;
+    let _permit = app.generator.admission.check(caller).await?;
     let authenticated = app.generator.keys.authenticate(credential, required).await?;
     if let Ok(identity) = &authenticated {
         caller.accepted(identity.account());

@@ -23,7 +23,7 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let (parts, body) = call.request.into_parts();
     let identity = authenticated(&app, &parts.headers, &caller).await?;
     let account = identity.account();
-    let mut permit = app.admission.prompt(account);
+    let mut permit = app.generator.admission.prompt(account);
     let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;
     if !identity.may_use(&checked.model) {
         return Err(Refusal::ModelNotAllowed.into());

@@ -50,11 +50,11 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let caller = call.caller();
     let (request, span, (parts, body)) = (call.id, call.span, call.request.into_parts());
     let credential = credential(&app, &parts.headers, &caller).await?;
-    let mut permit = app.admission.small_body();
+    let mut permit = app.generator.admission.small_body();
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
     if !small {
         permit = match authenticate(&app, &credential, &caller).await {
-            Ok(identity) => app.admission.prompt(identity.account()),
+            Ok(identity) => app.generator.admission.prompt(identity.account()),
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
@@ -69,9 +69,9 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
             return Err(fault);
         }
     };
-    let admitted = app.admission.admit(caller, permit).await?;
-    let id = GenerationId::generate(&*app.clock);
-    let (created, stream) = (app.clock.now().seconds(), forward.stream);
+    let admitted = app.generator.admission.admit(caller, permit).await?;
+    let id = GenerationId::generate(&*app.generator.clock);
+    let (created, stream) = (app.generator.clock.now().seconds(), forward.stream);
     let client_request = ClientRequestId::read(&parts.headers);
     let session = ClientRequestId::read_session(&parts.headers);
     let dropped_tools = forward.dropped_tools.take();

@@ -36,7 +36,6 @@ pub(super) struct PagedModel<'a> {
     created_at: String,
 }
 
-/// A page of models.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "ModelPage")]
 pub(super) struct ModelPage<'a> {

@@ -24,9 +24,9 @@ use super::{
 use operation::Operation;
 
 use domain::{
-    answer::schema::{ChunkSchema, CompletionSchema},
+    answer::schema::{ChunkSchema, CompletionSchema, EmbeddingsObject},
     chat::ChatRequest,
-    embeddings::{EmbeddingsObject, EmbeddingsRequest},
+    embeddings::EmbeddingsRequest,
     messages::{CountRequest, MessageErrorSchema, MessageObject, MessagesRequest},
     responses::{ResponseObject, ResponsesRequest},
 };
@@ -197,7 +197,7 @@ fn message(schemas: &mut SchemaGenerator) -> Value {
 fn embeddings(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("createEmbeddings", "Vectors of prompts.").secured("apiKey");
     let operation = operation.takes::<EmbeddingsRequest>(schemas, &[JSON]);
-    let content = json!({JSON: {"schema": schemas.subschema_for::<EmbeddingsObject>()}});
+    let content = json!({JSON: {"schema": schemas.subschema_for::<EmbeddingsObject<'_>>()}});
     let operation = operation.responds(200, "The vectors.", &content, &call_headers());
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }

@@ -8,7 +8,6 @@ mod replayable;
 use std::{error::Error, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery,
 };
@@ -83,18 +82,6 @@ pub(crate) struct Management {
     permits: ManagementPermits,
     /// Internal token, which makes a key-service believe the gateway's statements about a client.
     token: HeaderValue,
-}
-
-/// Page in memory that keeps its permit until sent.
-struct CountedPage {
-    page: Bytes,
-    _memory: Permit,
-}
-
-impl AsRef<[u8]> for CountedPage {
-    fn as_ref(&self) -> &[u8] {
-        &self.page
-    }
 }
 
 /// Reason why a key-service did not answer.
@@ -176,7 +163,7 @@ pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<B
     let span = app.management.identified(&mut request, id, &trace);
     forwarded.write(request.headers_mut());
     // Only the key-service can check a session. Until then a form counts against the budget of unauthenticated callers.
-    let mut memory = app.admission.small_body();
+    let mut memory = app.generator.admission.small_body();
     let (head, body) = request.into_parts();
     let mut free = SMALL_FORM;
     let mut reserve = |bytes: usize| {
@@ -240,7 +227,7 @@ impl Management {
         let page = timeout(DEADLINE, body.collect()).await.map_err(|_| ApiError::service_unavailable())?;
         let page = page.map_err(|_| ApiError::service_unavailable())?.to_bytes();
         let page = match memory {
-            Some(memory) => Bytes::from_owner(CountedPage { page, _memory: memory }),
+            Some(memory) => memory.kept_by(page),
             None => page,
         };
         Ok(Response::from_parts(head, Body::from(page)))

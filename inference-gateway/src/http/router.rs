@@ -44,7 +44,6 @@ struct Route {
     handler: fn(Arc<App>, Call) -> Handled,
 }
 
-/// Methods of a route.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Methods {
     /// `GET`, and `HEAD` with it; open to scripts of any origin.
@@ -58,7 +57,6 @@ enum Methods {
 /// Answer of a handler to come.
 type Handled = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
 
-/// Finds the route of a path.
 fn find(path: &str) -> Option<Route> {
     use Methods::{Get, Passed, Post};
     Some(match path {
@@ -146,7 +144,7 @@ struct Router {
 impl Router {
     /// Answers a request under an id of ours, and drains the unread rest of its body.
     async fn answer(self: Arc<Self>, request: Request) -> Response {
-        let id = RequestId::generate(&*self.app.clock);
+        let id = RequestId::generate(&*self.app.generator.clock);
         let mut request = request.map(drain_unread_body);
         let form = ErrorForm::of(&request);
         // In this order: a gateway that stops awaits arrivals first, and requests that run once it refuses others.

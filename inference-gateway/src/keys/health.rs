@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use shared::time::millis;
 use tokio::time::Instant;
 
 /// Time for which a key-service that failed is asked only if no other is left.
@@ -94,10 +95,6 @@ impl KeyServiceHealth {
     fn now(&self) -> u64 {
         millis(self.began.elapsed())
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

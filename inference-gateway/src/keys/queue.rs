@@ -30,7 +30,6 @@ pub(super) type Answered = Result<Answer, CallFailure>;
 
 /// A call that waits for an answer. Copies may have been sent to several key-services: the first answer counts.
 pub(super) struct Pending {
-    /// The call.
     pub(super) call: Arc<Call>,
     /// The call's span.
     pub(super) span: Span,

@@ -29,7 +29,6 @@ const IDLE_CONNECTIONS: usize = 1024;
 /// Time between two rounds of pruning, which close connections that have been idle since before the last round.
 const PRUNE_EVERY: Duration = Duration::from_secs(45);
 
-/// Body of a request.
 type Body = Full<Chain<Bytes, Bytes>>;
 
 /// A server, as addressed by the client.

@@ -36,7 +36,6 @@ struct Member {
     upstream: Upstream,
     /// Place among the model's upstreams in the catalogue, from 1.
     place: u32,
-    weight: u32,
     in_flight: AtomicU64,
     health: Mutex<CountedHealth>,
     /// Reports that show tokens of the upstream's template beyond the assumed tokens.
@@ -87,11 +86,10 @@ impl Pool {
 
     fn new(model: &Model, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
         let member = |(place, upstream): (u32, &shared::catalog::Upstream)| {
-            let weight = upstream.weight;
             let upstream = Upstream::new(upstream, builtin)?;
             let (in_flight, template) = (AtomicU64::new(0), Mutex::default());
             let health = Mutex::new(CountedHealth::new(model));
-            Ok(Arc::new(Member { upstream, place, weight, in_flight, health, template }))
+            Ok(Arc::new(Member { upstream, place, in_flight, health, template }))
         };
         let members = (1..).zip(&model.upstreams).map(member).collect::<Result<_, _>>()?;
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
@@ -125,7 +123,7 @@ impl Pool {
     ) -> Option<Running> {
         let now = self.began.elapsed();
         let members: Vec<_> =
-            self.members.iter().filter(|member| member.upstream.image_urls >= images).collect();
+            self.members.iter().filter(|member| member.upstream.entry.image_urls >= images).collect();
         let candidates: Vec<_> = members.iter().map(|member| member.candidate(now)).collect();
         let tried = tried.and_then(|tried| members.iter().position(|m| Arc::ptr_eq(m, &tried.member)));
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -137,7 +135,6 @@ impl Pool {
 }
 
 impl Running {
-    /// The upstream.
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.member.upstream
     }
@@ -186,7 +183,7 @@ impl Member {
         let health = self.health.lock().health;
         Candidate {
             identity: self.upstream.identity,
-            weight: self.weight,
+            weight: self.upstream.entry.weight,
             in_flight: self.in_flight.load(Ordering::Relaxed),
             aside: health.rests(now),
         }
@@ -195,7 +192,7 @@ impl Member {
     /// Returns the tokens that the upstream's template adds to a prompt beyond the usual: as configured, or as reported
     /// if more.
     fn prompt_overhead(&self, now: Duration) -> u64 {
-        self.upstream.prompt_overhead.max(self.template.lock().excess(now))
+        self.upstream.entry.prompt_overhead.max(self.template.lock().excess(now))
     }
 
     /// Changes the health, and returns it before and after.

@@ -150,6 +150,8 @@ pub struct Session {
     pub member: MemberId,
     /// Browser, by its own description.
     pub agent: String,
+    /// Network address of the sign-in; empty where it is not known.
+    pub address: String,
     /// Time of the sign-in.
     pub created_at: Timestamp,
     /// Time of the last use, to the minute.
@@ -293,6 +295,7 @@ mod tests {
             id: SessionId::new(START, [1; 10]),
             member: member(None).id,
             agent: String::new(),
+            address: String::new(),
             created_at: START,
             seen_at: START,
             expires_at: START,

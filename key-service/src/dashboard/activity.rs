@@ -23,6 +23,7 @@ use super::{
     form::{Fields, query, with},
     layout::{Section, page},
     margin,
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::Viewer,
     show::{aligned, count, glance, or_unnamed, requests, short_count, time_to_second, usd},
 };
@@ -42,8 +43,6 @@ mod generation;
 /// Path of this page.
 pub(super) const PATH: &str = "/dashboard/activity";
 
-/// Entries on a page.
-const ENTRIES_ON_PAGE: usize = 50;
 /// Keys to choose from where several match a text.
 const CHOICES: usize = 10;
 
@@ -121,12 +120,24 @@ async fn find_key(desk: &Desk, viewer: &Viewer, query: &Fields, text: &str) -> R
 
 async fn list(desk: &Desk, viewer: &Viewer, query: &Fields) -> Result<Response, Failure> {
     let (account, search) = (viewer.signed_in.account, search(query)?);
-    let before = query.filled("before").and_then(|number| number.parse().ok());
-    let found = desk.management.find_entries(account, &search, before, ENTRIES_ON_PAGE).await?;
+    let pagination = Pagination::of(query)?;
+    let before = pagination.after(|number| number.parse().ok())?;
+    let found = desk.management.find_entries(account, &search, before, ROWS_ON_PAGE).await?;
     let sums = desk.management.sums_of_entries(account, &search).await?;
     let ids = found.found.iter().map(|entry| entry.entry.settlement.payer.key).chain(search.key);
     let keys = desk.management.keys_by_id(account, ids.collect()).await?;
-    let files = with(query, "before", "");
+    let is_filtered = search != EntrySearch::default();
+    let total = match found.found.first() {
+        // Entries are numbered without gaps.
+        Some(first) if !is_filtered => {
+            let gone = desk.management.journal(account, 0, 0).await?.gone_until;
+            Some((first.number + pagination.rows_before()).saturating_sub(gone))
+        }
+        Some(_) | None => None,
+    };
+    let next = found.next.map(|next| next.to_string());
+    let shown = Shown { rows: found.found.len(), total, next, is_filtered };
+    let files = Pagination::without(query);
     let content = html! {
         p.lead { "Every generation that was billed, newest first."
             @if let Some(key) = search.key.and_then(|id| keys.get(&id)) { " Of the key " strong { (or_unnamed(&key.label)) } "." } }
@@ -141,17 +152,10 @@ async fn list(desk: &Desk, viewer: &Viewer, query: &Fields) -> Result<Response, 
             }
         }
         @if found.found.is_empty() {
-            p.empty { @if files.is_empty() { "Nothing was billed yet." } @else { "Nothing matches. " a href=(PATH) { "Clear filters" } } }
+            p.empty { @if !is_filtered { "Nothing was billed yet." } @else { "Nothing matches. " a href=(PATH) { "Clear filters" } } }
         } @else { (table(&found.found, Some(&keys))) }
-        nav.pages aria-label="Pages" {
-            @if before.is_some() { a.button href={ (PATH) "?" (files) } { "First page" } }
-            @if let Some(next) = found.next {
-                a.button href={ (PATH) "?" (with(query, "before", &next.to_string())) } {
-                    @if found.found.len() < ENTRIES_ON_PAGE { "Search further" } @else { "Next page" }
-                }
-            }
-            (margin::link(&desk.catalog.get(), viewer.is_owner()))
-        }
+        (pagination.links(PATH, query, &shown))
+        p { (margin::link(&desk.catalog.get(), viewer.is_owner())) }
     };
     Ok(page(viewer, Section::Activity, "Activity", &content))
 }

@@ -12,7 +12,7 @@ use shared::{
 };
 
 use super::{Desk, destination::Destination, failure::Failure, theme::Theme};
-use crate::management::members::{KnownBrowser, Token};
+use crate::management::members::{Client, KnownBrowser, Token};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -86,6 +86,11 @@ impl Browser {
             destination: cookie(headers, DESTINATION, secure).and_then(Destination::parse),
             account: cookie(headers, ACCOUNT, secure).and_then(decoded).unwrap_or_default(),
         }
+    }
+
+    /// The browser, as a sign-in knows it.
+    pub(super) fn client(&self) -> Client<'_> {
+        Client { agent: &self.agent, address: &self.address, known: &self.known }
     }
 
     /// The address that clients use, for commands to paste.

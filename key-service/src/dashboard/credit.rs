@@ -1,38 +1,52 @@
 //! Credit: the balance, the held part, the deposits, and a month's statement.
 
 use axum::{
-    extract::{Path, State},
+    extract::{Path, Request, State},
     response::{IntoResponse, Response},
 };
 use http::header;
 use maud::{Markup, html};
-use shared::money::NanoUsd;
+use shared::{ids::DepositId, money::NanoUsd};
 
 use super::{
     Desk,
     activity::csv_cell,
     failure::Failure,
+    form::query,
     layout::{Section, page},
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::Viewer,
-    show::{aligned, copyable, program, requests, short_count, time, usd},
+    show::{aligned, copyable, program, requests, short_count, time, time_to_second, usd},
 };
 use crate::{
     management::statement::{Month, Statement},
     store::Deposit,
 };
+use domain::usage::Day;
 
 /// Path of this page.
 const PATH: &str = "/dashboard/credit";
-/// Latest deposits shown.
-const DEPOSITS: usize = 100;
-/// Latest deposits in the file, which is made in memory.
-const DEPOSITS_IN_FILE: usize = 10_000;
+/// Latest deposits listed, and in the file, which are read at once: a few milliseconds.
+const DEPOSITS: usize = 10_000;
 /// Months that the page leads to.
 const MONTHS: usize = 13;
 
 /// Shows the credit of the account.
-pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let pagination = Pagination::of(&query)?;
+    let after: Option<DepositId> = pagination.after(|id| id.parse().ok())?;
     let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
+    let page_of = deposits.iter().filter(|deposit| after.is_none_or(|after| deposit.id < after));
+    let listed: Vec<&Deposit> = page_of.take(ROWS_ON_PAGE).collect();
+    let is_last = listed.last().is_none_or(|last| deposits.last().is_some_and(|of_all| of_all.id == last.id));
+    let next = listed.last().filter(|_| !is_last).map(|last| last.id.to_string());
+    let total = Some(deposits.len() as u64);
+    let shown = Shown { rows: listed.len(), total, next, is_filtered: false };
     let (credit, held) = (viewer.funds.credit, viewer.funds.held);
     let name = viewer.funds.name.replace('\'', "'\\''");
     let content = html! {
@@ -52,11 +66,9 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Res
         (statements(&desk))
         h2 { "Deposits" }
         @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else {
-            (table(&deposits))
-            p {
-                @if deposits.len() == DEPOSITS { span.quiet { "Older ones are not shown. " } }
-                a href={ (PATH) ".csv" } { "Export CSV" }
-            }
+            (table(&listed))
+            (pagination.links(PATH, &query, &shown))
+            p { a href={ (PATH) ".csv" } { "Export CSV" } }
         }
     };
     Ok(page(&viewer, Section::Credit, "Credit", &content))
@@ -77,7 +89,7 @@ fn statements(desk: &Desk) -> Markup {
 }
 
 /// Writes a table of deposits.
-fn table(deposits: &[Deposit]) -> Markup {
+fn table(deposits: &[&Deposit]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Deposits" {
             table {
@@ -103,7 +115,7 @@ fn table(deposits: &[Deposit]) -> Markup {
 
 /// Sends the deposits as a table for spreadsheets.
 pub(super) async fn csv(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS_IN_FILE).await?;
+    let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
     let line = |Deposit { id, deposited }: &Deposit| {
         let credit = deposited.credit.map(|credit| credit.to_string()).unwrap_or_default();
         let (at, note) = (id.created_at(), csv_cell(&deposited.note));
@@ -141,27 +153,27 @@ pub(super) async fn statement(
 
 /// Lines of a statement, from the credit before to the credit after.
 fn lines(month: Month, statement: &Statement) -> Markup {
-    let balance = |name: &str, credit: NanoUsd| {
-        html! { tr { th scope="row" { (name) } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
+    let balance = |name: &str, day: Day, credit: NanoUsd| {
+        html! { tr { th.wraps scope="row" { (name) " " span.date { (day.to_string()) } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
     };
     html! {
         div.scroll tabindex="0" role="region" aria-label="Statement" {
             table {
                 thead { tr { th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" } } }
                 tbody {
-                    (balance(&format!("Credit on {}", month.first), statement.opening))
+                    (balance("Credit on", month.first, statement.opening))
                     @for Deposit { id, deposited } in &statement.deposits {
-                        tr { td { "Deposit " (time(id.created_at())) p.narrow-only { (deposited.note) } }
+                        tr { td.wraps { "Deposit " (time_to_second(id.created_at())) p.narrow-only { (deposited.note) } }
                             td.wide-only { (deposited.note) } td.n { (aligned(deposited.amount)) } }
                     }
                     @for (model, sums) in &statement.models {
                         @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));
-                        tr { td { (model) p.narrow-only { (details) } } td.wide-only { (details) }
+                        tr { td.wraps { (model) p.narrow-only { (details) } } td.wide-only { (details) }
                             td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
                     }
-                    tr { th scope="row" { "Charged in all" } td.wide-only {}
+                    tr { th.wraps scope="row" { "Charged in all" } td.wide-only {}
                         td.n { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } }
-                    (balance(&format!("Credit after {}", month.last), statement.closing))
+                    (balance("Credit after", month.last, statement.closing))
                 }
             }
         }

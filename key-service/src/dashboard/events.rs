@@ -13,10 +13,11 @@ use shared::{
 use super::{
     Desk,
     failure::Failure,
-    form::{Fields, query, with},
+    form::{Fields, query},
     layout::{Section, page},
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::Viewer,
-    show::{time, time_to_second, usd},
+    show::{time_to_second, usd},
 };
 use crate::store::NumberedEvent;
 use domain::event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold};
@@ -24,8 +25,6 @@ use domain::event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Th
 /// Path of this page.
 pub(super) const PATH: &str = "/dashboard/events";
 
-/// Events on a page.
-const EVENTS_ON_PAGE: usize = 50;
 /// Last events on the page of a key or a group.
 const LAST_EVENTS: usize = 8;
 
@@ -53,26 +52,29 @@ pub(super) async fn show(
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
-    let search = search(&query)?;
-    let before = query.filled("before").and_then(|number| number.parse().ok());
-    let found =
-        desk.management.find_events(viewer.signed_in.account, &search, before, EVENTS_ON_PAGE).await?;
+    let (account, search, pagination) = (viewer.signed_in.account, search(&query)?, Pagination::of(&query)?);
+    let before = pagination.after(|number| number.parse().ok())?;
+    let found = desk.management.find_events(account, &search, before, ROWS_ON_PAGE).await?;
+    let is_filtered = search != EventSearch::default();
+    let total = match found.found.first() {
+        // Events are numbered without gaps.
+        Some(first) if !is_filtered => {
+            let gone = desk.management.events_after(account, 0, 1).await?.gone_until;
+            Some((first.number + pagination.rows_before()).saturating_sub(gone))
+        }
+        Some(_) | None => None,
+    };
+    let next = found.next.map(|next| next.to_string());
+    let shown = Shown { rows: found.found.len(), total, next, is_filtered };
     let content = html! {
         p.lead { "Who did what, and which limits are nearly used, newest first." }
         (filters(&query, &search))
         @if found.found.is_empty() {
-            p.empty { @if search == EventSearch::default() { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
+            p.empty { @if !is_filtered { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
         } @else {
             (table(&found.found, &EventSearch::default()))
         }
-        nav.pages aria-label="Pages" {
-            @if before.is_some() { a.button href={ (PATH) "?" (with(&query, "before", "")) } { "First page" } }
-            @if let Some(next) = found.next {
-                a.button href={ (PATH) "?" (with(&query, "before", &next.to_string())) } {
-                    @if found.found.len() < EVENTS_ON_PAGE { "Search further" } @else { "Next page" }
-                }
-            }
-        }
+        (pagination.links(PATH, &query, &shown))
     };
     Ok(page(&viewer, Section::Events, "Events", &content))
 }
@@ -100,7 +102,7 @@ fn table(events: &[NumberedEvent], about: &EventSearch) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Events" {
             table {
                 thead { tr {
-                    th scope="col" { "Time" } th scope="col" { "Event" }
+                    th.wide-only scope="col" { "Time" } th scope="col" { "Event" }
                     th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
                 } }
                 tbody { @for numbered in events { (row(&numbered.event, about)) } }
@@ -139,9 +141,10 @@ fn row(event: &Event, about: &EventSearch) -> Markup {
     };
     html! {
         tr title=(event.id.to_string()) {
-            td { (time_to_second(event.at)) }
-            td { span.badge { (event.kind.as_str()) } " " (told(&event.kind))
-                p.narrow-only { "by " (actor(&event.actor)) " " (of) } }
+            td.wide-only { (time_to_second(event.at)) }
+            td.wraps { span.badge { (event.kind.as_str()) } " " (told(&event.kind))
+                p.narrow-only { (time_to_second(event.at)) " by " (actor(&event.actor))
+                    @if key.is_some() || group.is_some() { " · of " (of) } } }
             td.wide-only { (actor(&event.actor)) }
             td.wide-only { (of) }
         }
@@ -166,7 +169,7 @@ fn told(kind: &EventKind) -> Markup {
             EventKind::KeyCreated { changes } | EventKind::GroupCreated { changes } => (list(changes, false)),
             EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true)),
             EventKind::KeyRotated { previous_key_expires_at } => {
-                @if let Some(at) = previous_key_expires_at { "the previous key works until " (time(*at)) }
+                @if let Some(at) = previous_key_expires_at { "the previous key works until " (time_to_second(*at)) }
             },
             EventKind::KeyThresholdReached(threshold) | EventKind::KeyLimitReached(threshold)
                 | EventKind::GroupThresholdReached(threshold) | EventKind::GroupLimitReached(threshold) => (used(threshold)),
@@ -178,7 +181,7 @@ fn told(kind: &EventKind) -> Markup {
                 bdi { (name) }
                 @if let Some(scope) = scope { ", " (scope) }
                 @if let Some(group) = group_id { " in " code { (group.to_string()) } }
-                @if let Some(at) = expires_at { ", until " (time(*at)) }
+                @if let Some(at) = expires_at { ", until " (time_to_second(*at)) }
             },
             EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
                 | EventKind::MemberSecondFactorEnabled { name, .. }

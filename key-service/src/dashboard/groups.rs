@@ -15,10 +15,11 @@ use super::{
     entry::Entered,
     events::{self, Subject},
     failure::Failure,
-    form::{query, with},
+    form::query,
     keys,
     layout::{Section, page},
-    many_keys::{self, KEYS_ON_PAGE},
+    many_keys,
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::Viewer,
     settings_form::name_of,
     show::{aligned, copyable_line, count, time},
@@ -35,9 +36,6 @@ use domain::group::Group;
 
 pub(super) mod acts;
 
-/// Groups on a page.
-const GROUPS_ON_PAGE: usize = 50;
-
 /// Lists the groups, child groups below parents.
 pub(super) async fn list(
     State(desk): State<Desk>,
@@ -45,20 +43,23 @@ pub(super) async fn list(
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
-    let account = viewer.signed_in.account;
+    let (account, pagination) = (viewer.signed_in.account, Pagination::of(&query)?);
     let listing = Listing {
-        after: query.filled("after").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        after: pagination.after(|id| id.parse().ok())?,
         order: Order::Descending,
         filter: GroupFilter {
             external_id: query.filled("external_id").map(str::to_owned),
             ..GroupFilter::default()
         },
-        limit: GROUPS_ON_PAGE,
+        limit: ROWS_ON_PAGE,
     };
     let Page { items, has_more } = desk.management.list::<Group>(account, &listing).await?;
     let parents = items.iter().filter_map(|group| group.spend.parent).collect();
     let parents = desk.management.groups_by_id(account, parents).await?;
     let is_filtered = listing.filter.external_id.is_some();
+    let total = (!is_filtered).then_some(viewer.funds.groups);
+    let next = items.last().filter(|_| has_more).map(|last| last.id.to_string());
+    let shown = Shown { rows: items.len(), total, next, is_filtered };
     let content = html! {
         div.split {
             p.lead { "The keys of a group share its bounds: a team, a course, a customer." }
@@ -74,12 +75,7 @@ pub(super) async fn list(
             @if items.is_empty() { p.empty { "No groups match. " a href=(PATH) { "Clear filters" } } }
             @else { (table(&desk, &tree(&items), &parents)) }
         }
-        nav.pages aria-label="Pages" {
-            @if listing.after.is_some() { a.button href={ (PATH) "?" (with(&query, "after", "")) } { "First page" } }
-            @if let Some(last) = items.last().filter(|_| has_more) {
-                a.button href={ (PATH) "?" (with(&query, "after", &last.id.to_string())) } { "Next page" }
-            }
-        }
+        (pagination.links(PATH, &query, &shown))
     };
     Ok(page(&viewer, Section::Groups, "Groups", &content))
 }
@@ -192,7 +188,7 @@ async fn whole(
 
 /// The newest keys of a group.
 async fn keys_of(desk: &Desk, viewer: &Viewer, group: &Group) -> Result<Markup, Failure> {
-    let search = KeySearch { group: Some(group.id), limit: KEYS_ON_PAGE, ..KeySearch::default() };
+    let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
     let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
     let table = keys::table(viewer, &found.found, &HashMap::new(), desk.management.now());
     let may_add = viewer.is_owner() && group.spend.archived_at.is_none();

@@ -64,13 +64,13 @@ async fn whole(
     let groups = groups_of(desk, viewer, key).await?;
     let is_revoked = key.status(now) == Status::Revoked;
     let last_events = events::last_events(desk, viewer, Subject::Key(key.id)).await?;
-    let refused_today = desk.management.refused_today(account, Some(key.id)).await?;
+    let refused = desk.management.refused_lately(account, Some(key.id)).await?;
     let content = html! {
         p.lead { (badges(key, now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never"))
             @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
-        (refused::notice(&refused_today))
+        (refused::notice(&refused))
         (bounds(key, &groups))
         (gauge(&key.spend.budget, now, is_revoked))
         section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }

@@ -24,15 +24,15 @@ use super::{
     failure::{Failure, bad_group},
     form::{Fields, query, with},
     layout::{Section, hidden, page},
-    many_keys::{self, KEYS_ON_PAGE},
-    notice,
+    many_keys, notice,
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::{Act, OwnerAct, Viewer},
     settings_form::{self, name_of, offered},
     show::{aligned, copyable_line, new_key, or_unnamed, status, time_or, usd},
 };
 use crate::management::{
     Error, Issued, KeyRefused,
-    reading::{Found, KeyCursor, KeyOrder, KeySearch},
+    reading::{KeyCursor, KeyOrder, KeySearch},
 };
 use domain::{
     group::Group,
@@ -70,10 +70,8 @@ pub(super) async fn list(
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
-    let after = match query.filled("after") {
-        Some(place) => Some(KeyCursor::parse(place).ok_or(Failure::NotFound)?),
-        None => None,
-    };
+    let pagination = Pagination::of(&query)?;
+    let after = pagination.after(KeyCursor::parse)?;
     let order = ORDERS.iter().find(|(_, name, _)| *name == query.get("order"));
     let search = KeySearch {
         after,
@@ -82,13 +80,16 @@ pub(super) async fn list(
         condition: Condition::parse(query.get("status")),
         group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
         text: query.filled("q").unwrap_or_default().to_owned(),
-        limit: KEYS_ON_PAGE,
+        limit: ROWS_ON_PAGE,
     };
     let account = viewer.signed_in.account;
     let found = desk.management.find_keys(account, &search).await?;
     let groups = found.found.iter().filter_map(|key| key.spend.group).chain(search.group).collect();
     let groups = desk.management.groups_by_id(account, groups).await?;
     let is_filtered = ["q", "status", "group"].iter().any(|name| query.filled(name).is_some());
+    let total = total(&viewer, &search, &groups);
+    let next = found.next.map(|next| next.to_string());
+    let shown = Shown { rows: found.found.len(), total, next, is_filtered };
     let content = html! {
         div.split {
             p.lead { "An API key makes model calls, up to its limits, at " code { (viewer.browser.base()) "/v1" } "." }
@@ -100,10 +101,21 @@ pub(super) async fn list(
             (filters(&viewer, &query, &groups))
             @if found.found.is_empty() { p.empty { "No keys match. " a href=(PATH) { "Clear filters" } } }
             @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &groups, desk.management.now()))) }
-            (further(&query, &found, is_filtered))
+            (pagination.links(PATH, &query, &shown))
         }
     };
     Ok(page(&viewer, Section::Keys, "API keys", &content))
+}
+
+/// Number of keys in the whole list, where a counter has it.
+fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) -> Option<u64> {
+    let is_by_id = matches!(search.order, KeyOrder::Newest | KeyOrder::Oldest);
+    let has_all = is_by_id && search.status.is_none() && search.condition.is_none() && search.text.is_empty();
+    match search.group {
+        _ if !has_all => None,
+        None => Some(viewer.funds.keys),
+        Some(group) => groups.get(&group).map(|group| group.keys),
+    }
 }
 
 fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) -> Markup {
@@ -232,20 +244,6 @@ fn within(at: Timestamp, now: Timestamp) -> String {
         (2..24, _) => format!("in {hours} hours"),
         (_, 1) => "in a day".into(),
         (_, days) => format!("in {days} days"),
-    }
-}
-
-fn further(query: &Fields, found: &Found<ApiKey, KeyCursor>, is_filtered: bool) -> Markup {
-    html! {
-        nav.pages aria-label="Pages" {
-            @if query.filled("after").is_some() { a.button href={ (PATH) "?" (with(query, "after", "")) } { "First page" } }
-            @if let Some(next) = found.next {
-                a.button href={ (PATH) "?" (with(query, "after", &next.to_string())) } {
-                    @if found.found.len() < KEYS_ON_PAGE { "Search further" } @else { "Next page" }
-                }
-            }
-            @if is_filtered && !found.found.is_empty() { a href=(PATH) { "Clear filters" } }
-        }
     }
 }
 

@@ -136,7 +136,7 @@ fn table(
                             th scope="row" {
                                 bdi { (key.name) }
                                 p.narrow-only { code { (key.hint) } }
-                                p.narrow-only { (access(key, groups)) }
+                                p.narrow-only { "scope " (access(key, groups)) }
                                 p.narrow-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
                                 p.narrow-only { "created " (time(key.created_at)) }
                                 @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }

@@ -15,15 +15,13 @@ use super::{
     form::Fields,
     layout::{Section, hidden, page},
     notice,
+    pagination::ROWS_ON_PAGE,
     session::{Act, OwnerAct, Viewer},
     settings_form::{self, offered},
     show::or_unnamed,
 };
 use crate::management::{Error, KeyRefused};
 use domain::key::{ApiKey, KeyPatch};
-
-/// Keys on a page, and most keys chosen at a time.
-pub(super) const KEYS_ON_PAGE: usize = 50;
 
 /// Path of the page that asks first.
 pub(super) const CONFIRM: &str = "/dashboard/keys/many";
@@ -96,8 +94,8 @@ pub(super) fn form(viewer: &Viewer, table: &Markup) -> Markup {
 /// The chosen keys, as far as the account has them.
 async fn chosen(desk: &Desk, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>, Failure> {
     let ids = form.all("key");
-    if ids.len() > KEYS_ON_PAGE {
-        return Err(Failure::BadRequest(format!("Choose at most {KEYS_ON_PAGE} keys at a time.")));
+    if ids.len() > ROWS_ON_PAGE {
+        return Err(Failure::BadRequest(format!("Choose at most {ROWS_ON_PAGE} keys at a time.")));
     }
     let ids: Result<Vec<KeyId>, _> = ids.into_iter().map(str::parse).collect();
     let ids = ids.map_err(|_| Failure::NotFound)?;

@@ -31,7 +31,7 @@ use self::account::{KEYS, fill, group_id, key_id};
 use super::{Desk, router};
 use crate::{
     credentials::Credentials,
-    management::{Management, statement::Month},
+    management::{Management, members::Client, statement::Month},
     store::{
         Store,
         redis::{Redis, Settings},
@@ -88,7 +88,7 @@ impl Pages {
         fill(&*store, &management, account, end).await;
         eprintln!("{name}: filled in {:?}", began.elapsed());
         let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
-        let session = management.sign_in_with_link(&link, "", "measure", &[]).await.unwrap().token;
+        let session = management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
         let catalog = Arc::new(Current::new(Catalog::parse(CATALOG, "measure").unwrap()));
         let router = router(Desk::new(management, catalog, false));

@@ -74,8 +74,8 @@ fn table(viewer: &Viewer, members: &[Member]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Members" {
             table {
                 thead { tr {
-                    th scope="col" { "Name" } th scope="col" { "Role" } th.wide-only scope="col" { "Password" }
-                    th.wide-only scope="col" { "Since" }
+                    th scope="col" { "Name" } th.slim scope="col" { "Role" } th.wide-only scope="col" { "Password" }
+                    th.wide-only scope="col" { "Joined" }
                 } }
                 tbody {
                     @for member in members {
@@ -83,7 +83,7 @@ fn table(viewer: &Viewer, members: &[Member]) -> Markup {
                             th.wraps scope="row" {
                                 a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
                                 @if is_own(viewer, member) { " " span.badge { "you" } }
-                                p.narrow-only { "since " (time(member.created_at)) }
+                                p.narrow-only { "joined " (time(member.created_at)) }
                             }
                             td { (member.role.as_str()) }
                             td.wide-only { @if member.password.is_some() { "set" } @else { span.quiet { "none" } } }
@@ -115,7 +115,7 @@ pub(super) async fn show(
 ) -> Result<Response, Failure> {
     let member = named(&desk, &viewer, &id).await?;
     let content = html! {
-        p.lead { span.badge { (member.role.as_str()) } " since " (time(member.created_at)) " · "
+        p.lead { span.badge { (member.role.as_str()) } " joined " (time(member.created_at)) " · "
             @if member.password.is_some() { "has a password" } @else { "signs in with links" }
             @if member.second_factor.is_some() { " and a second factor" } }
         @if viewer.is_owner() { (actions(&viewer, &member)) }

@@ -19,10 +19,7 @@ use super::{
     session::Viewer,
     show::{aligned, glance, or_unnamed},
 };
-use crate::management::{
-    reading::KeySearch,
-    spend::{DAYS, Spend},
-};
+use crate::management::spend::{DAYS, Spend};
 use domain::{
     key::ApiKey,
     usage::{Day, Sums},
@@ -79,8 +76,6 @@ pub(super) async fn show(
     let read = today.plus(1 - (2 * choice.days).max(DAYS))..=today;
     let spend = desk.management.spend(account, read).await?;
     let top = desk.management.top_keys(account, TOP_KEYS).await?;
-    let any = KeySearch { limit: 1, ..KeySearch::default() };
-    let has_keys = !desk.management.find_keys(account, &any).await?.found.is_empty();
     let days = today.plus(1 - choice.days)..=today;
     let shown: Spend = spend.range(days.clone()).map(|(day, parts)| (*day, parts.clone())).collect();
     let series = if choice.by_key {
@@ -88,12 +83,12 @@ pub(super) async fn show(
     } else {
         chart::by_model(&shown, choice.measure)
     };
-    let refused_today = desk.management.refused_today(account, None).await?;
+    let refused = desk.management.refused_lately(account, None).await?;
     let chart = Chart { measure: choice.measure, days, series: &series };
     let content = html! {
         (warning(viewer.funds.credit, &spend, today))
-        (refused::notice(&refused_today))
-        @if top.is_empty() { (first_steps(&viewer, has_keys)) }
+        (refused::notice(&refused))
+        @if top.is_empty() { (first_steps(&viewer)) }
         (choices(&query, &choice))
         (tiles(&viewer, &choice, &spend, today))
         section.card {
@@ -201,7 +196,7 @@ fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
 }
 
 /// Steps until the first bill.
-fn first_steps(viewer: &Viewer, has_keys: bool) -> Markup {
+fn first_steps(viewer: &Viewer) -> Markup {
     html! {
         section.card {
             h2 { "First steps" }
@@ -209,7 +204,7 @@ fn first_steps(viewer: &Viewer, has_keys: bool) -> Markup {
                 @if viewer.funds.credit <= NanoUsd::ZERO {
                     li { a href="/dashboard/credit" { "Add credit" } ", which an operator does on the server." }
                 }
-                @if !has_keys {
+                @if viewer.funds.keys == 0 {
                     @if viewer.is_owner() {
                         li { a.button.primary href="/dashboard/keys/new" { "Create an API key" } " with a limit on what it may spend." }
                     } @else { li { "An owner creates an API key, with a limit on what it may spend." } }

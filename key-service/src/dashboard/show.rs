@@ -73,13 +73,13 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// An instant, to the minute: in UTC, which a script replaces by the reader's time.
+/// An instant, to the minute: in UTC, which a script replaces by the reader's time, or by "3 minutes ago".
 pub(super) fn time(at: Timestamp) -> Markup {
     let exact = at.to_string();
     html! { time datetime=(exact) title=(utc(&exact, 19)) { (utc(&exact, 16)) } }
 }
 
-/// An instant like [`time`], to the second.
+/// An instant to the second: in UTC, which a script replaces by the reader's time.
 pub(super) fn time_to_second(at: Timestamp) -> Markup {
     let exact = at.to_string();
     html! { time datetime=(exact) title=(utc(&exact, 19)) data-seconds { (utc(&exact, 19)) } }

@@ -16,6 +16,7 @@ use super::{
     layout::{bare, hinted, problem, reveals},
     second_factor::asked_code,
     session::Act,
+    show::program,
 };
 use crate::management::{
     Error,
@@ -136,7 +137,7 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
         details {
             summary { "I run this service" }
             p { "This prints a link, on the server:" }
-            pre tabindex="0" { "faregate sign-in-link --account NAME --name NAME" }
+            pre tabindex="0" { (program()) " sign-in-link --account NAME --name NAME" }
         }
     }
 }
@@ -188,7 +189,7 @@ pub(super) async fn with_link(State(desk): State<Desk>, request: Request) -> Res
     let (browser, _, form) = visitors_form(&desk, request).await?;
     let code = form.get("code");
     let signed_in = match link_token(&form) {
-        Ok(link) => desk.management.sign_in_with_link(&link, code, &browser.agent, &browser.known).await,
+        Ok(link) => desk.management.sign_in_with_link(&link, code, browser.client()).await,
         Err(gone) => Err(gone),
     };
     match signed_in {
@@ -207,9 +208,7 @@ pub(super) async fn with_password(State(desk): State<Desk>, request: Request) ->
         account: form.get("account").trim(),
         name: form.get("name").trim(),
         password: form.get("password").into(),
-        address: &browser.address,
-        agent: &browser.agent,
-        known: &browser.known,
+        client: browser.client(),
         visit: &visit,
     };
     let response = match desk.management.sign_in(attempt).await {
@@ -227,8 +226,7 @@ pub(super) async fn with_password(State(desk): State<Desk>, request: Request) ->
 pub(super) async fn with_code(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
     let (browser, visit, form) = visitors_form(&desk, request).await?;
     let (challenge, code) = (form.get("challenge"), form.get("code"));
-    let (agent, known) = (&browser.agent, &browser.known);
-    let attempt = CodeSignIn { challenge, code, visit: &visit, agent, known };
+    let attempt = CodeSignIn { challenge, code, visit: &visit, client: browser.client() };
     match desk.management.sign_in_with_code(attempt).await {
         Ok(session) => begin(&desk, &browser, &session).await,
         Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {

@@ -22,7 +22,7 @@ use super::{
     show::{shown_once, time},
 };
 use crate::management::{Error, once::Once, webhooks::WebhookRefused};
-use domain::webhook::{Answer, Attempt, DisabledReason, Webhook, WebhookPatch, WebhookUrl};
+use domain::webhook::{Answer, Attempt, DisabledReason, KEPT_ATTEMPTS, Webhook, WebhookPatch, WebhookUrl};
 
 /// Path of this page.
 const PATH: &str = "/dashboard/webhooks";
@@ -154,7 +154,7 @@ fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
         p.lead { "Copy the secret of " strong { bdi { (webhook.url.as_str()) } } " now. It is shown this once." }
         (shown_once("Your new secret", secret))
         p { "Check each request with it: any library of the Standard Webhooks specification takes it as it is." }
-        p { a.button data-done href={ (PATH) "/" (webhook.id.to_string()) } { "I have copied it" } }
+        p { a.button.primary data-done href={ (PATH) "/" (webhook.id.to_string()) } { "I have copied it" } }
     }
 }
 
@@ -177,7 +177,10 @@ pub(super) async fn show(
         @if let Some((_, reason)) = webhook.disabled { p.problem { (why(reason)) } }
         @if viewer.is_owner() { (actions(&viewer, &webhook)) }
         h2 { "Last deliveries" }
-        @if attempts.is_empty() { p.empty { "Nothing was sent yet." } } @else { (deliveries(&attempts)) }
+        @if attempts.is_empty() { p.empty { "Nothing was sent yet." } } @else {
+            (deliveries(&attempts))
+            p.quiet { "The last " (KEPT_ATTEMPTS) " attempts are kept." }
+        }
     };
     Ok(page(&viewer, Section::Webhooks, "Webhook", &content))
 }
@@ -217,15 +220,15 @@ fn deliveries(attempts: &[Attempt]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Last deliveries" {
             table {
                 thead { tr {
-                    th scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
+                    th.slim scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
                     th.n.wide-only scope="col" { "Duration" }
                 } }
                 tbody {
                     @for attempt in attempts {
                         tr {
                             th scope="row" { (time(attempt.at)) }
-                            td { (attempt.kind) p.quiet { code { (attempt.event.to_string()) } } }
-                            td { (answer(&attempt.answer)) }
+                            td.wraps { (attempt.kind) p.under { code { (attempt.event.to_string()) } } }
+                            td.wraps { (answer(&attempt.answer)) }
                             td.n.wide-only { (attempt.milliseconds) " ms" }
                         }
                     }

@@ -34,7 +34,7 @@ async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Re
     let sessions = desk.management.sessions(account, member).await?;
     let content = html! {
         @if let Some(link) = &viewer.signed_in.member.last_link {
-            p.note { (maker(&link.by)) " made a sign-in link for you on " (time(link.at))
+            p.note { (maker(&link.by)) " made a sign-in link for you, " (time(link.at))
                 ". If you did not ask for it, set a new password, which ends links and other sessions, and ask." }
         }
         section.card aria-labelledby="password-heading" {
@@ -122,7 +122,8 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
                     @for session in sessions.iter().rev() {
                         tr {
                             th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) }
-                                p.narrow-only { "since " (time(session.created_at)) " " (way(&session.way)) }
+                                @if !session.address.is_empty() { p.under { "from " (session.address) } }
+                                p.narrow-only { "signed in " (time(session.created_at)) " " (way(&session.way)) }
                                 p.narrow-only { "last used " (time(session.seen_at)) }
                             }
                             td.wide-only { (time(session.created_at)) " " (way(&session.way)) }

@@ -2,11 +2,24 @@
 
 use std::ops::RangeInclusive;
 
+use futures_util::future::try_join;
 use shared::ids::{AccountId, KeyId};
 
 use super::Management;
 use crate::store::{Hour, JournalEntry, JournalPage, StoreError, UsageLine};
 use domain::{audit::Audit, usage::Day};
+
+/// Days before today whose refused calls are shown; counts are kept for longer.
+pub const REFUSED_DAYS: i64 = 7;
+
+/// Refused calls by error code, most first.
+#[derive(Clone, Debug, Default)]
+pub struct RefusedLately {
+    /// Calls refused today, in UTC.
+    pub today: Vec<(String, u64)>,
+    /// Calls refused in the [`REFUSED_DAYS`] before.
+    pub before: Vec<(String, u64)>,
+}
 
 impl Management {
     /// Entries of the account's journal after this number, at most `limit`.
@@ -44,15 +57,22 @@ impl Management {
         self.store.audit(account).await
     }
 
-    /// Calls of the account or of one of its keys that were refused today, by error code. A key-service tells the store once
-    /// a minute.
-    pub async fn refused_today(
+    /// Calls of the account or of one of its keys that were refused today and in the [`REFUSED_DAYS`] before. A key-service
+    /// tells the store once a minute.
+    pub async fn refused_lately(
         &self,
         account: AccountId,
         key: Option<KeyId>,
-    ) -> Result<Vec<(String, u64)>, StoreError> {
+    ) -> Result<RefusedLately, StoreError> {
         let now = Hour::of(self.clock.now());
-        self.store.refused(account, now.midnight()..=now, key).await
+        let midnight = now.midnight();
+        let before = Hour(midnight.0 - 24 * REFUSED_DAYS)..=Hour(midnight.0 - 1);
+        let (today, before) = try_join(
+            self.store.refused(account, midnight..=now, key),
+            self.store.refused(account, before, key),
+        )
+        .await?;
+        Ok(RefusedLately { today, before })
     }
 
     /// Today, in UTC.

@@ -32,7 +32,7 @@ pub use known_browser::KnownBrowser;
 pub(super) use password::Passwords;
 pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
 pub use second_factor::{CodeSignIn, OfferedFactor};
-pub use sign_in::{NewSession, SignIn, SignInStep};
+pub use sign_in::{Client, NewSession, SignIn, SignInStep};
 
 /// The member of a first run.
 pub const OWNER: &str = "owner";
@@ -57,6 +57,8 @@ const MAX_SESSIONS: usize = 50;
 
 /// Most characters of a browser's description that are kept.
 const MAX_AGENT_CHARS: usize = 200;
+/// Most characters of a network address that are kept: those of the longest IPv6 address.
+const MAX_ADDRESS_CHARS: usize = 45;
 
 /// Reason why a member was not changed, found or signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -267,7 +269,7 @@ impl Management {
         &self,
         account: AccountId,
         member: Member,
-        agent: &str,
+        client: Client<'_>,
         way: SignInWay,
     ) -> Result<Token, StoreError> {
         let token = Token::new(account, random_bytes(&*self.clock));
@@ -282,7 +284,8 @@ impl Management {
             digest: token.digest(SESSION),
             id: SessionId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
             member,
-            agent: agent.chars().take(MAX_AGENT_CHARS).collect(),
+            agent: client.agent.chars().take(MAX_AGENT_CHARS).collect(),
+            address: client.address.chars().take(MAX_ADDRESS_CHARS).collect(),
             created_at: now,
             seen_at: now,
             expires_at: now.plus(SESSION_IDLE),

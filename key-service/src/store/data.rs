@@ -108,7 +108,7 @@ pub struct AccountSummary {
     pub created_at: Timestamp,
 }
 
-/// Name and money of an account.
+/// Name and money of an account, and the numbers of its API keys and groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Funds {
     /// Unique name.
@@ -117,6 +117,10 @@ pub struct Funds {
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
+    /// API keys ever made, revoked ones included.
+    pub keys: u64,
+    /// Groups ever made, archived ones included.
+    pub groups: u64,
 }
 
 /// A deposit of credit. Its id contains its creation time.

@@ -40,11 +40,11 @@ impl TryFrom<ExpiringRecord> for Link {
 }
 
 impl From<Session> for ExpiringRecord {
-    /// The browser's description is last, since it may have anything but a line break.
+    /// The description of the browser may have anything but a line break at its end. An earlier version has no address.
     fn from(session: Session) -> Self {
-        let Session { digest, id, member, agent, created_at, seen_at, expires_at, way } = session;
+        let Session { digest, id, member, agent, address, created_at, seen_at, expires_at, way } = session;
         let (created_at, seen_at) = (created_at.millis(), seen_at.millis());
-        let value = format!("{id} {created_at} {seen_at} {way}\n{agent}");
+        let value = format!("{id} {created_at} {seen_at} {way}\n{agent}\n{address}");
         Self { kind: RecordKind::Session, name: digest, member, expires_at, value }
     }
 }
@@ -54,14 +54,16 @@ impl TryFrom<ExpiringRecord> for Session {
 
     fn try_from(record: ExpiringRecord) -> Result<Self, StoreError> {
         let session = || {
-            let (line, agent) = record.value.split_once('\n')?;
+            let (line, client) = record.value.split_once('\n')?;
+            let (agent, address) = client.rsplit_once('\n').unwrap_or((client, ""));
+            let (agent, address) = (agent.to_owned(), address.to_owned());
             let mut parts = line.splitn(4, ' ');
             let id = parts.next()?.parse().ok()?;
             let mut time = || Some(Timestamp::from_millis(parts.next()?.parse().ok()?));
             let (created_at, seen_at) = (time()?, time()?);
             let way = SignInWay::parse(parts.next()?)?;
             let ExpiringRecord { kind: _, name: digest, member, expires_at, value: _ } = record;
-            Some(Self { digest, id, member, agent: agent.to_owned(), created_at, seen_at, expires_at, way })
+            Some(Self { digest, id, member, agent, address, created_at, seen_at, expires_at, way })
         };
         session().ok_or_else(|| StoreError::Damaged("a session".into()))
     }
@@ -90,6 +92,7 @@ mod tests {
                     id: SessionId::new(START, [2; 10]),
                     member,
                     agent: agent.into(),
+                    address: "192.0.2.1".into(),
                     created_at: Timestamp::from_millis(-5),
                     seen_at: START,
                     expires_at: START,

@@ -7,7 +7,6 @@
 mod books;
 mod expiring;
 mod file;
-mod key_counts;
 mod ledger_batch;
 mod members;
 mod queue;
@@ -17,13 +16,13 @@ mod tables;
 mod tests;
 mod writer;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, time::Duration};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, ffi::SQLITE_CONSTRAINT_FOREIGNKEY};
 
 pub(crate) use self::file::OpenError;
-use self::{key_counts::KeyCounts, reader::Readers, tables::events::ActLog, writer::Writer};
+use self::{reader::Readers, tables::events::ActLog, writer::Writer};
 use super::{Capacity, StoreError};
 use domain::event::Act;
 
@@ -33,7 +32,6 @@ pub(crate) struct Sqlite {
     /// write-ahead log into the file, which is the writer's task.
     readers: Option<Readers>,
     writer: Writer,
-    counted: Arc<KeyCounts>,
 }
 
 impl Sqlite {
@@ -49,7 +47,7 @@ impl Sqlite {
     }
 
     fn with(readers: Option<Readers>, writer: Writer) -> Self {
-        Self { readers, writer, counted: Arc::new(KeyCounts::new()) }
+        Self { readers, writer }
     }
 
     /// Sets the life of events.

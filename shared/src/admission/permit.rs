@@ -2,6 +2,7 @@
 
 use std::{mem, sync::Arc};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::{
     sync::oneshot,
@@ -22,6 +23,18 @@ pub struct Permit {
     quota: Quota,
     owner: Owner,
     amount: usize,
+}
+
+/// Bytes that keep a permit.
+struct CountedBytes {
+    bytes: Bytes,
+    _permit: Permit,
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Quota {
@@ -124,6 +137,11 @@ impl Permit {
         let amount = amount.min(self.amount);
         self.amount -= amount;
         self.quota.permit(self.owner, amount)
+    }
+
+    /// Lets bytes keep the permit until the last of their copies is dropped.
+    pub fn kept_by(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(CountedBytes { bytes, _permit: self })
     }
 
     /// Counts the units against another owner. Returns false, and changes nothing, if the other owner's share has fewer

@@ -111,7 +111,6 @@ pub(super) fn resource() -> Resource {
     named.with_service_name(program).build()
 }
 
-/// Client of a receiver.
 #[derive(Debug)]
 pub(super) struct Client {
     http: HttpClient<Full<Bytes>>,

@@ -30,7 +30,7 @@ use super::{
     otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, milliseconds, resource},
     traces::{RPC_STATUS, rpc},
 };
-use crate::tokens::Usage;
+use crate::tokens::{TOKEN_KINDS, Usage};
 
 /// Variables of metrics alone.
 const VARIABLES: Variables = Variables {
@@ -43,6 +43,14 @@ const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 /// Time between two exports unless configured.
 const EXPORT_EVERY: Duration = Duration::from_mins(1);
 
+/// Counters of tokens, in the order of [`Usage::by_kind`].
+const USAGE: [&str; TOKEN_KINDS] = [
+    "gen_ai.client.inference.usage.input_tokens",
+    "gen_ai.client.inference.usage.output_tokens",
+    "gen_ai.client.inference.usage.cache_read.input_tokens",
+    "gen_ai.client.inference.usage.cache_write.input_tokens",
+    "gen_ai.client.inference.usage.reasoning.output_tokens",
+];
 /// Status of a call that succeeds.
 const OK: &str = "OK";
 
@@ -61,11 +69,7 @@ static INSTRUMENTS: OnceLock<Instruments> = OnceLock::new();
 
 struct Instruments {
     provider: SdkMeterProvider,
-    input: Counter<u64>,
-    output: Counter<u64>,
-    cache_read: Counter<u64>,
-    cache_write: Counter<u64>,
-    reasoning: Counter<u64>,
+    tokens: [Counter<u64>; TOKEN_KINDS],
     inference: Histogram<f64>,
     first_chunk: Histogram<f64>,
     client_call: Histogram<f64>,
@@ -81,11 +85,7 @@ type Inferred = (&'static str, Option<&'static str>, String);
 
 /// Instruments whose attributes are looked up once: a look-up costs several times as much as the measurement.
 struct BoundInference {
-    input: BoundCounter<u64>,
-    output: BoundCounter<u64>,
-    cache_read: BoundCounter<u64>,
-    cache_write: BoundCounter<u64>,
-    reasoning: BoundCounter<u64>,
+    tokens: [BoundCounter<u64>; TOKEN_KINDS],
     inference: BoundHistogram<f64>,
     first_chunk: BoundHistogram<f64>,
 }
@@ -93,13 +93,8 @@ struct BoundInference {
 impl Instruments {
     fn new(provider: SdkMeterProvider) -> Self {
         let meter = provider.meter("faregate");
-        let tokens = |name: &'static str| meter.u64_counter(name).with_unit("{token}").build();
         Self {
-            input: tokens("gen_ai.client.inference.usage.input_tokens"),
-            output: tokens("gen_ai.client.inference.usage.output_tokens"),
-            cache_read: tokens("gen_ai.client.inference.usage.cache_read.input_tokens"),
-            cache_write: tokens("gen_ai.client.inference.usage.cache_write.input_tokens"),
-            reasoning: tokens("gen_ai.client.inference.usage.reasoning.output_tokens"),
+            tokens: USAGE.map(|name| meter.u64_counter(name).with_unit("{token}").build()),
             inference: seconds(&meter, "gen_ai.client.inference.duration", &INFERENCE_SECONDS),
             first_chunk: seconds(&meter, "gen_ai.client.inference.time_to_first_chunk", &FIRST_CHUNK_SECONDS),
             client_call: seconds(&meter, "rpc.client.call.duration", &CALL_SECONDS),
@@ -116,11 +111,7 @@ impl Instruments {
         }
         let attributes = attributes(&inferred);
         let bound = Arc::new(BoundInference {
-            input: self.input.bind(&attributes),
-            output: self.output.bind(&attributes),
-            cache_read: self.cache_read.bind(&attributes),
-            cache_write: self.cache_write.bind(&attributes),
-            reasoning: self.reasoning.bind(&attributes),
+            tokens: self.tokens.each_ref().map(|counter| counter.bind(&attributes)),
             inference: self.inference.bind(&attributes),
             first_chunk: self.first_chunk.bind(&attributes),
         });
@@ -247,14 +238,7 @@ impl Inference<'_> {
             attributes
         });
         let bound = instruments.inference(inferred);
-        let Usage { prompt, cached, completion, details } = self.usage;
-        for (counter, tokens) in [
-            (&bound.input, prompt),
-            (&bound.output, completion),
-            (&bound.cache_read, cached),
-            (&bound.cache_write, details.cache_write + details.cache_write_long),
-            (&bound.reasoning, details.reasoning),
-        ] {
+        for (counter, tokens) in bound.tokens.iter().zip(self.usage.by_kind()) {
             if tokens > 0 {
                 counter.add(tokens);
             }

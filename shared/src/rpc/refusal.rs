@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{millis, v1};
+use super::v1;
 use crate::{
     rates::RateBound,
     refusal::{Denial, DenialDetail, Refusal},
-    time::Timestamp,
+    time::{Timestamp, millis},
 };
 
 macro_rules! messages {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::millis;
+use crate::time::millis;
 
 /// The clock of a session: milliseconds since the key-service opened the session. Deadlines are sent on this clock,
 /// so that the clocks of two machines are never compared.

@@ -55,22 +55,7 @@ impl Kind {
 
     /// Schema of the values among key defaults, of which nothing is used.
     fn defaulted(self, schemas: &mut SchemaGenerator) -> Schema {
-        match self {
-            Self::Limits => self.requested(schemas),
-            Self::Answered(_)
-            | Self::Line { .. }
-            | Self::ExternalId { .. }
-            | Self::Amount
-            | Self::Time
-            | Self::Count { .. }
-            | Self::Models
-            | Self::Metadata
-            | Self::Group
-            | Self::Url
-            | Self::EventTypes
-            | Self::Flag
-            | Self::KeyDefaults => self.answered(schemas),
-        }
+        if matches!(self, Self::Limits) { self.requested(schemas) } else { self.answered(schemas) }
     }
 
     /// Schema of the values in requests.

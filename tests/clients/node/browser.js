@@ -138,6 +138,12 @@ export class Person {
       assert.ok(!this.loaded.has(pathname) || response.fromCache(), `${at} loads ${pathname} again`);
       this.loaded.add(pathname);
     }
+    await this.fits();
+    assert.deepEqual(await this.shifts(), [], `${at} shifts`);
+  }
+
+  /** Asserts that nothing is wider than the window. */
+  async fits() {
     const wide = await this.page.evaluate(() => {
       const { scrollWidth, clientWidth } = document.documentElement;
       const beyond = [...document.querySelectorAll('body *')].filter((e) => {
@@ -145,8 +151,7 @@ export class Person {
       });
       return scrollWidth > clientWidth ? `${scrollWidth} by ${beyond.map((e) => e.outerHTML.slice(0, 120)).slice(0, 2)}` : '';
     });
-    assert.equal(wide, '', `${at} is wider than the window`);
-    assert.deepEqual(await this.shifts(), [], `${at} shifts`);
+    assert.equal(wide, '', `${this.page.url()} at ${this.width} is wider than the window`);
   }
 
   /** What has moved since the document came; nothing without scripts, since nothing could move it. */

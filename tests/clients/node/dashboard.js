@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { launch, Person } from './browser.js';
 import { examineOnce, findsActivity, keepsAKey, keepsAManagementKey, keepsAWebhook, keepsMembers } from './dashboard_acts.js';
-import { addCopying, addForms, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
+import { addSecondFactor } from './dashboard_factor.js';
+import { addCopying, addForms, addLists, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
 import { addSlowLine, addWatch } from './dashboard_watch.js';
 import { fact, run, setting } from './facts.js';
 
@@ -57,13 +58,15 @@ async function examine(person, name, status = 200) {
     await person.visit(pathname + search, status);
     wrong.push(...await wrongInColours(person, name));
   }
-  await person.look(NARROWEST, 'light');
-  await person.visit(pathname + search, status);
-  // In between, a look in one of the colours.
-  await person.look(MIDDLE, 'light');
-  await person.visit(pathname + search, status);
-  await person.picture(name);
-  wrong.push(...await person.violations());
+  // Narrower and in between, one of the colours is judged.
+  for (const width of [NARROWEST, MIDDLE]) {
+    await person.look(width, 'dark');
+    await person.visit(pathname + search, status);
+    await person.picture(name);
+    await person.look(width, 'light');
+    await person.picture(name);
+    if (width === MIDDLE) wrong.push(...await person.violations());
+  }
   assert.deepEqual(wrong, [], pathname);
 }
 
@@ -129,6 +132,18 @@ for (const [role, person, pictures] of [['an owner', owner, 'owner'], ['a viewer
     });
   }
 }
+
+fact('every page is sound without scripts', async () => {
+  await owner.allow(false);
+  for (const [, path, picture] of SECTIONS) {
+    for (const width of [NARROWEST, MIDDLE, ...WIDTHS]) {
+      await owner.look(width, 'light');
+      await owner.visit(path);
+      await owner.picture(`plain-${picture}`);
+    }
+  }
+  await owner.allow(true);
+});
 
 for (const [role, person] of [['owner', owner], ['viewer', viewer]]) {
   fact(`the page of a key, and of the member, are sound for ${role}s`, async () => {
@@ -211,6 +226,8 @@ addCopying(owner);
 addOverview(owner);
 addTryIt(viewer, SCENES, examineOnce);
 addPreferences(owner, SECTIONS.map(([, path]) => path));
+addLists(owner, examine);
+addSecondFactor(owner, () => Person.at(browser, origin), setting('ACCOUNT'));
 addSessions(owner, () => Person.at(browser, origin), setting('ACCOUNT'), PASSWORD);
 
 await run();

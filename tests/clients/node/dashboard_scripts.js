@@ -124,7 +124,15 @@ export function addOverview(owner) {
     const { dateTime, textContent, title } = await time();
     assert.equal(title, `${dateTime.slice(0, 19).replace('T', ' ')} UTC`);
     assert.equal(new Date(`${textContent.replace(' ', 'T')}+09:00`).getTime(), Math.floor(new Date(dateTime) / 1000) * 1000);
+    await owner.visit('/dashboard/members');
+    const recent = await time();
+    assert.match(recent.textContent, /^(just now|\d+ minutes? ago)$/);
+    const [local, utc] = recent.title.split(', ');
+    assert.equal(utc, `${recent.dateTime.slice(0, 19).replace('T', ' ')} UTC`);
+    assert.equal(new Date(`${local.replace(' ', 'T')}+09:00`).getTime(), Math.floor(new Date(recent.dateTime) / 1000) * 1000);
     await owner.allow(false);
+    await owner.visit('/dashboard/members');
+    assert.equal((await time()).textContent, `${recent.dateTime.slice(0, 16).replace('T', ' ')} UTC`);
     await owner.visit('/dashboard/activity');
     assert.equal((await time()).textContent, title);
     await owner.allow(true);
@@ -137,6 +145,24 @@ export function addOverview(owner) {
     await owner.reads('Model Max');
     assert.match(await owner.page.$eval('.chart table', (table) => table.innerText), /Model Max[^]*\$\d/);
     await owner.allow(true);
+  });
+}
+
+/** Facts about lists of several pages. */
+export function addLists(owner, examine) {
+  fact('a list says how long it is, and leads forth and back, with scripts and without', async () => {
+    for (const scripts of [false, true]) {
+      await owner.allow(scripts);
+      await owner.look(1280, 'light');
+      await owner.visit('/dashboard/events');
+      await owner.reads('1\u201350 of ');
+      await owner.follow('link', 'Next page');
+      await owner.reads('51\u2013');
+      if (scripts) await examine(owner, 'owner-events-further');
+      await owner.follow('link', 'Previous page');
+      assert.equal(owner.page.url(), `${owner.origin}/dashboard/events`);
+    }
+    await owner.look(1280, 'light');
   });
 }
 

@@ -1,6 +1,6 @@
 //! Answers one request as its script demands.
 
-use std::{future::pending, io, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{future::pending, io, sync::Arc, sync::atomic::Ordering};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::json;
-use tokio::time::sleep;
 
 use super::{
-    State, cut,
+    State,
+    cut::{cut, cut_later, sleep_ms},
     plan::{Place, Plan},
     record::{End, Generation, Running},
     render,
@@ -19,9 +19,6 @@ use super::{
     script::{Fault, Usage},
     streaming,
 };
-
-/// Time for a few small writes to leave the machine's buffers.
-const LEAVING: Duration = Duration::from_millis(20);
 
 /// Error of vLLM for a request that exceeds its context.
 const TOO_LONG: &str = r#"{"error":{"message":"This model's maximum context length is 100 tokens. However, your request has too many.","type":"BadRequestError","param":"input_tokens","code":400}}"#;
@@ -174,12 +171,6 @@ fn padded(text: &str, mib: usize) -> Response<Body> {
     response
 }
 
-/// Cuts the connection after earlier output has left: bytes still in a buffer would be cut too.
-pub(super) async fn cut_later() -> io::Result<Bytes> {
-    sleep(LEAVING).await;
-    Err(cut())
-}
-
 fn streamed(plan: Plan, running: Running) -> Response<Body> {
     let pieces = streaming::pieces(plan, running);
     let frames = pieces.map(|piece| piece.map(|text| Frame::data(Bytes::from(text))));
@@ -223,11 +214,4 @@ fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Respon
     // Internal header that clients must never see.
     headers.insert("x-scripted-upstream", HeaderValue::from_static("worker-7.internal"));
     response
-}
-
-/// Sleeps; returns at once for zero.
-pub(super) async fn sleep_ms(ms: u64) {
-    if ms > 0 {
-        sleep(Duration::from_millis(ms)).await;
-    }
 }

@@ -7,7 +7,7 @@ use futures_util::{Stream, StreamExt, stream, stream::BoxStream};
 use tokio::{select, sync::mpsc, time::sleep};
 
 use super::{
-    answer::{cut_later, sleep_ms},
+    cut::{cut_later, sleep_ms},
     plan::{Place, Plan},
     record::{End, Running},
     render::Events,

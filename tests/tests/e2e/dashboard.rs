@@ -7,6 +7,7 @@ mod browser;
 mod events;
 mod first_use;
 mod groups;
+mod lists;
 mod management_keys;
 mod pages;
 mod rotation;

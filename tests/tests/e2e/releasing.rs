@@ -69,12 +69,15 @@ fn the_image_and_the_release_are_built_in_the_same_way() {
     };
     assert_eq!(version(&dockerfile, "cargo-auditable@"), version(&script, "\nversion="));
     for text in [&dockerfile, &script] {
-        assert!(text.contains("cargo auditable build") && text.contains("--locked"), "{text}");
+        for part in ["cargo auditable build", "--locked", "--target \"$host\"", "-Cprofile-use="] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
         for place in ["=/faregate", "=/cargo"] {
             assert!(text.contains(place), "{place}: {text}");
         }
     }
-    for script in ["deploy/release.sh", "tests/tools/reproducible.sh"] {
+    assert!(dockerfile.contains("tests/tools/pgo.sh profile"), "the image has a profile of its own");
+    for script in ["deploy/release.sh", "tests/tools/reproducible.sh", "tests/tools/pgo.sh"] {
         run("/bin/sh", &["-n", script]);
     }
 }

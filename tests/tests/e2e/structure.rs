@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Crates that these rules apply to.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "shared",
     "key-service",
     "key-service/domain",
@@ -16,6 +16,7 @@ const CRATES: [&str; 8] = [
     "local-model",
     "faregate",
     "bench",
+    "tests",
 ];
 /// Libraries that a domain may name: of data, hashes, errors and tests.
 const PURE: [&str; 15] = [
@@ -62,7 +63,7 @@ fn domains_name_no_runtime_no_network_and_no_store() {
             assert!(!line.contains("features"), "{domain} takes {line}");
         }
         for file in sources(&root().join(domain).join("src")) {
-            for path in use_paths(&read(&file)).iter().filter(|path| path[0] == "shared") {
+            for path in paths(&read(&file)).iter().filter(|path| path[0] == "shared") {
                 let edge = ["rpc", "process", "spool"].contains(&path[1].as_str());
                 assert!(!edge, "{} imports {}", file.display(), path.join("::"));
             }
@@ -85,6 +86,10 @@ fn a_circle_is_found() {
     assert_eq!(
         use_paths("use a::{b, c::{d, self}};\npub(crate) use super::x;\n"),
         [vec!["a", "b"], vec!["a", "c", "d"], vec!["a", "c", "self"], vec!["super", "x"]]
+    );
+    assert_eq!(
+        named_paths("pub(in crate::a) fn f() { // crate::b\n    super::c::d(); $crate::e(crate::f::G);\n}\n"),
+        [vec!["crate", "f", "G"], vec!["super", "c", "d"]]
     );
 }
 
@@ -133,7 +138,7 @@ fn imports(source: &Path, parent: &[&str]) -> Imports {
         if ["lib", "main"].contains(&module.as_str()) {
             continue;
         }
-        for path in use_paths(&read(&file)) {
+        for path in paths(&read(&file)) {
             let absolute = match path[0].as_str() {
                 "crate" => path[1..].to_vec(),
                 "super" => {
@@ -150,6 +155,31 @@ fn imports(source: &Path, parent: &[&str]) -> Imports {
         }
     }
     all
+}
+
+/// Paths of all imports, and those that the code names in full.
+fn paths(text: &str) -> Vec<Vec<String>> {
+    [use_paths(text), named_paths(text)].concat()
+}
+
+/// Paths in the code from the crate or a parent module on.
+fn named_paths(text: &str) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for line in text.lines().map(|line| line.split("//").next().unwrap()) {
+        for root in ["crate::", "super::"] {
+            for (at, _) in line.match_indices(root) {
+                let before = &line[..at];
+                let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$');
+                if before.ends_with(goes_on) || before.ends_with("(in ") {
+                    continue;
+                }
+                let end = line[at..].find(|c: char| !goes_on(c)).map_or(line.len(), |length| at + length);
+                let names = line[at..end].split("::").filter(|name| !name.is_empty());
+                paths.push(names.map(str::to_owned).collect());
+            }
+        }
+    }
+    paths
 }
 
 /// Paths of all `use` declarations, one for each imported name.

@@ -121,3 +121,21 @@ async fn a_client_that_takes_a_little_of_a_large_stream_now_and_then_gets_all_of
     assert!(end.contains("data: [DONE]"), "{end}");
     assert_eq!(stack.used(&key).await, cost_of(12, 60_000));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_takes_nothing_of_a_large_stream_for_its_time_loses_the_rest() {
+    let stack = with_stall(6).await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let script = Script { tag: "lost".into(), ..Script::tokens(12, 60_000) };
+    let mut plain = open_plain(&stack, &key, &script).await;
+    let mut read = vec![0; 64 << 10];
+    plain.read_exact(&mut read).await.unwrap();
+    stack.upstream.wait_for(&script.tag, "stop", |generation| generation.ended.is_some()).await;
+    stack.released(PATIENCE).await;
+    // The buffers of both systems have some of the stream still; the connection is cut behind them.
+    let cut = plain.read_to_end(&mut read).await;
+    assert!(cut.is_err() || !String::from_utf8_lossy(&read).contains("data: [DONE]"));
+    assert!(read.len() < 6 << 20, "{}", read.len());
+    assert!(stack.used(&key).await < cost_of(12, 60_000), "the tokens that were never made cost nothing");
+}

@@ -31,7 +31,6 @@ impl MadeIds {
         put(out, "\"");
     }
 
-    /// The id of this call.
     pub(super) fn spelled(self, call: u64) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
         hasher.update(self.generation.as_bytes());

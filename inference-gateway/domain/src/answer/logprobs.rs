@@ -3,14 +3,9 @@
 //! Servers add members, leave out some of the API's, and break lines in between, which no event of a stream survives.
 //! Each token is written while the list is read, since an answer has many tokens with up to 20 alternatives each.
 
-use std::fmt;
-
 use bytes::BytesMut;
-use serde::{
-    Deserialize, Deserializer,
-    de::{SeqAccess, Visitor},
-};
-use shared::json::{Kind, RawValue};
+use serde::Deserialize;
+use shared::json::{Kind, RawValue, each_element};
 
 use super::{parts::RawString, put, put_number};
 
@@ -75,36 +70,17 @@ fn put_tokens_or_null(tokens: Option<&RawValue>, out: &mut BytesMut) {
     }
 }
 
+/// Writes a list of tokens while reading; alternatives of a token have none themselves.
 fn put_tokens(tokens: &RawValue, alternatives: bool, out: &mut BytesMut) -> Result<(), serde_json::Error> {
-    put(out, "[");
-    serde_json::Deserializer::from_str(tokens.get()).deserialize_seq(Tokens { alternatives, out })?;
-    put(out, "]");
+    let mut before = "[";
+    each_element(tokens, |token: TokenLogprob<'_>| {
+        put(out, before);
+        before = ",";
+        token.write(alternatives, out);
+        true
+    })?;
+    put(out, if before == "[" { "[]" } else { "]" });
     Ok(())
-}
-
-/// Writes the tokens of a list while reading.
-struct Tokens<'o> {
-    /// True if each token has alternatives; alternatives have none.
-    alternatives: bool,
-    out: &'o mut BytesMut,
-}
-
-impl<'de> Visitor<'de> for Tokens<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of tokens")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<(), A::Error> {
-        let mut before = "";
-        while let Some(token) = tokens.next_element::<TokenLogprob<'de>>()? {
-            put(self.out, before);
-            before = ",";
-            token.write(self.alternatives, self.out);
-        }
-        Ok(())
-    }
 }
 
 /// Returns whether a value is a number that every reader of JSON can hold.

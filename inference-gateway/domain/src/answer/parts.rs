@@ -16,7 +16,6 @@ use super::put;
 pub(super) struct RawString<'a>(&'a str);
 
 impl<'a> RawString<'a> {
-    /// No text.
     pub(super) const EMPTY: Self = Self(r#""""#);
 
     /// The value, if `raw` is a string.
@@ -209,7 +208,6 @@ impl<'a> Delta<'a> {
         self.calls().iter().filter_map(|call| call.function.as_ref())
     }
 
-    /// The calls of tools.
     pub(super) fn calls(&self) -> &[ToolCall<'a>] {
         self.tool_calls.as_ref().map_or(&[], |calls| &calls.0)
     }

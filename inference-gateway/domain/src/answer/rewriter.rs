@@ -35,7 +35,6 @@ struct ChoiceState {
     calls: Calls,
 }
 
-/// ChoiceProgress of a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChoiceProgress {
     /// The role was not sent.

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::{ids::GenerationId, money::NanoUsd};
+use shared::{ids::GenerationId, json::RawValue, money::NanoUsd};
 
 use super::FinishReason;
 
@@ -13,6 +14,30 @@ pub struct CompletionSchema;
 
 /// An event of a streamed answer.
 pub struct ChunkSchema;
+
+/// The vectors of prompts.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Embeddings")]
+pub struct EmbeddingsObject<'a> {
+    #[schemars(extend("const" = "list"))]
+    pub(super) object: &'static str,
+    /// The vectors as the upstream spelled them.
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub(super) data: Option<&'a RawValue>,
+    pub(super) model: &'a str,
+    pub(super) usage: EmbeddingsUsage,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
+pub(super) struct EmbeddingsUsage {
+    pub(super) prompt_tokens: u64,
+    pub(super) total_tokens: u64,
+    // Absent while unknown, and never null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(required)]
+    pub(super) cost: Option<NanoUsd>,
+}
 
 impl JsonSchema for CompletionSchema {
     fn schema_name() -> Cow<'static, str> {

@@ -44,11 +44,8 @@ pub(super) struct Block {
     pub(super) content: BlockContent,
 }
 
-/// The content of a block.
 pub(super) enum BlockContent {
-    /// Reasoning.
     Reasoning,
-    /// Text.
     Text,
     /// Text with which the model refuses.
     Refusal,
@@ -56,9 +53,7 @@ pub(super) enum BlockContent {
     Call {
         /// Place among the calls.
         place: u64,
-        /// Id of the call.
         id: String,
-        /// Name of the tool.
         name: String,
     },
 }

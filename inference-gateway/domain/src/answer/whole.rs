@@ -1,6 +1,6 @@
 //! Whole answers.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
 use shared::{
     ids::GenerationId,
@@ -16,6 +16,7 @@ use super::{
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
     put, put_number,
     responses::ResponsesStream,
+    schema::{EmbeddingsObject, EmbeddingsUsage},
     turn::{TurnEnd, WholeTurn},
     usage::{ReportForm, put_usage},
     writer::Reply,
@@ -129,16 +130,11 @@ impl<'a> Completion<'a> {
     }
 
     fn write_vectors(&self, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
-        put(out, r#"{"object":"list","data":"#);
-        put(out, self.vectors.map_or("[]", RawValue::get));
-        put(out, r#","model":"#);
-        put(out, &serde_json::Value::from(generation.model).to_string());
         let tokens = settled.usage.prompt;
-        put(out, &format!(r#","usage":{{"prompt_tokens":{tokens},"total_tokens":{tokens}"#));
-        if let Some(cost) = settled.cost {
-            put(out, &format!(r#","cost":{cost}"#));
-        }
-        put(out, "}}");
+        let usage = EmbeddingsUsage { prompt_tokens: tokens, total_tokens: tokens, cost: settled.cost };
+        let object = EmbeddingsObject { object: "list", data: self.vectors, model: generation.model, usage };
+        // Memory takes everything, and all of it is JSON.
+        let _ = serde_json::to_writer(out.writer(), &object);
     }
 
     fn write_chat(&self, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {

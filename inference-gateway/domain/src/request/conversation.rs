@@ -45,7 +45,6 @@ struct Call<'a> {
     arguments: Arguments<'a>,
 }
 
-/// The arguments of a call.
 pub(crate) enum Arguments<'a> {
     /// A JSON string that spells an object.
     Spelled(&'a str),

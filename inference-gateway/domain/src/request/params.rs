@@ -68,7 +68,6 @@ pub(crate) enum Effort {
 }
 
 impl Effort {
-    /// The words for efforts.
     pub(crate) const WORDS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
     /// Reads an effort by its word.

@@ -1,14 +1,11 @@
 //! Reader of the values of a body; a value that does not fit is an error that names the place.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, ops::RangeInclusive};
+use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, SeqAccess, Visitor},
-};
+use serde::Deserialize;
 use shared::{
     error::{ApiError, Code},
-    json::{Kind, Object, RawValue, parse_error, parse_object, text},
+    json::{Kind, Object, RawValue, each_element, parse_error, parse_object, text},
 };
 
 /// Most characters of a number, which is forwarded as spelled; no parameter needs more.
@@ -63,7 +60,6 @@ impl<'a> Members<'a, '_> {
         })
     }
 
-    /// All members.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Value<'a, '_>)> {
         self.object.iter().map(|(name, raw)| (name, Value { raw, at: self.place(name) }))
     }
@@ -106,7 +102,6 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at.to_string()
     }
 
-    /// Kind of this value.
     pub(crate) fn kind(&self) -> Kind {
         Kind::of(self.raw)
     }
@@ -153,7 +148,6 @@ impl<'a, 'p> Value<'a, 'p> {
         .map(drop)
     }
 
-    /// A boolean.
     pub(crate) fn boolean(&self) -> Result<bool, ApiError> {
         self.expect(Kind::Bool, "a boolean")?;
         Ok(self.raw() == "true")
@@ -301,19 +295,15 @@ impl<'a, 'p> Value<'a, 'p> {
         self.expect(Kind::Array, "an array")?;
         let mut refused = None;
         let mut index = 0;
-        let elements = Elements(
-            |element| {
-                let taken = if index == most {
-                    Err(self.error(Code::ArrayAboveMaxLength, &format!("must have at most {most} elements")))
-                } else {
-                    take(element, ParamPath::Element(&self.at, index))
-                };
-                index += 1;
-                taken.map_err(|e| refused = Some(e)).is_ok()
-            },
-            PhantomData,
-        );
-        let read = serde_json::Deserializer::from_str(self.raw()).deserialize_seq(elements);
+        let read = each_element(self.raw, |element| {
+            let taken = if index == most {
+                Err(self.error(Code::ArrayAboveMaxLength, &format!("must have at most {most} elements")))
+            } else {
+                take(element, ParamPath::Element(&self.at, index))
+            };
+            index += 1;
+            taken.map_err(|e| refused = Some(e)).is_ok()
+        });
         match (refused, read) {
             (Some(e), _) => Err(e),
             (None, Err(e)) => Err(fault(&e)),
@@ -330,25 +320,5 @@ impl<'a, 'p> Value<'a, 'p> {
 
     fn expect(&self, kind: Kind, expected: &str) -> Result<(), ApiError> {
         if self.kind() == kind { Ok(()) } else { Err(self.wrong_type(expected)) }
-    }
-}
-
-/// Passes on each element while reading, until the first refusal.
-struct Elements<F, T>(F, PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>, F: FnMut(T) -> bool> Visitor<'de> for Elements<F, T> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
-        while let Some(element) = elements.next_element()? {
-            if !(self.0)(element) {
-                return Err(A::Error::custom("an element was refused"));
-            }
-        }
-        Ok(())
     }
 }

@@ -40,7 +40,6 @@ struct Tool {
     name: String,
 }
 
-/// The choice of tools.
 enum Choice {
     Unset,
     Mode(&'static str),

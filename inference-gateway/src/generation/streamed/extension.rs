@@ -52,7 +52,7 @@ impl Stream {
     }
 
     /// Takes in the hold's status, as reported by the heartbeat.
-    pub(super) fn standing_changed(&mut self) -> Option<End> {
+    pub(super) fn status_changed(&mut self) -> Option<End> {
         match self.hold.status() {
             HoldStatus::Revoked(refusal) => Some(End::Failed(refusal.into())),
             HoldStatus::Gone => Some(gone()),

@@ -56,11 +56,26 @@ if (code && location.hash.length > 1) {
 
 for (const button of document.querySelectorAll('[data-prints]')) button.addEventListener('click', () => print());
 
-// Times in the reader's zone; their titles say them in UTC.
-for (const time of document.querySelectorAll('time')) {
-  const local = new Date(time.dateTime).toLocaleString('sv-SE');
-  time.textContent = local.slice(0, 'seconds' in time.dataset ? 19 : 16);
+// Times in the reader's zone, those of the last day as "3 minutes ago"; their titles say them in UTC.
+const ago = new Intl.RelativeTimeFormat('en');
+function showTimes() {
+  for (const time of document.querySelectorAll('time')) {
+    const at = new Date(time.dateTime);
+    const local = at.toLocaleString('sv-SE');
+    const minutes = Math.floor((Date.now() - at) / 60_000);
+    const hours = Math.floor(minutes / 60);
+    if ('seconds' in time.dataset) {
+      time.textContent = local;
+    } else if (minutes < 0 || hours > 23) {
+      time.textContent = local.slice(0, 16);
+    } else {
+      time.textContent = minutes < 1 ? 'just now' : hours < 1 ? ago.format(-minutes, 'minute') : ago.format(-hours, 'hour');
+      time.title = `${local}, ${at.toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+    }
+  }
 }
+showTimes();
+setInterval(showTimes, 60_000);
 
 // A chart's day under the pointer or the finger, or chosen by arrow keys, with its row of the table behind.
 for (const chart of document.querySelectorAll('.chart')) {

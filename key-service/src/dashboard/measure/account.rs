@@ -93,7 +93,7 @@ async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
         key.label = format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]);
         key.spend.expires_at = expires_at;
         // A quarter of the keys has no group.
-        key.spend.group = (n % 4 > 0).then(|| group_id(n % *GROUPS, end));
+        key.spend.group = (!n.is_multiple_of(4)).then(|| group_id(n % *GROUPS, end));
         let digest = Digest::of(&n.to_be_bytes());
         store.create_key(NewKey { account, key, digest, most: *KEYS }, None, &act(end)).await.unwrap();
         if n % 1_000 == 1 {

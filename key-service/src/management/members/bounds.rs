@@ -1,6 +1,6 @@
 //! Tests of how much one account may have.
 
-use super::{MAX_MEMBERS, MAX_SESSIONS, MemberRefused};
+use super::{Client, MAX_MEMBERS, MAX_SESSIONS, MemberRefused};
 use crate::management::{
     Error,
     management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
@@ -40,7 +40,7 @@ async fn a_member_that_signs_in_again_and_again_keeps_its_latest_sessions() {
     let (member, mut link) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
     let mut tokens = Vec::new();
     for _ in 0..MAX_SESSIONS + 3 {
-        tokens.push(management.sign_in_with_link(&link, "", "Firefox", &[]).await.unwrap().token);
+        tokens.push(management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token);
         link = management.sign_in_link(account, &member, LinkMaker::Operator).await.unwrap();
     }
     assert_eq!(management.sessions(account, member.id).await.unwrap().len(), MAX_SESSIONS);
@@ -66,6 +66,6 @@ async fn a_store_that_is_nearly_full_takes_no_members_links_or_management_keys()
         .unwrap_err();
     assert!(matches!(refused, Error::Refused(ManagementKeyRefused::StoreFull)), "{refused}");
     // Members with a link can still sign in.
-    management.sign_in_with_link(&link, "", "Firefox", &[]).await.unwrap();
+    management.sign_in_with_link(&link, "", Client::default()).await.unwrap();
     assert_eq!(management.members(account).await.unwrap().len(), 1);
 }

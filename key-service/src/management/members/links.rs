@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::{clock::random_bytes, ids::AccountId};
 
-use super::{MemberRefused, NewSession, Token};
+use super::{Client, MemberRefused, NewSession, Token};
 use crate::{
     management::{Error, Management},
     store::{ExpiringRecord, RecordKind},
@@ -85,8 +85,7 @@ impl Management {
         &self,
         token: &Token,
         code: &str,
-        agent: &str,
-        known: &[String],
+        client: Client<'_>,
     ) -> Result<NewSession, Error<MemberRefused>> {
         let account = token.account;
         let (digest, now) = (token.digest(LINK), self.clock.now());
@@ -100,8 +99,8 @@ impl Management {
             return Err(Error::Refused(MemberRefused::WrongCode));
         }
         let name = self.account_name(account).await?;
-        let browser = self.know_browser(&name, &member.name, known);
-        let token = self.begin_session(account, member, agent, SignInWay::Link(link.maker)).await?;
+        let browser = self.know_browser(&name, &member.name, client.known);
+        let token = self.begin_session(account, member, client, SignInWay::Link(link.maker)).await?;
         Ok(NewSession { token, browser })
     }
 
@@ -145,13 +144,16 @@ mod tests {
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
         let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
-        let session = desk.sign_in_with_link(&link, "", "", &[]).await.unwrap().token;
+        let session = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         let link = desk.sign_in_link(account, &ann.member, LinkMaker::Operator).await.unwrap();
         let (none, first): (SecretString, SecretString) = ("".into(), "a few words that do".into());
         desk.set_password(&ann, none.clone(), first.clone()).await.unwrap();
         assert_eq!(refused(desk.opened_link(&link).await), MemberRefused::LinkGone);
-        assert_eq!(refused(desk.sign_in_with_link(&link, "", "", &[]).await), MemberRefused::LinkGone);
+        assert_eq!(
+            refused(desk.sign_in_with_link(&link, "", Client::default()).await),
+            MemberRefused::LinkGone
+        );
 
         office.clock.set("2026-11-20T03:00:00Z");
         let ann = desk.session(&session).await.unwrap().unwrap();
@@ -168,7 +170,7 @@ mod tests {
             (LinkMaker::Owner("bob".into()), PasswordCondition::PresentPassword),
         ] {
             let link = desk.sign_in_link(account, &member, by.clone()).await.unwrap();
-            let token = desk.sign_in_with_link(&link, "", "", &[]).await.unwrap().token;
+            let token = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
             let ann = desk.session(&token).await.unwrap().unwrap();
             assert_eq!(desk.password_condition(&ann), condition);
             assert_eq!(ann.member.last_link.unwrap().by, by);
@@ -181,7 +183,7 @@ mod tests {
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
         let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
-        let session = desk.sign_in_with_link(&link, "", "", &[]).await.unwrap().token;
+        let session = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         let right: SecretString = "a few words that do".into();
         desk.set_password(&ann, "".into(), right.clone()).await.unwrap();

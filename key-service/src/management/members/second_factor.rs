@@ -12,7 +12,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{MemberRefused, NewSession, SignedIn, Token};
+use super::{Client, MemberRefused, NewSession, SignedIn, Token};
 use crate::{
     management::{Error, Management},
     store::StoreError,
@@ -49,10 +49,8 @@ pub struct CodeSignIn<'a> {
     pub code: &'a str,
     /// The visit in which the password was given.
     pub visit: &'a Token,
-    /// Browser, as described by itself.
-    pub agent: &'a str,
-    /// The marks of the browser, of all members who signed in there.
-    pub known: &'a [String],
+    /// The browser.
+    pub client: Client<'a>,
 }
 
 impl Management {
@@ -195,11 +193,11 @@ impl Management {
         &self,
         attempt: CodeSignIn<'_>,
     ) -> Result<NewSession, Error<MemberRefused>> {
-        let CodeSignIn { challenge, code, visit, agent, known } = attempt;
+        let CodeSignIn { challenge, code, visit, client } = attempt;
         let (account, member) = self.challenged(challenge, visit).await?;
         self.accept_code(account, &member, code, Some).await?;
-        let browser = self.know_browser(&self.account_name(account).await?, &member.name, known);
-        let token = self.begin_session(account, member, agent, SignInWay::Password).await?;
+        let browser = self.know_browser(&self.account_name(account).await?, &member.name, client.known);
+        let token = self.begin_session(account, member, client, SignInWay::Password).await?;
         Ok(NewSession { token, browser })
     }
 

@@ -20,14 +20,21 @@ pub struct SignIn<'a> {
     pub name: &'a str,
     /// The password.
     pub password: SecretString,
-    /// Address of the caller.
-    pub address: &'a str,
-    /// Browser, by its own description.
-    pub agent: &'a str,
-    /// The marks of the browser, of all members who signed in there.
-    pub known: &'a [String],
+    /// The browser.
+    pub client: Client<'a>,
     /// The visit of the browser before the sign-in.
     pub visit: &'a Token,
+}
+
+/// The browser of a sign-in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Client<'a> {
+    /// Description of the browser by itself.
+    pub agent: &'a str,
+    /// Network address, as far as known.
+    pub address: &'a str,
+    /// The marks of the browser, of all members who signed in there.
+    pub known: &'a [String],
 }
 
 /// Consequence of a right password.
@@ -54,10 +61,10 @@ impl Management {
     /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
     /// before being judged, so that concurrent attempts are counted too; an attempt that does not fail is taken back.
     pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<SignInStep, Error<MemberRefused>> {
-        let SignIn { account: account_name, name, password, address, agent, known, visit } = attempt;
-        let counted = match self.known_mark(account_name, name, known) {
+        let SignIn { account: account_name, name, password, client, visit } = attempt;
+        let counted = match self.known_mark(account_name, name, client.known) {
             Some(mark) => self.count_known_attempt(account_name, name, mark).await?,
-            None => self.count_attempt(account_name, name, &network(address)).await?,
+            None => self.count_attempt(account_name, name, &network(client.address)).await?,
         };
         let judged = self.judge(account_name, name, password).await;
         let Some((account, member)) = self.unless_failed(counted, judged).await? else {
@@ -66,8 +73,8 @@ impl Management {
         if member.second_factor.is_some() {
             return Ok(SignInStep::Code(self.challenge(account, &member, visit)));
         }
-        let token = self.begin_session(account, member, agent, SignInWay::Password).await?;
-        let browser = self.know_browser(account_name, name, known);
+        let token = self.begin_session(account, member, client, SignInWay::Password).await?;
+        let browser = self.know_browser(account_name, name, client.known);
         Ok(SignInStep::Session(NewSession { token, browser }))
     }
 

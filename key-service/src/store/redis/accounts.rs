@@ -94,12 +94,13 @@ impl Accounts for Redis {
     }
 
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
-        let mut question = cmd("HMGET");
-        question.arg(self.key_space.account(account)).arg(&["name", FUNDS]);
-        let (name, funds): (Option<String>, Option<Vec<u8>>) = self.client.ask(&question).await?;
-        let Some((name, funds)) = name.zip(funds) else { return Ok(None) };
+        let mut read = pipe();
+        read.cmd("HMGET").arg(self.key_space.account(account)).arg(&["name", "keys", FUNDS]);
+        read.cmd("ZCARD").arg(self.key_space.groups(account));
+        let (fields, groups): (FundsFields, u64) = self.client.ask_all(&read).await?;
+        let (Some(name), Some(keys), Some(funds)) = fields else { return Ok(None) };
         let FundsRecord { credit, held, .. } = FundsRecord::read(&funds)?;
-        Ok(Some(Funds { name, credit, held }))
+        Ok(Some(Funds { name, credit, held, keys, groups }))
     }
 
     async fn create_management_key(
@@ -273,6 +274,8 @@ pub(super) fn parse_credential(text: &str) -> Option<Credential> {
     Some(Credential { owner, number })
 }
 
+/// Name, number of keys and funds.
+type FundsFields = (Option<String>, Option<u64>, Option<Vec<u8>>);
 /// Name, time, number of keys and funds.
 type AccountFields = (Option<String>, Option<i64>, Option<u64>, Option<Vec<u8>>);
 

@@ -166,10 +166,9 @@ impl Keys for Redis {
                     ("expires_at", expires_at.map(Timestamp::millis)),
                 ],
                 rest: Some(records::write_rest(*group, *rotation, budget.bounds.as_deref())),
-                texts: vec!["label".into(), key.label.clone(), "metadata".into()],
+                texts: records::write_changed_key(&key),
                 event: key.change(&old, act.at).map(|kind| act.event(0, Some(id), *group, kind)),
             };
-            change.texts.push(records::write_metadata(&key.metadata).unwrap_or_default());
             if let Some((Some(group), _)) = change.moved {
                 change.texts.extend(["past_groups".to_owned(), revision.past_with(group)]);
             }

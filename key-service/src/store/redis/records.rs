@@ -29,7 +29,10 @@ pub(super) use self::{
     },
     funds::{FUNDS, FundsRecord, read_deposit},
     groups::{read_group, write_group},
-    keys::{KEY_TEXTS, KeyTexts, read_key, read_management_key, write_key, write_management_key},
+    keys::{
+        KEY_TEXTS, KeyTexts, read_key, read_management_key, write_changed_key, write_key,
+        write_management_key,
+    },
     members::{read_expiring, read_member, write_expiring, write_last_link, write_member},
 };
 

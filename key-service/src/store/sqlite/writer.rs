@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use shared::{ids::AccountId, time::Timestamp};
 
 use super::{
@@ -135,30 +135,66 @@ fn commit(connection: &mut Connection, file: Option<&FileIdentity>, mut changes:
     }
 }
 
-/// Runs a transaction with a savepoint for each change, so that a failed change affects no other.
+/// Runs a transaction. Of several changes each has a savepoint, so that a failed change affects no other; a change alone
+/// needs none, which would keep a copy of each page that it changes.
 fn run_all(
     connection: &mut Connection,
     changes: &mut [Box<dyn Change>],
 ) -> rusqlite::Result<Vec<Result<(), StoreError>>> {
-    let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if let Err(newer) = check_version(&transaction)? {
+    let transaction = WriteTransaction::begin(connection)?;
+    if let Err(newer) = check_version(transaction.connection)? {
         return Ok(vec![Err(newer); changes.len()]);
     }
     let mut verdicts = Vec::with_capacity(changes.len());
+    let is_alone = changes.len() == 1;
     for change in changes {
-        let savepoint = transaction.savepoint()?;
-        match change.run(&savepoint) {
-            Ok(()) => {
-                savepoint.commit()?;
-                verdicts.push(Ok(()));
-            }
+        let connection = &mut *transaction.connection;
+        let done = if is_alone { change.run(connection) } else { run_apart(connection, &mut **change) };
+        match done {
+            Ok(()) => verdicts.push(Ok(())),
             // SQLite rolled back the whole transaction: the disk is full or broken.
-            Err(e) if savepoint.is_autocommit() => return Err(e),
+            Err(e) if transaction.connection.is_autocommit() => return Err(e),
             Err(e) => verdicts.push(Err(StoreError::from(&e))),
         }
     }
+    if is_alone && verdicts.iter().any(Result::is_err) {
+        return Ok(verdicts);
+    }
     transaction.commit()?;
     Ok(verdicts)
+}
+
+/// Runs a change with a savepoint, to which a failure leads back.
+fn run_apart(connection: &mut Connection, change: &mut dyn Change) -> rusqlite::Result<()> {
+    let savepoint = connection.savepoint()?;
+    change.run(&savepoint)?;
+    savepoint.commit()
+}
+
+/// A transaction that is rolled back unless committed. Its statements are compiled once, unlike those of `rusqlite`'s.
+struct WriteTransaction<'c> {
+    connection: &'c mut Connection,
+}
+
+impl<'c> WriteTransaction<'c> {
+    fn begin(connection: &'c mut Connection) -> rusqlite::Result<Self> {
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Self { connection })
+    }
+
+    fn commit(self) -> rusqlite::Result<()> {
+        self.connection.prepare_cached("COMMIT")?.execute([]).map(drop)
+    }
+}
+
+impl Drop for WriteTransaction<'_> {
+    fn drop(&mut self) {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "cannot roll back");
+        }
+    }
 }
 
 /// The change of a single caller.

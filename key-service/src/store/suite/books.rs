@@ -9,7 +9,7 @@ use shared::{
     tokens::Usage,
 };
 
-use super::{Fault, Subject, after, capture, hold, make_key, nanos, open_account_with, tick};
+use super::{Fault, Subject, act, after, capture, hold, make_key, nanos, new_group, open_account_with, tick};
 use crate::store::{Deposit, Funds, Hour, JournalPage, RefusedLine, Store};
 use domain::{
     audit::{Audit, Figure, Wrong},
@@ -315,6 +315,13 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let account = open_account_with(&**store, 1, 1_000).await;
     open_account_with(&**store, 2, 77).await;
     let key = make_key(&**store, account, 1, None).await;
+    // Each counts once, also where its creation is sent again.
+    for n in [1, 2, 2] {
+        make_key(&**store, account, n, None).await;
+        store.create_group(new_group(account, n), &act(START)).await.unwrap();
+    }
+    store.revoke_key(account, key, &act(START)).await.unwrap();
+    let key = make_key(&**store, account, 3, None).await;
     let later = DepositId::new(after(9), [1; 10]);
     let commands = vec![
         Command::Deposit {
@@ -328,7 +335,8 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     store.execute(account, commands, after(9)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
-    let funds = Funds { name: "Customer 1".into(), credit: nanos(1_005), held: nanos(100) };
+    let (credit, held) = (nanos(1_005), nanos(100));
+    let funds = Funds { name: "Customer 1".into(), credit, held, keys: 3, groups: 2 };
     assert_eq!(store.funds(account).await.unwrap(), Some(funds));
     assert_eq!(store.funds(histories::account(9)).await.unwrap(), None);
     let deposit = |id, amount, credit, note: &str| {

@@ -349,6 +349,8 @@ impl Accounts for Reference {
             name: book.name.clone(),
             credit: book.money.credit,
             held: book.money.held,
+            keys: book.keys.len() as u64,
+            groups: book.groups.len() as u64,
         };
         Ok(self.books()?.accounts.get(&account).map(funds))
     }

@@ -14,7 +14,10 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::bounds::Bounds;
-use crate::admission::{Network, Owner, Snapshot};
+use crate::{
+    admission::{Network, Owner, Snapshot},
+    time::millis,
+};
 
 /// Bytes of a request's head that weigh as much as another request: the head may stay in memory until the answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
@@ -56,7 +59,6 @@ pub(super) trait Report: Send + Sync {
 pub(super) struct Connection {
     /// Place in the order of connections.
     pub(super) number: u64,
-    /// Network of the peer.
     pub(super) network: Network,
     report: Arc<dyn Report>,
     opened: Instant,
@@ -138,7 +140,6 @@ impl Connection {
         self.state.lock()
     }
 
-    /// The connection as it is now.
     pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
         let state = self.state();
         let idle = state.is_idle().then(|| now.saturating_duration_since(state.quiet_since));
@@ -157,7 +158,7 @@ impl Connection {
         if waits == waited {
             return;
         }
-        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let now = millis(self.opened.elapsed()).max(1);
         self.write_waits_since.store(if waits { now } else { 0 }, Ordering::Relaxed);
         if waited {
             self.write_went_on_at.store(now, Ordering::Relaxed);

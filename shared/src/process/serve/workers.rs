@@ -98,7 +98,6 @@ impl Workers {
 /// A connection on a worker, counted until the drop.
 pub(super) struct Assignment {
     workers: Arc<Workers>,
-    /// Number of the worker.
     pub(super) number: usize,
 }
 

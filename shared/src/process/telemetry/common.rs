@@ -65,7 +65,6 @@ pub fn show_catalogue(catalog: &Catalog) {
     metrics::gauge!("faregate_catalogue_loaded_timestamp_seconds").set(now);
 }
 
-/// Counts a reload.
 pub(in crate::process) fn count_reload(is_done: bool) {
     reloads(if is_done { DONE } else { REFUSED }).increment(1);
 }

@@ -100,7 +100,6 @@ fn dropped(reason: &'static str) -> Counter {
     metrics::counter!("faregate_spans_dropped_total", "reason" => reason)
 }
 
-/// Item of the queue.
 #[derive(Debug)]
 enum Item {
     Span(Box<SpanData>),

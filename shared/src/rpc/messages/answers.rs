@@ -10,10 +10,11 @@ use crate::{
     refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
-        Identity, Principal, millis,
+        Identity, Principal,
         refusal::{read_denial, read_refusal},
         v1::{self, answer},
     },
+    time::millis,
 };
 
 impl Answer {

@@ -45,7 +45,7 @@ pub(super) fn attempt(page: &Answer) -> String {
     attribute(page, "name=\"attempt\" value=\"").unwrap()
 }
 
-async fn spend(stack: &Stack, key: &ApiKey) {
+pub(super) async fn spend(stack: &Stack, key: &ApiKey) {
     let answer = stack.call(key, Script::tokens(100, 50)).send().await;
     assert_eq!(answer.status, 200, "{answer}");
 }
@@ -89,30 +89,6 @@ async fn a_key_is_created_shown_once_edited_and_revoked() {
     let models = stack.http.send_as(&plaintext, Method::GET, &stack.url("/v1/models"), None).await;
     models.assert_error(401, "invalid_api_key");
     assert_eq!(owner.post(&path, &change).await.status, 400, "a revoked key stays as it is");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn keys_are_found_page_by_page_by_label_and_status() {
-    let stack = Stack::start().await;
-    for number in 0..60 {
-        stack.key_with(json!({"label": format!("Customer {number:02}")})).await;
-    }
-    let old = stack.key_with(json!({"label": "expired", "expires_at": "2020-01-01T00:00:00Z"})).await;
-    let mut owner = signed_in(&stack, &stack.account, "owner").await;
-    let first = owner.get("/dashboard/keys").await;
-    assert!(first.text().contains("Customer 59") && !first.text().contains("Customer 05"), "{first}");
-    let (_, rest) = first.text().split_once("/dashboard/keys?after=").unwrap();
-    let next = format!("/dashboard/keys?after={}", rest.split('"').next().unwrap());
-    let second = owner.get(&next).await;
-    assert!(second.text().contains("Customer 05") && !second.text().contains("Customer 59"), "{second}");
-    assert!(!second.text().contains("Next page"));
-    let found = owner.get("/dashboard/keys?q=customer+07").await;
-    assert!(found.text().contains("Customer 07") && !found.text().contains("Customer 08"), "{found}");
-    let expired = owner.get("/dashboard/keys?status=expired").await;
-    assert!(expired.text().contains(&old.id) && !expired.text().contains("Customer"), "{expired}");
-    assert!(owner.get("/dashboard/keys?q=nothing").await.text().contains("No keys match"));
-    let oldest = owner.get("/dashboard/keys?order=asc&status=active").await;
-    assert!(oldest.text().contains("Customer 00") && !oldest.text().contains("Customer 59"), "{oldest}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -361,7 +337,7 @@ async fn walk(stack: &Stack, browser: &mut Browser, own: &ApiKey, foreign: &ApiK
     let (label, hint) =
         (stack.show(foreign).await["label"].clone(), stack.show(foreign).await["key_hint"].clone());
     let of_key = format!("/dashboard/keys/{}", foreign.id);
-    let cursor = format!("/dashboard/keys?after={}", foreign.id);
+    let cursor = format!("/dashboard/keys?after=50-{}", foreign.id);
     let filter = format!("/dashboard/activity?key={}", foreign.id);
     let files = [filter.replace("activity", "activity.csv"), filter.replace("activity", "activity.jsonl")];
     let open = [cursor, filter, "/dashboard/activity.csv".into(), "/dashboard/keys?q=alone".into()];

@@ -44,7 +44,7 @@ async fn a_key_is_rotated_and_its_new_plaintext_shown_once() {
     assert_eq!(owner.post(&rotate, &stale).await.status, 400, "a form of before the rotation has no force");
     let third = new_key(&owner.post(&rotate, &[&stale[..], &[("force", "true")]].concat()).await);
     assert!(!works(&stack, &first).await && !works(&stack, &second).await && works(&stack, &third).await);
-    assert!(!owner.get(&path).await.text().contains("previous key works until"));
+    assert!(!owner.get(&path).await.text().contains("The previous key works until"));
 
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     assert!(!viewer.get(&path).await.text().contains(&rotate));

@@ -48,7 +48,6 @@ impl Words {
     }
 }
 
-/// An output item.
 pub(super) struct Item<'a> {
     block: &'a Block,
     /// The tool of a call, where its name differs for upstreams.

@@ -17,7 +17,6 @@ pub struct ToolName {
 pub struct ToolNames(Vec<ToolName>);
 
 impl ToolNames {
-    /// Adds a tool.
     pub(crate) fn add(&mut self, tool: ToolName) {
         self.0.push(tool);
     }

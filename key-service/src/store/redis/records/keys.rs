@@ -14,15 +14,24 @@ use domain::{
     key::ApiKey,
 };
 
-/// Names and values of a key's texts. Metadata are written even where there are none, in place of earlier ones.
+/// Names and values of a new key's texts.
 pub(in crate::store::redis) fn write_key(key: &ApiKey) -> Vec<String> {
+    fields(key_texts(key))
+}
+
+/// Names and values of a changed key's texts: a text that is gone is written as empty.
+pub(in crate::store::redis) fn write_changed_key(key: &ApiKey) -> Vec<String> {
+    fields(key_texts(key).map(|(name, text)| (name, Some(text.unwrap_or_default()))))
+}
+
+fn key_texts(key: &ApiKey) -> [(&'static str, Option<String>); KEY_TEXTS.len()] {
     let ApiKey { id: _, label, hint, created_at, metadata, spend: _ } = key;
-    fields([
+    [
         ("label", Some(label.clone())),
         ("hint", Some(hint.clone())),
         ("created_at", Some(created_at.millis().to_string())),
         ("metadata", write_metadata(metadata)),
-    ])
+    ]
 }
 
 /// Names of a key's texts, in the order of [`KeyTexts`].

@@ -52,9 +52,7 @@ impl Accounts for Sqlite {
             })
         };
         let work = move |connection: &Connection| {
-            let sql = "SELECT id, name, credit, held, created_at,
-                              (SELECT count(*) FROM api_keys WHERE api_keys.account = accounts.id)
-                       FROM accounts ORDER BY id";
+            let sql = "SELECT id, name, credit, held, created_at, keys FROM accounts ORDER BY id";
             connection.prepare_cached(sql)?.query_map([], summary)?.collect()
         };
         self.read(work).await
@@ -72,9 +70,11 @@ impl Accounts for Sqlite {
 
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT name, credit, held FROM accounts WHERE id = ?1";
+            let sql = "SELECT name, credit, held, keys, groups FROM accounts WHERE id = ?1";
             let funds = |row: &Row<'_>| {
-                Ok(Funds { name: row.get(0)?, credit: nano_usd(row, 1)?, held: nano_usd(row, 2)? })
+                let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+                let (credit, held) = (nano_usd(row, 1)?, nano_usd(row, 2)?);
+                Ok(Funds { name: row.get(0)?, credit, held, keys: number(3)?, groups: number(4)? })
             };
             connection.prepare_cached(sql)?.query_row([account.as_bytes()], funds).optional()
         };
@@ -176,6 +176,22 @@ impl Credentials for Sqlite {
         };
         self.writer.write(replace).await
     }
+}
+
+/// Numbers of API keys and groups that an account ever made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) keys: u64,
+    pub(crate) groups: u64,
+}
+
+/// Reads the numbers of keys and groups of an account; zeros for an account that does not exist.
+pub(crate) fn numbers(connection: &Connection, account: AccountId) -> rusqlite::Result<Numbers> {
+    let sql = "SELECT keys, groups FROM accounts WHERE id = ?1";
+    let number = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+    let numbers = |row: &Row<'_>| Ok(Numbers { keys: number(row, 0)?, groups: number(row, 1)? });
+    let found = connection.prepare_cached(sql)?.query_row([account.as_bytes()], numbers).optional()?;
+    Ok(found.unwrap_or_default())
 }
 
 /// Finds a credential.

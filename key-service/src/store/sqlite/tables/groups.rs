@@ -9,7 +9,8 @@ use shared::{
 };
 
 use super::{
-    bounds, budget, budgets, events::ActLog, id as column_id, keys, metadata, metadata_column, rows, time,
+    accounts, bounds, budget, budgets, events::ActLog, id as column_id, keys, metadata, metadata_column,
+    rows, time,
 };
 use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError, sqlite::Sqlite};
 use domain::{
@@ -136,7 +137,9 @@ fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Re
     if let Err(bad) = may_have_parent(connection, *account, group.id, group.spend.parent)? {
         return Ok(GroupCreated::BadParent(bad));
     }
-    if count(connection, *account)? >= *most && get(connection, *account, group.id)?.is_none() {
+    if accounts::numbers(connection, *account)?.groups >= *most
+        && get(connection, *account, group.id)?.is_none()
+    {
         return Ok(GroupCreated::TooMany);
     }
     if insert(connection, *account, group)? {
@@ -147,7 +150,7 @@ fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Re
     Ok(made.map_or_else(|| GroupCreated::New(group.clone()), GroupCreated::New))
 }
 
-/// Writes a group unless its id exists; returns whether it did. Money that the group has spent is an opening balance.
+/// Writes a group, and counts it, unless its id exists; returns whether it did. Money that the group has spent is an opening balance.
 pub(crate) fn insert(connection: &Connection, account: AccountId, group: &Group) -> rusqlite::Result<bool> {
     let sql = "INSERT INTO groups (account, id, name, external_id, created_at, used, held, opening)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?6) ON CONFLICT (account, id) DO NOTHING";
@@ -162,15 +165,10 @@ pub(crate) fn insert(connection: &Connection, account: AccountId, group: &Group)
     let is_new = connection.prepare_cached(sql)?.execute(row)? > 0;
     if is_new {
         put_terms(connection, account, group)?;
+        let sql = "UPDATE accounts SET groups = groups + 1 WHERE id = ?1";
+        connection.prepare_cached(sql)?.execute([account.as_bytes()])?;
     }
     Ok(is_new)
-}
-
-/// Number of the account's groups, archived ones included.
-pub(crate) fn count(connection: &Connection, account: AccountId) -> rusqlite::Result<u64> {
-    let sql = "SELECT count(*) FROM groups WHERE account = ?1";
-    let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
-    connection.prepare_cached(sql)?.query_row([account.as_bytes()], count)
 }
 
 /// Judges whether a group, which may not exist yet, may have this parent, if any.

@@ -14,8 +14,7 @@ use super::{
     time,
 };
 use crate::store::{
-    Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated,
-    sqlite::{Sqlite, key_counts::KeyCounts},
+    Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated, sqlite::Sqlite,
 };
 use domain::{
     digest::Digest,
@@ -45,10 +44,8 @@ impl Keys for Sqlite {
         idempotency: Option<Idempotency>,
         act: &Act,
     ) -> Result<Created, StoreError> {
-        let counted = self.counted.clone();
-        let work = move |connection: &Connection, log: &ActLog| {
-            create(connection, &key, idempotency.as_ref(), &counted, log)
-        };
+        let work =
+            move |connection: &Connection, log: &ActLog| create(connection, &key, idempotency.as_ref(), log);
         self.govern(act, work).await
     }
 
@@ -151,7 +148,6 @@ fn create(
     connection: &Connection,
     new: &NewKey,
     attempt: Option<&Idempotency>,
-    counted: &KeyCounts,
     log: &ActLog,
 ) -> rusqlite::Result<Created> {
     if let Some(attempt) = attempt {
@@ -164,16 +160,15 @@ fn create(
             return Ok(if made == new.key.id { Created::New(key) } else { Created::Replayed(key) });
         }
     }
-    let keys = counted.count(connection, new)?;
-    if keys >= new.most && get(connection, new.account, new.key.id)?.is_none() {
+    if accounts::numbers(connection, new.account)?.keys >= new.most
+        && get(connection, new.account, new.key.id)?.is_none()
+    {
         return Ok(Created::TooMany);
     }
     if let Err(bad) = takes_key(connection, new.account, new.key.spend.group)? {
         return Ok(Created::BadGroup(bad));
     }
-    let made = insert(connection, new.account, &new.key)?;
-    counted.add(new.account, keys, made);
-    if made > 0 {
+    if insert(connection, new.account, &new.key)? {
         let created = new.key.creation(log.act.at);
         log.write(connection, new.account, (Some(new.key.id), new.key.spend.group), created)?;
     }
@@ -232,9 +227,9 @@ fn put_rotation(connection: &Connection, new: &NewCredential, key: &ApiKey) -> r
     Ok(())
 }
 
-/// Writes a key unless its id exists; returns the number of written keys. Money that the key has spent is an opening
-/// balance.
-pub(crate) fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
+/// Writes a key, and counts it, unless its id exists. Returns whether the key was written. Money that the key has spent is
+/// an opening balance.
+pub(crate) fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<bool> {
     let ApiKey { id, label, hint, created_at, metadata, spend } = key;
     let ledger::Key { budget, group, rotation, expires_at, revoked_at, last_used_at } = spend;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, metadata, spend_limit, used, held, bounds,
@@ -259,7 +254,11 @@ pub(crate) fn insert(connection: &Connection, account: AccountId, key: &ApiKey) 
         rotation.current.cast_signed(),
         rotation.previous_until.map(Timestamp::millis),
     ])?;
-    Ok(written as u64)
+    if written > 0 {
+        let sql = "UPDATE accounts SET keys = keys + 1 WHERE id = ?1";
+        connection.prepare_cached(sql)?.execute([account.as_bytes()])?;
+    }
+    Ok(written > 0)
 }
 
 /// Finds a key of the account.

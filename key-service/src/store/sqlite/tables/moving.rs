@@ -5,13 +5,7 @@ use rusqlite::Connection;
 use shared::rpc::Principal;
 
 use super::{accounts, events::ActLog, groups, keys};
-use crate::store::{
-    Credential, Imports, StoreError,
-    sqlite::{
-        Sqlite,
-        key_counts::{self, KeyCounts},
-    },
-};
+use crate::store::{Credential, Imports, StoreError, sqlite::Sqlite};
 use domain::{
     event::Act,
     moving::{Import, ImportRefused, Owner, Plan, Present},
@@ -25,10 +19,7 @@ impl Imports for Sqlite {
         is_dry_run: bool,
         act: &Act,
     ) -> Result<Result<Plan, ImportRefused>, StoreError> {
-        let counted = self.counted.clone();
-        let work =
-            move |connection: &Connection, log: &ActLog| import(connection, &new, is_dry_run, &counted, log);
-        self.govern(act, work).await
+        self.govern(act, move |connection, log| import(connection, &new, is_dry_run, log)).await
     }
 }
 
@@ -37,7 +28,6 @@ fn import(
     connection: &Connection,
     import: &Import,
     is_dry_run: bool,
-    counted: &KeyCounts,
     log: &ActLog,
 ) -> rusqlite::Result<Result<Plan, ImportRefused>> {
     let present = present(connection, import)?;
@@ -59,17 +49,13 @@ fn import(
     for (n, event) in (0..).zip(plan.events(log.act.at)) {
         log.write_nth(connection, import.account, n, event)?;
     }
-    counted.add(import.account, present.keys, plan.keys.len() as u64);
     Ok(Ok(plan))
 }
 
 fn present(connection: &Connection, import: &Import) -> rusqlite::Result<Present> {
     let account = import.account;
-    let mut present = Present {
-        keys: key_counts::count(connection, account)?,
-        groups: groups::count(connection, account)?,
-        ..Present::default()
-    };
+    let accounts::Numbers { keys, groups } = accounts::numbers(connection, account)?;
+    let mut present = Present { keys, groups, ..Present::default() };
     for imported in &import.keys {
         present.owners.push(
             match accounts::credential(connection, &imported.digest)?.map(|found| found.owner) {

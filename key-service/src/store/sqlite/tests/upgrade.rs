@@ -216,6 +216,7 @@ async fn links_sessions_and_attempts_of_version_6_go_on() {
         id: SessionId::new(START, [8; 10]),
         member: member(),
         agent: "Firefox ü".into(),
+        address: String::new(),
         created_at: START,
         seen_at: Timestamp::from_millis(START.millis() + 7),
         expires_at: LATER,
@@ -258,7 +259,7 @@ async fn keys_and_bills_of_version_6_have_no_groups_and_no_bounds_until_they_get
 }
 
 #[tokio::test]
-async fn margins_of_version_18_are_added_up_from_the_counters() {
+async fn margins_of_version_19_are_added_up_from_the_counters() {
     let folder = Folder::new();
     let store = Sqlite::open(&folder.file()).unwrap();
     let account = open_account_with(&store, 1, 1_000).await;
@@ -285,7 +286,7 @@ async fn margins_of_version_18_are_added_up_from_the_counters() {
     assert_eq!((before.0["Model Flash"].amount(), before.1.len()), (Some(nanos(8)), 2));
     drop(store);
     let earlier = "DROP TABLE group_spend; ALTER TABLE spend DROP COLUMN upstream_cost;
-                   ALTER TABLE spend DROP COLUMN charged_at_known_cost; PRAGMA user_version = 18;";
+                   ALTER TABLE spend DROP COLUMN charged_at_known_cost; PRAGMA user_version = 19;";
     Connection::open(folder.file()).unwrap().execute_batch(earlier).unwrap();
     assert_eq!(margins(&Sqlite::open(&folder.file()).unwrap()).await, before);
 }
