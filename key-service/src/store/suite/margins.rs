@@ -8,6 +8,7 @@ use std::{
 
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
     tokens::Usage,
 };
 
@@ -28,8 +29,8 @@ fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
 }
 
 /// The command with another model.
-fn with_model(command: Command, other: &str) -> Command {
-    let Command::Hold { key, credential, generation, least, enough, most, prompt_tokens, .. } = command
+fn with_model(command: &Command, other: &str) -> Command {
+    let Command::Hold { key, credential, generation, least, enough, most, prompt_tokens, .. } = *command
     else {
         panic!("{command:?}")
     };
@@ -117,7 +118,7 @@ pub(super) async fn margins_are_those_of_the_journal(subject: &mut impl Subject)
     store.update_key(account, mine, to(first), &act(START)).await.unwrap();
     let held = (1..=4).map(|n| hold(mine, generation(n), 100, 7));
     let held = held.chain([hold(alone, generation(5), 100, 7), hold(alone, generation(6), 100, 7)]);
-    let other = with_model(hold(alone, generation(9), 100, 7), "Model Max");
+    let other = with_model(&hold(alone, generation(9), 100, 7), "Model Max");
     store.execute(account, held.chain([other]).collect(), START).await.unwrap();
     let commands = vec![
         report(mine, 3, 40, Some(30)),
@@ -159,7 +160,7 @@ pub(super) async fn margins_are_those_of_the_journal(subject: &mut impl Subject)
         the_margins_are_those_of(&**store, account, days, &entries).await;
     }
     let groups = store.margins_by_group(account, today..=tomorrow).await.unwrap();
-    let margin = |group| groups.get(&group).and_then(|margin: &Margin| margin.amount()).map(|n| n.nanos());
+    let margin = |group| groups.get(&group).and_then(|margin: &Margin| margin.amount()).map(NanoUsd::nanos);
     assert_eq!([margin(Some(first)), margin(Some(second)), margin(None)], [Some(47), Some(10), Some(88)]);
 
     let of_all = store.usage(account, today..=tomorrow, None).await.unwrap();
