@@ -115,6 +115,7 @@ pub(super) struct Scripts {
     pub(super) rotate_key: Lua,
     pub(super) expire_keys: Lua,
     pub(super) list_keys: Lua,
+    pub(super) key_names: Lua,
     pub(super) create_group: Lua,
     pub(super) update_group: Lua,
     pub(super) revoke_management_key: Lua,
@@ -156,6 +157,7 @@ pub(in crate::store) const LEDGER: &str = parts!(
     "ledger/passed",
     "event_index",
     "events",
+    ["ledger/margins"],
     "ledger/write",
 );
 
@@ -277,6 +279,7 @@ impl Scripts {
             )),
             expire_keys: Lua::new(parts!("expire_keys")),
             list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),
+            key_names: Lua::new(parts!("key_names")),
             create_group: keys(parts!(
                 "constants",
                 "act_arguments",
