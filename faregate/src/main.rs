@@ -96,7 +96,9 @@ impl CommandLine for FaregateArguments {
     }
 }
 
-#[tokio::main]
+// One thread, as a key-service has: what runs here wakes others all the time, and two threads would wake each other too. Workers of
+// the gateway, the embedded store and the demo model have threads of their own.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     process::main(run).await
 }

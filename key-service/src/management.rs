@@ -43,6 +43,7 @@ pub mod groups;
 mod last_use;
 pub mod listing;
 pub mod management_keys;
+pub mod margin;
 #[cfg(test)]
 mod measure;
 pub mod members;

@@ -12,7 +12,7 @@ pub(crate) mod sqlite;
 pub(crate) mod suite;
 mod webhook_records;
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use async_trait::async_trait;
 use shared::{
@@ -23,8 +23,8 @@ use shared::{
 pub(crate) use self::data::{
     AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
     ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
-    JournalEntry, JournalPage, ManagementKey, MemberCreated, NewAccount, NewManagementKey, NumberedEvent,
-    Order, Page, RecordKind, Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
+    JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
+    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
 pub(crate) use self::refused::{Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine};
 use domain::{
@@ -38,7 +38,7 @@ use domain::{
     moving::{Import, ImportRefused, Plan},
     search::EntrySearch,
     second_factor::SecondFactor,
-    usage::Day,
+    usage::{Day, Margin},
     webhook::{Attempt, Delivery, StoredWebhook, Webhook, WebhookPatch},
 };
 
@@ -154,6 +154,12 @@ pub trait Keys: Send + Sync + 'static {
     /// Lists API keys of the account in the order of ids, starting behind `page.after`. A page with fewer keys than its
     /// limit is the last one.
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError>;
+
+    /// Lists the texts of API keys that people search for, like [`Self::keys`].
+    async fn key_names(&self, account: AccountId, page: Page) -> Result<Vec<KeyName>, StoreError> {
+        let name = |ApiKey { id, label, hint, .. }| KeyName { id, label, hint };
+        Ok(self.keys(account, page).await?.into_iter().map(name).collect())
+    }
 
     /// Lists API keys of the account that have spent money, largest spend first, of equal ones the newest first,
     /// starting behind the present place of key `after`. A page with fewer keys than `limit` is the last one.
@@ -521,12 +527,12 @@ pub trait Books: Send + Sync + 'static {
     /// The account's latest deposits, newest first, at most `limit`.
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError>;
 
-    /// Counters of these days, of one key or of all, in the order of days, keys, models and groups.
+    /// Counters of these days, of some keys or of all, in the order of days, keys, models and groups.
     async fn usage(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-        key: Option<KeyId>,
+        keys: Option<&[KeyId]>,
     ) -> Result<Vec<UsageLine>, StoreError>;
 
     /// Sums of the account on these days by model, in the order of days and models.
@@ -535,6 +541,20 @@ pub trait Books: Send + Sync + 'static {
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError>;
+
+    /// Sums of the account over all these days together with the cost to the operator, by model.
+    async fn margins_by_model(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<BTreeMap<String, Margin>, StoreError>;
+
+    /// Sums as in [`Self::margins_by_model`], by the group that the key was in; `None` stands for keys without a group.
+    async fn margins_by_group(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<BTreeMap<Option<GroupId>, Margin>, StoreError>;
 
     /// Days after which the counters of a day are dropped; `None` where they are kept for good.
     fn counters_kept(&self) -> Option<u32>;

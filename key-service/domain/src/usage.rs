@@ -1,8 +1,8 @@
 //! Daily counters of usage by payer, updated by every settlement.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
+use shared::{ids::GroupId, money::NanoUsd, time::Timestamp, tokens::Usage};
 
 use super::ledger::{Entry, Payer, Record, Settlement};
 
@@ -47,6 +47,17 @@ pub struct Sums {
     pub tokens: u64,
     /// Amount charged. Below zero where corrections gave back more than was billed.
     pub charged: NanoUsd,
+}
+
+/// Sums over keys with the cost to the operator. No amount exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Margin {
+    /// Requests, tokens and charges.
+    pub sums: Sums,
+    /// Cost of the generations to the operator, as far as known. Below zero as the charges.
+    pub upstream_cost: NanoUsd,
+    /// Amount charged for generations whose upstream cost is known.
+    pub charged_at_known_cost: NanoUsd,
 }
 
 /// An addition to the counters of a payer and a day.
@@ -129,10 +140,9 @@ impl Counts {
         }
     }
 
-    /// Charges less the upstreams' charges, of the generations whose upstream cost is known; `None` without any.
+    /// Charges less the upstreams' charges, as [`Margin::amount`].
     pub fn margin(&self) -> Option<NanoUsd> {
-        let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
-        is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))
+        Margin::from(*self).amount()
     }
 }
 
@@ -162,6 +172,52 @@ impl Sums {
             charged: difference(self.charged, other.charged),
         }
     }
+}
+
+impl From<Counts> for Margin {
+    fn from(counts: Counts) -> Self {
+        let Counts { upstream_cost, charged_at_known_cost, .. } = counts;
+        Self { sums: Sums::from(counts), upstream_cost, charged_at_known_cost }
+    }
+}
+
+impl Margin {
+    /// Sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            sums: self.sums.plus(other.sums),
+            upstream_cost: sum(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: sum(self.charged_at_known_cost, other.charged_at_known_cost),
+        }
+    }
+
+    /// Difference of both; no count is below zero.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            sums: self.sums.less(other.sums),
+            upstream_cost: difference(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: difference(self.charged_at_known_cost, other.charged_at_known_cost),
+        }
+    }
+
+    /// Charges less the upstreams' charges, of the generations whose upstream cost is known; `None` without any.
+    pub fn amount(&self) -> Option<NanoUsd> {
+        let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
+        is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))
+    }
+}
+
+/// Sums by group with those of keys without a group: what the groups leave of `all`.
+pub fn with_groupless(
+    groups: BTreeMap<GroupId, Margin>,
+    all: impl IntoIterator<Item = Margin>,
+) -> BTreeMap<Option<GroupId>, Margin> {
+    let total = |margins: &mut dyn Iterator<Item = Margin>| margins.fold(Margin::default(), Margin::plus);
+    let groupless = total(&mut all.into_iter()).less(total(&mut groups.values().copied()));
+    let groupless = Some((None, groupless)).filter(|(_, margin)| *margin != Margin::default());
+    groups.into_iter().map(|(group, margin)| (Some(group), margin)).chain(groupless).collect()
 }
 
 /// Change of the counters by an entry of the journal; `before` is the generation's record before the entry. A first

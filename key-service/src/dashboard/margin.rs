@@ -9,12 +9,12 @@ use axum::{
 use maud::{Markup, html};
 use shared::{
     catalog::Catalog,
-    ids::{AccountId, GroupId, KeyId},
+    ids::{AccountId, GroupId},
     money::NanoUsd,
 };
 
 use super::{
-    Desk, MARGIN,
+    Desk, KEYS, MARGIN,
     failure::Failure,
     form::query,
     layout::{Section, page},
@@ -22,14 +22,14 @@ use super::{
     show::{aligned, count, or_unnamed},
 };
 use crate::management::{
+    margin::{MARGIN_KEYS, MarginBy, MarginOf},
     spend::DAYS,
-    usage::{Grouping, Parts, UsageSearch, UsageSum},
 };
-use domain::{group::Group, key::ApiKey, usage::Counts};
+use domain::{group::Group, usage::Margin};
 
-/// Parts that margins are apart by, with their names on the page. The first is the default.
-const PARTS: [(Grouping, &str); 3] =
-    [(Grouping::Model, "Model"), (Grouping::Key, "Key"), (Grouping::Group, "Group")];
+/// Parts that margins are apart by, with their names in addresses and on the page. The first is the default.
+const PARTS: [(MarginBy, &str, &str); 3] =
+    [(MarginBy::Model, "model", "Model"), (MarginBy::Key, "key", "Key"), (MarginBy::Group, "group", "Group")];
 
 /// Rows shown: those with the largest charges.
 const ROWS: usize = 100;
@@ -48,39 +48,39 @@ pub(super) async fn show(
 ) -> Result<Response, Failure> {
     let (account, today) = (viewer.signed_in.account, desk.management.today());
     let query = query(&request);
-    let chosen = PARTS.into_iter().find(|(part, _)| part.as_str() == query.get("by"));
-    let (by, title) = chosen.unwrap_or(PARTS[0]);
-    let days = today.plus(1 - DAYS)..=today;
-    let search = UsageSearch { days, key: None, group: None, within: None, by: [by].into() };
-    let mut sums = desk.management.sums_of_usage(account, &search).await?;
-    let total = sums.iter().fold(Counts::default(), |total, (_, counts)| total.plus(*counts));
-    sums.sort_by_key(|(_, counts)| Reverse(counts.charged));
-    let hidden = sums.len().saturating_sub(ROWS);
-    sums.truncate(ROWS);
-    let names = Names::of(&desk, account, &sums).await?;
+    let chosen = PARTS.into_iter().find(|(_, name, _)| *name == query.get("by"));
+    let (by, _, title) = chosen.unwrap_or(PARTS[0]);
+    let (mut margins, total) = desk.management.margins(account, today.plus(1 - DAYS)..=today, by).await?;
+    margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
+    let hidden = margins.len().saturating_sub(ROWS);
+    margins.truncate(ROWS);
+    let groups = groups_of(&desk, account, &margins).await?;
     let content = html! {
         p.lead {
             "What the requests of the last " (DAYS) " days were charged, less what the upstreams charge for them. \
              Only owners see this."
         }
-        @if total.margin().is_none() {
+        @if total.amount().is_none() {
             p.empty {
                 "No upstream cost is known of these days. " code { "[model.upstream.cost]" } " in the catalogue states it."
             }
         }
         div.split { (choice(by)) }
-        (table(title, &sums, &names, &total))
+        (table(title, &margins, &groups, &total))
+        @if by == MarginBy::Key {
+            p.quiet { "Of the " (MARGIN_KEYS) " keys that have spent most in all; the others are in the sum only." }
+        }
         @if hidden > 0 { p.quiet { (count(hidden as u64)) " with smaller charges are in the sums only." } }
         p.quiet { "Requests whose upstream cost is not known count as charged, and not in the margin." }
     };
     Ok(page(&viewer, Section::Activity, "Margin", &content))
 }
 
-fn choice(by: Grouping) -> Markup {
+fn choice(by: MarginBy) -> Markup {
     html! {
         nav.choice aria-label="Parts of the margin" {
-            @for (part, title) in PARTS {
-                a href={ (MARGIN) "?by=" (part.as_str()) } aria-current=[(part == by).then_some("true")] {
+            @for (part, name, title) in PARTS {
+                a href={ (MARGIN) "?by=" (name) } aria-current=[(part == by).then_some("true")] {
                     "By " (title.to_lowercase())
                 }
             }
@@ -88,7 +88,12 @@ fn choice(by: Grouping) -> Markup {
     }
 }
 
-fn table(title: &str, sums: &[UsageSum], names: &Names, total: &Counts) -> Markup {
+fn table(
+    title: &str,
+    margins: &[(MarginOf, Margin)],
+    groups: &HashMap<GroupId, Group>,
+    total: &Margin,
+) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Margins" {
             table {
@@ -98,7 +103,7 @@ fn table(title: &str, sums: &[UsageSum], names: &Names, total: &Counts) -> Marku
                     th.n scope="col" { "Margin" }
                 } }
                 tbody {
-                    @for (parts, counts) in sums { (row(&names.of_row(parts), counts)) }
+                    @for (of, margin) in margins { (row(&name(of, groups), margin)) }
                     (row(&html! { "All" }, total))
                 }
             }
@@ -106,18 +111,17 @@ fn table(title: &str, sums: &[UsageSum], names: &Names, total: &Counts) -> Marku
     }
 }
 
-fn row(name: &Markup, counts: &Counts) -> Markup {
-    let margin = counts.margin();
+fn row(name: &Markup, of: &Margin) -> Markup {
     html! {
         tr {
             th scope="row" { (name) }
-            td.n.wide-only { (count(counts.requests)) }
-            td.n.wide-only { (aligned(counts.charged)) }
-            @match margin {
+            td.n.wide-only { (count(of.sums.requests)) }
+            td.n.wide-only { (aligned(of.sums.charged)) }
+            @match of.amount() {
                 Some(margin) => {
-                    td.n.wide-only { (aligned(counts.upstream_cost)) }
-                    td.n { (aligned(margin)) " " (share(margin, counts.charged_at_known_cost))
-                        p.narrow-only { (aligned(counts.charged)) " − " (aligned(counts.upstream_cost)) } }
+                    td.n.wide-only { (aligned(of.upstream_cost)) }
+                    td.n { (aligned(margin)) " " (share(margin, of.charged_at_known_cost))
+                        p.narrow-only { (aligned(of.sums.charged)) " − " (aligned(of.upstream_cost)) } }
                 }
                 None => { td.n.wide-only { span.quiet { "unknown" } } td.n { span.quiet { "unknown" } } }
             }
@@ -137,32 +141,25 @@ fn share(margin: NanoUsd, charged: NanoUsd) -> Markup {
     }
 }
 
-/// Keys and groups of the rows, to be shown by name.
-struct Names {
-    keys: HashMap<KeyId, ApiKey>,
-    groups: HashMap<GroupId, Group>,
+/// The groups of the rows, to be shown by name.
+async fn groups_of(
+    desk: &Desk,
+    account: AccountId,
+    margins: &[(MarginOf, Margin)],
+) -> Result<HashMap<GroupId, Group>, Failure> {
+    let group = |(of, _): &(MarginOf, Margin)| match of {
+        MarginOf::Group(group) => *group,
+        MarginOf::Model(_) | MarginOf::Key(..) => None,
+    };
+    Ok(desk.management.groups_by_id(account, margins.iter().filter_map(group).collect()).await?)
 }
 
-impl Names {
-    async fn of(desk: &Desk, account: AccountId, sums: &[UsageSum]) -> Result<Self, Failure> {
-        let keys = sums.iter().filter_map(|(parts, _)| parts.key).collect();
-        let groups = sums.iter().filter_map(|(parts, _)| parts.group.flatten()).collect();
-        Ok(Self {
-            keys: desk.management.keys_by_id(account, keys).await?,
-            groups: desk.management.groups_by_id(account, groups).await?,
-        })
-    }
-
-    fn of_row(&self, parts: &Parts) -> Markup {
-        if let Some(id) = parts.key {
-            let label = self.keys.get(&id).map_or("", |key| &key.label);
-            return html! { a href={ "/dashboard/keys/" (id.to_string()) } { (or_unnamed(label)) } };
-        }
-        match parts.group {
-            Some(Some(id)) => or_unnamed(self.groups.get(&id).map_or("", |group| &group.name)),
-            Some(None) => html! { span.quiet { "no group" } },
-            None => html! { (parts.model.as_deref().unwrap_or_default()) },
-        }
+fn name(of: &MarginOf, groups: &HashMap<GroupId, Group>) -> Markup {
+    match of {
+        MarginOf::Model(model) => html! { (model) },
+        MarginOf::Key(id, label) => html! { a href={ (KEYS) "/" (id) } { (or_unnamed(label)) } },
+        MarginOf::Group(Some(id)) => or_unnamed(groups.get(id).map_or("", |group| &group.name)),
+        MarginOf::Group(None) => html! { span.quiet { "no group" } },
     }
 }
 

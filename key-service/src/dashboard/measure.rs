@@ -2,37 +2,36 @@
 //!
 //! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_a_large_account` prints a table.
 
-use crate::store::suite::act;
-use domain::event::Actor;
+mod account;
+
 use std::{
     io::Write,
     process::{Command as Program, Stdio},
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{Router, body::Body};
-use futures_util::{StreamExt, stream};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use shared::{
     catalog::Catalog,
     clock::{Clock, System},
     current::Current,
-    ids::{AccountId, DepositId, GenerationId, KeyId},
+    ids::AccountId,
     key::Prefix,
     money::NanoUsd,
     secret::ExposeSecret,
     time::Timestamp,
-    tokens::Usage,
 };
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+use self::account::{KEYS, fill, group_id, key_id};
 use super::{Desk, router};
 use crate::{
     credentials::Credentials,
-    management::{Management, members::Client},
+    management::{Management, members::Client, statement::Month},
     store::{
         Store,
         redis::{Redis, Settings},
@@ -41,23 +40,11 @@ use crate::{
     },
 };
 use domain::{
-    digest::{Digest, Pepper, Peppers},
-    key::{ApiKey, NewKey},
-    ledger::{Command, Progress},
+    digest::{Pepper, Peppers},
+    event::Actor,
     member::Role,
 };
 
-/// Size of the account; `MEASURE_SMALLER=10` divides the size by ten.
-static KEYS: LazyLock<u64> = LazyLock::new(|| 100_000 / smaller());
-static GENERATIONS: LazyLock<u64> = LazyLock::new(|| 1_000_000 / smaller());
-/// Days over which the generations are spread.
-const DAYS: u64 = 30;
-/// Number of generations billed together, as where a few dozen requests run at once.
-const TOGETHER: u64 = 8;
-/// Keys made, and batches billed, at once, so that stores can group them.
-const AT_ONCE: usize = 32;
-/// Words of labels.
-const TOWNS: [&str; 4] = ["Berlin", "Lagos", "Lima", "Osaka"];
 /// Loads of each page.
 const LOADS: usize = 21;
 
@@ -82,79 +69,6 @@ const CATALOG: &str = r#"
     model = "any"
 "#;
 
-fn smaller() -> u64 {
-    std::env::var("MEASURE_SMALLER").map_or(1, |by| by.parse().expect("it is a number"))
-}
-
-/// The time of a generation: spread evenly, up to now.
-fn time_of(n: u64, end: Timestamp) -> Timestamp {
-    let all = DAYS * 24 * 3_600_000;
-    end.minus(Duration::from_millis((*GENERATIONS - n) * (all / *GENERATIONS)))
-}
-
-/// The id of a key, made some minutes after the one before it.
-fn key_id(n: u64, end: Timestamp) -> KeyId {
-    KeyId::new(end.minus(Duration::from_secs((*KEYS - n) * 300)), [7; 10])
-}
-
-async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
-    let make = async |n: u64| {
-        let id = key_id(n, end);
-        let expires_at = n.is_multiple_of(10).then(|| end.minus(Duration::from_mins(1)));
-        let hint = format!("fg_api_{:04}…{:04}", n % 9_973, n % 9_967);
-        let mut key = ApiKey::new(id, hint, id.created_at().to_whole_seconds());
-        key.label = format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]);
-        key.spend.expires_at = expires_at;
-        let digest = Digest::of(&n.to_be_bytes());
-        store.create_key(NewKey { account, key, digest, most: *KEYS }, None, &act(end)).await.unwrap();
-        if n % 1_000 == 1 {
-            store.revoke_key(account, id, &act(end)).await.unwrap();
-        }
-    };
-    stream::iter(0..*KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
-}
-
-async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
-    let deposit = Command::Deposit {
-        id: DepositId::new(end, [1; 10]),
-        amount: NanoUsd::from_usd(100_000),
-        note: String::new(),
-        actor: Actor::System,
-    };
-    store.execute(account, vec![deposit], end).await.unwrap();
-    let together = async |first: u64| {
-        let at = time_of(first, end);
-        let commands = (first..first + TOGETHER).flat_map(|n| {
-            let mut unique = [0; 10];
-            unique[..8].copy_from_slice(&n.to_be_bytes());
-            // Keys that begin with an expiry or a revocation are left out.
-            let key = key_id(n.wrapping_mul(7_919) % (*KEYS / 10) * 10 + 2 + n % 8, end);
-            let (generation, amount) = (GenerationId::new(at, unique), NanoUsd::from_nanos(1_000_000));
-            let model = if n % 3 == 0 { "Model Max" } else { "Model Flash" }.to_owned();
-            let usage = Usage::of(1_000 + n % 500, 0, 300);
-            let cost = NanoUsd::from_nanos(i64::try_from(200_000 + n % 1_000).unwrap());
-            let (least, enough, most) = (amount, amount, amount);
-            let hold = Command::Hold {
-                key,
-                credential: 0,
-                generation,
-                model: model.clone(),
-                least,
-                enough,
-                most,
-                prompt_tokens: 1,
-                readmitted: false,
-                lease_ticks: 7,
-            };
-            let (total, estimated) = (Progress { usage, cost, upstream_cost: None }, n % 50_000 == 7);
-            [hold, Command::Capture { key, generation, model, total, estimated }]
-        });
-        store.execute(account, commands.collect(), at).await.unwrap();
-    };
-    let batches = stream::iter((0..*GENERATIONS).step_by(usize::try_from(TOGETHER).unwrap()));
-    batches.map(together).buffered(AT_ONCE).for_each(|()| async {}).await;
-}
-
 /// The pages of an account, to a member who is signed in.
 struct Pages {
     router: Router,
@@ -171,10 +85,8 @@ impl Pages {
         let account = management.create_account("large", NanoUsd::from_usd(10), Actor::System).await.unwrap();
         let end = clock.now();
         let began = Instant::now();
-        make_keys(&*store, account, end).await;
-        let keys = began.elapsed();
-        bill(&*store, account, end).await;
-        eprintln!("{name}: {} keys in {keys:?}, all of it in {:?}", *KEYS, began.elapsed());
+        fill(&*store, &management, account, end).await;
+        eprintln!("{name}: filled in {:?}", began.elapsed());
         let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
         let session = management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
@@ -248,6 +160,13 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         key(4),
         key(*KEYS - 1),
         format!("{}/revoke", key(4)),
+        format!("/dashboard/keys?group={}", group_id(42, end)),
+        format!("/dashboard/keys/new?group={}", group_id(42, end)),
+        "/dashboard/groups".into(),
+        "/dashboard/groups?external_id=group-42".into(),
+        "/dashboard/groups/new".into(),
+        format!("/dashboard/groups/{}", group_id(2, end)),
+        format!("/dashboard/groups/{}", group_id(42, end)),
         "/dashboard/management-keys".into(),
         "/dashboard/activity".into(),
         format!("/dashboard/activity?from={0}&to={0}", day(15)),
@@ -261,7 +180,15 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         "/dashboard/activity?outcome=shortfall".into(),
         "/dashboard/margin".into(),
         "/dashboard/margin?by=key".into(),
+        "/dashboard/margin?by=group".into(),
+        "/dashboard/events".into(),
+        "/dashboard/events?type=key.revoked".into(),
+        format!("/dashboard/events?key={}", key_id(4, end)),
+        format!("/dashboard/events?group={}", group_id(42, end)),
+        "/dashboard/webhooks".into(),
         "/dashboard/credit".into(),
+        format!("/dashboard/credit/{}", Month::of(day(0)).name()),
+        format!("/dashboard/credit/{}", Month::of(day(0)).before().name()),
         "/dashboard/members".into(),
         "/dashboard/try-it".into(),
         "/dashboard/you".into(),

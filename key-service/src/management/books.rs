@@ -49,7 +49,7 @@ impl Management {
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, StoreError> {
-        self.store.usage(account, days, key).await
+        self.store.usage(account, days, key.as_ref().map(std::slice::from_ref)).await
     }
 
     /// Audits the account's books. Returns `None` if the account does not exist.

@@ -17,7 +17,7 @@ use shared::{
 use super::Management;
 pub(crate) use crate::store::Found;
 use crate::store::{
-    JournalEntry, Order, Page, StoreError,
+    JournalEntry, KeyName, Order, Page, StoreError,
     search::{READ_AT_ONCE, Scan},
 };
 pub use domain::search::{EntrySearch, Outcome};
@@ -101,20 +101,33 @@ impl fmt::Display for KeyCursor {
 }
 
 impl KeySearch {
-    fn has_words(&self, key: &ApiKey) -> bool {
+    fn has_words(&self, id: KeyId, label: &str, hint: &str) -> bool {
         if self.text.is_empty() {
             return true;
         }
-        let texts = [key.label.to_lowercase(), key.hint.to_lowercase(), key.id.to_string()];
+        let texts = [label.to_lowercase(), hint.to_lowercase(), id.to_string()];
         let text = self.text.to_lowercase();
         texts.iter().any(|searched| text.split_whitespace().all(|word| searched.contains(word)))
+    }
+
+    /// Returns whether the texts of a key, and an index by status, tell whether the key matches.
+    fn is_by_name(&self) -> bool {
+        let is_by_age = matches!(self.order, KeyOrder::Newest | KeyOrder::Oldest);
+        is_by_age && !self.text.is_empty() && self.condition.is_none() && self.group.is_none()
+    }
+
+    /// Keys of the status behind `after`, the newest first unless the oldest are asked for.
+    fn page(&self, after: Option<KeyId>, limit: usize, now: Timestamp) -> Page {
+        let is_ascending = self.order == KeyOrder::Oldest;
+        let order = if is_ascending { Order::Ascending } else { Order::Descending };
+        Page { after, order, status: self.status.map(|status| (status, now)), limit }
     }
 
     fn matches(&self, key: &ApiKey, now: Timestamp) -> bool {
         self.status.is_none_or(|status| key.status(now) == status)
             && self.condition.is_none_or(|condition| key.is_in(condition, now))
             && self.group.is_none_or(|group| key.spend.group == Some(group))
-            && self.has_words(key)
+            && self.has_words(key.id, &key.label, &key.hint)
     }
 }
 
@@ -129,6 +142,9 @@ impl Management {
         if search.order == KeyOrder::LastUsed {
             return self.find_by_use(account, search).await;
         }
+        if search.is_by_name() {
+            return self.find_by_name(account, search).await;
+        }
         let now = self.clock.now();
         // Where every key matches, one more than shown is read, to see whether there are more.
         let is_filtered =
@@ -139,10 +155,8 @@ impl Management {
             let after = scan.place().and_then(KeyCursor::key);
             let keys = match search.order {
                 KeyOrder::MostSpent => self.store.top_spending(account, after, at_once).await?,
-                order => {
-                    let order = if order == KeyOrder::Oldest { Order::Ascending } else { Order::Descending };
-                    let status = search.status.map(|status| (status, now));
-                    let page = Page { after, order, status, limit: at_once };
+                KeyOrder::Newest | KeyOrder::Oldest | KeyOrder::LastUsed => {
+                    let page = search.page(after, at_once, now);
                     match search.group {
                         Some(group) => self.store.keys_of_group(account, group, page).await?,
                         None => self.store.keys(account, page).await?,
@@ -151,6 +165,36 @@ impl Management {
             };
             let matching = |key: ApiKey| (KeyCursor::Key(key.id), search.matches(&key, now).then_some(key));
             scan.add(keys.into_iter().map(matching), at_once);
+        }
+        Ok(scan.page())
+    }
+
+    /// Reads the texts that keys are searched by, and of those that match the keys.
+    async fn find_by_name(
+        &self,
+        account: AccountId,
+        search: &KeySearch,
+    ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
+        let (now, mut scan) = (self.clock.now(), Scan::new(search.after, search.limit));
+        let has_words = |name: &KeyName| search.has_words(name.id, &name.label, &name.hint);
+        while scan.goes_on() {
+            let after = scan.place().and_then(KeyCursor::key);
+            let names = self.store.key_names(account, search.page(after, READ_AT_ONCE, now)).await?;
+            let was_last = names.len() < READ_AT_ONCE;
+            let mut looked_at: Vec<(KeyId, bool)> =
+                names.iter().map(|name| (name.id, has_words(name))).collect();
+            // A key more than shown is read, to see whether there are more.
+            let mut matching = looked_at.iter().enumerate().filter(|(_, (_, matches))| *matches);
+            let enough = matching.nth(search.limit).map(|(place, _)| place + 1);
+            looked_at.truncate(enough.unwrap_or(looked_at.len()));
+            let wanted = looked_at.iter().filter(|(_, matches)| *matches).map(|(id, _)| *id);
+            let mut keys = self.keys_by_id(account, wanted.collect()).await?;
+            let asked = if was_last && enough.is_none() { READ_AT_ONCE } else { looked_at.len() };
+            let found = |(id, _)| {
+                let key = keys.remove(&id).filter(|key| search.matches(key, now));
+                (KeyCursor::Key(id), key)
+            };
+            scan.add(looked_at.into_iter().map(found), asked);
         }
         Ok(scan.page())
     }
@@ -226,5 +270,54 @@ impl Management {
         let ids: HashSet<GroupId> = ids.into_iter().collect();
         let found = try_join_all(ids.into_iter().map(|id| self.store.group(account, id))).await?;
         Ok(found.into_iter().flatten().map(|group| (group.id, group)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use domain::{digest::Digest, key::NewKey, ledger::histories::START};
+
+    use super::*;
+    use crate::{
+        management::testing::Office,
+        store::{Keys, suite::act},
+    };
+
+    /// More keys than a page looks at.
+    const KEYS: u64 = 4_600;
+
+    #[tokio::test]
+    async fn a_search_for_words_finds_every_key_once_page_by_page() {
+        let office = Office::open();
+        let (account, _) = office.account("many").await;
+        let id = |n: u64| KeyId::new(START.plus(Duration::from_secs(n)), [1; 10]);
+        for n in 0..KEYS {
+            let mut key = ApiKey::new(id(n), format!("fg_api_{n:04}…"), START);
+            key.label = if n.is_multiple_of(500) { "Lima 7".into() } else { "Berlin".into() };
+            let (digest, most) = (Digest::of(&n.to_be_bytes()), KEYS);
+            office.store.create_key(NewKey { account, key, digest, most }, None, &act(START)).await.unwrap();
+        }
+        office.store.revoke_key(account, id(500), &act(START)).await.unwrap();
+        let pages = async |text: &str, status, limit| {
+            let mut search = KeySearch { text: text.to_owned(), status, limit, ..KeySearch::default() };
+            let (mut ids, mut sizes) = (Vec::new(), Vec::new());
+            loop {
+                let page = office.management.find_keys(account, &search).await.unwrap();
+                sizes.push(page.found.len());
+                ids.extend(page.found.iter().map(|key| key.id));
+                search.after = page.next;
+                if search.after.is_none() || sizes.len() == 3 {
+                    return (ids, sizes);
+                }
+            }
+        };
+        let lima: Vec<KeyId> = (0..10).rev().map(|n| id(500 * n)).collect();
+        assert_eq!(pages("7 LIMA", None, 5).await, (lima, vec![5, 5]));
+        assert_eq!(pages("berlin", None, 2).await.1, [2, 2, 2]);
+        assert_eq!(pages("fg_api_0499", None, 2).await, (vec![id(499)], vec![0, 1]));
+        assert_eq!(pages("nothing", None, 2).await, (Vec::new(), vec![0, 0]));
+        assert_eq!(pages("lima", Some(Status::Revoked), 2).await, (vec![id(500)], vec![1]));
     }
 }

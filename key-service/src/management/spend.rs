@@ -46,7 +46,7 @@ impl Management {
     ) -> Result<Spend, StoreError> {
         let mut spend = Spend::new();
         let _permit = self.read_permit(account).await?;
-        for line in self.store.usage(account, days, Some(key)).await? {
+        for line in self.store.usage(account, days, Some(&[key])).await? {
             // A key that moved to another group has a line for each group.
             let sums = spend.entry(line.day).or_default().entry(line.payer.model).or_default();
             *sums = sums.plus(Sums::from(line.counts));

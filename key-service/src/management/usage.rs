@@ -119,10 +119,11 @@ impl Management {
         search: &UsageSearch,
     ) -> Result<Vec<UsageSum>, StoreError> {
         let _permit = self.read_permit(account).await?;
+        let keys = search.key.as_ref().map(std::slice::from_ref);
         let mut sums: BTreeMap<Parts, Counts> = BTreeMap::new();
         let mut day = *search.days.start();
         while day <= *search.days.end() {
-            let lines = self.store.usage(account, day..=day, search.key).await?;
+            let lines = self.store.usage(account, day..=day, keys).await?;
             for line in lines.iter().filter(|line| search.matches(line)) {
                 let sum = sums.entry(search.parts(line)).or_default();
                 *sum = sum.plus(line.counts);

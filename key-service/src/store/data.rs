@@ -347,6 +347,17 @@ pub struct Page {
     pub limit: usize,
 }
 
+/// The texts of an API key that people search for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyName {
+    /// Identifier.
+    pub id: KeyId,
+    /// Label chosen by the owner.
+    pub label: String,
+    /// Beginning and end of the plaintext.
+    pub hint: String,
+}
+
 /// A page of a listing of groups.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupPage {

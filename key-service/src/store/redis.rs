@@ -42,6 +42,7 @@ mod spend;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod usage;
 mod watermark;
 mod webhooks;
 

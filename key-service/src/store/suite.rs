@@ -9,6 +9,7 @@ pub(crate) mod in_redis;
 mod keys;
 mod leases;
 mod listing;
+mod margins;
 mod measure;
 mod members;
 mod moving;
@@ -134,6 +135,9 @@ macro_rules! contract {
                     the_last_attempts_are_kept,
                     a_disabled_webhook_looks_at_the_events_of_its_deliveries_again,
                 }
+                margins::{
+                    margins_are_those_of_the_journal,
+                }
                 leases::{
                     holds_are_due_when_the_ledger_has_counted_their_lease,
                     an_extension_counts_from_the_tick_it_comes_at,
@@ -148,6 +152,7 @@ macro_rules! contract {
                     keys_are_listed_in_the_order_of_their_ids,
                     a_cursor_need_not_exist,
                     keys_of_a_status_are_listed_as_of_now,
+                    names_of_keys_are_listed_as_the_keys_are,
                     keys_that_spent_most_come_first,
                     a_patch_changes_what_it_names,
                     a_revoked_key_stays_as_it_is,

@@ -58,7 +58,8 @@ impl Accounts for Redis {
         if self.account_named(&new.name).await?.is_some_and(|owner| owner != new.id) {
             return Ok(false);
         }
-        let create = Arguments::keys([self.key_space.account(new.id)]);
+        let names = [self.key_space.account(new.id), self.key_space.spenders(new.id)];
+        let create = Arguments::keys(names.clone());
         let create =
             create.with(new.name.as_str()).with(new.created_at.millis().to_string()).with(FundsRecord::NEW);
         self.client.run::<()>(&self.scripts.create_account, &create).await?;
@@ -68,7 +69,7 @@ impl Accounts for Redis {
         let owner: String = self.client.run(&self.scripts.list_account, &list).await?;
         if owner != id {
             // Another account took the name in between.
-            self.client.ask::<()>(cmd("DEL").arg(self.key_space.account(new.id))).await?;
+            self.client.ask::<()>(cmd("DEL").arg(&names)).await?;
             return Ok(false);
         }
         self.confirm(cmd("ZADD").arg(self.key_space.accounts()).arg("0").arg(id)).await?;

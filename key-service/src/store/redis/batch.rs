@@ -136,6 +136,9 @@ impl Batch<'_> {
         let generations = Generations::of(commands);
         let places = generations.places(&mut arguments, key_space, *account);
         if commands.iter().any(settles) {
+            if has_chains {
+                arguments.key(key_space.group_spend(*account, today));
+            }
             arguments.key(key_space.spenders(*account));
             arguments.key(key_space.spend(*account, today));
         }

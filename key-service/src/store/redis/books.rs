@@ -4,26 +4,22 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use async_trait::async_trait;
 use redis::cmd;
-use shared::ids::{AccountId, DepositId, KeyId};
+use shared::ids::{AccountId, DepositId, GroupId, KeyId};
 
 use super::{
     Redis,
     audit::Attempt,
     journal::{ADDITIONS_AT_ONCE, Addition, addition_of},
-    records::{self, Reader, Scanned, damaged},
-    spend::DaySpend,
+    records::{self, damaged},
 };
 use crate::store::{Books, Deposit, JournalEntry, JournalPage, SpendLine, StoreError, UsageLine};
 use domain::{
     audit::Audit,
-    ledger::Payer,
-    usage::{Counts, Day},
+    usage::{Day, Margin, with_groupless},
 };
 
 /// Additions to the journal read in a round trip where each addition has few entries.
 const MOST_ADDITIONS: usize = 500;
-/// Counters read in a round trip.
-const COUNTERS_AT_ONCE: usize = 1000;
 /// Attempts before an audit gives up. Entries are normally read faster than dropped.
 const AUDIT_ATTEMPTS: u32 = 10;
 
@@ -112,15 +108,15 @@ impl Books for Redis {
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-        only: Option<KeyId>,
+        keys: Option<&[KeyId]>,
     ) -> Result<Vec<UsageLine>, StoreError> {
-        if let Some(key) = only {
-            return self.usage_of(account, days, key).await;
+        if let Some(keys) = keys {
+            return self.usage_of(account, days, keys).await;
         }
         let mut lines = Vec::new();
         for number in days.start().number()..=days.end().number() {
             let day = Day::from_number(number);
-            let counters = self.read_counters(account, day, None).await?;
+            let counters = self.read_counters(account, day).await?;
             lines.extend(counters.into_iter().map(|(payer, counts)| UsageLine { day, payer, counts }));
         }
         Ok(lines)
@@ -134,13 +130,31 @@ impl Books for Redis {
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError> {
         let mut lines = Vec::new();
-        for DaySpend { day, mut sums, is_whole, .. } in self.added_up(account, days).await? {
-            if !is_whole {
-                sums = self.add_up(account, day).await?;
-            }
-            lines.extend(sums.into_iter().map(|(model, sums)| SpendLine { day, model, sums }));
+        for spend in self.added_up(account, days, false).await? {
+            let day = spend.day;
+            let models =
+                if spend.has_sums() { spend.models } else { self.add_up(account, day).await?.models };
+            let line = |(model, margin): (_, Margin)| SpendLine { day, model, sums: margin.sums };
+            lines.extend(models.into_iter().map(line));
         }
         Ok(lines)
+    }
+
+    async fn margins_by_model(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<BTreeMap<String, Margin>, StoreError> {
+        Ok(self.margins(account, days, false).await?.0)
+    }
+
+    async fn margins_by_group(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<BTreeMap<Option<GroupId>, Margin>, StoreError> {
+        let (models, groups) = self.margins(account, days, true).await?;
+        Ok(with_groupless(groups, models.into_values()))
     }
 
     fn counters_kept(&self) -> Option<u32> {
@@ -156,40 +170,4 @@ impl Books for Redis {
         }
         Err(StoreError::Busy("the journal drops entries faster than they can be read"))
     }
-}
-
-impl Redis {
-    /// Reads counters. A counter may come twice while others are added; the later reading is the current value.
-    pub(super) async fn read_counters(
-        &self,
-        account: AccountId,
-        day: Day,
-        only: Option<KeyId>,
-    ) -> Result<BTreeMap<Payer, Counts>, StoreError> {
-        let (mut counters, mut cursor) = (BTreeMap::new(), "0".to_owned());
-        loop {
-            let mut scan = cmd("HSCAN");
-            scan.arg(self.key_space.counters(account, day)).arg(&cursor).arg("COUNT").arg(COUNTERS_AT_ONCE);
-            if let Some(key) = only {
-                scan.arg("MATCH").arg(pattern(key.as_bytes()));
-            }
-            let (next, found): Scanned = self.client.ask(&scan).await?;
-            for (counter, sums) in found {
-                let parsed = Reader(&counter).payer().zip(records::read_counts(&sums));
-                let (counter, counts) = parsed.ok_or_else(|| damaged("a counter"))?;
-                counters.insert(counter, counts);
-            }
-            if next == "0" {
-                return Ok(counters);
-            }
-            cursor = next;
-        }
-    }
-}
-
-/// A pattern for names with this prefix.
-fn pattern(beginning: &[u8]) -> Vec<u8> {
-    let mut pattern: Vec<u8> = beginning.iter().flat_map(|byte| [b'\\', *byte]).collect();
-    pattern.push(b'*');
-    pattern
 }

@@ -318,7 +318,11 @@ impl Redis {
     }
 
     /// Reads groups in the order of these ids, without missing groups.
-    async fn groups_of(&self, account: AccountId, ids: &[GroupId]) -> Result<Vec<Group>, StoreError> {
+    pub(super) async fn groups_of(
+        &self,
+        account: AccountId,
+        ids: &[GroupId],
+    ) -> Result<Vec<Group>, StoreError> {
         let mut read = pipe();
         for id in ids {
             read.cmd("HGET").arg(self.key_space.account(account)).arg(records::group_field(*id));

@@ -11,14 +11,14 @@ use shared::{
 };
 
 use super::{Redis, script::Arguments};
-use crate::store::{Order, StoreError};
+use crate::store::{KeyName, Order, Page, StoreError};
 use domain::key::Status;
 
 /// Most keys that a run of `expire_keys.lua` moves.
 const MOVED_AT_ONCE: usize = 1000;
 /// Member of the keys by spend that marks a complete list.
 const COMPLETE: &str = "";
-/// Keys listed in a run of a script: a millisecond of Redis.
+/// Keys listed, or read, in a run of a script: a millisecond of Redis.
 const LISTED_AT_ONCE: usize = 500;
 
 impl Redis {
@@ -34,6 +34,44 @@ impl Redis {
             revoked,
             self.key_space.expiring(account),
         ])
+    }
+
+    /// The sorted set of the keys that have a status, if one is asked for.
+    pub(super) async fn index_of(
+        &self,
+        account: AccountId,
+        status: Option<(Status, Timestamp)>,
+    ) -> Result<String, StoreError> {
+        let Some((status, now)) = status else { return Ok(self.key_space.keys(account)) };
+        self.list_statuses(account, now).await?;
+        Ok(self.key_space.keys_of(account, status))
+    }
+
+    /// Reads two texts of each key in a script, instead of all texts and the ledger's part.
+    pub(super) async fn names_of_keys(
+        &self,
+        account: AccountId,
+        page: Page,
+    ) -> Result<Vec<KeyName>, StoreError> {
+        let index = self.index_of(account, page.status).await?;
+        let (mut names, mut after) = (Vec::new(), page.after);
+        while names.len() < page.limit {
+            let wanted = (page.limit - names.len()).min(LISTED_AT_ONCE);
+            let ids: Vec<KeyId> = self.ids_behind(&index, after, page.order, wanted).await?;
+            let Some(last) = ids.last() else { break };
+            let mut arguments = Arguments::default();
+            for id in &ids {
+                arguments.key(self.key_space.key(account, *id));
+            }
+            let texts: Vec<(String, String)> = self.client.run(&self.scripts.key_names, &arguments).await?;
+            let found = ids.iter().zip(texts);
+            names.extend(found.map(|(id, (label, hint))| KeyName { id: *id, label, hint }));
+            after = Some(*last);
+            if ids.len() < wanted {
+                break;
+            }
+        }
+        Ok(names)
     }
 
     /// Brings the lists up to date.

@@ -79,10 +79,16 @@ impl KeySpace {
         format!("{}:{{{account}}}:usage:{day}", self.prefix)
     }
 
-    /// Hash: the charges of a day by model; the requests behind the model and `\0r`, the tokens behind the model and `\0t`.
-    /// The empty field marks sums of the whole day: `1` of the charges, `2` of all.
+    /// Hash: the charges of a day by model; behind the model and `\0r` the requests, `\0t` the tokens, `\0c` the cost to the
+    /// operator, `\0k` the charges whose cost is known. The empty field marks sums of the whole day: `1` of the charges, `2`
+    /// of requests and tokens too, `3` of everything, groups included.
     pub(super) fn spend(&self, account: AccountId, day: Day) -> String {
         format!("{}:{{{account}}}:spend:{day}", self.prefix)
+    }
+
+    /// Hash: all sums of a day by the bytes of a group's id.
+    pub(super) fn group_spend(&self, account: AccountId, day: Day) -> String {
+        format!("{}:{{{account}}}:group-spend:{day}", self.prefix)
     }
 
     /// Hash: the refused calls of a day, of all keys or of a single key, by hour and reason.

@@ -17,7 +17,9 @@ use super::{
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
     script::Arguments,
 };
-use crate::store::{Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated};
+use crate::store::{
+    Created, Credential, Idempotency, KeyName, Keys, Order, Page, Rotated, StoreError, Updated,
+};
 use domain::{
     digest::Digest,
     event::{Act, Event, EventKind},
@@ -79,14 +81,12 @@ impl Keys for Redis {
     }
 
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
-        let index = match page.status {
-            None => self.key_space.keys(account),
-            Some((status, now)) => {
-                self.list_statuses(account, now).await?;
-                self.key_space.keys_of(account, status)
-            }
-        };
+        let index = self.index_of(account, page.status).await?;
         self.keys_in_index(account, index, page).await
+    }
+
+    async fn key_names(&self, account: AccountId, page: Page) -> Result<Vec<KeyName>, StoreError> {
+        self.names_of_keys(account, page).await
     }
 
     /// Reads the sorted set of keys by spend, which the ledger keeps.
@@ -319,7 +319,7 @@ impl Redis {
     }
 
     /// Reads keys in the order of these ids, without those that do not exist.
-    async fn keys_of(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
+    pub(super) async fn keys_of(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }

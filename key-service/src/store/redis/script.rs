@@ -115,6 +115,7 @@ pub(super) struct Scripts {
     pub(super) rotate_key: Lua,
     pub(super) expire_keys: Lua,
     pub(super) list_keys: Lua,
+    pub(super) key_names: Lua,
     pub(super) create_group: Lua,
     pub(super) update_group: Lua,
     pub(super) revoke_management_key: Lua,
@@ -166,6 +167,7 @@ pub(in crate::store) const LEDGER: &str = parts!(
     "ledger/passed",
     "event_index",
     "events",
+    ["ledger/margins"],
     "ledger/write",
 );
 
@@ -255,6 +257,7 @@ impl Scripts {
             rotate_key: act_script!("key", "budgets", "idempotency", "rotate_key"),
             expire_keys: script!("expire_keys"),
             list_keys: script!("constants", "key", "key_lists", "list_keys"),
+            key_names: script!("key_names"),
             create_group: act_script!("key", "create_group"),
             update_group: act_script!("key", "budgets", "new_bounds", "update_group"),
             revoke_management_key: act_script!("revoke_management_key"),

@@ -1,178 +1,211 @@
-//! Sums by day and model, which the ledger adds up.
+//! Sums by day and model, and by day and group, which the ledger adds up.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashMap},
     ops::RangeInclusive,
 };
 
-use redis::pipe;
+use redis::{Value, from_redis_value, pipe};
 use shared::{
-    ids::{AccountId, GroupId, KeyId},
+    ids::{AccountId, GroupId},
     money::NanoUsd,
 };
 
 use super::{
     Redis,
-    records::{self, damaged},
+    records::{Reader, damaged, double},
 };
-use crate::store::{Groups, Keys, StoreError, UsageLine};
+use crate::store::StoreError;
 use domain::{
-    ledger::{GroupChain, Payer},
-    usage::{COUNTED, Counts, Day, Sums},
+    ledger::Payer,
+    usage::{COUNTED, Day, Margin, Sums},
 };
 
-/// The field of a day's spend that marks the sums of a whole day, and the mark of a day of which nothing is missing.
+/// The field of a day's spend that marks the sums of a whole day, and the marks: of charges by model, of requests and
+/// tokens too, of everything. A day begun by an earlier version has an earlier mark, or none.
 const WHOLE: &str = "";
-const ALL_SUMS: i64 = 2;
-/// Ends of the fields of requests and of tokens, behind the model.
+const CHARGES: i64 = 1;
+const SUMS: i64 = 2;
+const EVERYTHING: i64 = 3;
+/// Ends of the fields of requests, tokens, costs to the operator, and charges whose cost is known, behind the model.
 const REQUESTS: &str = "\0r";
 const TOKENS: &str = "\0t";
+const COST: &str = "\0c";
+const AT_KNOWN_COST: &str = "\0k";
 
-/// Sums of a day by model.
+/// Sums of a day.
 pub(super) struct DaySpend {
     pub(super) day: Day,
-    pub(super) sums: BTreeMap<String, Sums>,
-    /// True if every model of the day is there; a day begun by a version that did not add up lacks some.
-    pub(super) has_every_model: bool,
-    /// True if nothing of the day is missing; a day begun by an earlier version lacks requests and tokens.
-    pub(super) is_whole: bool,
+    pub(super) models: BTreeMap<String, Margin>,
+    groups: Vec<(GroupId, Margin)>,
+    /// Mark of the sums that are there.
+    mark: i64,
 }
 
+impl DaySpend {
+    /// Returns whether the day has every model.
+    pub(super) fn has_every_model(&self) -> bool {
+        self.mark >= CHARGES
+    }
+
+    /// Returns whether the day has requests, tokens and charges of every model.
+    pub(super) fn has_sums(&self) -> bool {
+        self.mark >= SUMS
+    }
+}
+
+/// Sums by model and by group.
+pub(super) type Margins = (BTreeMap<String, Margin>, BTreeMap<GroupId, Margin>);
+
 impl Redis {
-    /// Spend as added up by the ledger's script.
+    /// Spend as added up by the ledger's script; where the groups' is asked for too, all as of one moment.
     pub(super) async fn added_up(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
+        with_groups: bool,
     ) -> Result<Vec<DaySpend>, StoreError> {
         let days: Vec<Day> = (days.start().number()..=days.end().number()).map(Day::from_number).collect();
         let mut read = pipe();
+        if with_groups {
+            read.atomic();
+        }
         for day in &days {
             read.cmd("HGETALL").arg(self.key_space.spend(account, *day));
             read.cmd("EXISTS").arg(self.key_space.counters(account, *day));
-        }
-        let found: Vec<redis::Value> = self.client.ask_all(&read).await?;
-        let read = |(day, pair): (Day, &[redis::Value])| {
-            let [charged, exists] = pair else { return Err(damaged("spend")) };
-            let mut fields: BTreeMap<String, i64> = redis::from_redis_value_ref(charged)?;
-            let exists: bool = redis::from_redis_value_ref(exists)?;
-            let mark = fields.remove(WHOLE);
-            let has_every_model = mark.is_some() || !exists;
-            let is_whole = mark == Some(ALL_SUMS) || !exists;
-            Ok(DaySpend { day, sums: read_sums(fields), has_every_model, is_whole })
-        };
-        days.into_iter().zip(found.chunks(2)).map(read).collect()
-    }
-
-    /// Adds up the counters of all keys.
-    pub(super) async fn add_up(
-        &self,
-        account: AccountId,
-        day: Day,
-    ) -> Result<BTreeMap<String, Sums>, StoreError> {
-        let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
-        for (payer, counts) in self.read_counters(account, day, None).await? {
-            let sum = sums.entry(payer.model).or_default();
-            *sum = sum.plus(Sums::from(counts));
-        }
-        if day <= Day::closed(self.clock.now()) {
-            let (spend, counters) =
-                (self.key_space.spend(account, day), self.key_space.counters(account, day));
-            let left: i64 = self.client.ask(redis::cmd("TTL").arg(&counters)).await?;
-            let mut keep = pipe();
-            keep.cmd("HSET").arg(&spend).arg(WHOLE).arg(ALL_SUMS).arg(write_sums(&sums)).ignore();
-            if left > 0 {
-                keep.cmd("EXPIRE").arg(&spend).arg(left).ignore();
+            if with_groups {
+                read.cmd("HGETALL").arg(self.key_space.group_spend(account, *day));
             }
-            self.client.ask_all::<()>(&keep).await?;
         }
-        Ok(sums)
+        let mut found = self.client.ask_all::<Vec<Value>>(&read).await?.into_iter();
+        let mut next = || found.next().ok_or_else(|| damaged("spend"));
+        let mut spend = Vec::with_capacity(days.len());
+        for day in days {
+            let mut fields: BTreeMap<String, i64> = from_redis_value(next()?)?;
+            let has_counters: bool = from_redis_value(next()?)?;
+            let groups = if with_groups { read_groups(from_redis_value(next()?)?)? } else { Vec::new() };
+            let mark = fields.remove(WHOLE).unwrap_or(if has_counters { 0 } else { EVERYTHING });
+            spend.push(DaySpend { day, models: read_models(fields), groups, mark });
+        }
+        Ok(spend)
     }
 
-    /// The counters of a key, for the models that the account has used on each of the days, and for every chain of groups
-    /// that the key may have had.
-    pub(super) async fn usage_of(
+    /// The sums of these days together, by model, and by group where asked for.
+    pub(super) async fn margins(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-        key: KeyId,
-    ) -> Result<Vec<UsageLine>, StoreError> {
-        let chains = self.chains_of(account, key).await?;
-        let mut lines = Vec::new();
-        let (mut read, mut wanted) = (pipe(), Vec::new());
-        for DaySpend { day, sums, has_every_model, .. } in self.added_up(account, days).await? {
-            if !has_every_model {
-                let counters = self.read_counters(account, day, Some(key)).await?;
-                lines.extend(counters.into_iter().map(|(payer, counts)| UsageLine { day, payer, counts }));
+        with_groups: bool,
+    ) -> Result<Margins, StoreError> {
+        let (mut models, mut groups) = Margins::default();
+        for mut spend in self.added_up(account, days, with_groups).await? {
+            if spend.mark < EVERYTHING {
+                spend = self.add_up(account, spend.day).await?;
             }
-            for model in sums.into_keys().filter(|_| has_every_model) {
-                for groups in &chains {
-                    let payer = Payer { key, model: model.clone(), groups: *groups };
-                    let counter = records::write_payer(&payer);
-                    read.cmd("HGET").arg(self.key_space.counters(account, day)).arg(counter);
-                    wanted.push((day, payer));
-                }
+            for (model, margin) in spend.models {
+                add(models.entry(model).or_default(), margin);
+            }
+            for (group, margin) in spend.groups {
+                add(groups.entry(group).or_default(), margin);
             }
         }
-        if !wanted.is_empty() {
-            let found: Vec<Option<Vec<u8>>> = self.client.ask_all(&read).await?;
-            for ((day, payer), sums) in wanted.into_iter().zip(found) {
-                let Some(sums) = sums else { continue };
-                let counts: Counts = records::read_counts(&sums).ok_or_else(|| damaged("a counter"))?;
-                lines.push(UsageLine { day, payer, counts });
-            }
-        }
-        lines.sort_by(|a, b| (a.day, &a.payer).cmp(&(b.day, &b.payer)));
-        Ok(lines)
+        Ok((models, groups))
     }
 
-    /// The chains of groups that a key may have had: none, and its groups before and now with their parents before and
-    /// now.
-    async fn chains_of(&self, account: AccountId, key: KeyId) -> Result<BTreeSet<GroupChain>, StoreError> {
-        let mut chains = BTreeSet::from([[None, None]]);
-        let Some(found) = self.key(account, key).await? else { return Ok(chains) };
-        let past = self.revision(&self.key_space.key(account, key), "past_groups").await?.past;
-        let now = found.spend.group.map(|group| group.to_string());
-        for group in past.split_whitespace().chain(now.as_deref()) {
-            let group: GroupId = group.parse().map_err(|_| damaged("the groups of a key"))?;
-            let parents = self.revision(&self.key_space.group(account, group), "past_parents").await?.past;
-            chains.insert([Some(group), None]);
-            for parent in parents.split_whitespace() {
-                let parent = parent.parse().map_err(|_| damaged("the parents of a group"))?;
-                chains.insert([Some(group), Some(parent)]);
-            }
-            if let Some(group) = self.group(account, group).await? {
-                chains.insert([Some(group.id), group.spend.parent]);
+    /// Adds up the counters of all keys, and keeps the sums of a day that is over.
+    pub(super) async fn add_up(&self, account: AccountId, day: Day) -> Result<DaySpend, StoreError> {
+        let (mut models, mut groups) = (BTreeMap::new(), HashMap::new());
+        for (payer, counts) in self.read_counters(account, day).await? {
+            let Payer { model, groups: [group, _], .. } = payer;
+            add(models.entry(model).or_default(), counts.into());
+            if let Some(group) = group {
+                add(groups.entry(group).or_default(), counts.into());
             }
         }
-        Ok(chains)
+        let spend = DaySpend { day, models, groups: groups.into_iter().collect(), mark: EVERYTHING };
+        if day <= Day::closed(self.clock.now()) {
+            self.keep_sums(account, &spend).await?;
+        }
+        Ok(spend)
+    }
+
+    /// Writes the sums of a day, for as long as the counters of the day are kept.
+    async fn keep_sums(&self, account: AccountId, spend: &DaySpend) -> Result<(), StoreError> {
+        let DaySpend { day, models, groups, mark } = spend;
+        let [of_models, of_groups] =
+            [self.key_space.spend(account, *day), self.key_space.group_spend(account, *day)];
+        let counters = self.key_space.counters(account, *day);
+        let left: i64 = self.client.ask(redis::cmd("TTL").arg(counters)).await?;
+        let mut keep = pipe();
+        keep.atomic();
+        keep.cmd("HSET").arg(&of_models).arg(WHOLE).arg(*mark).arg(write_models(models)).ignore();
+        if !groups.is_empty() {
+            let fields =
+                groups.iter().map(|(group, margin)| (group.as_bytes().as_slice(), write_margin(margin)));
+            keep.cmd("HSET").arg(&of_groups).arg(fields.collect::<Vec<_>>()).ignore();
+        }
+        for name in [of_models, of_groups].iter().filter(|_| left > 0) {
+            keep.cmd("EXPIRE").arg(name).arg(left).ignore();
+        }
+        Ok(self.client.ask_all::<()>(&keep).await?)
     }
 }
 
-/// Reads the fields of a day's sums.
-fn read_sums(fields: BTreeMap<String, i64>) -> BTreeMap<String, Sums> {
-    let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
+fn add(sum: &mut Margin, more: Margin) {
+    *sum = sum.plus(more);
+}
+
+/// Reads the fields of a day's sums by model.
+fn read_models(fields: BTreeMap<String, i64>) -> BTreeMap<String, Margin> {
+    let mut models: BTreeMap<String, Margin> = BTreeMap::new();
     for (field, sum) in fields {
+        let (model, part) = field.split_at(field.find('\0').unwrap_or(field.len()));
+        let (margin, money) = (models.entry(model.to_owned()).or_default(), NanoUsd::from_nanos(sum));
         let count = u64::try_from(sum).unwrap_or_default().min(COUNTED);
-        if let Some(model) = field.strip_suffix(REQUESTS) {
-            sums.entry(model.to_owned()).or_default().requests = count;
-        } else if let Some(model) = field.strip_suffix(TOKENS) {
-            sums.entry(model.to_owned()).or_default().tokens = count;
-        } else {
-            sums.entry(field).or_default().charged = NanoUsd::from_nanos(sum);
+        match part {
+            REQUESTS => margin.sums.requests = count,
+            TOKENS => margin.sums.tokens = count,
+            COST => margin.upstream_cost = money,
+            AT_KNOWN_COST => margin.charged_at_known_cost = money,
+            _ => margin.sums.charged = money,
         }
     }
-    sums
+    models
 }
 
-/// The fields of a day's sums.
-fn write_sums(sums: &BTreeMap<String, Sums>) -> Vec<(String, String)> {
-    let fields = |(model, sums): (&String, &Sums)| {
+/// The fields of a day's sums by model.
+fn write_models(models: &BTreeMap<String, Margin>) -> Vec<(String, i64)> {
+    let fields = |(model, margin): (&String, &Margin)| {
+        let Margin { sums: Sums { requests, tokens, charged }, upstream_cost, charged_at_known_cost } =
+            margin;
         [
-            (model.clone(), sums.charged.nanos().to_string()),
-            (format!("{model}{REQUESTS}"), sums.requests.to_string()),
-            (format!("{model}{TOKENS}"), sums.tokens.to_string()),
+            ("", charged.nanos()),
+            (REQUESTS, requests.cast_signed()),
+            (TOKENS, tokens.cast_signed()),
+            (COST, upstream_cost.nanos()),
+            (AT_KNOWN_COST, charged_at_known_cost.nanos()),
         ]
+        .map(|(part, sum)| (format!("{model}{part}"), sum))
     };
-    sums.iter().flat_map(fields).collect()
+    models.iter().flat_map(fields).collect()
+}
+
+/// Reads a day's sums by group, as `scripts/ledger/margins.lua` writes them.
+fn read_groups(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Vec<(GroupId, Margin)>, StoreError> {
+    let read = |(group, record): (Vec<u8>, Vec<u8>)| {
+        let mut reader = Reader(&record);
+        let (requests, tokens, charged) = (reader.count()?, reader.count()?, reader.money()?);
+        let (upstream_cost, charged_at_known_cost) = (reader.money()?, reader.money()?);
+        let sums = Sums { requests, tokens, charged };
+        Some((GroupId::from_slice(&group)?, Margin { sums, upstream_cost, charged_at_known_cost }))
+    };
+    fields.into_iter().map(|field| read(field).ok_or_else(|| damaged("the spend of a group"))).collect()
+}
+
+/// Writes the sums of a group.
+fn write_margin(Margin { sums, upstream_cost, charged_at_known_cost }: &Margin) -> Vec<u8> {
+    let Sums { requests, tokens, charged } = sums;
+    let [requests, tokens] = [requests, tokens].map(|count| count.cast_signed());
+    let money = [charged, upstream_cost, charged_at_known_cost].map(|amount| amount.nanos());
+    [requests, tokens].into_iter().chain(money).flat_map(double).collect()
 }

@@ -26,6 +26,7 @@ mod bounds;
 mod events;
 mod holds;
 mod secured;
+mod spend;
 use crate::store::{
     Accounts, Books, DueHold, Expiring, Keys, Ledger, Members, Order, Page, RecordKind,
     suite::{
@@ -173,7 +174,7 @@ async fn what_a_version_without_statuses_and_spend_has_written_is_listed_and_add
     let top = store.top_spending(account, None, 9).await.unwrap();
     assert_eq!(top.iter().map(|key| key.id).collect::<Vec<_>>(), [key]);
     for _ in 0..2 {
-        let of_key = store.usage(account, day..=day, Some(key)).await.unwrap();
+        let of_key = store.usage(account, day..=day, Some(&[key])).await.unwrap();
         assert_eq!(of_key[0].counts.charged, NanoUsd::from_nanos(3));
         let spend = store.spend(account, day..=day).await.unwrap();
         let sums = Sums {

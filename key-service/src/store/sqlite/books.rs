@@ -1,12 +1,12 @@
 //! The journal, the counters, and the audit of both: in a read transaction, of a single moment, and concurrent with all
 //! other work.
 
-use std::ops::RangeInclusive;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, KeyId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
 };
 
@@ -25,7 +25,7 @@ use crate::store::{
 use domain::{
     audit::{Audit, Auditor},
     search::EntrySearch,
-    usage::Day,
+    usage::{Day, Margin},
 };
 
 #[async_trait]
@@ -103,9 +103,10 @@ impl Books for Sqlite {
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-        key: Option<KeyId>,
+        keys: Option<&[KeyId]>,
     ) -> Result<Vec<UsageLine>, StoreError> {
-        self.read(move |connection| usage::list(connection, account, &days, key)).await
+        let keys = keys.map(<[KeyId]>::to_vec);
+        self.read(move |connection| usage::list(connection, account, &days, keys.as_deref())).await
     }
 
     async fn spend(
@@ -114,6 +115,22 @@ impl Books for Sqlite {
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError> {
         self.read(move |connection| spend::list(connection, account, &days)).await
+    }
+
+    async fn margins_by_model(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<BTreeMap<String, Margin>, StoreError> {
+        self.read(move |connection| spend::by_model(connection, account, &days)).await
+    }
+
+    async fn margins_by_group(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<BTreeMap<Option<GroupId>, Margin>, StoreError> {
+        self.read(move |connection| spend::by_group(connection, account, &days)).await
     }
 
     fn counters_kept(&self) -> Option<u32> {

@@ -8,11 +8,15 @@ use shared::{
     time::Timestamp,
 };
 
-use super::tables::{accounts, budgets, events, holds, journal, spend, usage as counters};
+use super::tables::{
+    accounts, budgets, events, holds, journal,
+    spend::{self, Part},
+    usage as counters,
+};
 use crate::store::Outcomes;
 use domain::{
     ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
-    usage::{self, Added, Counts, Day, Sums},
+    usage::{self, Added, Counts, Day, Margin},
 };
 
 /// The commands of a caller.
@@ -176,13 +180,16 @@ impl LedgerBatch<'_> {
                 budgets::put_group(self.connection, self.account, id, group)?;
             }
         }
-        let mut spent: HashMap<(Day, &str), Sums> = HashMap::new();
+        let mut spent: HashMap<(Day, Part<'_>), Margin> = HashMap::new();
         for ((day, payer), counts) in &self.counted {
-            let sums = spent.entry((*day, &payer.model)).or_default();
-            *sums = sums.plus(Sums::from(*counts));
+            let [group, _] = payer.groups;
+            for part in std::iter::once(Part::Model(&payer.model)).chain(group.map(Part::Group)) {
+                let sums = spent.entry((*day, part)).or_default();
+                *sums = sums.plus(Margin::from(*counts));
+            }
         }
-        for ((day, model), sums) in spent {
-            spend::add(self.connection, self.account, day, model, sums)?;
+        for ((day, part), margin) in spent {
+            spend::add(self.connection, self.account, day, part, margin)?;
         }
         for ((day, payer), counts) in self.counted {
             counters::add(self.connection, self.account, &Added { payer, day, counts })?;

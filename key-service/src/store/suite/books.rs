@@ -168,9 +168,9 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         (Day::of(later), second, "Model Flash", counts(0, (0, 0, 0), -8)),
     ];
     assert_eq!(lines, expected);
-    assert_eq!(store.usage(account, days.clone(), Some(second)).await.unwrap().len(), 3);
+    assert_eq!(store.usage(account, days.clone(), Some(&[second])).await.unwrap().len(), 3);
     assert_eq!(store.usage(account, *days.end()..=*days.end(), None).await.unwrap().len(), 1);
-    assert_eq!(store.usage(account, *days.end()..=*days.end(), Some(first)).await.unwrap(), []);
+    assert_eq!(store.usage(account, *days.end()..=*days.end(), Some(&[first])).await.unwrap(), []);
     let spend = store.spend(account, days.clone()).await.unwrap();
     let spend: Vec<_> = spend.iter().map(|l| (l.day, l.model.as_str(), l.sums)).collect();
     let sums = |requests, tokens, charged| Sums { requests, tokens, charged: nanos(charged) };

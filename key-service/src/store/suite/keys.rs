@@ -11,7 +11,7 @@ use shared::{
 use super::{
     Subject, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
 };
-use crate::store::{Created, Idempotency, Order, Page, Store, Updated};
+use crate::store::{Created, Idempotency, KeyName, Order, Page, Store, Updated};
 use domain::{
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
     ledger::{
@@ -131,6 +131,32 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     let second =
         Page { after: Some(key(0)), order: Order::Ascending, status: Some((revoked, after(20))), limit: 1 };
     assert_eq!(ids(&**store, account, second).await, [key(2)]);
+}
+
+pub(super) async fn names_of_keys_are_listed_as_the_keys_are(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    for n in 0..4 {
+        make_key(&**store, account, n, None).await;
+    }
+    store.revoke_key(account, key(1), &act(START)).await.unwrap();
+    let label = KeyPatch { label: Some("Käse".into()), ..KeyPatch::default() };
+    store.update_key(account, key(2), label, &act(START)).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    for (order, status) in [
+        (Order::Ascending, None),
+        (Order::Descending, Some((Status::Active, after(1)))),
+        (Order::Ascending, Some((Status::Revoked, after(1)))),
+    ] {
+        for (from, limit) in [(None, 9), (Some(key(2)), 9), (None, 2)] {
+            let page = Page { after: from, order, status, limit };
+            let keys = store.keys(account, page).await.unwrap().into_iter();
+            let keys: Vec<_> =
+                keys.map(|ApiKey { id, label, hint, .. }| KeyName { id, label, hint }).collect();
+            assert_eq!(store.key_names(account, page).await.unwrap(), keys);
+        }
+    }
 }
 
 pub(super) async fn keys_that_spent_most_come_first(subject: &mut impl Subject) {

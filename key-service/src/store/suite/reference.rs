@@ -8,12 +8,15 @@ mod moving;
 mod refused;
 mod webhooks;
 
-use std::ops::{Bound, RangeInclusive};
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, RangeInclusive},
+};
 
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
-    ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
@@ -34,7 +37,7 @@ use domain::{
     event::{Act, EventKind},
     key::{ApiKey, KeyPatch, NewCredential, NewKey},
     ledger::{Command, Record, RecordId, Refused},
-    usage::Day,
+    usage::{Day, Margin},
 };
 
 /// Number of due holds on a page.
@@ -450,9 +453,27 @@ impl Books for Reference {
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-        key: Option<KeyId>,
+        keys: Option<&[KeyId]>,
     ) -> Result<Vec<UsageLine>, StoreError> {
-        Ok(self.books()?.accounts.get(&account).map(|book| book.usage_of(&days, key)).unwrap_or_default())
+        Ok(self.books()?.accounts.get(&account).map(|book| book.usage_of(&days, keys)).unwrap_or_default())
+    }
+
+    async fn margins_by_model(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<BTreeMap<String, Margin>, StoreError> {
+        let margins = |book: &AccountBook| book.margins_by(&days, |payer| payer.model.clone());
+        Ok(self.books()?.accounts.get(&account).map(margins).unwrap_or_default())
+    }
+
+    async fn margins_by_group(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<BTreeMap<Option<GroupId>, Margin>, StoreError> {
+        let margins = |book: &AccountBook| book.margins_by(&days, |payer| payer.groups[0]);
+        Ok(self.books()?.accounts.get(&account).map(margins).unwrap_or_default())
     }
 
     async fn spend(

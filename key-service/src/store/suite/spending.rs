@@ -409,13 +409,14 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
                 break;
             }
         }
+        let days = Day::of(START)..=Day::of(START.plus(LONGEST_HISTORY));
+        super::margins::the_margins_are_those_of(store, *account, days.clone(), &expected.journal).await;
         let numbered = (1..).zip(expected.journal);
         let numbered =
             numbered.map(|(number, (generation, entry))| JournalEntry { number, generation, entry });
         assert_eq!(entries, numbered.collect::<Vec<_>>());
         let lines =
             expected.counted.into_iter().map(|((day, payer), counts)| UsageLine { day, payer, counts });
-        let days = Day::of(START)..=Day::of(START.plus(LONGEST_HISTORY));
         let lines: Vec<_> = lines.collect();
         assert_eq!(store.usage(*account, days.clone(), None).await.unwrap(), lines);
         let spent = store.spend(*account, days).await.unwrap();

@@ -60,28 +60,37 @@ pub(crate) fn add(connection: &Connection, account: AccountId, added: &Added) ->
     Ok(())
 }
 
-/// The counters of these days, of all keys or of a single key.
+/// The counters of these days, of all keys or of some.
 pub(crate) fn list(
     connection: &Connection,
     account: AccountId,
     days: &RangeInclusive<Day>,
-    key: Option<KeyId>,
+    keys: Option<&[KeyId]>,
 ) -> rusqlite::Result<Vec<UsageLine>> {
-    // Behind a range of days SQLite would go through all keys: a single key is looked up day by day.
-    let sql = match key {
-        Some(_) => format!(
-            "WITH RECURSIVE days (day) AS (SELECT ?2 UNION ALL SELECT day + 1 FROM days WHERE day < ?3)
-             SELECT {COLUMNS} FROM days CROSS JOIN usage u WHERE u.account = ?1 AND u.day = days.day AND u.key = ?4
-             ORDER BY u.day, u.key, u.model, u.group_id, u.parent"
-        ),
-        None => format!(
-            "SELECT {COLUMNS} FROM usage u WHERE account = ?1 AND day BETWEEN ?2 AND ?3 AND ?4 IS NULL
-             ORDER BY day, key, model, group_id, parent"
-        ),
-    };
     let (from, to) = (days.start().number(), days.end().number());
-    let params = params![account.as_bytes(), from, to, key.as_ref().map(KeyId::as_bytes)];
-    connection.prepare_cached(&sql)?.query_map(params, line)?.collect()
+    let Some(keys) = keys else {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM usage u WHERE account = ?1 AND day BETWEEN ?2 AND ?3
+             ORDER BY day, key, model, group_id, parent"
+        );
+        return connection
+            .prepare_cached(&sql)?
+            .query_map(params![account.as_bytes(), from, to], line)?
+            .collect();
+    };
+    // Behind a range of days SQLite would go through all keys: each key is looked up day by day.
+    let sql = format!(
+        "WITH RECURSIVE days (day) AS (SELECT ?2 UNION ALL SELECT day + 1 FROM days WHERE day < ?3)
+         SELECT {COLUMNS} FROM days CROSS JOIN usage u WHERE u.account = ?1 AND u.day = days.day AND u.key = ?4"
+    );
+    let (mut of_keys, mut lines) = (connection.prepare_cached(&sql)?, Vec::new());
+    for key in keys {
+        for found in of_keys.query_map(params![account.as_bytes(), from, to, key.as_bytes()], line)? {
+            lines.push(found?);
+        }
+    }
+    lines.sort_by(|a: &UsageLine, b| (a.day, &a.payer).cmp(&(b.day, &b.payer)));
+    Ok(lines)
 }
 
 fn line(row: &Row<'_>) -> rusqlite::Result<UsageLine> {

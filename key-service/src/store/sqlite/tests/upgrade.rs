@@ -12,7 +12,7 @@ use super::{Folder, capture, used};
 use crate::store::{
     Accounts, Books, Expiring, GroupCreated, Groups, Keys, Ledger, RecordKind, UsageLine,
     sqlite::{Sqlite, file::APPLICATION_ID},
-    suite::{nanos, new_group},
+    suite::{make_key, nanos, new_group, open_account_with},
 };
 use domain::{
     access::{Access, Scope},
@@ -20,7 +20,7 @@ use domain::{
     digest::Digest,
     key::KeyPatch,
     ledger::{
-        Outcome, Payer,
+        Command, Outcome, Payer, Progress,
         histories::{START, account, generation, key},
     },
     member::{Link, LinkMaker, Session, SignInWay},
@@ -256,4 +256,37 @@ async fn keys_and_bills_of_version_6_have_no_groups_and_no_bounds_until_they_get
     assert_eq!(store.group(account(0), group.id).await.unwrap().unwrap().spend.budget.used, nanos(0));
     let sound = Audit { entries: 3, keys: 1, groups: 1, wrong: Vec::new() };
     assert_eq!(store.audit(account(0)).await.unwrap(), Some(sound));
+}
+
+#[tokio::test]
+async fn margins_of_version_19_are_added_up_from_the_counters() {
+    let folder = Folder::new();
+    let store = Sqlite::open(&folder.file()).unwrap();
+    let account = open_account_with(&store, 1, 1_000).await;
+    let [alone, grouped] =
+        [make_key(&store, account, 1, None).await, make_key(&store, account, 2, None).await];
+    let group = new_group(account, 1);
+    let to_group = KeyPatch { group: Some(Some(group.group.id)), ..KeyPatch::default() };
+    store.create_group(group, &act(START)).await.unwrap();
+    store.update_key(account, grouped, to_group, &act(START)).await.unwrap();
+    let bill = |key, n, cost, upstream_cost: Option<i64>| {
+        let (usage, upstream_cost) = (Usage::of(3, 1, 2), upstream_cost.map(nanos));
+        let total = Progress { usage, cost: nanos(cost), upstream_cost };
+        let model = "Model Flash".into();
+        Command::Capture { key, generation: generation(n), model, total, estimated: false }
+    };
+    let bills = vec![bill(alone, 1, 9, Some(4)), bill(grouped, 2, 8, Some(5)), bill(grouped, 3, 7, None)];
+    store.execute(account, bills, START).await.unwrap();
+    let days = Day::of(START)..=Day::of(START);
+    let margins = async |store: &Sqlite| {
+        let models = store.margins_by_model(account, days.clone()).await.unwrap();
+        (models, store.margins_by_group(account, days.clone()).await.unwrap())
+    };
+    let before = margins(&store).await;
+    assert_eq!((before.0["Model Flash"].amount(), before.1.len()), (Some(nanos(8)), 2));
+    drop(store);
+    let earlier = "DROP TABLE group_spend; ALTER TABLE spend DROP COLUMN upstream_cost;
+                   ALTER TABLE spend DROP COLUMN charged_at_known_cost; PRAGMA user_version = 19;";
+    Connection::open(folder.file()).unwrap().execute_batch(earlier).unwrap();
+    assert_eq!(margins(&Sqlite::open(&folder.file()).unwrap()).await, before);
 }

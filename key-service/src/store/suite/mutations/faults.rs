@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 122] = [
+pub(super) const FAULTS: [(&str, &str, &str); 126] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -373,6 +373,22 @@ pub(super) const FAULTS: [(&str, &str, &str); 122] = [
         "the group of a key at its limit is not named",
         "local group = holder == 1 and budget.group or ''",
         "local group = ''",
+    ),
+    ("costs are not added up by model", "costs[model] = { of_model[1] + cost, of_model[2] + known }", ""),
+    (
+        "costs by model are those of the last counter",
+        "local of_model = costs[model] or { 0, 0 }",
+        "local of_model = { 0, 0 }",
+    ),
+    (
+        "sums by group begin anew with each batch",
+        "if found[n] then group_sums[group] = { read(COUNTS, found[n]) } end",
+        "",
+    ),
+    (
+        "sums by group lack the tokens of answers",
+        "local more = { sums[1], sums[2] + sums[4], sums[5], cost, known }",
+        "local more = { sums[1], sums[2], sums[5], cost, known }",
     ),
     (
         "thresholds of a key are not among the events of its group",

@@ -23,7 +23,7 @@ use domain::{
     key::{ApiKey, NewKey},
     ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State, Told},
     member::Member,
-    usage::{self, Counts, Day, Sums},
+    usage::{self, Counts, Day, Margin, Sums},
 };
 
 #[derive(Debug, Default)]
@@ -238,11 +238,10 @@ impl AccountBook {
         deposits
     }
 
-    pub(super) fn usage_of(&self, days: &RangeInclusive<Day>, only: Option<KeyId>) -> Vec<UsageLine> {
-        let wanted = self
-            .usage
-            .iter()
-            .filter(|((day, payer), _)| days.contains(day) && only.is_none_or(|key| key == payer.key));
+    pub(super) fn usage_of(&self, days: &RangeInclusive<Day>, only: Option<&[KeyId]>) -> Vec<UsageLine> {
+        let wanted = self.usage.iter().filter(|((day, payer), _)| {
+            days.contains(day) && only.is_none_or(|keys| keys.contains(&payer.key))
+        });
         wanted
             .map(|((day, payer), counts)| UsageLine { day: *day, payer: payer.clone(), counts: *counts })
             .collect()
@@ -258,6 +257,20 @@ impl AccountBook {
             .into_iter()
             .map(|((day, model), sums)| SpendLine { day, model: model.to_owned(), sums })
             .collect()
+    }
+
+    /// Sums of these days, apart by a part of the payer.
+    pub(super) fn margins_by<P: Ord>(
+        &self,
+        days: &RangeInclusive<Day>,
+        part: impl Fn(&Payer) -> P,
+    ) -> BTreeMap<P, Margin> {
+        let mut margins: BTreeMap<P, Margin> = BTreeMap::new();
+        for ((_, payer), counts) in self.usage.iter().filter(|((day, _), _)| days.contains(day)) {
+            let margin = margins.entry(part(payer)).or_default();
+            *margin = margin.plus(Margin::from(*counts));
+        }
+        margins
     }
 
     pub(super) fn audit(&self) -> Audit {

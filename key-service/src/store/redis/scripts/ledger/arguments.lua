@@ -14,8 +14,8 @@
 -- `records.rs` and `../records.rs` have all formats, `batch.rs` the arguments.
 --
 -- KEYS  the account, its holds, journal, deposits and counters of today; then hashes of settled and of expired generations;
---       where something may be billed, the keys by spend, and the spend of today by model; last the events, the numbers of
---       events, and the index of events
+--       where something may be billed, with chains the spend of today by group, then the keys by spend, and the spend of today
+--       by model; last the events, the numbers of events, and the index of events
 -- ARGV  1 the settings; 2 for each generation the places of its two hashes among KEYS; 3 the commands; 4 their bills;
 --       then the ids of generations, the ids of deposits, their events, their notes, 'funds', the ids of keys, the payers, and the further parts of
 --       bills: of each bill with a flag, the flagged parts; last, where a command has one, the numbers of credentials that

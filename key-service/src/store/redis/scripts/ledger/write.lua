@@ -5,6 +5,7 @@ local counters_before, after, spent = #entries > 0 and call('HMGET', COUNTERS, u
 for n = 1, #counters do -- plain
   if counters_before[n] and #counters_before[n] > COUNTS_SIZE then error(NEEDS_CHAINS) end -- plain
 end -- plain
+read_group_sums() -- chain
 
 if #entries > 0 then
   call('XADD', JOURNAL, 'MINID', '~', left_after(account.entries + 1, most_entries),
@@ -83,6 +84,7 @@ for n = 1, #counters do
   model = sub(model, 1, length) -- chain
   after[2 * n] = after[2 * n] .. further_counts(counters[n], counters_before[n]) -- chain
   local of_model = spent[model] or { 0, 0, 0 }
+  count_margin(counters[n], model, sums) -- chain
   spent[model] = { of_model[1] + sums[5], of_model[2] + sums[1], of_model[3] + sums[2] + sums[4] }
 end
 if #spenders > 0 then call('ZADD', KEYS[#KEYS - 4], unpack(spenders)) end
@@ -92,10 +94,12 @@ for model, sums in pairs(spent) do
   call('HINCRBY', SPEND, model .. '\0r', sums[2])
   call('HINCRBY', SPEND, model .. '\0t', sums[3])
 end
+write_margins(SPEND) -- chain
 -- New counters may be the first of the day: then the spend is that of the whole day.
 if new > 0 then
-  if call('HLEN', COUNTERS) == new then call('HSET', SPEND, '', '2') end
+  if call('HLEN', COUNTERS) == new then call('HSET', SPEND, '', '3') end
   call('EXPIRE', COUNTERS, written(counters_kept))
   call('EXPIRE', SPEND, written(counters_kept))
+  if #summed > 0 then call('EXPIRE', GROUP_SPEND, written(counters_kept)) end -- chain
 end
 return outcomes
