@@ -37,7 +37,7 @@ use crate::{
 };
 use domain::{
     lease_clock::LEASE_TICKS,
-    ledger::{Command, Progress},
+    ledger::{Command, NewHold, Progress},
     pricing,
 };
 
@@ -145,7 +145,7 @@ impl Service {
             (&model.price, a.prompt_tokens, a.images, a.least_output_tokens.max(1));
         let worst_case = |output| pricing::worst_case(price, prompt, output, images);
         let output = a.output_tokens.max(least);
-        let command = Command::Hold {
+        let command = Command::Hold(NewHold {
             key,
             credential,
             generation: a.generation,
@@ -156,7 +156,7 @@ impl Service {
             prompt_tokens: prompt,
             readmitted: a.readmitted,
             lease_ticks: LEASE_TICKS,
-        };
+        });
         let price = Arc::clone(price);
         let hold =
             HoldRef { generation: a.generation, account, key, model: model.id.clone(), price, upstream: 0 };

@@ -41,7 +41,7 @@ pub use self::{
         Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window, allowed_models,
         tightest,
     },
-    command::{Command, Level, Outcome, RecordId, Refused},
+    command::{Command, Level, NewHold, Outcome, RecordId, Refused},
     events::{CallEvents, Holder, Passed, Told, deposited},
     funds::RETRY_IN_FLIGHT,
     record::{Counted, Deposited, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
@@ -192,7 +192,7 @@ pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, 
             return Ok((State { account, key, groups, record }, Outcome::Ticked(tick)));
         }
         Command::Check { .. }
-        | Command::Hold { .. }
+        | Command::Hold(_)
         | Command::Extend { .. }
         | Command::Capture { .. }
         | Command::Release { .. }
@@ -216,31 +216,17 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
             funds.may_spend(*credential)?;
             Ok((record, Outcome::Allowed { models: funds.models() }))
         }
-        (Command::Hold { .. }, Record::Open(hold)) => {
+        (Command::Hold(_), Record::Open(hold)) => {
             let outcome = Outcome::Held { amount: hold.amount, rates: funds.rates() };
             Ok((Record::Open(hold), outcome))
         }
-        (
-            Command::Hold {
-                key,
-                credential,
-                model,
-                least,
-                enough,
-                most,
-                prompt_tokens,
-                readmitted,
-                lease_ticks,
-                ..
-            },
-            Record::None,
-        ) => {
-            funds.may_spend(*credential)?;
-            funds.admit(model, *prompt_tokens, *readmitted)?;
-            let amount = funds.hold(*least, *enough, *most)?;
-            let counted = funds.count(*prompt_tokens, *readmitted);
-            let payer = Payer { key: *key, model: model.clone(), groups: funds.chain() };
-            let (reported, lease_until) = (Progress::default(), funds.lease(*lease_ticks));
+        (Command::Hold(new), Record::None) => {
+            funds.may_spend(new.credential)?;
+            funds.admit(&new.model, new.prompt_tokens, new.readmitted)?;
+            let amount = funds.hold(new.least, new.enough, new.most)?;
+            let counted = funds.count(new.prompt_tokens, new.readmitted);
+            let payer = Payer { key: new.key, model: new.model.clone(), groups: funds.chain() };
+            let (reported, lease_until) = (Progress::default(), funds.lease(new.lease_ticks));
             let outcome = Outcome::Held { amount, rates: funds.rates() };
             Ok((Record::Open(Hold { payer, amount, reported, lease_until, counted }), outcome))
         }
@@ -274,7 +260,7 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
             Ok((Record::Closed(settlement.clone()), Outcome::Expired(settlement)))
         }
         (Command::Expire { .. }, Record::Open(hold)) => Ok((Record::Open(hold), Outcome::NotDue)),
-        (Command::Hold { .. } | Command::Extend { .. } | Command::Expire { .. }, record) => {
+        (Command::Hold(_) | Command::Extend { .. } | Command::Expire { .. }, record) => {
             Ok((record, Outcome::Gone))
         }
         (Command::Deposit { .. } | Command::Tick { .. }, record) => Ok((record, Outcome::Gone)),

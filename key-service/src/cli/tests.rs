@@ -17,7 +17,7 @@ use crate::{
 };
 use domain::{
     key::KeyPatch,
-    ledger::{Command as Ledger, Progress},
+    ledger::{Command as Ledger, NewHold, Progress},
 };
 
 /// The address that links begin with.
@@ -196,17 +196,19 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let made = office.management.create(account, KeyPatch::default(), None, Actor::System).await.unwrap();
     let Issued::New { key, .. } = made else { panic!("{made:?}") };
     let now = office.clock.now();
-    let hold = |n, usd| Ledger::Hold {
-        key: key.id,
-        credential: 0,
-        generation: GenerationId::new(now, [n; 10]),
-        model: "Model Flash".into(),
-        least: NanoUsd::from_usd(usd),
-        enough: NanoUsd::from_usd(usd),
-        most: NanoUsd::from_usd(usd),
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks: 7,
+    let hold = |n, usd| {
+        Ledger::Hold(NewHold {
+            key: key.id,
+            credential: 0,
+            generation: GenerationId::new(now, [n; 10]),
+            model: "Model Flash".into(),
+            least: NanoUsd::from_usd(usd),
+            enough: NanoUsd::from_usd(usd),
+            most: NanoUsd::from_usd(usd),
+            prompt_tokens: 1,
+            readmitted: false,
+            lease_ticks: 7,
+        })
     };
     let usage = shared::tokens::Usage::of(12, 2, 5);
     let total = Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001), upstream_cost: None };

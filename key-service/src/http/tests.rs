@@ -19,7 +19,7 @@ use crate::{
     management::testing::{Office, catalog},
     store::Ledger as _,
 };
-use domain::ledger::{Command, Progress};
+use domain::ledger::{Command, NewHold, Progress};
 
 mod access;
 mod bounds;
@@ -81,7 +81,7 @@ impl Desk {
     /// Commands that hold this amount for a generation, and bill it to the key.
     fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
-        let hold = Command::Hold {
+        let hold = Command::Hold(NewHold {
             key,
             credential: 0,
             generation,
@@ -92,7 +92,7 @@ impl Desk {
             prompt_tokens: 12,
             readmitted: false,
             lease_ticks: 7,
-        };
+        });
         let total = Progress { usage: Usage::of(12, 0, 5), cost, ..Progress::default() };
         let capture =
             Command::Capture { key, generation, model: "Model Flash".into(), total, estimated: false };

@@ -49,7 +49,7 @@ use domain::{
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{
-        self, Command, Outcome, Progress, Refused,
+        self, Command, NewHold, Outcome, Progress, Refused,
         histories::{START, deposit},
     },
 };
@@ -426,7 +426,7 @@ pub(crate) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit
 pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_ticks: u64) -> Command {
     let amount = nanos(amount);
     let model = "Model Flash".into();
-    Command::Hold {
+    Command::Hold(NewHold {
         key,
         credential: 0,
         generation,
@@ -437,7 +437,7 @@ pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_tick
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks,
-    }
+    })
 }
 
 pub(crate) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {

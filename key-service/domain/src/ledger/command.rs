@@ -49,29 +49,7 @@ pub enum Command {
         credential: u64,
     },
     /// Sets aside money for a generation.
-    Hold {
-        /// The key that pays.
-        key: KeyId,
-        /// Number of the presented credential.
-        credential: u64,
-        /// The generation.
-        generation: GenerationId,
-        /// The model's id in the catalogue.
-        model: String,
-        /// If less than this is left, the request can never be paid and is refused for good.
-        least: NanoUsd,
-        /// If less than this is available because other generations hold the rest, the request should wait. At least
-        /// `least`.
-        enough: NanoUsd,
-        /// The amount to hold where available; at least `enough`.
-        most: NanoUsd,
-        /// Bound on the prompt's tokens. Counts for rates until the tokens used are known.
-        prompt_tokens: u64,
-        /// An earlier hold admitted the request and was released: requests per minute count the request already.
-        readmitted: bool,
-        /// Number of ticks until the hold expires.
-        lease_ticks: u64,
-    },
+    Hold(NewHold),
     /// Renews a hold's lease, records progress, and raises the hold as far as is available.
     Extend {
         /// The key that pays.
@@ -115,13 +93,39 @@ pub enum Command {
     },
 }
 
+/// A hold to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewHold {
+    /// The key that pays.
+    pub key: KeyId,
+    /// Number of the presented credential.
+    pub credential: u64,
+    /// The generation.
+    pub generation: GenerationId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// If less than this is left, the request can never be paid and is refused for good.
+    pub least: NanoUsd,
+    /// If less than this is available because other generations hold the rest, the request should wait. At least
+    /// `least`.
+    pub enough: NanoUsd,
+    /// The amount to hold where available; at least `enough`.
+    pub most: NanoUsd,
+    /// Bound on the prompt's tokens. Counts for rates until the tokens used are known.
+    pub prompt_tokens: u64,
+    /// An earlier hold admitted the request and was released: requests per minute count the request already.
+    pub readmitted: bool,
+    /// Number of ticks until the hold expires.
+    pub lease_ticks: u64,
+}
+
 impl Command {
     /// The key whose state the command reads.
     pub const fn key(&self) -> Option<KeyId> {
         match self {
             Self::Deposit { .. } | Self::Tick { .. } => None,
             Self::Check { key, .. }
-            | Self::Hold { key, .. }
+            | Self::Hold(NewHold { key, .. })
             | Self::Extend { key, .. }
             | Self::Capture { key, .. }
             | Self::Release { key, .. }
@@ -134,7 +138,7 @@ impl Command {
         match self {
             Self::Check { .. } | Self::Tick { .. } => None,
             Self::Deposit { id, .. } => Some(RecordId::Deposit(*id)),
-            Self::Hold { generation, .. }
+            Self::Hold(NewHold { generation, .. })
             | Self::Extend { generation, .. }
             | Self::Capture { generation, .. }
             | Self::Release { generation, .. }

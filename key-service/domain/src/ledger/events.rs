@@ -7,7 +7,9 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Account, Budget, Command, LastDeposit, Level, Record, Refused, State, Window, funds::NANO};
+use super::{
+    Account, Budget, Command, LastDeposit, Level, NewHold, Record, Refused, State, Window, funds::NANO,
+};
 use crate::event::{Actor, Event, EventKind, MoneyBound, Threshold};
 
 /// Parts of a limit that are thresholds, in percent. The last is the whole limit.
@@ -85,7 +87,7 @@ impl CallEvents {
 
     /// Notes a command that was refused: of a hold, the bounds on money that leave too little.
     pub fn refused(&mut self, command: &Command, state: &State, refused: &Refused) {
-        let Command::Hold { key, least, .. } = command else { return };
+        let Command::Hold(NewHold { key, least, .. }) = command else { return };
         if *refused == Refused::CreditEmpty {
             return self.credit(&state.account, 0);
         }

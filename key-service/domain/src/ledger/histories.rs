@@ -22,7 +22,7 @@ use shared::{
 };
 
 pub use self::world::{Trail, World};
-use super::{BoundsPatch, Command, Level, Outcome, Progress, Refused};
+use super::{BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused};
 use crate::{
     digest::Digest,
     group::GroupPatch,
@@ -243,7 +243,7 @@ fn command() -> impl Strategy<Value = Command> {
             |((key, generation), credential, model, (least, enough, most), (prompt_tokens, readmitted), lease_ticks)| {
                 let enough = NanoUsd::from_nanos(least.nanos().saturating_add(enough.nanos()));
                 let most = NanoUsd::from_nanos(enough.nanos().saturating_add(most.nanos()));
-                Command::Hold {
+                Command::Hold(NewHold {
                     key,
                     credential,
                     generation,
@@ -254,7 +254,7 @@ fn command() -> impl Strategy<Value = Command> {
                     prompt_tokens,
                     readmitted,
                     lease_ticks,
-                }
+                })
             }
         ),
         4 => (ids(), nanos(0..900), progress(), 0..4_u64).prop_map(

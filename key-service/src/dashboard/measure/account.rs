@@ -19,7 +19,7 @@ use domain::{
     event::Actor,
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
-    ledger::{Command, Progress},
+    ledger::{Command, NewHold, Progress},
     webhook::{WebhookPatch, WebhookUrl},
 };
 
@@ -123,7 +123,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
             let usage = Usage::of(1_000 + n % 500, 0, 300);
             let cost = NanoUsd::from_nanos(i64::try_from(200_000 + n % 1_000).unwrap());
             let (least, enough, most) = (amount, amount, amount);
-            let hold = Command::Hold {
+            let hold = Command::Hold(NewHold {
                 key,
                 credential: 0,
                 generation,
@@ -134,7 +134,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
                 prompt_tokens: 1,
                 readmitted: false,
                 lease_ticks: 7,
-            };
+            });
             // The cost of one model to the operator is known.
             let upstream_cost = (n % 3 > 0).then(|| NanoUsd::from_nanos(cost.nanos() / 2));
             let (total, estimated) = (Progress { usage, cost, upstream_cost }, n % 50_000 == 7);

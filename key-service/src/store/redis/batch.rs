@@ -225,7 +225,7 @@ fn has_further_parts(command: &Command) -> bool {
         Command::Deposit { .. }
         | Command::Tick { .. }
         | Command::Check { .. }
-        | Command::Hold { .. }
+        | Command::Hold(_)
         | Command::Release { .. }
         | Command::Expire { .. } => false,
     }
@@ -246,7 +246,7 @@ impl Generations {
         let mut first = None;
         let mut ids = Vec::with_capacity(commands.len());
         let named = |command: &Command| match command.record() {
-            Some(RecordId::Generation(id)) => Some((matches!(command, Command::Hold { .. }), id)),
+            Some(RecordId::Generation(id)) => Some((matches!(command, Command::Hold(_)), id)),
             Some(RecordId::Deposit(_)) | None => None,
         };
         for (is_hold, id) in commands.iter().filter_map(named) {
@@ -358,23 +358,13 @@ impl<'a> BatchEncoder<'a> {
         // A hold and a check have a credential in place of a bill.
         let (name, payer, bill, numbers) = match command {
             Command::Check { credential, .. } => (1, 0, self.credential(*credential), [0; 5]),
-            Command::Hold {
-                key,
-                credential,
-                model,
-                least,
-                enough,
-                most,
-                prompt_tokens,
-                readmitted,
-                lease_ticks,
-                ..
-            } => {
+            Command::Hold(hold) => {
                 // Below zero, the request is readmitted.
-                let prompt = exact(*prompt_tokens);
-                let prompt = if *readmitted { -1 - prompt } else { prompt };
-                let numbers = [money(*least), money(*enough), money(*most), ticks(*lease_ticks), prompt];
-                (2, self.payers.place((*key, model)), self.credential(*credential), numbers)
+                let prompt = exact(hold.prompt_tokens);
+                let prompt = if hold.readmitted { -1 - prompt } else { prompt };
+                let (least, enough, most) = (money(hold.least), money(hold.enough), money(hold.most));
+                let numbers = [least, enough, most, ticks(hold.lease_ticks), prompt];
+                (2, self.payers.place((hold.key, &hold.model)), self.credential(hold.credential), numbers)
             }
             Command::Extend { most, progress, lease_ticks, .. } => {
                 let bill = self.bill(*progress, Ending::Expired, true);

@@ -56,7 +56,7 @@ impl AccountIndex {
         account: AccountId,
         commands: &[Command],
     ) -> RedisResult<()> {
-        if !commands.iter().any(|command| matches!(command, Command::Hold { .. })) {
+        if !commands.iter().any(|command| matches!(command, Command::Hold(_))) {
             return Ok(());
         }
         let began = Instant::now();

@@ -113,7 +113,7 @@ fn must_survive(command: &Command) -> bool {
         Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => true,
         Command::Tick { .. }
         | Command::Check { .. }
-        | Command::Hold { .. }
+        | Command::Hold(_)
         | Command::Extend { .. }
         | Command::Release { .. } => false,
     }
@@ -124,7 +124,7 @@ fn must_survive(command: &Command) -> bool {
 fn changes(command: &Command) -> bool {
     match command {
         Command::Deposit { .. }
-        | Command::Hold { .. }
+        | Command::Hold(_)
         | Command::Extend { .. }
         | Command::Capture { .. }
         | Command::Release { .. }

@@ -12,7 +12,9 @@ use shared::{
 };
 
 use super::records::{self, Reader};
-use domain::ledger::{Command, Level, Outcome, RETRY_IN_FLIGHT, Rate, Refused, allowed_models, tightest};
+use domain::ledger::{
+    Command, Level, NewHold, Outcome, RETRY_IN_FLIGHT, Rate, Refused, allowed_models, tightest,
+};
 
 /// Flags of the rates of a level.
 const REQUESTS: u8 = 1;
@@ -50,7 +52,7 @@ fn amount_outcome(command: &Command, amount: NanoUsd, rates: RateStatus) -> Opti
     match command {
         Command::Deposit { .. } => Some(Outcome::Deposited(amount)),
         Command::Tick { .. } => Some(Outcome::Ticked(u64::try_from(amount.nanos()).ok()?)),
-        Command::Hold { .. } => Some(Outcome::Held { amount, rates }),
+        Command::Hold(_) => Some(Outcome::Held { amount, rates }),
         Command::Extend { .. } => Some(Outcome::Extended { amount, revoked_by: None }),
         Command::Check { .. }
         | Command::Capture { .. }
@@ -67,7 +69,7 @@ fn settled_outcome(command: &Command, record: &[u8]) -> Option<Outcome> {
         Command::Deposit { .. }
         | Command::Tick { .. }
         | Command::Check { .. }
-        | Command::Hold { .. }
+        | Command::Hold(_)
         | Command::Extend { .. }
         | Command::Release { .. } => None,
     }
@@ -80,7 +82,7 @@ fn word_outcome(
     now: Timestamp,
 ) -> Option<Result<Outcome, Refused>> {
     let prompt = match command {
-        Command::Hold { prompt_tokens, .. } => *prompt_tokens,
+        Command::Hold(NewHold { prompt_tokens, .. }) => *prompt_tokens,
         Command::Deposit { .. }
         | Command::Tick { .. }
         | Command::Check { .. }

@@ -29,7 +29,7 @@ use domain::{
     digest::Digest,
     key::{ApiKey, NewKey},
     ledger::{
-        Command, Outcome, Progress,
+        Command, NewHold, Outcome, Progress,
         histories::{self, START, account, deposit, generation, key},
     },
 };
@@ -91,7 +91,7 @@ async fn open_account(store: &Sqlite, n: u8) {
 fn hold(generation: GenerationId, amount: i64) -> Command {
     let amount = NanoUsd::from_nanos(amount);
     let (key, model) = (key(0), "Model Flash".into());
-    Command::Hold {
+    Command::Hold(NewHold {
         key,
         credential: 0,
         generation,
@@ -102,7 +102,7 @@ fn hold(generation: GenerationId, amount: i64) -> Command {
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks: 7,
-    }
+    })
 }
 
 fn capture(generation: GenerationId, cost: i64) -> Command {

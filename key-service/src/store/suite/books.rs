@@ -14,7 +14,7 @@ use crate::store::{Deposit, Funds, Hour, JournalPage, RefusedLine, Store};
 use domain::{
     audit::{Audit, Figure, Wrong},
     ledger::{
-        Command, Deposited, Ending, Entry, Outcome, Progress,
+        Command, Deposited, Ending, Entry, NewHold, Outcome, Progress,
         histories::{self, START, account, generation, key},
     },
     search::{EntrySearch, Outcome as Wanted},
@@ -116,7 +116,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         .map(|(key, n)| hold(key, generation(n), 100, 7))
         .into();
     commands.extend([hold(second, generation(6), 100, 99), report(second, 6, 9)]);
-    commands.push(Command::Hold {
+    commands.push(Command::Hold(NewHold {
         key: first,
         credential: 0,
         generation: generation(5),
@@ -127,7 +127,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks: 7,
-    });
+    }));
     commands.extend([
         report(first, 3, 40),
         capture(first, generation(1), 7),

@@ -22,7 +22,7 @@ use domain::{
     group::GroupPatch,
     key::KeyPatch,
     ledger::{
-        BoundsPatch, Command, Level, Outcome, Progress, Refused,
+        BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused,
         histories::{KEY_LIMIT_REACHED, START, generation, key},
     },
     usage::Day,
@@ -275,8 +275,8 @@ pub(super) async fn a_readmitted_request_counts_once(subject: &mut impl Subject)
     make_key_in(&**store, account, 1, group).await;
     let ask = |n, again| {
         let mut command = hold(key(1), generation(n), 1, 7);
-        if let Command::Hold { readmitted, .. } = &mut command {
-            *readmitted = again;
+        if let Command::Hold(hold) = &mut command {
+            hold.readmitted = again;
         }
         command
     };
@@ -304,20 +304,7 @@ pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
     let bound = BoundsPatch { tokens_per_minute: Some(Some(1_000)), ..BoundsPatch::default() };
     bound_key(&**store, account, key(1), bound).await;
     let with = |n, prompt_tokens| match hold(key(1), generation(n), 1, 7) {
-        Command::Hold { key, credential, generation, model, least, enough, most, lease_ticks, .. } => {
-            Command::Hold {
-                key,
-                credential,
-                generation,
-                model,
-                least,
-                enough,
-                most,
-                prompt_tokens,
-                readmitted: false,
-                lease_ticks,
-            }
-        }
+        Command::Hold(hold) => Command::Hold(NewHold { prompt_tokens, readmitted: false, ..hold }),
         other => other,
     };
     let total = |prompt, completion| Progress {

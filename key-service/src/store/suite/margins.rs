@@ -17,7 +17,7 @@ use crate::store::{JournalEntry, Store};
 use domain::{
     key::KeyPatch,
     ledger::{
-        Command, Entry, Payer, Progress, Record,
+        Command, Entry, NewHold, Payer, Progress, Record,
         histories::{START, generation},
     },
     usage::{self, COUNTED, Day, Margin},
@@ -30,24 +30,8 @@ fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
 
 /// The command with another model.
 fn with_model(command: &Command, other: &str) -> Command {
-    let Command::Hold { key, credential, generation, least, enough, most, prompt_tokens, .. } = *command
-    else {
-        panic!("{command:?}")
-    };
-    let model = other.to_owned();
-    let (readmitted, lease_ticks) = (false, 7);
-    Command::Hold {
-        key,
-        credential,
-        generation,
-        model,
-        least,
-        enough,
-        most,
-        prompt_tokens,
-        readmitted,
-        lease_ticks,
-    }
+    let Command::Hold(hold) = command.clone() else { panic!("{command:?}") };
+    Command::Hold(NewHold { model: other.to_owned(), ..hold })
 }
 
 fn bill(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {

@@ -65,7 +65,7 @@ impl Book {
         let (model, lease_ticks) = ("Model Flash".into(), 3);
         let (least, enough, most) = (nanos(least), nanos(enough), nanos(most));
         let (key, generation) = (key(0), generation(n));
-        self.run(&Command::Hold {
+        self.run(&Command::Hold(NewHold {
             key,
             credential: 0,
             generation,
@@ -76,7 +76,7 @@ impl Book {
             prompt_tokens: 3,
             readmitted: false,
             lease_ticks,
-        })
+        }))
     }
 
     /// Asserts that exactly this amount can be held.

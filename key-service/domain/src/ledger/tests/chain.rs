@@ -96,7 +96,7 @@ fn keys_of_a_group_share_its_bounds() {
     let hold = |generation, amount| {
         let (least, enough, most) = (nanos(amount), nanos(amount), nanos(amount));
         let model = "Model Flash".into();
-        Command::Hold {
+        Command::Hold(NewHold {
             key: colleague,
             credential: 0,
             generation,
@@ -107,7 +107,7 @@ fn keys_of_a_group_share_its_bounds() {
             prompt_tokens: 1,
             readmitted: false,
             lease_ticks: 1,
-        }
+        })
     };
     assert_eq!(book.run(&hold(generation(2), 41)), Err(Refused::Reserved));
     assert_eq!(book.run(&hold(generation(2), 40)), Ok(held(nanos(40))));

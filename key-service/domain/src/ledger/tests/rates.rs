@@ -51,7 +51,7 @@ impl Book {
     fn ask(&mut self, n: u8, prompt_tokens: u64, readmitted: bool) -> Result<Outcome, Refused> {
         let (key, credential, model, lease_ticks) = (key(0), 0, "Model Flash".into(), 3);
         let (generation, least, enough, most) = (generation(n), nanos(1), nanos(1), nanos(1));
-        self.run(&Command::Hold {
+        self.run(&Command::Hold(NewHold {
             key,
             credential,
             generation,
@@ -62,7 +62,7 @@ impl Book {
             prompt_tokens,
             readmitted,
             lease_ticks,
-        })
+        }))
     }
 
     /// Number of requests of no tokens that are admitted now, beginning with generation `first`.

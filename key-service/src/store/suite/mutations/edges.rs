@@ -15,7 +15,7 @@ use domain::{
     group::GroupPatch,
     key::{KeyPatch, NewCredential},
     ledger::{
-        BoundsPatch, Command, Progress,
+        BoundsPatch, Command, NewHold, Progress,
         histories::{self, ACCOUNTS, Clock, GENERATIONS, KEYS, START, Step, account, group, key, of_history},
     },
 };
@@ -91,7 +91,7 @@ fn hold(n: u8, amount: NanoUsd) -> Command {
 
 fn hold_of(key: KeyId, n: u8, [least, enough, most]: [NanoUsd; 3]) -> Command {
     let (model, prompt_tokens, lease_ticks) = ("Model Flash".into(), 1, 1);
-    Command::Hold {
+    Command::Hold(NewHold {
         key,
         credential: 0,
         generation: of_history(n),
@@ -102,7 +102,7 @@ fn hold_of(key: KeyId, n: u8, [least, enough, most]: [NanoUsd; 3]) -> Command {
         prompt_tokens,
         readmitted: false,
         lease_ticks,
-    }
+    })
 }
 
 fn check(key: KeyId, credential: u64) -> Command {
