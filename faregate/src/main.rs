@@ -159,13 +159,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let gateway = RunningGateway::start(&gateway, parts)?;
     let process = process.serve(ready)?;
     let first = FirstRun::prepare(installation.management()).await?;
-    let addresses = welcome::Addresses {
-        scheme,
-        public: gateway.public,
-        admin: process.admin_address,
-        key_http: running.http,
-        key_grpc: running.grpc,
-    };
+    let addresses = welcome::Addresses::of(scheme, &gateway, &running, process.admin_address);
     let public_url = public_url(gateway.public);
     let announce = |out: &mut StdoutLock<'_>| {
         welcome::print(out, &addresses, &public_url, &catalog.get(), first.as_ref())

@@ -5,7 +5,8 @@ use std::{
     net::SocketAddr,
 };
 
-use key_service::first_run::FirstRun;
+use inference_gateway::server::RunningGateway;
+use key_service::{first_run::FirstRun, server::RunningKeyService};
 use shared::catalog::{Catalog, UpstreamKind};
 
 /// Addresses at which the process listens.
@@ -16,6 +17,19 @@ pub(crate) struct Addresses {
     pub(crate) admin: SocketAddr,
     pub(crate) key_http: SocketAddr,
     pub(crate) key_grpc: SocketAddr,
+}
+
+impl Addresses {
+    /// The addresses of the running parts.
+    pub(crate) fn of(
+        scheme: &'static str,
+        gateway: &RunningGateway,
+        key_service: &RunningKeyService,
+        admin: SocketAddr,
+    ) -> Self {
+        let RunningKeyService { http: key_http, grpc: key_grpc, .. } = *key_service;
+        Self { scheme, public: gateway.public, admin, key_http, key_grpc }
+    }
 }
 
 /// Prints the screen. `public` is the address that clients use. Programs read the `listening` lines as well, which

@@ -13,21 +13,25 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 profdata=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
 [ -x "$profdata" ] || rustup component add llvm-tools
 flags=${RUSTFLAGS:-}
+programs='faregate inference-gateway key-service local-model'
 
-# With a target, build scripts and macros are left out of the profile.
+# Builds the same packages for the same target each time: names of functions depend on both. Build scripts and macros, which are
+# for no target, stay out of the profile.
 build() {
-  RUSTFLAGS="$flags $1" cargo build --release --locked --target "$host" --target-dir "$folder/$2" \
-    --package faregate --package inference-gateway --package key-service --package local-model $3
+  # shellcheck disable=SC2046,SC2086 # several arguments
+  RUSTFLAGS="$flags $1" cargo build --release --locked --target "$host" --target-dir "$folder/$2" $(printf ' --package %s' $programs)
 }
 
 rm -rf "$folder/raw"
-build "-Cprofile-generate=$folder/raw" trained '--package bench --package tests'
+build "-Cprofile-generate=$folder/raw" trained
+cargo build --locked --package bench --package tests --bin bench --bin scripted-upstream
+cp target/debug/bench target/debug/scripted-upstream "$folder/trained/$host/release/"
 "$folder/trained/$host/release/bench" train
 "$profdata" merge --output "$folder/faregate.profdata" "$folder/raw"
 [ "${1:-}" != profile ] || exit 0
 
-build "-Cprofile-use=$folder/faregate.profdata" built ''
+build "-Cprofile-use=$folder/faregate.profdata" built
 mkdir -p "$folder/programs"
-for program in faregate inference-gateway key-service local-model; do
+for program in $programs; do
   cp "$folder/built/$host/release/$program" "$folder/programs/"
 done

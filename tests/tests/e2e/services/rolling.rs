@@ -40,8 +40,9 @@ const DRAIN: &str = "2";
 /// Clients behind a balancer, each with connections of its own, every fourth over HTTP/2.
 const BALANCED: usize = 200;
 const BALANCED_KEYS: usize = 20;
-/// Seconds in which a gateway says that it stops and serves on: longer than a request, so that each connection is told.
-const DRAIN_PAUSE: &str = "4";
+/// Seconds in which a gateway says that it stops and serves on: longer than a request on a busy machine, so that each connection
+/// is told.
+const DRAIN_PAUSE: &str = "8";
 
 /// A restart, and how long it lasted.
 struct Restart {
