@@ -133,11 +133,15 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
     };
     let (answered, ()) = tokio::join!(join_all(keys.iter().map(client)), moving);
     stack.released(LEASE * 4).await;
-    assert!(stack.redis().ask(0, "KEYS *acct_*").starts_with("*0"), "the first master has no account left");
     for (key, (answered, refused)) in keys.iter().zip(&answered) {
         assert!(answered > refused, "{refused} of {answered} requests were refused");
         assert_eq!(stack.used(key).await, stack.cost_of_served(key));
     }
+    // A busy machine may take longer for an answer than a question waits.
+    let mut answers =
+        (0..10).map(|_| stack.redis().ask(0, "KEYS *acct_*")).filter(|answer| !answer.is_empty());
+    let left = answers.next().expect("the first master answers");
+    assert!(left.starts_with("*0"), "the first master has records of accounts left: {left}");
     let sum = |of: fn(&(u64, u64)) -> u64| answered.iter().map(of).sum::<u64>();
     println!("{} requests answered, {} refused while slots moved", sum(|it| it.0), sum(|it| it.1));
 }
