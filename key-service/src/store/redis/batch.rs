@@ -124,27 +124,9 @@ impl Batch<'_> {
     }
 
     fn arguments(&self, commands: &[Command], has_chains: bool) -> Arguments {
-        let Self { key_space, account, now, kept, .. } = self;
-        let today = Day::of(*now);
-        let mut arguments = Arguments::keys([
-            key_space.account(*account),
-            key_space.holds(*account),
-            key_space.journal(*account),
-            key_space.deposits(*account),
-            key_space.counters(*account, today),
-        ]);
+        let Self { now, kept, .. } = self;
         let generations = Generations::of(commands);
-        let places = generations.places(&mut arguments, key_space, *account);
-        if commands.iter().any(settles) {
-            if has_chains {
-                arguments.key(key_space.group_spend(*account, today));
-            }
-            arguments.key(key_space.spenders(*account));
-            arguments.key(key_space.spend(*account, today));
-        }
-        for name in key_space.all_events(*account) {
-            arguments.key(name);
-        }
+        let (mut arguments, places) = self.names(commands, &generations, has_chains);
         let mut writer = BatchEncoder::new(&generations, has_chains);
         for command in commands {
             writer.command(command);
@@ -203,6 +185,36 @@ impl Batch<'_> {
             arguments.value(numbers.flat_map(double).collect::<Vec<u8>>());
         }
         arguments
+    }
+
+    /// The names that the script reads and writes, and the places of the generations' hashes among them.
+    fn names(
+        &self,
+        commands: &[Command],
+        generations: &Generations,
+        has_chains: bool,
+    ) -> (Arguments, Vec<u8>) {
+        let Self { key_space, account, now, .. } = self;
+        let today = Day::of(*now);
+        let mut arguments = Arguments::keys([
+            key_space.account(*account),
+            key_space.holds(*account),
+            key_space.journal(*account),
+            key_space.deposits(*account),
+            key_space.counters(*account, today),
+        ]);
+        let places = generations.places(&mut arguments, key_space, *account);
+        if commands.iter().any(settles) {
+            if has_chains {
+                arguments.key(key_space.group_spend(*account, today));
+            }
+            arguments.key(key_space.spenders(*account));
+            arguments.key(key_space.spend(*account, today));
+        }
+        for name in key_space.all_events(*account) {
+            arguments.key(name);
+        }
+        (arguments, places)
     }
 }
 
