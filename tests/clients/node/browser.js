@@ -112,11 +112,12 @@ export class Person {
   }
 
   /**
-   * Waits until every request has an answer: puppeteer may report one after the page has loaded. The icon is left out, which
-   * the browser may give up without a report.
+   * Waits until every request has an answer: puppeteer may report one after the page has loaded. The icon is left out, and an
+   * image of the browser's own controls (`data:`), which the browser may give up without a report.
    */
   async #settled() {
-    const left = () => [...this.pending].filter((request) => request.resourceType() !== 'other').map((request) => request.url());
+    const isAwaited = (request) => request.resourceType() !== 'other' && !request.url().startsWith('data:');
+    const left = () => [...this.pending].filter(isAwaited).map((request) => request.url());
     for (const began = Date.now(); left().length > 0; await sleep(10)) {
       assert.ok(Date.now() - began < PATIENCE_MS, `never answered: ${left()}`);
     }
