@@ -5,7 +5,7 @@
 # upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute
-# pgo    build the programs optimised by a profile of their own work to target/pgo/programs, as the Dockerfile does; some half an hour
+# pgo    build the programs optimised by a profile of their own work to target/pgo/programs, as the Dockerfile does; builds twice
 # sbom   write what each program is made of to target/sbom
 # reproducible  build the release twice in different folders, and compare bytes; REPRODUCIBLE="--profile dev" for a trial
 # attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,

@@ -96,8 +96,8 @@ impl CommandLine for FaregateArguments {
     }
 }
 
-// One thread, as a key-service has: what runs here wakes others all the time, and two threads would wake each other too. Workers of
-// the gateway, the embedded store and the demo model have threads of their own.
+// The key-service's part runs on one thread, as in a process apart: its tasks wake each other with every call, and two
+// threads would do so across cores. Workers of the gateway, the embedded store and the demo model have other threads.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     process::main(run).await

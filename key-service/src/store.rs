@@ -346,7 +346,7 @@ pub trait Accounts: Send + Sync + 'static {
     /// Finds an account by name, through an index.
     async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError>;
 
-    /// Finds the name and the money of an account, and the numbers of its keys and groups. `None` where there is none.
+    /// Finds name, money and numbers of keys and groups of an account. `None` for an unknown account.
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError>;
 
     /// Creates a management key of an existing account; repeating it changes nothing. `false` where the account is at

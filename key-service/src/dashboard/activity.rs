@@ -128,10 +128,9 @@ async fn list(desk: &Desk, viewer: &Viewer, query: &Fields) -> Result<Response, 
     let keys = desk.management.keys_by_id(account, ids.collect()).await?;
     let is_filtered = search != EntrySearch::default();
     let total = match found.found.first() {
-        // Entries are numbered without gaps.
         Some(first) if !is_filtered => {
             let gone = desk.management.journal(account, 0, 0).await?.gone_until;
-            Some((first.number + pagination.rows_before()).saturating_sub(gone))
+            Some(pagination.total_of_numbered(first.number, gone))
         }
         Some(_) | None => None,
     };

@@ -26,7 +26,7 @@ use domain::usage::Day;
 
 /// Path of this page.
 const PATH: &str = "/dashboard/credit";
-/// Latest deposits listed, and in the file, which are read at once: a few milliseconds.
+/// Number of the latest deposits that pages and the file have. All are read at once.
 const DEPOSITS: usize = 10_000;
 /// Months that the page leads to.
 const MONTHS: usize = 13;

@@ -57,10 +57,9 @@ pub(super) async fn show(
     let found = desk.management.find_events(account, &search, before, ROWS_ON_PAGE).await?;
     let is_filtered = search != EventSearch::default();
     let total = match found.found.first() {
-        // Events are numbered without gaps.
         Some(first) if !is_filtered => {
             let gone = desk.management.events_after(account, 0, 1).await?.gone_until;
-            Some((first.number + pagination.rows_before()).saturating_sub(gone))
+            Some(pagination.total_of_numbered(first.number, gone))
         }
         Some(_) | None => None,
     };

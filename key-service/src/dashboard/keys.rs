@@ -107,7 +107,7 @@ pub(super) async fn list(
     Ok(page(&viewer, Section::Keys, "API keys", &content))
 }
 
-/// Number of keys in the whole list, where a counter has it.
+/// Number of keys in the whole list; `None` where no counter has that number.
 fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) -> Option<u64> {
     let is_by_id = matches!(search.order, KeyOrder::Newest | KeyOrder::Oldest);
     let has_all = is_by_id && search.status.is_none() && search.condition.is_none() && search.text.is_empty();

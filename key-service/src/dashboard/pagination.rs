@@ -1,5 +1,5 @@
-//! Pages of a list: "51–100 of 200", and links to the pages around. A page's address has the cursors of the pages before
-//! it, so that the way back needs no script, and no second order of the list.
+//! Pages of a list: "51–100 of 200", and links to the pages around. A page's address has the cursors of earlier
+//! pages, so that the way back needs no script, and no second order of the list.
 
 use maud::{Markup, html};
 
@@ -33,7 +33,7 @@ struct Begin {
 pub(super) struct Shown {
     /// Rows of the page.
     pub(super) rows: usize,
-    /// Rows of the whole list, where counting them is cheap.
+    /// Number of rows of the whole list; `None` where counting is not cheap.
     pub(super) total: Option<u64>,
     /// Cursor of the next page.
     pub(super) next: Option<String>,
@@ -62,6 +62,12 @@ impl Pagination {
     /// Rows on all pages before.
     pub(super) fn rows_before(&self) -> u64 {
         self.0.last().map_or(0, |begin| begin.rows)
+    }
+
+    /// Number of rows of a list whose rows are numbered without gaps, the newest first: `first` is the number of the page's
+    /// first row, and rows up to `gone_until` are gone.
+    pub(super) fn total_of_numbered(&self, first: u64, gone_until: u64) -> u64 {
+        (first + self.rows_before()).saturating_sub(gone_until)
     }
 
     /// The place of the page, and links to the pages around; `query` has the filters of the list.
@@ -93,12 +99,13 @@ impl Pagination {
         }
     }
 
-    /// Returns whether the page before is the first one, and not one that the address has no beginning of any more.
+    /// Returns whether the page before is the first page. The address of a page far behind has no beginning of the page
+    /// before either.
     fn is_second(&self) -> bool {
         self.0.len() == 1 && self.rows_before() <= ROWS_ON_PAGE as u64
     }
 
-    /// The numbers of the rows, and of all rows where they are known.
+    /// The numbers of the first and last row, and the number of all rows if known.
     fn place(&self, shown: &Shown) -> Markup {
         let (first, last) = (self.rows_before() + 1, self.rows_before().saturating_add(shown.rows as u64));
         let total = if shown.next.is_none() { Some(last) } else { shown.total.map(|total| total.max(last)) };
@@ -129,7 +136,7 @@ fn written(begins: &[Begin]) -> String {
 mod tests {
     use super::*;
 
-    /// The links of the page at an address, by their texts, and the place that it says.
+    /// Texts and addresses of the links on the page at an address, and the text of the place in the list.
     fn page(address: &str, rows: usize, next: Option<&str>) -> (Vec<(String, String)>, String) {
         let query = Fields::of_query(address.split_once('?').map(|(_, query)| query));
         let pagination = Pagination::of(&query).unwrap();

@@ -1,4 +1,4 @@
-//! Margins: what was charged beside the upstreams' charges.
+//! Margins: charges beside the costs of upstreams.
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
@@ -25,9 +25,9 @@ pub enum MarginBy {
 /// Owner of a margin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarginOf {
-    /// A model by its id in the catalogue.
+    /// Id of a model in the catalogue.
     Model(String),
-    /// A key with its label.
+    /// Id and label of a key.
     Key(KeyId, String),
     /// A group; `None` stands for keys without a group.
     Group(Option<GroupId>),
@@ -37,7 +37,7 @@ pub enum MarginOf {
 pub type Margins = (Vec<(MarginOf, Margin)>, Margin);
 
 impl Management {
-    /// The margins of these days. Those by key are of the [`MARGIN_KEYS`] keys that have spent most since they were made.
+    /// The margins of these days. Margins by key are of the [`MARGIN_KEYS`] keys with the largest spend of all time.
     pub async fn margins(
         &self,
         account: AccountId,

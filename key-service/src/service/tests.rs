@@ -1,7 +1,6 @@
 //! Calls of gateways, over the store in memory.
 
 use async_trait::async_trait;
-use domain::event::Actor;
 use shared::{
     ids::{GenerationId, KeyId},
     money::NanoUsd,
@@ -21,6 +20,7 @@ use crate::{
     store::{Books as _, Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
 use domain::{
+    event::Actor,
     key::KeyPatch,
     ledger::{BoundsPatch, Level, Refused},
 };

@@ -21,7 +21,7 @@ const SHA256: &str = "sha256";
 const USED: &str = "used";
 const GROUP: &str = "group_external_id";
 
-/// Reads keys, or says what is wrong with lines. Nothing is read behind a line that cannot be read.
+/// Reads keys, or lists the faults of lines. A line that cannot be read ends the reading.
 pub(super) fn read(lines: impl BufRead, file: &str) -> Result<Draft, Vec<Wrong>> {
     let (mut draft, mut wrong) = (Draft::default(), Vec::new());
     for (number, line) in (1..).zip(lines.split(b'\n')) {

@@ -55,7 +55,7 @@ pub(super) fn group_id(n: u64, end: Timestamp) -> GroupId {
     GroupId::new(end.minus(Duration::from_secs((*KEYS + *GROUPS - n) * 300)), [7; 10])
 }
 
-/// The id of a key, made some minutes after the one before it.
+/// The id of key `n`. Keys are made five minutes apart.
 pub(super) fn key_id(n: u64, end: Timestamp) -> KeyId {
     KeyId::new(end.minus(Duration::from_secs((*KEYS - n) * 300)), [7; 10])
 }

@@ -6,8 +6,10 @@ use crate::management::{
     management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
     testing::Office,
 };
-use domain::event::Actor;
-use domain::member::{LinkMaker, Role};
+use domain::{
+    event::Actor,
+    member::{LinkMaker, Role},
+};
 
 #[tokio::test]
 async fn an_account_has_a_hundred_members_and_management_keys_at_most() {

@@ -187,7 +187,7 @@ impl Batch<'_> {
         arguments
     }
 
-    /// The names that the script reads and writes, and the places of the generations' hashes among them.
+    /// Arguments with the names of the script's keys, and the places of the generations' hashes among these names.
     fn names(
         &self,
         commands: &[Command],

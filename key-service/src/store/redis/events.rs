@@ -1,4 +1,4 @@
-//! Events: a stream, the number of each by its id, and an index of those of each key and group.
+//! Events: a stream, the numbers of events by their ids, and an index by key and group.
 //!
 //! Scripts write the stream, the numbers and the index together, and drop an event from all of them. What a version without
 //! the index has left is added to it by the first search for events of a key or a group (`scripts/find_events.lua`).
@@ -75,7 +75,7 @@ impl Events for Redis {
 }
 
 impl Redis {
-    /// Reads events, whatever they are about.
+    /// Reads events of any subject.
     async fn events_of_all(
         &self,
         account: AccountId,

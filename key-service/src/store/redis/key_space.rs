@@ -64,7 +64,7 @@ impl KeySpace {
         format!("{}:{{{account}}}:event-index", self.prefix)
     }
 
-    /// The names of all data of events, as scripts take them.
+    /// The names of the events, their numbers and their index, in the order of scripts.
     pub(super) fn all_events(&self, account: AccountId) -> [String; 3] {
         [self.events(account), self.event_numbers(account), self.event_index(account)]
     }

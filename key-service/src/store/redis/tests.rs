@@ -1,7 +1,6 @@
 //! Reasons for refusing a Redis, and the behaviour of the store when its Redis stops, returns, or has lost data.
 
 use crate::store::suite::act;
-use domain::event::Actor;
 use std::{
     fs,
     sync::{
@@ -40,6 +39,7 @@ use crate::store::{
 use domain::{
     audit::Audit,
     digest::Digest,
+    event::Actor,
     key::Status,
     ledger::{
         Command, Outcome, Refused,

@@ -124,7 +124,7 @@ impl Redis {
         Ok(chains)
     }
 
-    /// Groups of the past that a field of each of these hashes names.
+    /// Former groups, as a field of each of these hashes names them.
     async fn past(
         &self,
         names: impl Iterator<Item = String>,

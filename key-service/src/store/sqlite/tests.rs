@@ -4,7 +4,6 @@ mod damage;
 mod upgrade;
 
 use crate::store::suite::act;
-use domain::event::Actor;
 use std::{
     collections::HashMap,
     fs,
@@ -27,6 +26,7 @@ use super::{OpenError, Sqlite};
 use crate::store::{Accounts, Keys, Ledger, NewAccount, suite};
 use domain::{
     digest::Digest,
+    event::Actor,
     key::{ApiKey, NewKey},
     ledger::{
         Command, NewHold, Outcome, Progress,

@@ -1,6 +1,5 @@
 //! Accounts, credentials and management keys.
 
-use super::act;
 use futures_util::future::join_all;
 use shared::{
     ids::{AccountId, ManagementKeyId},
@@ -8,7 +7,8 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, digest, hold, make_key, members, nanos, new_key, open_account, open_account_with,
+    Subject, act, after, capture, digest, hold, make_key, members, nanos, new_key, open_account,
+    open_account_with,
 };
 use crate::store::{AccountSummary, Credential, ManagementKey, NewAccount, NewManagementKey, StoreError};
 use domain::{

@@ -1,6 +1,5 @@
 //! Records of spending: the journal, the counters, and books that pass an audit.
 
-use domain::event::Actor;
 use std::{sync::Arc, time::Duration};
 
 use shared::{
@@ -9,12 +8,16 @@ use shared::{
     tokens::Usage,
 };
 
-use super::{Fault, Subject, act, after, capture, hold, make_key, nanos, new_group, open_account_with, tick};
+use super::{
+    Fault, Subject, act, after, capture, hold, make_key, margins::with_model, nanos, new_group,
+    open_account_with, tick,
+};
 use crate::store::{Deposit, Funds, Hour, JournalPage, RefusedLine, Store};
 use domain::{
     audit::{Audit, Figure, Wrong},
+    event::Actor,
     ledger::{
-        Command, Deposited, Ending, Entry, NewHold, Outcome, Progress,
+        Command, Deposited, Ending, Entry, Outcome, Progress,
         histories::{self, START, account, generation, key},
     },
     search::{EntrySearch, Outcome as Wanted},
@@ -116,18 +119,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         .map(|(key, n)| hold(key, generation(n), 100, 7))
         .into();
     commands.extend([hold(second, generation(6), 100, 99), report(second, 6, 9)]);
-    commands.push(Command::Hold(NewHold {
-        key: first,
-        credential: 0,
-        generation: generation(5),
-        model: "Model Max".into(),
-        least: nanos(10),
-        enough: nanos(10),
-        most: nanos(10),
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks: 7,
-    }));
+    commands.push(with_model(&hold(first, generation(5), 10, 7), "Model Max"));
     commands.extend([
         report(first, 3, 40),
         capture(first, generation(1), 7),

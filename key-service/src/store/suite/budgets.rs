@@ -1,6 +1,5 @@
 //! Budgets of groups, windows and rates, for many callers at once.
 
-use super::act;
 use std::{sync::Arc, time::Duration};
 
 use shared::{
@@ -13,7 +12,7 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, execute_one,
+    Subject, act, after, capture, execute_one,
     groups::{make_bounded, make_key_in, to},
     hold, make_key, nanos, open_account_with, spend, tick,
 };

@@ -1,6 +1,5 @@
 //! Groups of API keys: made once, listed, changed, archived; and what they pay.
 
-use super::act;
 use std::sync::Arc;
 
 use shared::{
@@ -9,7 +8,9 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use super::{Subject, after, hold, make_key, nanos, new_group, new_key, open_account, open_account_with};
+use super::{
+    Subject, act, after, hold, make_key, nanos, new_group, new_key, open_account, open_account_with,
+};
 use crate::store::{Created, GroupCreated, GroupPage, GroupUpdated, Order, Page, Store, Updated};
 use domain::{
     group::{BadGroup, DefaultsPatch, Group, GroupNotChanged, GroupPatch},

@@ -1,6 +1,5 @@
 //! API keys: made once, listed, changed, revoked.
 
-use super::act;
 use std::{sync::Arc, time::Duration};
 
 use shared::{
@@ -9,7 +8,7 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
+    Subject, act, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
 };
 use crate::store::{Created, Idempotency, KeyName, Order, Page, Store, Updated};
 use domain::{

@@ -1,6 +1,5 @@
 //! A hundred thousand keys in a thousand groups of an account, listed page by page while more are made.
 
-use super::act;
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
@@ -9,8 +8,10 @@ use shared::{
     ids::{AccountId, GroupId, KeyId},
 };
 
-use super::{digest, new_group, new_key, open_account, reference::Reference};
-use super::{in_redis::settings, servers::RedisServer};
+use super::{
+    act, digest, in_redis::settings, new_group, new_key, open_account, reference::Reference,
+    servers::RedisServer,
+};
 use crate::store::redis::{Redis, Settings};
 use crate::store::{Created, GroupCreated, GroupPage, Order, Page, Store, sqlite::Sqlite};
 use domain::ledger::histories::START;

@@ -28,8 +28,8 @@ fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
     Progress { usage, cost: nanos(cost), upstream_cost: upstream_cost.map(nanos) }
 }
 
-/// The command with another model.
-fn with_model(command: &Command, other: &str) -> Command {
+/// A hold like another, for a generation of model `other`.
+pub(super) fn with_model(command: &Command, other: &str) -> Command {
     let Command::Hold(hold) = command.clone() else { panic!("{command:?}") };
     Command::Hold(NewHold { model: other.to_owned(), ..hold })
 }

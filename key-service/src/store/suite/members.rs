@@ -1,6 +1,5 @@
 //! Members, their sign-in links and sessions, and attempts to sign in.
 
-use super::act;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,7 +9,7 @@ use shared::{
 };
 use tokio::time::sleep;
 
-use super::{Subject, after, digest, events, open_account};
+use super::{Subject, act, after, digest, events, open_account};
 use crate::store::{
     ExpiringRecord, MemberCreated,
     RecordKind::{Link, Session},

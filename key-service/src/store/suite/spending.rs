@@ -1,7 +1,5 @@
 //! Spending: the ledger's answers, independent of batching and concurrency.
 
-use super::act;
-use domain::event::{Actor, Event};
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
 use proptest::test_runner::{Config, TestRunner};
@@ -13,12 +11,13 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, due_holds, events::each_key_and_group_has_its_events, execute_one, hold,
+    Subject, act, after, capture, due_holds, events::each_key_and_group_has_its_events, execute_one, hold,
     make_key, nanos, new_group, new_key, open_account, open_account_with, spend, tick,
 };
 use crate::store::{DueHold, JournalEntry, Store, UsageLine};
 use domain::{
     audit::Audit,
+    event::{Actor, Event},
     key::KeyPatch,
     ledger::{
         BoundsPatch, Command, Outcome, Progress, Record, RecordId, Refused,

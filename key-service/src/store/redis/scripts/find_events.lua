@@ -1,5 +1,5 @@
--- Finds events of a key or of a group by the index. Returns nothing where the index was not complete, and is nearer to it now:
--- a version without the index has written events, or dropped some.
+-- Finds events of a key or of a group by the index. An index to which a version without one has not added its events, or from
+-- which that version has not taken dropped events, is mended by some events, and nothing is returned.
 --
 -- KEYS  the events, the numbers of events, the index of events
 -- ARGV  the entries of the index between which to look, and the further words of `ZRANGE`

@@ -150,7 +150,8 @@ fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Re
     Ok(made.map_or_else(|| GroupCreated::New(group.clone()), GroupCreated::New))
 }
 
-/// Writes a group, and counts it, unless its id exists; returns whether it did. Money that the group has spent is an opening balance.
+/// Writes and counts a group, unless the id exists. Returns whether the group was written. Money that the group has spent
+/// is an opening balance.
 pub(crate) fn insert(connection: &Connection, account: AccountId, group: &Group) -> rusqlite::Result<bool> {
     let sql = "INSERT INTO groups (account, id, name, external_id, created_at, used, held, opening)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?6) ON CONFLICT (account, id) DO NOTHING";

@@ -227,7 +227,7 @@ fn put_rotation(connection: &Connection, new: &NewCredential, key: &ApiKey) -> r
     Ok(())
 }
 
-/// Writes a key, and counts it, unless its id exists. Returns whether the key was written. Money that the key has spent is
+/// Writes and counts a key, unless the id exists. Returns whether the key was written. Money that the key has spent is
 /// an opening balance.
 pub(crate) fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<bool> {
     let ApiKey { id, label, hint, created_at, metadata, spend } = key;

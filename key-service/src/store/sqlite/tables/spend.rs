@@ -1,6 +1,6 @@
 //! Sums by day: of all keys by model, and of the keys in groups by group.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::LazyLock};
 
 use rusqlite::{Connection, Row, ToSql, params};
 use shared::ids::{AccountId, GroupId};
@@ -19,6 +19,20 @@ pub(crate) enum Part<'a> {
 /// Columns of a sum, in the order of [`margin`].
 const COLUMNS: [&str; 5] = ["charged", "requests", "tokens", "upstream_cost", "charged_at_known_cost"];
 
+/// Statements that add to the sums of a day, by model and by group. Every capture needs them.
+static ADD: LazyLock<[String; 2]> = LazyLock::new(|| {
+    [("spend", "model"), ("group_spend", "group_id")].map(|(table, part)| adding(table, part))
+});
+
+fn adding(table: &str, part: &str) -> String {
+    let changes = COLUMNS.map(|of| format!("{of} = min({of} + excluded.{of}, ?9)")).join(", ");
+    let columns = COLUMNS.join(", ");
+    format!(
+        "INSERT INTO {table} (account, day, {part}, {columns}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT (account, day, {part}) DO UPDATE SET {changes}"
+    )
+}
+
 /// Adds to the sums of a day.
 pub(crate) fn add(
     connection: &Connection,
@@ -27,19 +41,13 @@ pub(crate) fn add(
     part: Part<'_>,
     margin: Margin,
 ) -> rusqlite::Result<()> {
-    let (table, column, part): (_, _, &dyn ToSql) = match &part {
-        Part::Model(model) => ("spend", "model", model),
-        Part::Group(group) => ("group_spend", "group_id", group.as_bytes()),
+    let [by_model, by_group] = &*ADD;
+    let (sql, part): (_, &dyn ToSql) = match &part {
+        Part::Model(model) => (by_model, model),
+        Part::Group(group) => (by_group, group.as_bytes()),
     };
-    let changes = COLUMNS.map(|of| format!("{of} = min({of} + excluded.{of}, ?9)"));
-    let sql = format!(
-        "INSERT INTO {table} (account, day, {column}, {}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-         ON CONFLICT (account, day, {column}) DO UPDATE SET {}",
-        COLUMNS.join(", "),
-        changes.join(", ")
-    );
     let Margin { sums: Sums { requests, tokens, charged }, upstream_cost, charged_at_known_cost } = margin;
-    connection.prepare_cached(&sql)?.execute(params![
+    connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         day.number(),
         part,

@@ -1,4 +1,4 @@
--- Sums of the day beyond those by model that every bill has: costs to the operator by model, and all sums by group.
+-- Costs to the operator by model, and all sums by group, of the day. `write.lua` adds up the other sums by model.
 
 local GROUP_SPEND = KEYS[#KEYS - 5]
 
