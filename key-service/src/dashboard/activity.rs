@@ -210,7 +210,7 @@ pub(super) fn table(entries: &[JournalEntry], keys: Option<&HashMap<KeyId, ApiKe
                 thead { tr {
                     th scope="col" { "Time" } @if keys.is_some() { th.wide-only scope="col" { "Key" } }
                     th.wide-only scope="col" { "Model" } th.n.wide-only scope="col" { "Prompt" }
-                    th.n.wide-only scope="col" title="Part of the prompt that came from a cache" { "of it cached" } th.n.wide-only scope="col" { "Output" }
+                    th.n.wide-only scope="col" title="Part of the prompt that came from a cache" { "Cached" } th.n.wide-only scope="col" { "Output" }
                     th.n scope="col" { "Charged" } th.wide-only scope="col" { "Outcome" }
                 } }
                 tbody { @for entry in entries { (row(entry, keys)) } }
@@ -235,7 +235,7 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
             td.n.wide-only { (count(usage.cached)) }
             td.n.wide-only { (count(usage.completion)) }
             td.n { (aligned(settlement.charged))
-                p.narrow-only { @if is_plain(entry) { (count(usage.prompt)) " → " (count(usage.completion)) } @else { (outcome(entry)) } } }
+                p.narrow-only { @if is_plain(entry) { span.date { (count(usage.prompt)) " → " (count(usage.completion)) } } @else { (outcome(entry)) } } }
             td.wide-only { (outcome(entry)) }
         }
     }

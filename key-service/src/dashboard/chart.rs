@@ -187,12 +187,11 @@ impl Chart<'_> {
     /// The bar of a day, which is one of so many, below the top of the scale.
     fn column(&self, day: Day, (at, count): (usize, usize), top: i64) -> Markup {
         let mut y = HEIGHT;
+        let heights = self.heights(day, top);
         html! {
             rect.ground x=(across(10 * at, count)) y="0" width=(across(10, count)) height=(HEIGHT) {}
-            @for (number, series) in self.series.iter().enumerate() {
-                @let part = self.on(series, day);
-                @if part > 0 {
-                    @let height = share(part, top, HEIGHT).max(SMALLEST);
+            @for (number, height) in heights.into_iter().enumerate() {
+                @if height > 0 {
                     @let y = { y -= height; y };
                     rect class=(colour(number)) x=(across(10 * at + 1, count)) y=(y) width=(across(8, count)) height=(height) {}
                 }
@@ -203,6 +202,17 @@ impl Chart<'_> {
                 Dated::Always => text x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (short(day)) },
             }
         }
+    }
+
+    /// The height of each part of a day. All of them are as high as the day's sum, as far as the smallest parts leave room.
+    fn heights(&self, day: Day, top: i64) -> Vec<i64> {
+        let height = |part: i64| if part > 0 { share(part, top, HEIGHT).max(SMALLEST) } else { 0 };
+        let mut heights: Vec<i64> = self.series.iter().map(|series| height(self.on(series, day))).collect();
+        let excess = heights.iter().sum::<i64>() - height(self.total(day));
+        if let Some(largest) = heights.iter_mut().max().filter(|_| excess > 0) {
+            *largest = (*largest - excess).max(SMALLEST);
+        }
+        heights
     }
 
     /// A row for each day, which the box at the pointer shows too, with a column for each part.
@@ -309,6 +319,22 @@ mod tests {
             assert!(i128::from(step) * 3 >= i128::from(most), "{most}: {step}");
             assert!(step == expected || most == i64::MAX, "{most}: {step}");
         }
+    }
+
+    #[test]
+    fn a_day_is_as_high_as_its_sum_however_many_small_parts_it_has() {
+        let today = Day::parse("2026-11-23").unwrap();
+        let part = |n: i64| Series {
+            name: html! {},
+            days: BTreeMap::from([(today, Sums { charged: NanoUsd::from_nanos(n), ..Sums::default() })]),
+        };
+        let heights = |parts: &[i64], top| {
+            let series: Vec<Series> = parts.iter().copied().map(part).collect();
+            Chart { measure: Measure::Spend, days: today..=today, series: &series }.heights(today, top)
+        };
+        assert_eq!(heights(&[996, 1, 1, 1, 1], 1_000), [152, 2, 2, 2, 2]);
+        assert_eq!(heights(&[500, 500, 0], 1_000), [80, 80, 0]);
+        assert_eq!(heights(&[1, 1, 1], 1_000), [2, 2, 2], "each part is seen");
     }
 
     #[test]

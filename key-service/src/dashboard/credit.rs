@@ -141,27 +141,28 @@ pub(super) async fn statement(
         return Err(Failure::NotFound);
     }
     let statement = desk.management.statement(viewer.signed_in.account, month).await?;
+    let is_over = month.last < desk.management.today();
     let content = html! {
-        p.lead { "Account " strong { (viewer.funds.name) } ", from " (month.first.to_string()) " to " (month.last.to_string())
+        p.lead { "Account " strong { (viewer.funds.name) } ", from " span.date { (month.first.to_string()) } " to " span.date { (month.last.to_string()) }
             " in UTC."
-            @if month.last >= desk.management.today() { " The month is not over." } }
-        (lines(month, &statement))
-        p { button type="button" data-prints { "Print" } " " a href=(PATH) { "All deposits and statements" } }
+            @if !is_over { " The month is not over." } }
+        (lines(month, &statement, is_over))
+        p.buttons { button type="button" data-prints { "Print" } a href=(PATH) { "All deposits and statements" } }
     };
     Ok(page(&viewer, Section::Credit, &format!("Statement {}", month.name()), &content))
 }
 
 /// Lines of a statement, from the credit before to the credit after.
-fn lines(month: Month, statement: &Statement) -> Markup {
-    let balance = |name: &str, day: Day, credit: NanoUsd| {
-        html! { tr { th.wraps scope="row" { (name) " " span.date { (day.to_string()) } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
+fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
+    let balance = |name: &str, day: Option<Day>, credit: NanoUsd| {
+        html! { tr { th.wraps scope="row" { (name) @if let Some(day) = day { " " span.date { (day.to_string()) } } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
     };
     html! {
         div.scroll tabindex="0" role="region" aria-label="Statement" {
             table {
                 thead { tr { th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" } } }
                 tbody {
-                    (balance("Credit on", month.first, statement.opening))
+                    (balance("Credit on", Some(month.first), statement.opening))
                     @for Deposit { id, deposited } in &statement.deposits {
                         tr { td.wraps { "Deposit " (time_to_second(id.created_at())) p.narrow-only { (deposited.note) } }
                             td.wide-only { (deposited.note) } td.n { (aligned(deposited.amount)) } }
@@ -172,8 +173,9 @@ fn lines(month: Month, statement: &Statement) -> Markup {
                             td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
                     }
                     tr { th.wraps scope="row" { "Charged in all" } td.wide-only {}
-                        td.n { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } }
-                    (balance("Credit after", month.last, statement.closing))
+                        td.n { strong { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } } }
+                    @if is_over { (balance("Credit after", Some(month.last), statement.closing)) }
+                    @else { (balance("Credit now", None, statement.closing)) }
                 }
             }
         }

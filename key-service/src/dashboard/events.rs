@@ -143,7 +143,7 @@ fn row(event: &Event, about: &EventSearch) -> Markup {
             td.wide-only { (time_to_second(event.at)) }
             td.wraps { span.badge { (event.kind.as_str()) } " " (told(&event.kind))
                 p.narrow-only { (time_to_second(event.at)) " by " (actor(&event.actor))
-                    @if key.is_some() || group.is_some() { " · of " (of) } } }
+                    @if key.is_some() || group.is_some() { " · " (of) } } }
             td.wide-only { (actor(&event.actor)) }
             td.wide-only { (of) }
         }
@@ -155,7 +155,7 @@ fn actor(actor: &Actor) -> Markup {
         @match actor {
             Actor::ManagementKey { name, .. } => { "management key " bdi { (name) } },
             Actor::Member { name, .. } => { bdi { (name) } },
-            Actor::Operator { name } => { "operator " bdi { (name) } },
+            Actor::Operator { name } => { "operator" @if name != "operator" { " " bdi { (name) } } },
             Actor::System => span.quiet { "the service" },
         }
     }

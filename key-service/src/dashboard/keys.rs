@@ -127,7 +127,7 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) ->
         // Sent as a form: a plaintext that is pasted stands in no address. All others do.
         form.filters method="post" action=(SEARCH) role="search" {
             (hidden(viewer))
-            label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label, hint, id or a whole key" autocomplete="off"; }
+            label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label, hint, id or key" autocomplete="off"; }
             label { "Status" select name="status" {
                 @for (value, shown) in STATUSES { (option("status", value, shown)) }
             } }

@@ -19,7 +19,7 @@ use super::{
     form::query,
     layout::{Section, page},
     session::Owner,
-    show::{aligned, count, or_unnamed},
+    show::{aligned, count, or_unnamed, requests},
 };
 use crate::management::{
     margin::{MARGIN_KEYS, MarginBy, MarginOf},
@@ -62,13 +62,13 @@ pub(super) async fn show(
         }
         @if total.amount().is_none() {
             p.empty {
-                "No upstream cost is known of these days. " code { "[model.upstream.cost]" } " in the catalogue states it."
+                "No upstream cost is known for these days. " code { "[model.upstream.cost]" } " in the catalogue states it."
             }
         }
         div.split { (choice(by)) }
         (table(title, &margins, &groups, &total))
-        @if by == MarginBy::Key {
-            p.quiet { "Of the " (MARGIN_KEYS) " keys that have spent most in all; the others are in the sum only." }
+        @if by == MarginBy::Key && margins.len() >= MARGIN_KEYS {
+            p.quiet { "Only the " (MARGIN_KEYS) " keys that have spent most are listed; the sum has all." }
         }
         @if hidden > 0 { p.quiet { (count(hidden as u64)) " with smaller charges are in the sums only." } }
         p.quiet { "Requests whose upstream cost is not known count as charged, and not in the margin." }
@@ -114,7 +114,7 @@ fn table(
 fn row(name: &Markup, of: &Margin) -> Markup {
     html! {
         tr {
-            th scope="row" { (name) }
+            th scope="row" { (name) p.narrow-only { (requests(of.sums.requests)) } }
             td.n.wide-only { (count(of.sums.requests)) }
             td.n.wide-only { (aligned(of.sums.charged)) }
             @match of.amount() {
@@ -123,7 +123,8 @@ fn row(name: &Markup, of: &Margin) -> Markup {
                     td.n { (aligned(margin)) " " (share(margin, of.charged_at_known_cost))
                         p.narrow-only { (aligned(of.sums.charged)) " − " (aligned(of.upstream_cost)) } }
                 }
-                None => { td.n.wide-only { span.quiet { "unknown" } } td.n { span.quiet { "unknown" } } }
+                None => { td.n.wide-only { span.quiet { "unknown" } } td.n { span.quiet { "unknown" }
+                    p.narrow-only { (aligned(of.sums.charged)) " charged" } } }
             }
         }
     }

@@ -74,7 +74,7 @@ fn table(viewer: &Viewer, members: &[Member]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Members" {
             table {
                 thead { tr {
-                    th scope="col" { "Name" } th.slim scope="col" { "Role" } th.wide-only scope="col" { "Password" }
+                    th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
                     th.wide-only scope="col" { "Joined" }
                 } }
                 tbody {
@@ -83,9 +83,9 @@ fn table(viewer: &Viewer, members: &[Member]) -> Markup {
                             th.wraps scope="row" {
                                 a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
                                 @if is_own(viewer, member) { " " span.badge { "you" } }
-                                p.narrow-only { "joined " (time(member.created_at)) }
+                                p.narrow-only { (member.role.as_str()) ", joined " (time(member.created_at)) }
                             }
-                            td { (member.role.as_str()) }
+                            td.wide-only { (member.role.as_str()) }
                             td.wide-only { @if member.password.is_some() { "set" } @else { span.quiet { "none" } } }
                             td.wide-only { (time(member.created_at)) }
                         }
@@ -178,7 +178,7 @@ pub(super) async fn invite(
 fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> Response {
     let content = html! {
         p.lead { "Send this link to " strong { bdi { (member.name) } } ". It signs in once, within " (within)
-            ". The link before it is worth nothing any more." }
+            ". An earlier link works no longer." }
         (copyable("Sign-in link", &link(&viewer.browser.base(), token)))
         p { a.button href=(PATH) { "Back to the members" } }
     };

@@ -88,7 +88,7 @@ fn with_a_code(visit: &Token) -> Markup {
         p { "A sign-in link works once." }
         form.stack method="post" action=(LINK) data-link {
             input type="hidden" name="token" value=(form_token(visit));
-            (hinted("link", "Code", "What stands behind the # of the link, or all of the link.", &html! {
+            (hinted("link", "Code", "The part after the # of the link, or the whole link.", &html! {
                 input #link name="link" required autocomplete="off" spellcheck="false" aria-describedby="link-hint";
             }))
             button.primary { "Continue" }

@@ -185,7 +185,7 @@ pub(super) async fn show(
 const fn why(reason: DisabledReason) -> &'static str {
     match reason {
         DisabledReason::Owner => {
-            "Nothing is sent. Once it is enabled again, it gets the events of the meantime."
+            "Nothing is sent. Once it is enabled again, it gets the events that it missed."
         }
         DisabledReason::Failing => {
             "An event could not be delivered for 24 hours. Once it is enabled again, it gets that event and the later ones."
@@ -282,7 +282,7 @@ pub(super) async fn confirm(
 ) -> Result<Response, Failure> {
     let webhook = named(&desk, &viewer, &id).await?;
     let effects = [
-        "Nothing more is sent, also of what waits for another attempt.",
+        "Nothing more is sent, not even deliveries that wait for another attempt.",
         "Its secret is gone: another webhook of the same URL has another one.",
     ];
     let question = html! { "Delete " strong { bdi { (webhook.url.as_str()) } } "?" };

@@ -35,7 +35,7 @@ async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Re
     let content = html! {
         @if let Some(link) = &viewer.signed_in.member.last_link {
             p.note { (maker(&link.by)) " made a sign-in link for you, " (time(link.at))
-                ". If you did not ask for it, set a new password, which ends links and other sessions, and ask." }
+                ". If you did not ask for it, set a new password, which ends links and other sessions, and ask who made it and why." }
         }
         section.card aria-labelledby="password-heading" {
             h2 #password-heading { "Password" }
@@ -116,7 +116,7 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
             table {
                 thead { tr {
                     th scope="col" { "Browser" } th.wide-only scope="col" { "Signed in" }
-                    th.wide-only scope="col" { "Last used" } th scope="col" { span.hidden { "Sign out" } }
+                    th.wide-only scope="col" { "Last used" } th.slim scope="col" { span.hidden { "Sign out" } }
                 } }
                 tbody {
                     @for session in sessions.iter().rev() {

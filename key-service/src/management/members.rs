@@ -96,7 +96,7 @@ pub enum MemberRefused {
     #[error("sign in with a new link first")]
     StaleSignIn,
     /// The code is none of the app now, was accepted before, or is no unused recovery code.
-    #[error("the code is wrong or was used; wait for the next one, or use a recovery code")]
+    #[error("the code is wrong or was used; wait for the next one")]
     WrongCode,
     /// Too many wrong codes.
     #[error("there were too many wrong codes; wait a quarter of an hour")]
