@@ -25,8 +25,8 @@ COPY --from=profile /faregate.profdata /
 ARG SOURCE_DATE_EPOCH=0
 ENV RUSTFLAGS="--remap-path-prefix=/src=/faregate --remap-path-prefix=/usr/local/cargo=/cargo -Cprofile-use=/faregate.profdata" \
     CFLAGS="-ffile-prefix-map=/src=/faregate -ffile-prefix-map=/usr/local/cargo=/cargo"
-# What was downloaded and compiled stays in the builder's caches: the next build continues there. The target is named as it was
-# for the profile, since names of functions depend on it.
+# What was downloaded and compiled stays in the builder's caches: the next build continues there. Command and target are those of
+# the profile, since names of functions depend on them.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     host=$(rustc -vV | sed -n 's/^host: //p') \
  && cargo auditable build --release --locked --target "$host" \

@@ -7,6 +7,7 @@
 # The work needs a redis-server. A profile belongs to a version of the compiler, whose `llvm-tools` are installed where they are missing.
 set -eu
 cd "$(dirname "$0")/../.."
+. tests/tools/auditable.sh
 unset CARGO_TARGET_DIR
 folder=$PWD/target/pgo
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -15,11 +16,11 @@ profdata=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
 flags=${RUSTFLAGS:-}
 programs='faregate inference-gateway key-service local-model'
 
-# Builds the same packages for the same target each time: names of functions depend on both. Build scripts and macros, which are
-# for no target, stay out of the profile.
+# Builds the same packages with the same commands for the same target each time: names of functions depend on all three. Build scripts
+# and macros, which are for no target, stay out of the profile.
 build() {
   # shellcheck disable=SC2046,SC2086 # several arguments
-  RUSTFLAGS="$flags $1" cargo build --release --locked --target "$host" --target-dir "$folder/$2" $(printf ' --package %s' $programs)
+  RUSTFLAGS="$flags $1" cargo auditable build --release --locked --target "$host" --target-dir "$folder/$2" $(printf ' --package %s' $programs)
 }
 
 rm -rf "$folder/raw"

@@ -1,17 +1,12 @@
 #!/bin/sh
 # Builds the programs twice, from copies of the committed source in two folders, and compares them byte by byte.
 # Arguments go to cargo: --profile dev for a trial in minutes. The programs stay below target/reproducible.
-# They are built as in the Dockerfile, with cargo-auditable, which is built below tests/ where it is missing. PROFILE names the
-# optimiser's profile, that of a release or of `tests/tools/pgo.sh profile`; without one the programs are built without.
+# They are built as in the Dockerfile, with cargo-auditable. PROFILE names the optimiser's profile, that of a release or of
+# `tests/tools/pgo.sh profile`; without one the programs are built without.
 set -eu
 cd "$(dirname "$0")/../.."
 
-version=0.7.7
-tools=$PWD/tests/.tools
-PATH=$tools/bin:$PATH
-if ! "$tools/bin/cargo-auditable" --version 2> /dev/null | grep -q "$version"; then
-  CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --quiet --root "$tools" "cargo-auditable@$version"
-fi
+. tests/tools/auditable.sh
 
 [ $# -gt 0 ] || set -- --release
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)

@@ -1,0 +1,6 @@
+# Sourced, in the root: puts cargo-auditable on the PATH, built below tests/ where it is missing. One that is installed already goes
+# first: names of functions depend on its path, and a profile of the optimiser on the names.
+tools=$PWD/tests/.tools
+PATH=$PATH:$tools/bin
+command -v cargo-auditable > /dev/null ||
+  CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --quiet --root "$tools" cargo-auditable@0.7.7
