@@ -63,23 +63,28 @@ fn every_crate_has_the_version_of_the_workspace() {
 #[test]
 fn the_image_and_the_release_are_built_in_the_same_way() {
     let (dockerfile, script) = (read("Dockerfile"), read("tests/tools/reproducible.sh"));
-    let version = |text: &str, mark: &str| {
-        let (_, rest) = text.split_once(mark).unwrap();
+    let (trained, tool) = (read("tests/tools/pgo.sh"), read("tests/tools/auditable.sh"));
+    let version = |text: &str| {
+        let (_, rest) = text.split_once("cargo-auditable@").unwrap();
         rest.split_whitespace().next().unwrap().to_owned()
     };
-    assert_eq!(version(&dockerfile, "cargo-auditable@"), version(&script, "\nversion="));
-    for text in [&dockerfile, &script] {
+    assert_eq!(version(&dockerfile), version(&tool));
+    // A profile fits what the same command builds.
+    for text in [&dockerfile, &script, &trained] {
         for part in ["cargo auditable build", "--locked", "--target \"$host\"", "-Cprofile-use="] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+    for text in [&dockerfile, &script] {
         for place in ["=/faregate", "=/cargo"] {
             assert!(text.contains(place), "{place}: {text}");
         }
     }
     assert!(dockerfile.contains("tests/tools/pgo.sh profile"), "the image has a profile of its own");
-    for script in ["deploy/release.sh", "tests/tools/reproducible.sh", "tests/tools/pgo.sh"] {
-        run("/bin/sh", &["-n", script]);
+    for name in ["auditable.sh", "pgo.sh", "reproducible.sh"] {
+        run("/bin/sh", &["-n", &format!("tests/tools/{name}")]);
     }
+    run("/bin/sh", &["-n", "deploy/release.sh"]);
 }
 
 #[test]
