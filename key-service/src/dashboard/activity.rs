@@ -235,7 +235,7 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
             td.n.wide-only { (count(usage.cached)) }
             td.n.wide-only { (count(usage.completion)) }
             td.n { (aligned(settlement.charged))
-                p.narrow-only { @if is_plain(entry) { span.date { (count(usage.prompt)) " → " (count(usage.completion)) } } @else { (outcome(entry)) } } }
+                p.narrow-only { @if is_plain(entry) { (count(usage.prompt)) " → " (count(usage.completion)) } @else { (outcome(entry)) } } }
             td.wide-only { (outcome(entry)) }
         }
     }
