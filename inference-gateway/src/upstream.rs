@@ -3,9 +3,10 @@
 mod client;
 mod dialect;
 mod failure;
+mod headers;
 mod pool;
 
-use std::{env, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use bytes::{Buf, Bytes};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
@@ -20,7 +21,7 @@ use shared::{
         traces::{Span, TRACEPARENT},
     },
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use client::Server;
 pub(crate) use client::UpstreamClient;
@@ -31,6 +32,7 @@ use domain::{
     request::{Forward, ProgressReports, UpstreamParams},
 };
 pub(crate) use failure::{Failure, of_event};
+use headers::{HeaderValues, UpstreamHeaders};
 pub(crate) use pool::{Pool, Pools, Running};
 
 /// Longest time for an exact count, including the wait for a permit: counting delays a request that would otherwise be
@@ -56,7 +58,8 @@ pub(crate) struct Upstream {
     embeddings: PathAndQuery,
     /// Path for counting a prompt's tokens, if the server has such a path.
     counter: Option<PathAndQuery>,
-    authorization: Option<HeaderValue>,
+    /// Headers of every request, the credential among them.
+    headers: UpstreamHeaders,
     /// Permits of accounts to have prompts counted.
     counting: Quota,
 }
@@ -101,8 +104,9 @@ impl Upstream {
             return Err(ConfigError::new("FAREGATE_MODELS", reason));
         };
         let prefix = base.path().trim_end_matches('/');
+        let query = base.query().map(|query| format!("?{query}")).unwrap_or_default();
         let path = |prefix: &str, path: &str| -> Result<PathAndQuery, ConfigError> {
-            format!("{prefix}{path}")
+            format!("{prefix}{path}{query}")
                 .parse()
                 .map_err(|e| ConfigError::new("FAREGATE_MODELS", format!("{base}: {e}")))
         };
@@ -111,7 +115,7 @@ impl Upstream {
         Ok(Self {
             entry: entry.clone(),
             identity: affinity::identity(&base.to_string(), &entry.model),
-            server: Server::of(base)?,
+            server: Server::of(base, &entry.access)?,
             dialect,
             chat: at("/chat/completions")?,
             embeddings: at("/embeddings")?,
@@ -121,7 +125,7 @@ impl Upstream {
                 Counter::UnderV1 => Some(at("/tokenize")?),
                 Counter::InputTokens => Some(at("/chat/completions/input_tokens")?),
             },
-            authorization: entry.api_key_env.as_deref().map(credential).transpose()?,
+            headers: UpstreamHeaders::read(&entry.access)?,
             counting: Quota::new(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
         })
     }
@@ -166,10 +170,9 @@ impl Upstream {
         cache_salt: impl FnOnce() -> String,
     ) -> Result<Incoming, Failure> {
         let salt = self.dialect.salted.then(cache_salt);
-        let params = self.params(max_tokens, self.dialect.progress, salt.as_deref());
-        let (head, rest) = forward.body(params);
+        let body = || forward.body(self.params(max_tokens, self.dialect.progress, salt.as_deref()));
         let path = if forward.reply.is_of_chat() { &self.chat } else { &self.embeddings };
-        let response = self.post(client, path, (head, rest), terms).await?;
+        let response = self.ask(client, path, body, terms).await?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
@@ -204,9 +207,9 @@ impl Upstream {
             #[serde(alias = "input_tokens")]
             count: u64,
         }
-        let (head, rest) = forward.body(self.params(Some(1), ProgressReports::None, None));
+        let body = || forward.body(self.params(Some(1), ProgressReports::None, None));
         let terms = Terms { deadline: COUNT_DEADLINE, traceparent: Span::current().traceparent() };
-        let response = self.post(client, counter, (head, rest), terms).await;
+        let response = self.ask(client, counter, body, terms).await;
         let response = response.map_err(|_| NotCounted::InTime)?;
         match response.status() {
             StatusCode::OK => {}
@@ -235,25 +238,53 @@ impl Upstream {
         }
     }
 
+    /// Sends a request; once more if the upstream refuses a credential that was replaced in its file meanwhile.
+    async fn ask(
+        &self,
+        client: &UpstreamClient,
+        path: &PathAndQuery,
+        body: impl Fn() -> (Bytes, Bytes),
+        terms: Terms,
+    ) -> Result<Response<Incoming>, Failure> {
+        let until = Instant::now() + terms.deadline;
+        let headers = self.headers.get();
+        let mut response = self.post(client, path, body(), &headers, &terms, until).await?;
+        if refuses_credential(response.status())
+            && let Some(replaced) = self.headers.replacing(&headers).await
+        {
+            response = self.post(client, path, body(), &replaced, &terms, until).await?;
+        }
+        let status = response.status();
+        if !refuses_credential(status) {
+            return Ok(response);
+        }
+        if let Some(sources) = self.headers.sources_to_tell() {
+            tracing::error!(upstream = %self, status = status.as_u16(), sources, "an upstream refuses its credential");
+        }
+        Err(Failure::CredentialRefused(status.as_u16()))
+    }
+
     async fn post(
         &self,
         client: &UpstreamClient,
         path: &PathAndQuery,
         (head, rest): (Bytes, Bytes),
-        terms: Terms,
+        values: &HeaderValues,
+        terms: &Terms,
+        until: Instant,
     ) -> Result<Response<Incoming>, Failure> {
         let mut request = Request::new(Full::new(head.chain(rest)));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = path.clone().into();
         let headers = request.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(authorization) = &self.authorization {
-            headers.insert(header::AUTHORIZATION, authorization.clone());
+        for (name, value) in values {
+            headers.insert(name.clone(), value.clone());
         }
-        if let Some(traceparent) = terms.traceparent {
-            headers.insert(TRACEPARENT, traceparent);
+        if let Some(traceparent) = &terms.traceparent {
+            headers.insert(TRACEPARENT, traceparent.clone());
         }
-        match timeout(terms.deadline, client.request(&self.server, request)).await {
+        match timeout_at(until, client.request(&self.server, request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(e)) => Err(failure::of_connection(&e)),
             Err(_) => Err(Failure::Timeout),
@@ -274,15 +305,9 @@ fn is_passing(status: StatusCode) -> bool {
         || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
 }
 
-/// Value of `Authorization` for an upstream, from the environment variable named in the catalogue.
-fn credential(variable: &str) -> Result<HeaderValue, ConfigError> {
-    let error =
-        |reason: &str| ConfigError::new("FAREGATE_MODELS", format!("api_key_env \"{variable}\" {reason}"));
-    let key = env::var(variable).map_err(|_| error("names an environment variable that is not set"))?;
-    let mut value = HeaderValue::try_from(format!("Bearer {key}"))
-        .map_err(|_| error("holds characters that a header cannot carry"))?;
-    value.set_sensitive(true);
-    Ok(value)
+/// Returns whether the upstream refuses the gateway itself, rather than the request.
+fn refuses_credential(status: StatusCode) -> bool {
+    status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN
 }
 
 /// Reads the next bytes of a streamed answer; `None` at the end.

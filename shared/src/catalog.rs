@@ -1,5 +1,6 @@
 //! The catalogue: models, prices, and upstreams. Checked completely at start.
 
+mod access;
 mod file;
 mod price;
 mod table;
@@ -9,6 +10,7 @@ use std::{collections::HashSet, ops::Range, sync::Arc};
 use http::Uri;
 use serde::Deserialize;
 
+pub use access::{Access, Header, Source};
 use file::{CatalogFile, RawModel};
 pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
 
@@ -81,12 +83,12 @@ impl Serves {
 pub struct Upstream {
     /// Software of the server, where that makes a difference.
     pub kind: UpstreamKind,
-    /// Base address, `/v1` included. `None` only for the built-in model.
+    /// Base address, `/v1` included; its query goes with every request. `None` only for the built-in model.
     pub url: Option<Uri>,
     /// The server's own name for the model.
     pub model: String,
-    /// Environment variable that holds the server's credential.
-    pub api_key_env: Option<String>,
+    /// Credential, further headers, authority and proxy.
+    pub access: Access,
     /// The server's name for the limit of output.
     pub limit_param: LimitParam,
     /// Share of the requests, relative to the model's other upstreams.

@@ -14,6 +14,7 @@ pub mod telemetry;
 #[cfg(feature = "rpc")]
 pub mod tls;
 pub mod traces;
+pub mod upstream_access;
 
 use std::{
     fmt::Display,

@@ -16,14 +16,25 @@ use http::{HeaderValue, Request, Response, Uri, header, uri::Scheme};
 use http_body_util::Full;
 use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use parking_lot::Mutex;
-use shared::process::{
-    config::ConfigError,
-    http_client::{self, Connector, connector},
+use shared::{
+    catalog::Access,
+    process::{
+        config::ConfigError,
+        http_client::{self, Connector},
+        upstream_access::upstream_connector,
+    },
+    secret::ExposeSecret,
 };
-use tokio::{select, sync::oneshot, time::sleep};
+use tokio::{
+    select,
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
-/// Longest time to make a connection.
+/// Longest time to reach a server or its proxy.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// Longest time until a connection can be used: reached, tunnelled and encrypted.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Idle connections kept to a server.
 const IDLE_CONNECTIONS: usize = 1024;
 /// Time between two rounds of pruning, which close connections that have been idle since before the last round.
@@ -35,18 +46,20 @@ type Body = Full<Chain<Bytes, Bytes>>;
 pub(super) struct Server {
     /// Scheme and authority.
     origin: Uri,
-    /// Scheme and authority as text.
+    /// Key of the server's connections: scheme, authority, and the way there where it is not the usual one.
     name: Arc<str>,
     /// Value of `Host`: without a port where the scheme's own is meant.
     host: HeaderValue,
+    /// Way to the server, with its proxy and authority.
+    connector: Connector,
 }
 
 /// A client of upstreams. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct UpstreamClient(Arc<Connections>);
 
+#[derive(Default)]
 struct Connections {
-    connector: Connector,
     idle: Mutex<IdleConnections>,
 }
 
@@ -84,20 +97,28 @@ pub(super) enum SendError {
 
 impl Server {
     /// The server of this URL.
-    pub(super) fn of(url: &Uri) -> Result<Self, ConfigError> {
+    pub(super) fn of(url: &Uri, access: &Access) -> Result<Self, ConfigError> {
         let invalid = |e: &dyn Error| ConfigError::new("FAREGATE_MODELS", format!("{url}: {e}"));
         let is_https = url.scheme() == Some(&Scheme::HTTPS);
         let authority = url.authority().map_or("", |authority| authority.as_str());
-        let name = format!("{}://{authority}", if is_https { "https" } else { "http" });
+        let origin = format!("{}://{authority}", if is_https { "https" } else { "http" });
+        let mut name = origin.clone();
+        if let Some(file) = &access.ca_file {
+            name = format!("{name} trusting {}", file.display());
+        }
+        if let Some(proxy) = &access.proxy {
+            name = format!("{name} by {}", proxy.expose_secret());
+        }
         let host = url.host().unwrap_or_default();
         let host = match url.port_u16() {
             Some(port) if port != own_port(url) => format!("{host}:{port}"),
             Some(_) | None => host.to_owned(),
         };
         Ok(Self {
-            origin: name.parse().map_err(|e| invalid(&e))?,
+            origin: origin.parse().map_err(|e| invalid(&e))?,
             name: name.into(),
             host: HeaderValue::try_from(host).map_err(|e| invalid(&e))?,
+            connector: upstream_connector(url, access, CONNECT_DEADLINE)?,
         })
     }
 
@@ -120,8 +141,7 @@ fn own_port(url: &Uri) -> u16 {
 impl UpstreamClient {
     /// A client without connections.
     pub(crate) fn new() -> Self {
-        let connector = connector(CONNECT_DEADLINE);
-        Self(Arc::new(Connections { connector, idle: Mutex::default() }))
+        Self(Arc::default())
     }
 
     /// Sends a request, whose URI is a path, and returns the head of the answer.
@@ -153,9 +173,11 @@ impl UpstreamClient {
     /// Connects, unless a connection becomes idle first. Returns the connection, and true for a new connection.
     async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
         let returned = self.0.wait(server.name.clone());
-        let (connections, origin) = (self.0.clone(), server.origin.clone());
-        let mut connecting =
-            Box::pin(async move { http_client::connect(&connections.connector, origin).await });
+        let (connector, origin) = (server.connector.clone(), server.origin.clone());
+        let mut connecting = Box::pin(async move {
+            let connected = timeout(HANDSHAKE_DEADLINE, http_client::connect(&connector, origin)).await;
+            connected.map_err(|_| "no connection in time")?
+        });
         select! {
             biased;
             Ok(connection) = returned => {

@@ -35,7 +35,9 @@ pub(crate) enum Failure {
     Timeout,
     /// The upstream refused the request itself.
     Refused(ApiError),
-    /// The upstream failed, answered nonsense, or refused our credential. Another upstream may be tried.
+    /// The upstream refused our credential with this status. Another upstream may be tried.
+    CredentialRefused(u16),
+    /// The upstream failed, or answered nonsense. Another upstream may be tried.
     Broken(String),
 }
 
@@ -44,7 +46,11 @@ impl Failure {
     /// enough.
     pub(crate) const fn elsewhere(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::HungUp(_) | Self::Overloaded | Self::Broken(_) => true,
+            Self::Unreachable(_)
+            | Self::HungUp(_)
+            | Self::Overloaded
+            | Self::CredentialRefused(_)
+            | Self::Broken(_) => true,
             Self::Timeout | Self::Refused(_) => false,
         }
     }
@@ -53,7 +59,9 @@ impl Failure {
     pub(crate) const fn outcome(&self) -> AttemptOutcome {
         match self {
             Self::Unreachable(_) => AttemptOutcome::Unreachable,
-            Self::HungUp(_) | Self::Timeout | Self::Broken(_) => AttemptOutcome::Failed,
+            Self::HungUp(_) | Self::Timeout | Self::CredentialRefused(_) | Self::Broken(_) => {
+                AttemptOutcome::Failed
+            }
             Self::Overloaded => AttemptOutcome::Overloaded,
             // An upstream that judges requests is well.
             Self::Refused(_) => AttemptOutcome::Served,
@@ -73,6 +81,7 @@ impl Failure {
             Self::Overloaded => "overloaded",
             Self::Timeout => "timeout",
             Self::Refused(_) => "refused",
+            Self::CredentialRefused(_) => "credential",
             Self::Broken(_) => "broken",
         }
     }
@@ -88,6 +97,7 @@ impl fmt::Display for Failure {
                 write!(f, ": {}", shown(reason, MAX_LOGGED_CHARS))
             }
             Self::Refused(error) => write!(f, ": {}", error.code.as_str()),
+            Self::CredentialRefused(status) => write!(f, ": status {status}"),
             Self::Overloaded | Self::Timeout => Ok(()),
         }
     }
@@ -105,7 +115,7 @@ impl From<Failure> for ApiError {
             }
             Failure::Timeout => Self::new(Code::UpstreamTimeout, "The model did not answer in time."),
             Failure::Refused(error) => error,
-            Failure::HungUp(_) | Failure::Broken(_) => {
+            Failure::HungUp(_) | Failure::CredentialRefused(_) | Failure::Broken(_) => {
                 Self::new(Code::UpstreamError, "The model failed to answer.")
             }
         }

@@ -1,6 +1,10 @@
 //! The catalogue's file format, and its checks.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use http::Uri;
 use serde::Deserialize;
@@ -9,6 +13,7 @@ use toml::Spanned;
 use super::{
     ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service, Upstream,
     UpstreamKind,
+    access::{RawAccess, RawSource},
     table::{Fault, Markup, RawTable},
 };
 use crate::text::is_control;
@@ -193,6 +198,11 @@ struct RawUpstream {
     url: Option<Spanned<String>>,
     model: Option<String>,
     api_key_env: Option<String>,
+    api_key_file: Option<Spanned<PathBuf>>,
+    auth: Option<Spanned<String>>,
+    headers: Option<Spanned<BTreeMap<String, RawSource>>>,
+    ca_file: Option<PathBuf>,
+    proxy: Option<Spanned<String>>,
     #[serde(default)]
     limit_param: LimitParam,
     /// Parsed only to be refused with a reason.
@@ -240,13 +250,15 @@ impl RawUpstream {
         }
         let of_cost = |(at, reason)| (at, format!("the cost of model \"{id}\" {reason}"));
         let cost = self.cost.map(RawTable::check).transpose().map_err(of_cost)?;
-        let Self { api_key_env, limit_param, weight, prompt_overhead, .. } = self;
+        let Self { api_key_env, api_key_file, auth, headers, ca_file, proxy, .. } = self;
+        let access = RawAccess { api_key_env, api_key_file, auth, headers, ca_file, proxy }.check()?;
+        let Self { limit_param, weight, prompt_overhead, .. } = self;
         let Self { left_before_head, left_mid_stream, streams_every_token, .. } = self;
         Ok(Upstream {
             kind,
             url,
             model,
-            api_key_env,
+            access,
             limit_param,
             weight,
             prompt_overhead,
@@ -264,8 +276,7 @@ fn base_url(url: Spanned<String>) -> Result<Uri, Fault> {
     let at = url.span();
     let text = url.into_inner();
     let uri: Option<Uri> = text.trim_end_matches('/').parse().ok();
-    uri.filter(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none()
-    })
-    .ok_or_else(|| (Some(at), format!("\"{text}\" is no http(s) address such as http://127.0.0.1:8000/v1")))
+    uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()).ok_or_else(
+        || (Some(at), format!("\"{text}\" is no http(s) address such as http://127.0.0.1:8000/v1")),
+    )
 }

@@ -83,6 +83,49 @@ fn a_fault_is_reported_with_file_line_and_reason() {
     assert!(Catalog::parse(head, "m").unwrap_err().to_string().contains("no [[model]]"));
 }
 
+/// The access of the upstream with these lines.
+fn access(lines: &str) -> Result<Access, String> {
+    let text = GOOD.replacen("model = \"Qwen/Qwen3\"", &format!("model = \"q\"\n{lines}"), 1);
+    let catalog = Catalog::parse(&text, "m").map_err(|e| e.to_string())?;
+    Ok(catalog.models[0].upstreams[0].access.clone())
+}
+
+#[test]
+fn a_credential_goes_in_the_header_that_the_catalogue_names() {
+    let name_of = |lines: &str| {
+        let header = access(lines).unwrap().headers.remove(0);
+        format!("{}: {}{}", header.name, header.prefix, header.source)
+    };
+    assert_eq!(name_of("api_key_env = \"K\""), "authorization: Bearer the environment variable K");
+    assert_eq!(name_of("api_key_file = \"/k\"\nauth = \"bearer\""), "authorization: Bearer the file /k");
+    assert_eq!(name_of("api_key_env = \"K\"\nauth = \"x-api-key\""), "x-api-key: the environment variable K");
+    let further = "[model.upstream.headers]\nb = \"2\"\na = { env = \"A\" }\nc = { file = \"/c\" }";
+    let headers = access(further).unwrap().headers;
+    assert_eq!(headers.iter().map(|h| h.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert!(!format!("{headers:?}").contains("\"2\""), "a value cannot be printed");
+}
+
+#[test]
+fn an_access_that_cannot_be_meant_is_refused_with_its_place() {
+    for (lines, reason) in [
+        ("api_key_env = \"K\"\napi_key_file = \"/k\"", "m:23: an upstream has api_key_env or api_key_file"),
+        ("auth = \"api-key\"", "m:22: `auth` names the header of a credential"),
+        ("api_key_env = \"K\"\nauth = \"no name\"", "m:23: \"no name\" is no name of a header"),
+        ("headers = { host = \"x\" }", "m:22: the header \"host\" is set by the gateway alone"),
+        ("headers = { a = \"x\\n\" }", "m:22: the header \"a\" holds characters"),
+        ("headers = { a = { environment = \"A\" } }", "a header is a text, { env = \"VARIABLE\" }"),
+        (
+            "api_key_env = \"K\"\nheaders = { Authorization = \"x\" }",
+            "m:23: the header \"authorization\" is set twice",
+        ),
+        ("proxy = \"https://p:1\"", "m:22: a proxy is an address such as"),
+        ("proxy = \"http://me:secret@p:1/path\"", "m:22: a proxy is an address such as"),
+    ] {
+        let refused = access(lines).err().unwrap_or_default();
+        assert!(refused.contains(reason) && !refused.contains("secret"), "{lines}: {refused}");
+    }
+}
+
 /// The catalogue with these tables instead of its price, and this at the end of its upstream.
 fn sold(price: &str, upstream: &str) -> Result<Model, String> {
     let table = "[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n";

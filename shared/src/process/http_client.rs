@@ -10,9 +10,12 @@ use hyper::{
 };
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
-    client::legacy::{
-        Client,
-        connect::{Connection, HttpConnector},
+    client::{
+        legacy::{
+            Client,
+            connect::{Connection, HttpConnector, proxy::Tunnel},
+        },
+        proxy::matcher::Intercept,
     },
     rt::{TokioExecutor, TokioTimer},
 };
@@ -22,8 +25,14 @@ use tower::{Service, ServiceExt};
 /// A client, http and https, with a pool of connections that `C` makes. Cheap to clone.
 pub type HttpClient<B, C = HttpConnector> = Client<HttpsConnector<C>, B>;
 
-/// Connector of servers, http and https.
-pub type Connector = HttpsConnector<HttpConnector>;
+/// Connector of a server, http or https. Cheap to clone.
+#[derive(Clone)]
+pub enum Connector {
+    /// To the server itself.
+    Direct(HttpsConnector<HttpConnector>),
+    /// Through a proxy, which is asked to CONNECT.
+    Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
+}
 
 /// Settings in which clients differ.
 pub struct ClientSettings {
@@ -45,9 +54,17 @@ where
     http_client_over(tcp(settings.connect_deadline), settings)
 }
 
-/// Makes a connector that connects within `deadline`, and trusts the authorities of the web.
-pub fn connector(deadline: Duration) -> Connector {
-    https(tcp(deadline), None)
+/// Makes a connector that connects within `deadline`, by way of `proxy` if there is one. `tls` has the authorities to
+/// trust; `None` trusts those of the web.
+pub fn connector(deadline: Duration, tls: Option<ClientConfig>, proxy: Option<&Intercept>) -> Connector {
+    let tcp = tcp(deadline);
+    let Some(proxy) = proxy else { return Connector::Direct(https(tcp, tls)) };
+    let tunnel = Tunnel::new(proxy.uri().clone(), tcp);
+    let tunnel = match proxy.basic_auth() {
+        Some(password) => tunnel.with_auth(password.clone()),
+        None => tunnel,
+    };
+    Connector::Tunnelled(https(tunnel, tls))
 }
 
 /// Opens an HTTP/1 connection to a server, of which `origin` has scheme and authority. The connection runs in a task.
@@ -59,7 +76,11 @@ where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     // Two types of tasks, so that connections without TLS do not reserve memory for TLS.
-    match connector.clone().oneshot(origin).await? {
+    let stream = match connector {
+        Connector::Direct(direct) => direct.clone().oneshot(origin).await?,
+        Connector::Tunnelled(tunnelled) => tunnelled.clone().oneshot(origin).await?,
+    };
+    match stream {
         MaybeHttpsStream::Http(stream) => handshake(stream).await,
         MaybeHttpsStream::Https(stream) => handshake(stream).await,
     }

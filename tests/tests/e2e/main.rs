@@ -33,6 +33,7 @@ mod moving;
 mod openapi;
 mod operating;
 mod prices;
+mod reach;
 mod recipes;
 mod releasing;
 mod reload;

@@ -25,7 +25,7 @@ async fn serve(requests_each: usize) -> (Server, Arc<AtomicUsize>) {
             tokio::spawn(answer(stream, requests_each));
         }
     });
-    (Server::of(&url).unwrap(), connections)
+    (Server::of(&url, &Access::default()).unwrap(), connections)
 }
 
 async fn answer(mut stream: TcpStream, requests: usize) {
@@ -79,14 +79,14 @@ async fn a_request_that_cannot_connect_takes_the_next_connection_that_becomes_id
     // One connection waits to be accepted, and no more are taken.
     let listener = socket.listen(0).unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::of(&format!("http://{address}").parse().unwrap()).unwrap();
+    let server = Server::of(&format!("http://{address}").parse().unwrap(), &Access::default()).unwrap();
     let client = UpstreamClient::new();
     let serving = async {
         let (stream, _) = listener.accept().await.unwrap();
         stream.readable().await.unwrap();
         let _filling = TcpStream::connect(address).await.unwrap();
         let second = tokio::spawn({
-            let (client, server) = (client.clone(), Server::of(&server.origin).unwrap());
+            let (client, server) = (client.clone(), Server::of(&server.origin, &Access::default()).unwrap());
             async move { ask(&client, &server).await }
         });
         while client.0.idle.lock().by_server[&server.name].waiting.iter().all(oneshot::Sender::is_closed) {
@@ -121,7 +121,8 @@ async fn a_server_that_does_not_listen_is_told_from_one_that_hangs_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
-    let failed = post(&UpstreamClient::new(), &Server::of(&url).unwrap()).await.unwrap_err();
+    let failed =
+        post(&UpstreamClient::new(), &Server::of(&url, &Access::default()).unwrap()).await.unwrap_err();
     assert!(matches!(failed, SendError::Connect(_)), "{failed:?}");
 }
 
@@ -148,7 +149,7 @@ fn a_server_is_called_as_its_url_says() {
         ("https://a.example", "https://a.example", "a.example", ("a.example", 443)),
         ("https://[::1]:8443/x", "https://[::1]:8443", "[::1]:8443", ("[::1]", 8443)),
     ] {
-        let server = Server::of(&url.parse().unwrap()).unwrap();
+        let server = Server::of(&url.parse().unwrap(), &Access::default()).unwrap();
         assert_eq!((&*server.name, server.host.to_str().unwrap(), server.address()), (name, host, address));
     }
 }

@@ -1,0 +1,177 @@
+//! Access to an upstream: headers of every request, a private authority, and a proxy.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    path::PathBuf,
+};
+
+use http::{HeaderName, HeaderValue, Uri, header};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::table::Fault;
+
+/// Headers that belong to the connection, the body or the trace, which a catalogue cannot set.
+const OWN_HEADERS: [&str; 7] =
+    ["host", "connection", "content-length", "content-type", "transfer-encoding", "expect", "traceparent"];
+
+/// The way to an upstream beyond its address.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Headers that every request carries, the credential's among them.
+    pub headers: Vec<Header>,
+    /// PEM file of authorities that are trusted beside those of the web.
+    pub ca_file: Option<PathBuf>,
+    /// URL of an HTTP proxy through which connections are tunnelled. May hold a password.
+    pub proxy: Option<SecretString>,
+}
+
+/// A header that every request to an upstream carries.
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// Name of the header.
+    pub name: HeaderName,
+    /// Text before the value, such as `Bearer `.
+    pub prefix: &'static str,
+    /// Source of the rest of the value.
+    pub source: Source,
+}
+
+/// Source of a header's value.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A text in the catalogue.
+    Text(SecretString),
+    /// An environment variable.
+    Variable(String),
+    /// A file, whose content is trimmed.
+    File(PathBuf),
+}
+
+/// Name of the source, without the value.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(_) => f.write_str("a text of the catalogue"),
+            Self::Variable(name) => write!(f, "the environment variable {name}"),
+            Self::File(path) => write!(f, "the file {}", path.display()),
+        }
+    }
+}
+
+/// The members of `[[model.upstream]]` that say how to reach it.
+pub(super) struct RawAccess {
+    pub(super) api_key_env: Option<String>,
+    pub(super) api_key_file: Option<Spanned<PathBuf>>,
+    pub(super) auth: Option<Spanned<String>>,
+    pub(super) headers: Option<Spanned<BTreeMap<String, RawSource>>>,
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) proxy: Option<Spanned<String>>,
+}
+
+/// A header's value as the catalogue writes it.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a header is a text, { env = \"VARIABLE\" } or { file = \"PATH\" }")]
+pub(super) enum RawSource {
+    Text(String),
+    Variable(VariableSource),
+    File(FileSource),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VariableSource {
+    env: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileSource {
+    file: PathBuf,
+}
+
+impl RawAccess {
+    pub(super) fn check(self) -> Result<Access, Fault> {
+        let mut headers = Vec::new();
+        let credential = match (self.api_key_env, self.api_key_file) {
+            (Some(_), Some(file)) => {
+                return Err((
+                    Some(file.span()),
+                    "an upstream has api_key_env or api_key_file, not both".into(),
+                ));
+            }
+            (Some(variable), None) => Some(Source::Variable(variable)),
+            (None, Some(file)) => Some(Source::File(file.into_inner())),
+            (None, None) => None,
+        };
+        match (credential, self.auth) {
+            (Some(source), auth) => headers.push(credential_header(source, auth)?),
+            (None, Some(auth)) => {
+                let reason =
+                    "`auth` names the header of a credential; api_key_env or api_key_file names none";
+                return Err((Some(auth.span()), reason.to_owned()));
+            }
+            (None, None) => {}
+        }
+        if let Some(further) = self.headers {
+            let at = further.span();
+            for (name, source) in further.into_inner() {
+                headers.push(further_header(&name, source).map_err(|reason| (Some(at.clone()), reason))?);
+            }
+            let mut names = HashSet::new();
+            if let Some(twice) = headers.iter().find(|header| !names.insert(header.name.clone())) {
+                return Err((Some(at), format!("the header \"{}\" is set twice", twice.name)));
+            }
+        }
+        let proxy = self.proxy.map(proxy).transpose()?;
+        Ok(Access { headers, ca_file: self.ca_file, proxy })
+    }
+}
+
+/// The header that carries a credential: `Authorization: Bearer` by default.
+fn credential_header(source: Source, auth: Option<Spanned<String>>) -> Result<Header, Fault> {
+    let bearer = |source| Header { name: header::AUTHORIZATION, prefix: "Bearer ", source };
+    let Some(auth) = auth else { return Ok(bearer(source)) };
+    let (at, auth) = (auth.span(), auth.into_inner());
+    if auth == "bearer" {
+        return Ok(bearer(source));
+    }
+    let name = header_name(&auth).map_err(|reason| (Some(at), reason))?;
+    Ok(Header { name, prefix: "", source })
+}
+
+fn further_header(name: &str, source: RawSource) -> Result<Header, String> {
+    let name = header_name(name)?;
+    let source = match source {
+        RawSource::Text(text) if HeaderValue::from_str(&text).is_err() => {
+            return Err(format!("the header \"{name}\" holds characters that a header cannot carry"));
+        }
+        RawSource::Text(text) => Source::Text(text.into()),
+        RawSource::Variable(VariableSource { env }) => Source::Variable(env),
+        RawSource::File(FileSource { file }) => Source::File(file),
+    };
+    Ok(Header { name, prefix: "", source })
+}
+
+fn header_name(name: &str) -> Result<HeaderName, String> {
+    let parsed = HeaderName::try_from(name).map_err(|_| format!("\"{name}\" is no name of a header"))?;
+    if OWN_HEADERS.contains(&parsed.as_str()) {
+        return Err(format!("the header \"{parsed}\" is set by the gateway alone"));
+    }
+    Ok(parsed)
+}
+
+/// Checks the URL of a proxy without showing its password.
+fn proxy(url: Spanned<String>) -> Result<SecretString, Fault> {
+    let (at, url) = (url.span(), SecretString::from(url.into_inner()));
+    let parsed = url.expose_secret().parse::<Uri>().ok();
+    let is_http = |uri: &Uri| {
+        uri.scheme_str() == Some("http") && uri.host().is_some() && uri.path() == "/" && uri.query().is_none()
+    };
+    if parsed.as_ref().is_some_and(is_http) {
+        return Ok(url);
+    }
+    Err((Some(at), "a proxy is an address such as http://proxy.internal:3128".into()))
+}
