@@ -70,7 +70,7 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let name = name.ok_or_else(not_found)?;
     let model =
         models.catalog.model(&name).filter(|model| identity.may_use(&model.id)).ok_or_else(not_found)?;
-    let described = describe(model, &name);
+    let described = ModelObject::new(model, &name);
     let paged = speaks_messages(call.request.headers());
     Ok(if paged { ok(&PagedModel::new(described)) } else { ok(&described) })
 }
@@ -97,17 +97,10 @@ fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Ite
 
 /// Describes all models that a key may use, and after them their aliases.
 fn listed<'a>(catalog: &'a Catalog, identity: &'a Identity) -> Vec<ModelObject<'a>> {
-    let models = usable(catalog, identity).map(|model| describe(model, &model.id));
+    let models = usable(catalog, identity).map(|model| ModelObject::new(model, &model.id));
     let aliases = usable(catalog, identity)
-        .flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
+        .flat_map(|model| model.aliases.iter().map(move |alias| ModelObject::new(model, alias)));
     models.chain(aliases).collect()
-}
-
-/// Describes a model under its id or an alias.
-fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
-    let Model { id, created, owned_by, .. } = model;
-    let alias_of = (name != id).then_some(id.as_str());
-    ModelObject { id: name, object: "model", created: *created, owned_by, alias_of }
 }
 
 /// `GET /v1`, `GET /`

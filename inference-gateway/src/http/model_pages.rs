@@ -1,9 +1,11 @@
-//! The list of models in pages, as the Messages API's clients read it.
+//! Models in listings, and the list in pages, as the Messages API's clients read it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use shared::{
+    catalog::{Model, Rates},
     error::{ApiError, Code},
+    money::NanoUsd,
     time::Timestamp,
 };
 
@@ -14,14 +16,83 @@ const MAX_PAGE: usize = 1000;
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Model")]
 pub(super) struct ModelObject<'a> {
-    pub(super) id: &'a str,
+    id: &'a str,
     #[schemars(extend("const" = "model"))]
-    pub(super) object: &'static str,
-    pub(super) created: i64,
-    pub(super) owned_by: &'a str,
+    object: &'static str,
+    created: i64,
+    owned_by: &'a str,
     /// The model's id, if `id` is an alias of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) alias_of: Option<&'a str>,
+    alias_of: Option<&'a str>,
+    /// Tokens of prompt and output together.
+    context_length: u64,
+    /// The same, by the name that clients of vLLM read.
+    max_model_len: u64,
+    /// The same, by the name that clients of the Messages API read.
+    max_input_tokens: u64,
+    /// Limit of output tokens; absent for a model that generates none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u64>,
+    pricing: Pricing,
+}
+
+/// Prices of a model as decimal texts in USD: per token, per image and per request. A model with prices by the size of
+/// the prompt shows those of its smallest prompts.
+#[derive(JsonSchema, Serialize)]
+struct Pricing {
+    /// USD per token of the prompt.
+    prompt: String,
+    /// USD per generated token.
+    completion: String,
+    /// USD per token of the prompt that was read from a cache.
+    input_cache_read: String,
+    /// USD per token of the prompt that was written to a cache.
+    input_cache_write: String,
+    /// USD per image of the prompt, on top.
+    image: String,
+    /// USD per request, on top.
+    request: String,
+}
+
+impl Pricing {
+    fn of(rates: &Rates) -> Self {
+        Self {
+            prompt: per_token(rates.input),
+            completion: per_token(rates.output),
+            input_cache_read: per_token(rates.cached_input),
+            input_cache_write: per_token(rates.cache_write),
+            image: rates.image.to_string(),
+            request: rates.request.to_string(),
+        }
+    }
+}
+
+/// Writes a rate per million tokens as exact USD per token.
+fn per_token(rate: NanoUsd) -> String {
+    // A nano-USD per million tokens is the fifteenth decimal.
+    const UNIT: i64 = 1_000_000_000_000_000;
+    let (whole, rest) = (rate.nanos() / UNIT, rate.nanos() % UNIT);
+    let text = format!("{whole}.{rest:015}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl<'a> ModelObject<'a> {
+    /// Describes a model under its id or an alias.
+    pub(super) fn new(model: &'a Model, name: &'a str) -> Self {
+        let Model { context_window, max_output_tokens, .. } = *model;
+        Self {
+            id: name,
+            object: "model",
+            created: model.created,
+            owned_by: &model.owned_by,
+            alias_of: (name != model.id).then_some(&model.id),
+            context_length: context_window,
+            max_model_len: context_window,
+            max_input_tokens: context_window,
+            max_output_tokens: (max_output_tokens > 0).then_some(max_output_tokens),
+            pricing: Pricing::of(&model.price.base),
+        }
+    }
 }
 
 /// A model, with the members of either API.
@@ -92,18 +163,19 @@ fn invalid(name: &str, problem: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use shared::catalog::Catalog;
+
     use super::*;
 
-    const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
+    const CATALOGUE: &str = include_str!("../../../config/models.toml");
 
-    fn models() -> Vec<ModelObject<'static>> {
-        IDS.into_iter()
-            .map(|id| ModelObject { id, object: "model", created: 1, owned_by: "o", alias_of: None })
-            .collect()
+    fn ids_of(catalog: &Catalog) -> Vec<ModelObject<'_>> {
+        ["a", "b", "c", "d", "e"].map(|id| ModelObject::new(&catalog.models[0], id)).into()
     }
 
     fn ids(query: &str) -> (String, bool) {
-        let page = page(models(), Some(query)).unwrap();
+        let catalog = Catalog::parse(CATALOGUE, "m").unwrap();
+        let page = page(ids_of(&catalog), Some(query)).unwrap();
         assert_eq!(page.first_id, page.data.first().map(|model| model.model.id));
         (page.data.iter().map(|model| model.model.id).collect(), page.has_more)
     }
@@ -126,8 +198,23 @@ mod tests {
 
     #[test]
     fn what_names_no_page_is_refused() {
+        let catalog = Catalog::parse(CATALOGUE, "m").unwrap();
         for query in ["limit=0", "limit=1001", "limit=x", "after_id=z", "before_id="] {
-            assert_eq!(page(models(), Some(query)).err().unwrap().code, Code::InvalidValue, "{query}");
+            assert_eq!(
+                page(ids_of(&catalog), Some(query)).err().unwrap().code,
+                Code::InvalidValue,
+                "{query}"
+            );
         }
+    }
+
+    #[test]
+    fn prices_are_told_per_token_exactly_and_without_an_exponent() {
+        for (rate, text) in
+            [("0.10", "0.0000001"), ("3", "0.000003"), ("0.000000001", "0.000000000000001"), ("0", "0")]
+        {
+            assert_eq!(per_token(NanoUsd::parse(rate).unwrap()), text, "{rate}");
+        }
+        assert_eq!(per_token(NanoUsd::from_usd(2_000_000)), "2");
     }
 }

@@ -45,6 +45,11 @@ async fn models_are_listed_to_api_keys() {
     let one = &body["data"][0];
     assert_eq!((&one["object"], &one["owned_by"]), (&json!("model"), &json!("model-service")));
     assert!(one["created"].is_u64());
+    let windows = ["context_length", "max_model_len", "max_input_tokens"].map(|name| &one[name]);
+    assert_eq!((windows, &one["max_output_tokens"]), ([&json!(1_048_576); 3], &json!(131_072)));
+    let pricing = json!({"prompt": "0.0000001", "completion": "0.0000004", "input_cache_read": "0.000000025",
+        "input_cache_write": "0.0000001", "image": "0", "request": "0"});
+    assert_eq!(one["pricing"], pricing);
     assert_eq!(stack.get(&key, "/v1/models/Model%20Flash").await.json(), *one);
     let unknown = stack.get(&key, "/v1/models/gpt-4").await;
     unknown.assert_error(404, "model_not_found");
