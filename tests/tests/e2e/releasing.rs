@@ -48,6 +48,20 @@ fn the_changelog_has_the_version_of_the_programs_and_what_is_to_come() {
 }
 
 #[test]
+fn the_compiler_is_the_same_in_a_checkout_in_the_images_and_in_the_manifest() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+    let toolchain = read("rust-toolchain.toml");
+    let channel =
+        toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap().trim_matches('"');
+    assert!(read("Dockerfile").contains(&format!("FROM rust:{channel}-slim-")), "{channel}");
+    let oldest = read("Cargo.toml");
+    let oldest =
+        oldest.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap().trim_matches('"');
+    assert!(channel.starts_with(&format!("{oldest}.")), "{channel} is no {oldest}");
+    assert!(read("LICENSE").contains("Apache License"));
+}
+
+#[test]
 fn every_crate_has_the_version_of_the_workspace() {
     let metadata = Command::new("cargo")
         .args(["metadata", "--locked", "--offline", "--no-deps", "--format-version", "1"])
