@@ -1,5 +1,6 @@
 //! The catalogue: models, prices, and upstreams. Checked completely at start.
 
+mod effort;
 mod file;
 mod price;
 mod table;
@@ -9,6 +10,7 @@ use std::{collections::HashSet, ops::Range, sync::Arc};
 use http::Uri;
 use serde::Deserialize;
 
+pub use effort::Effort;
 use file::{CatalogFile, RawModel};
 pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
 
@@ -56,6 +58,8 @@ pub struct Model {
     pub extra_params: Vec<String>,
     /// APIs that the model is served through.
     pub serves: Serves,
+    /// Words of reasoning effort that the model takes; without any, requests that name one are refused, or lose it.
+    pub efforts: Vec<Effort>,
     /// Price of a request, shared with the holds that it opens.
     pub price: Arc<Price>,
     /// Servers of the model; never empty.
