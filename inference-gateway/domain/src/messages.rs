@@ -16,8 +16,8 @@ pub use schema::{CountRequest, MessageErrorSchema, MessageObject, MessagesReques
 use crate::{
     answer::{MessagesReply, Reply},
     request::{
-        self, ANY_NUMBER, AskedEffort, Draft, Limit, MAX_STOPS, Members, Request, SystemTexts, Value, json_schema,
-        stop_sequence,
+        self, ANY_NUMBER, AskedEffort, Draft, Limit, MAX_STOPS, Members, Request, SystemTexts, Value,
+        json_schema, stop_sequence,
     },
 };
 
@@ -95,10 +95,7 @@ fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, Ap
 
 /// Checks the members about thinking, effort and shape of the answer, and writes the shape. Returns the effort that is
 /// asked for, and whether thinking is shown.
-fn reasoning(
-    members: &Members<'_, '_>,
-    draft: &mut Draft,
-) -> Result<(Option<AskedEffort>, bool), ApiError> {
+fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<AskedEffort>, bool), ApiError> {
     let (mut effort, mut thinking) = (None, false);
     if let Some(value) = members.get("thinking") {
         let kind = value.object()?.require("type")?.one_of(&["enabled", "adaptive", "disabled"])?;

@@ -166,10 +166,7 @@ fn a_billing_block_at_the_head_of_the_system_prompt_is_left_out() {
     assert_eq!(system(json!([billing("cc_version=2; cch=1a2b3;"), brief])), said("Be brief."));
     assert_eq!(system(json!([billing("cch=1;")])), json!({"role": "user", "content": "Hi"}));
     // Nothing else is left out: a later block, or a whole prompt that begins so, is the caller's own.
-    assert_eq!(
-        system(json!([brief, billing("x")])),
-        said("Be brief.\n\nx-anthropic-billing-header: x")
-    );
+    assert_eq!(system(json!([brief, billing("x")])), said("Be brief.\n\nx-anthropic-billing-header: x"));
     assert_eq!(
         system(json!("x-anthropic-billing-header: x\nBe brief.")),
         said("x-anthropic-billing-header: x\nBe brief.")
