@@ -3,6 +3,7 @@
 mod effort;
 mod file;
 mod price;
+mod server;
 mod table;
 
 use std::{collections::HashSet, ops::Range, sync::Arc};
@@ -13,6 +14,7 @@ use serde::Deserialize;
 pub use effort::Effort;
 use file::{CatalogFile, RawModel};
 pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
+pub use server::ServerDescription;
 
 /// The parsed catalogue.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Effort, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service, Upstream,
-    UpstreamKind,
+    Effort, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service,
+    Upstream, UpstreamKind,
     table::{Fault, Markup, RawTable},
 };
 use crate::text::is_control;

@@ -68,7 +68,10 @@ fn a_model_takes_the_efforts_that_its_entry_lists() {
         "models.toml:10: `efforts` lists \"low\" twice"
     );
     let unknown = fault("efforts = [\"low\",\n\"mid\"]");
-    assert!(unknown.starts_with("models.toml:11: unknown variant `mid`, expected one of `none`"), "{unknown}");
+    assert!(
+        unknown.starts_with("models.toml:11: unknown variant `mid`, expected one of `none`"),
+        "{unknown}"
+    );
 }
 
 #[test]
