@@ -11,6 +11,8 @@ const MAX_SHOWN_NAME: usize = 80;
 const SHOWN_NAMES: usize = 5;
 /// Tag that Ollama adds to a name without one.
 const OLLAMA_TAG: &str = ":latest";
+/// Folder in which Gemini's API lists its models.
+const GEMINI_FOLDER: &str = "models/";
 
 /// Models and windows of a server, as far as it tells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,7 +100,7 @@ impl ServerDescription {
 
 /// Returns whether a name in a server's list is the name that requests give.
 fn is_named(listed: &str, name: &str) -> bool {
-    listed == name || listed.strip_suffix(OLLAMA_TAG) == Some(name)
+    [Some(listed), listed.strip_suffix(OLLAMA_TAG), listed.strip_prefix(GEMINI_FOLDER)].contains(&Some(name))
 }
 
 #[cfg(test)]
@@ -130,6 +132,8 @@ mod tests {
         }
         let props = r#"{"default_generation_settings":{"n_ctx":4096,"params":{}},"total_slots":4}"#;
         assert_eq!(broken(UpstreamKind::LlamaCpp, props, "any", 4096, 2048), Vec::<String>::new());
+        let gemini = r#"{"object":"list","data":[{"id":"models/gemini-x"}]}"#;
+        assert_eq!(broken(UpstreamKind::Openai, gemini, "gemini-x", 10, 10), Vec::<String>::new());
         // A server that lists nothing promises nothing.
         assert_eq!(broken(UpstreamKind::Openai, r#"{"data":[]}"#, "x", 10, 10), Vec::<String>::new());
     }
