@@ -109,7 +109,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let command = match command {
         Some(OperatorCommand::Spool(command)) => return cli::spool(&command, &mut io::stdout()),
         Some(OperatorCommand::Catalogue(command)) => {
-            return cli::catalogue(&command, &common, &mut io::stdout());
+            return cli::catalogue(&command, &common, &mut io::stdout()).await;
         }
         Some(OperatorCommand::Stored(command)) => Some(command),
         None => None,

@@ -1,11 +1,17 @@
 //! The models on offer: the catalogue, and what serves and measures it.
 
 use http::Uri;
+use parking_lot::Mutex;
 use shared::{
     catalog::Catalog,
     current::Current,
-    process::{config::ConfigError, telemetry::show_catalogue},
+    process::{
+        config::ConfigError,
+        server_check::{FindingKind, check_servers},
+        telemetry::show_catalogue,
+    },
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     model_metrics::Metrics,
@@ -33,20 +39,24 @@ impl Models {
 pub struct OfferedModels {
     current: Current<Models>,
     builtin: Option<Uri>,
+    /// The check of the servers, which ends with the catalogue.
+    checking: Mutex<AbortOnDropHandle<()>>,
 }
 
 impl OfferedModels {
-    /// Offers the models of this catalogue.
+    /// Offers the models of this catalogue, within a runtime.
     pub fn new(catalog: Catalog, builtin: Option<Uri>) -> Result<Self, ConfigError> {
         let models = Models::of(catalog, builtin.as_ref())?;
         show_catalogue(&models.catalog);
-        Ok(Self { current: Current::new(models), builtin })
+        let checking = Mutex::new(check(&models.catalog));
+        Ok(Self { current: Current::new(models), builtin, checking })
     }
 
     /// Offers the models of another catalogue from now on.
     pub fn replace(&self, catalog: Catalog) -> Result<(), ConfigError> {
         let models = Models::of(catalog, self.builtin.as_ref())?;
         show_catalogue(&models.catalog);
+        *self.checking.lock() = check(&models.catalog);
         self.get().pools.values().for_each(Pool::retire);
         self.current.replace(models);
         Ok(())
@@ -55,4 +65,28 @@ impl OfferedModels {
     pub(crate) fn get(&self) -> std::sync::Arc<Models> {
         self.current.get()
     }
+}
+
+/// Begins to ask the servers of a catalogue what they serve. Nothing waits for the answers: a catalogue that promises more than a
+/// server has is the operator's to mend, and serves meanwhile.
+fn check(catalog: &Catalog) -> AbortOnDropHandle<()> {
+    let catalog = catalog.clone();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        for finding in check_servers(&catalog).await {
+            let (model, upstream) = (finding.model, finding.upstream);
+            match finding.kind {
+                FindingKind::Promise(promise) => {
+                    tracing::warn!(
+                        model,
+                        upstream,
+                        promise,
+                        "the catalogue promises what a server does not have"
+                    );
+                }
+                FindingKind::NotTold(reason) => {
+                    tracing::info!(model, upstream, reason, "a server did not tell what it serves");
+                }
+            }
+        }
+    }))
 }

@@ -31,7 +31,7 @@ use domain::{
     metering::UsageScope,
     request::{Forward, ProgressReports, UpstreamParams},
 };
-pub(crate) use failure::{Failure, of_event};
+pub(crate) use failure::{Failure, NotAnswered, of_event};
 use headers::{HeaderValues, UpstreamHeaders};
 pub(crate) use pool::{Pool, Pools, Running};
 
@@ -168,7 +168,7 @@ impl Upstream {
         max_tokens: Option<u64>,
         terms: Terms,
         cache_salt: impl FnOnce() -> String,
-    ) -> Result<Incoming, Failure> {
+    ) -> Result<Incoming, NotAnswered> {
         let salt = self.dialect.salted.then(cache_salt);
         let body = || forward.body(self.params(max_tokens, self.dialect.progress, salt.as_deref()));
         let path = if forward.reply.is_of_chat() { &self.chat } else { &self.embeddings };
@@ -176,7 +176,9 @@ impl Upstream {
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
-        Err(failure::of_response(response, &self.entry.model).await)
+        let (error, status) = failure::read_error(response).await;
+        let failure = failure::of_error(&error, status, &self.entry.model);
+        Err(NotAnswered { failure, limit: error.refused_limit(status) })
     }
 
     /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once; further

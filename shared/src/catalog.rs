@@ -1,8 +1,10 @@
 //! The catalogue: models, prices, and upstreams. Checked completely at start.
 
 mod access;
+mod effort;
 mod file;
 mod price;
+mod server;
 mod table;
 
 use std::{collections::HashSet, ops::Range, sync::Arc};
@@ -11,8 +13,10 @@ use http::Uri;
 use serde::Deserialize;
 
 pub use access::{Access, Header, Source};
+pub use effort::Effort;
 use file::{CatalogFile, RawModel};
 pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
+pub use server::ServerDescription;
 
 /// The parsed catalogue.
 #[derive(Clone, Debug)]
@@ -58,6 +62,8 @@ pub struct Model {
     pub extra_params: Vec<String>,
     /// APIs that the model is served through.
     pub serves: Serves,
+    /// Words of reasoning effort that the model takes; without any, requests that name one are refused, or lose it.
+    pub efforts: Vec<Effort>,
     /// Price of a request, shared with the holds that it opens.
     pub price: Arc<Price>,
     /// Servers of the model; never empty.

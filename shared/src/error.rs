@@ -123,6 +123,8 @@ codes! {
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
     /// The route does not support this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
+    /// The route does not speak WebSocket.
+    UpgradeRequired = "upgrade_required", UPGRADE_REQUIRED, "invalid_request_error";
     /// The account is at the bound of keys of this class.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
     /// The account is at the bound of groups.

@@ -8,6 +8,7 @@ mod limits;
 mod otlp;
 pub mod probe;
 pub mod serve;
+pub mod server_check;
 mod service_manager;
 pub mod standard_metrics;
 pub mod telemetry;

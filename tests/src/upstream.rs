@@ -32,10 +32,12 @@ mod request;
 mod script;
 mod streaming;
 mod style;
+mod too_long;
 
 pub use record::{End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{Fault, Script, Shape, Told, Usage, text};
 pub use style::{CallIds, ReasoningField, Style};
+pub use too_long::TooLong;
 
 /// Longest wait for a generation, so that a test fails rather than hangs.
 const GENERATION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,6 +60,8 @@ pub struct State {
     cache: cache::PrefixCache,
     open_connections: AtomicUsize,
     token_counts: AtomicUsize,
+    /// Window that the upstream tells of its models; it tells none by itself.
+    window: Mutex<Option<u64>>,
     /// Counts under way, and the most of them at once so far.
     counting: AtomicUsize,
     most_counting: AtomicUsize,
@@ -72,6 +76,7 @@ impl State {
             cache: cache::PrefixCache::default(),
             open_connections: AtomicUsize::new(0),
             token_counts: AtomicUsize::new(0),
+            window: Mutex::new(None),
             counting: AtomicUsize::new(0),
             most_counting: AtomicUsize::new(0),
         }
@@ -80,6 +85,10 @@ impl State {
     /// Number of earlier requests with this tag.
     fn earlier(&self, tag: &str) -> u64 {
         self.records.as_ref().map_or(0, |records| records.count(tag))
+    }
+
+    fn window(&self) -> Option<u64> {
+        *self.window.lock().unwrap()
     }
 
     fn default_script(&self) -> Script {
@@ -118,6 +127,11 @@ impl Upstream {
     /// Sets the script of requests that bring none.
     pub fn set_default(&self, script: Script) {
         *self.state.default.lock().unwrap() = script;
+    }
+
+    /// Sets the window that the upstream tells of its models.
+    pub fn set_window(&self, tokens: u64) {
+        *self.state.window.lock().unwrap() = Some(tokens);
     }
 
     /// All chat requests in order of arrival.

@@ -15,17 +15,18 @@ pub use schema::ChatRequest;
 
 use crate::{
     answer::Reply,
-    request::{Draft, DroppedTools, Members, Request},
+    request::{AskedEffort, Draft, DroppedTools, Members, Request},
 };
 
 /// Members that are parsed here and written anew, if at all. A model's extra parameters can have none of these names.
-const READ_HERE: [&str; 14] = [
+const READ_HERE: [&str; 15] = [
     "model",
     "messages",
     "stream",
     "stream_options",
     "max_tokens",
     "max_completion_tokens",
+    "reasoning_effort",
     "tools",
     "tool_choice",
     "parallel_tool_calls",
@@ -45,6 +46,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let (stream, include_usage) = params::stream(&members)?;
     let limit = params::limit(&members)?;
     let n = params::choices(&members)?;
+    let effort = members.get("reasoning_effort").map(|value| AskedEffort::exact(&value)).transpose()?;
     let mut draft = Draft::new(body.len());
     params::pass_on(&members, &mut draft)?;
     tools::tools(&members, &mut draft)?;
@@ -55,6 +57,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
         stream,
         n,
         limit,
+        effort,
         reply: Reply::Chat { include_usage },
         dropped_tools: DroppedTools::default(),
         others: others(&members, body),

@@ -43,6 +43,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
         stream: false,
         n: 1,
         limit: None,
+        effort: None,
         reply: Reply::Embeddings,
         dropped_tools: DroppedTools::default(),
         others: Vec::new(),

@@ -16,8 +16,8 @@ pub use schema::{CountRequest, MessageErrorSchema, MessageObject, MessagesReques
 use crate::{
     answer::{MessagesReply, Reply},
     request::{
-        self, ANY_NUMBER, Draft, Effort, Limit, MAX_STOPS, Members, Request, SystemTexts, Value, json_schema,
-        stop_sequence,
+        self, ANY_NUMBER, AskedEffort, Draft, Limit, MAX_STOPS, Members, Request, SystemTexts, Value,
+        json_schema, stop_sequence,
     },
 };
 
@@ -49,7 +49,7 @@ fn read(members: &Members<'_, '_>, length: usize) -> Result<Request, ApiError> {
     let mut draft = Draft::new(length);
     sampling(members, &mut draft)?;
     let stops = stops(members, &mut draft)?;
-    let thinking = reasoning(members, &mut draft)?;
+    let (effort, thinking) = reasoning(members, &mut draft)?;
     let dropped_tools = tools::tools(members, &mut draft)?;
     let list = members.require("messages")?;
     let system = system(members, &list)?;
@@ -59,6 +59,7 @@ fn read(members: &Members<'_, '_>, length: usize) -> Result<Request, ApiError> {
         stream,
         n: 1,
         limit,
+        effort,
         reply: Reply::Messages(Arc::new(MessagesReply { thinking, stops })),
         dropped_tools,
         others: Vec::new(),
@@ -92,21 +93,21 @@ fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, Ap
     Ok(stops)
 }
 
-/// Checks the members about thinking, effort and shape of the answer, and writes them. Returns whether thinking is
-/// shown.
-fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<bool, ApiError> {
-    let (mut effort, mut thinking) = (Effort::Default, false);
+/// Checks the members about thinking, effort and shape of the answer, and writes the shape. Returns the effort that is
+/// asked for, and whether thinking is shown.
+fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<AskedEffort>, bool), ApiError> {
+    let (mut effort, mut thinking) = (None, false);
     if let Some(value) = members.get("thinking") {
         let kind = value.object()?.require("type")?.one_of(&["enabled", "adaptive", "disabled"])?;
         thinking = kind != "disabled";
         if !thinking {
-            effort = Effort::Low;
+            effort = Some(AskedEffort::NONE);
         }
     }
     if let Some(config) = members.get("output_config") {
         let config = config.object()?;
         if let Some(value) = config.get("effort") {
-            effort = Effort::read(&value)?;
+            effort = Some(AskedEffort::nearest(&value)?);
         }
         if let Some(format) = config.get("format") {
             let format = format.object()?;
@@ -119,15 +120,23 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<bool, ApiEr
             draft.push("}");
         }
     }
-    effort.write(draft);
-    Ok(thinking)
+    Ok((effort, thinking))
 }
 
-/// The texts of the system prompt and of all system messages.
+/// Beginning of a system block by which agents tell their vendor whom to bill, a JSON string. It is no prompt: it differs
+/// with every request, so that a cache behind it would find nothing.
+const BILLING_BLOCK: &str = "\"x-anthropic-billing-header:";
+
+/// The texts of the system prompt, without a billing block at its head, and of all system messages.
 fn system<'a>(members: &Members<'a, '_>, list: &Value<'a, '_>) -> Result<SystemTexts<'a>, ApiError> {
     let mut texts = SystemTexts::default();
     if let Some(system) = members.get("system") {
-        system.each_text(BLOCKS, content::text_of, |text| texts.add(text))?;
+        let mut may_bill = !system.is_text(BLOCKS)?;
+        system.each_text(BLOCKS, content::text_of, |text| {
+            if !std::mem::take(&mut may_bill) || !text.starts_with(BILLING_BLOCK) {
+                texts.add(text);
+            }
+        })?;
     }
     list.objects(ANY_NUMBER, |message| {
         if message.require("role")?.string()? == "system" {

@@ -27,7 +27,7 @@ pub(crate) use conversation::{Arguments, Conversation, EarlierAnswer, SystemText
 pub(crate) use forward::Draft;
 pub(crate) use image::{FORMATS, image_data, image_url};
 pub(crate) use params::{
-    Effort, Limit, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, TEMPERATURE, TOP_LOGPROBS, TOP_P, sampling,
+    AskedEffort, Limit, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, TEMPERATURE, TOP_LOGPROBS, TOP_P, sampling,
     stop_sequence,
 };
 pub(crate) use read::{ANY_NUMBER, Members, ParamPath, Value};
@@ -46,6 +46,8 @@ pub struct Request {
     pub n: u64,
     /// The limit that the request sets to each choice.
     pub(crate) limit: Option<Limit>,
+    /// The effort of reasoning that the request asks for.
+    pub(crate) effort: Option<AskedEffort>,
     /// The form of the answer.
     pub(crate) reply: Reply,
     /// Names of the offered tools that were dropped.
@@ -67,6 +69,9 @@ impl Request {
         let image_urls = handed_to_some(model, draft.image_need.take())?;
         if model.upstreams.iter().any(|upstream| upstream.kind == UpstreamKind::Openai) {
             draft.leave_out_optional();
+        }
+        if let Some(effort) = self.effort {
+            effort.write(model, &mut draft)?;
         }
         for name in &model.extra_params {
             if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {

@@ -16,7 +16,7 @@ pub use schema::{ResponseObject, ResponsesRequest};
 
 use crate::{
     answer::{Reply, ResponsesReply},
-    request::{self, Draft, Effort, Limit, Members, Request, TOP_LOGPROBS, json_schema},
+    request::{self, AskedEffort, Draft, Limit, Members, Request, TOP_LOGPROBS, json_schema},
 };
 use tools::Tools;
 
@@ -41,7 +41,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let limit = Limit::read(&members, LIMIT)?;
     let mut draft = Draft::new(body.len());
     sampling(&members, &mut draft)?;
-    let summary = reasoning(&members, &mut draft)?;
+    let (effort, summary) = reasoning(&members)?;
     text_format(&members, &mut draft)?;
     let input = members.require("input")?;
     let mut tools = Tools::new(&members)?;
@@ -57,6 +57,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
         stream,
         n: 1,
         limit,
+        effort,
         reply: Reply::Responses(Arc::new(ResponsesReply { echo, names, summary })),
         dropped_tools,
         others: Vec::new(),
@@ -89,16 +90,15 @@ fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError
     Ok(())
 }
 
-/// Checks and writes the effort of reasoning. Returns whether a summary is asked for.
-fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<bool, ApiError> {
-    let Some(reasoning) = members.get("reasoning") else { return Ok(false) };
+/// Checks the members about reasoning. Returns the effort that is asked for, and whether a summary is.
+fn reasoning(members: &Members<'_, '_>) -> Result<(Option<AskedEffort>, bool), ApiError> {
+    let Some(reasoning) = members.get("reasoning") else { return Ok((None, false)) };
     let reasoning = reasoning.object()?;
-    if let Some(effort) = reasoning.get("effort") {
-        Effort::read(&effort)?.write(draft);
-    }
+    let effort = reasoning.get("effort").map(|effort| AskedEffort::nearest(&effort)).transpose()?;
     // The older name of the summary.
     let summary = reasoning.get("summary").or_else(|| reasoning.get("generate_summary"));
-    summary.map_or(Ok(false), |summary| summary.one_of(&SUMMARIES).map(|_| true))
+    let summary = summary.map_or(Ok(false), |summary| summary.one_of(&SUMMARIES).map(|_| true))?;
+    Ok((effort, summary))
 }
 
 /// Checks and writes the requested shape of the answer's text.

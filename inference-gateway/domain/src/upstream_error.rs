@@ -1,18 +1,22 @@
 //! Errors of upstreams, in the formats of the different servers.
 
 mod inside;
+mod limit;
 
 use serde_json::Value;
 
+pub use limit::RefusedLimit;
+
 /// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
 /// from the source or the documentation of a server.
-const TOO_LONG: [&str; 13] = [
+const TOO_LONG: [&str; 14] = [
     "maximum context length",         // OpenAI, vLLM, Mistral, DeepSeek, llama-cpp-python
     "context length",                 // SGLang, Ollama, LM Studio
     "context window",                 // llama-cpp-python, Together
     "context size",                   // llama.cpp
     "context limit",                  // Anthropic, behind proxies
     "maximum model length",           // vLLM, of images
+    "max_model_len",                  // vLLM, of a limit beyond its window
     "maximum prompt length",          // xAI
     "maximum number of tokens allow", // Gemini
     "maximum allowed length",         // SGLang's router

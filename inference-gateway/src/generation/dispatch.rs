@@ -7,16 +7,21 @@ use shared::rpc::{Extended, Extension};
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
-    upstream::{Failure, Pool, Running, Terms},
+    upstream::{Failure, NotAnswered, Pool, Running, Terms},
 };
 use domain::{
     affinity::{affinity, cache_salt},
     routing::AttemptOutcome,
+    upstream_error::RefusedLimit,
 };
 
 /// Longest time of a whole answer, as a multiple of the answer deadline. The client was answered 504 after the first
 /// multiple, and pays all the same.
 pub(super) const WHOLE_ANSWER: u32 = 3;
+
+/// Fewest tokens that a limit is lowered to. Where there is room for fewer, a client that set a limit is better told that its
+/// prompt is too long: agents then shorten it, and would take so short an answer for a whole one.
+const LEAST_ROOM: u64 = 256;
 
 /// A generation whose upstream has answered 200.
 pub(super) struct Reached {
@@ -39,10 +44,26 @@ pub(super) struct Route {
 
 impl Route {
     /// The upstream that was asked has answered 200.
-    fn answered(&mut self, body: Incoming) -> Result<(Running, Incoming), Failure> {
-        let asked = self.asked.take().ok_or_else(|| Failure::Broken("it was not asked".into()))?;
-        Ok((asked, body))
+    fn answered(&mut self, Answered { max_tokens, body }: Answered) -> Result<Reached, Failure> {
+        let running = self.asked.take().ok_or_else(|| Failure::Broken("it was not asked".into()))?;
+        Ok(Reached { max_tokens, running, body })
     }
+}
+
+/// Answer of an upstream, whose head is a 200.
+struct Answered {
+    /// The output tokens that the upstream was limited to, for each choice.
+    max_tokens: u64,
+    body: Incoming,
+}
+
+/// Limit of a request that is sent again, since the upstream refused the first one.
+#[derive(Clone, Copy)]
+enum SecondLimit {
+    /// What there is room for.
+    Room(u64),
+    /// The upstream's own: it generates to the end of its window, which is less than what is held.
+    Upstreams,
 }
 
 impl Generator {
@@ -61,8 +82,7 @@ impl Generator {
         // A grant still below the request is final, so the upstream is limited to the grant, and stops by itself.
         let granted = hold.output_tokens();
         let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
-        let (running, body) = self.send(pool, job, hold, max_tokens, route).await?;
-        Ok(Reached { max_tokens, running, body })
+        self.send(pool, job, hold, max_tokens, route).await
     }
 
     /// Counts the prompt of a short hold exactly, and extends the hold: a smaller prompt leaves more output.
@@ -98,7 +118,7 @@ impl Generator {
         hold: &OpenHold,
         max_tokens: u64,
         route: &mut Route,
-    ) -> Result<(Running, Incoming), Failure> {
+    ) -> Result<Reached, Failure> {
         let images = job.forward.image_urls;
         let affinity = job.forward.prompt_prefix().map(|prefix| affinity(hold.account(), prefix));
         let first = route.counted_by.take().or_else(|| pool.choose(images, affinity, None));
@@ -106,7 +126,7 @@ impl Generator {
         let traceparent = route.traceparent.as_ref();
         let asked = route.asked.insert(first);
         let failure = match self.attempt(asked, job, hold, (max_tokens, traceparent)).await {
-            Ok(body) => return route.answered(body),
+            Ok(answered) => return route.answered(answered),
             Err(failure) => failure,
         };
         let first = route.asked.take();
@@ -114,8 +134,8 @@ impl Generator {
         drop(first);
         let Some(other) = other else { return Err(failure) };
         let asked = route.asked.insert(other);
-        let body = self.attempt(asked, job, hold, (max_tokens, traceparent)).await?;
-        route.answered(body)
+        let answered = self.attempt(asked, job, hold, (max_tokens, traceparent)).await?;
+        route.answered(answered)
     }
 
     async fn attempt(
@@ -124,7 +144,7 @@ impl Generator {
         job: &Job,
         hold: &OpenHold,
         (max_tokens, traceparent): (u64, Option<&HeaderValue>),
-    ) -> Result<Incoming, Failure> {
+    ) -> Result<Answered, Failure> {
         let (upstream, account) = (running.upstream(), hold.account());
         hold.sent_to(running.place());
         let deadline =
@@ -132,14 +152,48 @@ impl Generator {
         let salt = move || cache_salt(account);
         let terms = || Terms { deadline, traceparent: traceparent.cloned() };
         let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, terms(), salt);
+        let mut sent = max_tokens;
         let mut answered = send(Some(max_tokens)).await;
-        // A request without a limit wants as much as there is room for. Only the upstream can report that room, which
-        // may be less than the held maximum of the model.
-        let unlimited = !job.forward.limited && max_tokens == job.forward.max_tokens;
-        if unlimited && answered.as_ref().is_err_and(Failure::is_too_long) {
-            answered = send(None).await;
+        if let Err(NotAnswered { limit: Some(refused), .. }) = answered {
+            match self.second_limit(running, job, max_tokens, refused).await {
+                Some(SecondLimit::Room(room)) => {
+                    sent = room;
+                    answered = send(Some(room)).await;
+                }
+                Some(SecondLimit::Upstreams) => answered = send(None).await,
+                None => {}
+            }
         }
+        let answered = answered.map_err(|not_answered| not_answered.failure);
         running.note(answered.as_ref().map_or_else(Failure::outcome, |_| AttemptOutcome::Answered));
-        answered
+        answered.map(|body| Answered { max_tokens: sent, body })
+    }
+
+    /// Decides the limit of a request whose first limit the upstream refused; `None` where the refusal stands. Only the
+    /// upstream knows its room, which may be less than the catalogue's maximum.
+    async fn second_limit(
+        &self,
+        running: &Running,
+        job: &Job,
+        first: u64,
+        refused: RefusedLimit,
+    ) -> Option<SecondLimit> {
+        // All that the model can generate is held, or more than the window that the upstream tells.
+        let is_covered = first == job.forward.max_tokens
+            || refused.room_beside(0).is_some_and(|whole_window| whole_window < first);
+        let may_be_unlimited = !job.forward.limited && is_covered;
+        let room = match refused.room() {
+            // A count takes time, and an upstream that is not limited needs none.
+            None if !may_be_unlimited && refused.room_beside(0).is_some() => {
+                let counted = self.count(running, job).await;
+                let bound = job.forward.prompt_bound.saturating_add(running.prompt_overhead());
+                refused.room_beside(counted.unwrap_or(bound))
+            }
+            told => told,
+        };
+        match room {
+            Some(room) if (LEAST_ROOM..first).contains(&room) => Some(SecondLimit::Room(room)),
+            Some(_) | None => may_be_unlimited.then_some(SecondLimit::Upstreams),
+        }
     }
 }

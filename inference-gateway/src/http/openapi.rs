@@ -245,8 +245,8 @@ mod tests {
 
     use super::*;
 
-    /// Codes that no description contains: those of routes and methods that are not there.
-    const UNDESCRIBED: [Code; 2] = [Code::MethodNotAllowed, Code::RotationInProgress];
+    /// Codes that no description contains: those of routes, methods and protocols that are not there.
+    const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::UpgradeRequired, Code::RotationInProgress];
 
     #[test]
     fn every_error_there_is_can_be_met_on_some_route() {

@@ -180,13 +180,15 @@ impl Router {
 /// Answers a request of this route: preflights, other methods, panics and headers are alike on all.
 async fn serve(app: Arc<App>, route: Option<Route>, call: Call) -> Response {
     let method = call.request.method().clone();
-    let Some(Route { methods, handler, .. }) = route else {
+    let Some(Route { pattern, methods, handler }) = route else {
         return without_body_of_head(&method, unknown_url(call.request).await.into_response());
     };
     if methods.any_origin() && method == Method::OPTIONS {
         return cors::preflight(call.request.headers());
     }
-    let mut response = if let Some(allowed) = methods.refuse(&method) {
+    let mut response = if pattern == Dialect::RESPONSES && asks_for_websocket(&call.request) {
+        upgrade_required()
+    } else if let Some(allowed) = methods.refuse(&method) {
         let mut response = method_not_allowed(call.request).await.into_response();
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
         response
@@ -200,6 +202,26 @@ async fn serve(app: Arc<App>, route: Option<Route>, call: Call) -> Response {
         cors::allow(response.headers_mut());
     }
     without_body_of_head(&method, response)
+}
+
+/// Returns whether a request opens a WebSocket.
+fn asks_for_websocket(request: &Request) -> bool {
+    let protocols = request.headers().get_all(header::UPGRADE).iter();
+    request.method() == Method::GET
+        && protocols
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
+}
+
+/// The answer to agents that try a WebSocket first: this status, and no other, lets them go on over HTTP at once.
+fn upgrade_required() -> Response {
+    let message = "This route does not speak WebSocket; send POST over HTTP, and set `stream` to true.";
+    let mut response = ApiError::new(Code::UpgradeRequired, message).into_response();
+    // RFC 9110, 15.5.22: the protocols to use instead.
+    response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("HTTP/2.0, HTTP/1.1"));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    response
 }
 
 /// The response, without its body if the request was a `HEAD`, but with the body's length.

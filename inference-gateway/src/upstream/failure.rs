@@ -13,7 +13,7 @@ use shared::{
 use super::client::SendError;
 use domain::{
     routing::AttemptOutcome,
-    upstream_error::{MAX_ERROR_BYTES, UpstreamError, Verdict},
+    upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict},
 };
 
 /// Characters of an upstream's message that a client is shown.
@@ -21,6 +21,19 @@ const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// Characters of an upstream's words in a log line.
 const MAX_LOGGED_CHARS: usize = 200;
+
+/// A request was not answered with a 200.
+pub(crate) struct NotAnswered {
+    pub(crate) failure: Failure,
+    /// The limit of output, if that is what the upstream refused.
+    pub(crate) limit: Option<RefusedLimit>,
+}
+
+impl From<Failure> for NotAnswered {
+    fn from(failure: Failure) -> Self {
+        Self { failure, limit: None }
+    }
+}
 
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,11 +79,6 @@ impl Failure {
             // An upstream that judges requests is well.
             Self::Refused(_) => AttemptOutcome::Served,
         }
-    }
-
-    /// Returns whether the prompt, with the requested output, did not fit the upstream's context.
-    pub(crate) fn is_too_long(&self) -> bool {
-        matches!(self, Self::Refused(error) if error.code == Code::ContextLengthExceeded)
     }
 
     /// A name for metrics.
@@ -136,12 +144,12 @@ pub(super) fn of_connection(error: &SendError) -> Failure {
     }
 }
 
-/// Reads an error response.
-pub(super) async fn of_response(response: Response<Incoming>, upstream_model: &str) -> Failure {
+/// Reads the error of a response.
+pub(super) async fn read_error(response: Response<Incoming>) -> (UpstreamError, u16) {
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
     let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    of_error(&UpstreamError::read(&body), status, upstream_model)
+    (UpstreamError::read(&body), status)
 }
 
 /// Understands an error event of a stream.
@@ -149,7 +157,8 @@ pub(crate) fn of_event(error: &UpstreamError, upstream_model: &str) -> Failure {
     of_error(error, error.status_in_stream(), upstream_model)
 }
 
-fn of_error(error: &UpstreamError, status: u16, upstream_model: &str) -> Failure {
+/// Understands an error with this status.
+pub(super) fn of_error(error: &UpstreamError, status: u16, upstream_model: &str) -> Failure {
     let message = |otherwise: &str| match error.for_client(status, upstream_model) {
         None => otherwise.to_owned(),
         Some(message) => cut(&message, MAX_MESSAGE_CHARS).to_owned(),

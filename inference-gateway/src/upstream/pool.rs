@@ -144,6 +144,11 @@ impl Running {
         self.member.place
     }
 
+    /// Tokens that the upstream's template adds to a prompt beyond the usual, at most.
+    pub(crate) fn prompt_overhead(&self) -> u64 {
+        self.member.prompt_overhead(self.began.elapsed())
+    }
+
     /// Learns from the tokens that the upstream reports of a plain prompt, without images and tools, whose bound was assumed.
     pub(crate) fn observe_prompt(&self, reported: u64, bound: u64) {
         let now = self.began.elapsed();

@@ -15,7 +15,10 @@ use clap::{Subcommand, ValueEnum};
 use shared::{
     catalog::{Catalog, LeftMidStream, Model, Upstream, UpstreamKind},
     money::NanoUsd,
-    process::config::Common,
+    process::{
+        config::Common,
+        server_check::{FindingKind, ServerFinding, check_servers},
+    },
 };
 
 use self::price_list::{Listed, PriceList};
@@ -43,6 +46,9 @@ pub enum Catalogue {
         /// A public list of prices (.toml of models.dev, .json of LiteLLM): list what differs, and then fail
         #[arg(long, value_name = "FILE")]
         against: Option<PathBuf>,
+        /// Ask each server for its models and its window: list what the catalogue promises and no server has, and then fail
+        #[arg(long)]
+        ask: bool,
     },
 }
 
@@ -69,17 +75,22 @@ impl Format {
 }
 
 /// Runs a command on the catalogue. Needs no store, and the services may be running.
-pub fn catalogue(command: &Catalogue, common: &Common, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+pub async fn catalogue(
+    command: &Catalogue,
+    common: &Common,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
     match command {
         Catalogue::Import { from, format, model, markup } => {
             let list =
                 PriceList::read(from, *format).with_context(|| format!("--from {}", from.display()))?;
             import(&list, model, markup.as_deref(), out)
         }
-        Catalogue::Check { against } => {
+        Catalogue::Check { against, ask } => {
             let catalog = common.catalog()?;
             hints(&catalog, out)?;
-            against.as_deref().map_or(Ok(()), |file| compare(&catalog, file, out))
+            let asked = if *ask { self::ask(&catalog, out).await } else { Ok(()) };
+            against.as_deref().map_or(Ok(()), |file| compare(&catalog, file, out)).and(asked)
         }
     }
 }
@@ -167,6 +178,26 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
     match differences {
         0 => Ok(()),
         n => bail!("the catalogue differs from {} (differences: {n})", file.display()),
+    }
+}
+
+/// Writes what the catalogue promises and the servers do not have. A promise that is not kept is an error; a server that does not
+/// tell is none.
+async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    let mut broken = 0;
+    for ServerFinding { model, upstream, kind } in check_servers(catalog).await {
+        let found = match kind {
+            FindingKind::Promise(found) => {
+                broken += 1;
+                found
+            }
+            FindingKind::NotTold(found) => found,
+        };
+        writeln!(out, "model \"{model}\", upstream \"{upstream}\": {found}.")?;
+    }
+    match broken {
+        0 => Ok(()),
+        n => bail!("the catalogue promises what servers do not have (promises: {n})"),
     }
 }
 

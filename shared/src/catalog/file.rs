@@ -11,8 +11,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service, Upstream,
-    UpstreamKind,
+    Effort, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service,
+    Upstream, UpstreamKind,
     access::{RawAccess, RawSource},
     table::{Fault, Markup, RawTable},
 };
@@ -42,6 +42,7 @@ pub(super) struct RawModel {
     #[serde(default)]
     pub(super) aliases: Vec<Spanned<String>>,
     serves: Option<Spanned<Vec<Api>>>,
+    efforts: Option<Spanned<Vec<Effort>>>,
     price: Option<Spanned<RawTable>>,
     markup: Option<Spanned<Markup>>,
     #[serde(default)]
@@ -75,6 +76,7 @@ impl RawModel {
             return Err((None, "a model's id is empty or has control characters".into()));
         }
         let serves = self.serves.map_or(Ok(Serves::CHAT), serves)?;
+        let efforts = self.efforts.map_or_else(|| Ok(Effort::USUAL.to_vec()), efforts)?;
         let (at, max_output_tokens) = match self.max_output_tokens {
             Some(most) => (most.span(), most.into_inner()),
             None if serves.chat => return Err(at_id("has no max_output_tokens")),
@@ -108,6 +110,7 @@ impl RawModel {
             max_tokens_per_image: self.max_tokens_per_image,
             extra_params: self.extra_params,
             serves,
+            efforts,
             price: Arc::new(price),
             upstreams,
         })
@@ -121,6 +124,16 @@ fn serves(apis: Spanned<Vec<Api>>) -> Result<Serves, Fault> {
         return Err((Some(at), "`serves` lists \"chat\", \"embeddings\" or both, each once".into()));
     }
     Ok(Serves { chat, embeddings })
+}
+
+/// Checks that no word stands twice.
+fn efforts(efforts: Spanned<Vec<Effort>>) -> Result<Vec<Effort>, Fault> {
+    let (at, efforts) = (efforts.span(), efforts.into_inner());
+    let mut listed = efforts.iter().enumerate();
+    if let Some((_, twice)) = listed.find(|(i, effort)| efforts[..*i].contains(effort)) {
+        return Err((Some(at), format!("`efforts` lists \"{}\" twice", twice.word())));
+    }
+    Ok(efforts)
 }
 
 /// Terms by which a model is sold.

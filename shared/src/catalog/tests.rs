@@ -54,6 +54,27 @@ fn a_good_catalogue_is_read_exactly() {
 }
 
 #[test]
+fn a_model_takes_the_efforts_that_its_entry_lists() {
+    let efforts = |line: &str| {
+        let text = GOOD.replace("context_window", &format!("{line}\ncontext_window"));
+        Catalog::parse(&text, "models.toml").map(|catalog| catalog.models[0].efforts.clone())
+    };
+    assert_eq!(efforts("").unwrap(), [Effort::Low, Effort::High]);
+    assert_eq!(efforts("efforts = [\"none\", \"xhigh\"]").unwrap(), [Effort::None, Effort::Xhigh]);
+    assert_eq!(efforts("efforts = []").unwrap(), []);
+    let fault = |line: &str| efforts(line).unwrap_err().to_string();
+    assert_eq!(
+        fault("efforts = [\"low\", \"high\", \"low\"]"),
+        "models.toml:10: `efforts` lists \"low\" twice"
+    );
+    let unknown = fault("efforts = [\"low\",\n\"mid\"]");
+    assert!(
+        unknown.starts_with("models.toml:11: unknown variant `mid`, expected one of `none`"),
+        "{unknown}"
+    );
+}
+
+#[test]
 fn a_fault_is_reported_with_file_line_and_reason() {
     assert_eq!(
         fault("\n[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n", ""),

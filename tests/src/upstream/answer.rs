@@ -20,9 +20,6 @@ use super::{
     streaming,
 };
 
-/// Error of vLLM for a request that exceeds its context.
-const TOO_LONG: &str = r#"{"error":{"message":"This model's maximum context length is 100 tokens. However, your request has too many.","type":"BadRequestError","param":"input_tokens","code":400}}"#;
-
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Answers one request; an error cuts the connection.
@@ -37,12 +34,22 @@ pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io:
             Ok(tokenize(&body, uri.path().ends_with("input_tokens"), &state).await)
         }
         (&Method::GET, "/health" | "/v1/health") => Ok(json_response(StatusCode::OK, r#"{"status":"ok"}"#)),
-        (&Method::GET, "/v1/models") => Ok(json_response(
-            StatusCode::OK,
-            r#"{"object":"list","data":[{"id":"scripted","object":"model"}]}"#,
-        )),
+        (&Method::GET, "/v1/models") => Ok(models(state.window())),
+        (&Method::GET, "/props") => {
+            let props = json!({"default_generation_settings": {"n_ctx": state.window()}, "total_slots": 1});
+            Ok(json_response(StatusCode::OK, &props.to_string()))
+        }
         _ => Ok(json_response(StatusCode::NOT_FOUND, r#"{"detail":"Not Found"}"#)),
     }
+}
+
+/// The models that catalogues of tests name, as vLLM lists them.
+fn models(window: Option<u64>) -> Response<Body> {
+    let names = ["model-flash", "model-max", "flash", "embed", "hosted", "marked-up", "later"];
+    let model =
+        |name: &str| json!({"id": format!("scripted/{name}"), "object": "model", "max_model_len": window});
+    let list = json!({"object": "list", "data": names.map(model)});
+    json_response(StatusCode::OK, &list.to_string())
 }
 
 /// A vector for each prompt of a list, each prompt of ten tokens.
@@ -77,8 +84,9 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
     if script.caches {
         script.cached_tokens = state.cache.read(asked.cache_salt(), asked.messages.get());
     }
-    if !asked.fits(&script) {
-        return Ok(json_response(StatusCode::BAD_REQUEST, TOO_LONG));
+    if let Some(message) = asked.too_long(&script) {
+        let error = json!({"error": {"message": message, "type": "BadRequestError", "param": "max_tokens", "code": 400}});
+        return Ok(json_response(StatusCode::BAD_REQUEST, &error.to_string()));
     }
     let plan = Plan::new(&asked, script);
     let running = Running::start(state.records.as_ref(), || Generation {

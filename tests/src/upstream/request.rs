@@ -74,9 +74,11 @@ impl Asked<'_> {
         self.n.unwrap_or(1)
     }
 
-    /// Returns whether the prompt and its largest completion fit the script's context.
-    pub(super) fn fits(&self, script: &Script) -> bool {
-        script.context.is_none_or(|context| self.prompt_tokens(script) + self.most().unwrap_or(1) <= context)
+    /// Words of the script's server where the prompt with its largest completion exceeds the context.
+    pub(super) fn too_long(&self, script: &Script) -> Option<String> {
+        let (context, prompt) = (script.context?, self.prompt_tokens(script));
+        let most = self.most().unwrap_or(1);
+        (prompt + most > context).then(|| script.too_long.words(context, prompt, most))
     }
 
     fn most(&self) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::style::Style;
+use super::{style::Style, too_long::TooLong};
 
 /// Description of the answer to one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,8 +20,10 @@ pub struct Script {
     pub cached_tokens: u64,
     /// Counts as cached the prompt tokens that this upstream has read before, instead of `cached_tokens`.
     pub caches: bool,
-    /// Context size: tokens of prompt and output together. A request that exceeds it is refused as vLLM does.
+    /// Context size: tokens of prompt and output together. A request that exceeds it is refused.
     pub context: Option<u64>,
+    /// Words in which such a request is refused.
+    pub too_long: TooLong,
     /// Text tokens that each choice generates, unless `max_tokens` ends it earlier.
     pub completion_tokens: u64,
     /// Number of tokens of each choice, so that choices finish apart; a choice without a number has all of the script's.
@@ -78,6 +80,7 @@ impl Default for Script {
             cached_tokens: 0,
             caches: false,
             context: None,
+            too_long: TooLong::Vllm,
             completion_tokens: 5,
             lengths: Vec::new(),
             reasoning_tokens: 0,

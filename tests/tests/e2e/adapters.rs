@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Options, PATIENCE, Stack, cost_of},
-    upstream::{End, Fault, Script, Shape, Style},
+    harness::{Dialect, Options, PATIENCE, Stack, cost_of},
+    upstream::{End, Fault, Script, Shape, Style, TooLong},
 };
 
 async fn stack(kind: &'static str) -> Stack {
@@ -79,6 +79,70 @@ async fn who_names_no_limit_gets_what_there_is_room_for() {
         let answer = refused.send().await;
         assert_eq!(answer.assert_error(400, "context_length_exceeded").json()["error"]["param"], "messages");
     }
+}
+
+/// A request to a server with a window of 4,000 tokens, which it would fill.
+fn in_window(prompt: u64, too_long: TooLong) -> Script {
+    Script { context: Some(4_000), too_long, ..Script::tokens(prompt, 10_000) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn who_names_no_limit_is_answered_whatever_the_words_in_which_a_server_refuses_the_catalogues() {
+    let stack = Stack::start().await;
+    let rich = stack.key().await;
+    // The second key cannot pay for the catalogue's limit, and is limited to what it can pay.
+    let poor = stack.key_limited(cost_of(1_000, 50_000)).await;
+    for (words, room) in [(TooLong::Vllm, 3_000), (TooLong::Sglang, 2_999), (TooLong::Mute, 3_000)] {
+        let answer = stack.call(&rich, in_window(1_000, words)).send().await;
+        assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000, room)), "{words:?}: {answer}");
+        let answer = stack.call(&poor, in_window(1_000, words)).send().await;
+        if words == TooLong::Mute {
+            // Nothing tells that the server's own limit is less than what is held.
+            answer.assert_error(400, "context_length_exceeded");
+        } else {
+            assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000, room)), "{words:?}: {answer}");
+        }
+        let ended = stack.call(&rich, in_window(1_000, words)).stream().await.rest().await;
+        assert_eq!(ended.assert_done().cost(), cost_of(1_000, room), "{words:?}");
+        let longer = stack.call(&rich, in_window(4_000, words)).send().await;
+        longer.assert_error(400, "context_length_exceeded");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_limit_beyond_the_servers_window_is_lowered_to_what_fits_and_the_client_is_told() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    for words in [TooLong::Vllm, TooLong::Sglang] {
+        // Beyond the window by itself, or together with the prompt.
+        for limit in [32_000, 3_500] {
+            let answer = stack.call(&key, in_window(1_000, words)).with("max_tokens", limit).send().await;
+            assert_eq!(
+                (answer.status, answer.header("x-max-tokens"), answer.cost()),
+                (200, "2999", cost_of(1_000, 2_999)),
+                "{words:?}: {answer}"
+            );
+            assert_eq!(answer.json()["choices"][0]["finish_reason"], "length");
+        }
+        let agent = stack.call(&key, in_window(1_000, words)).speaking(Dialect::Messages);
+        let answer = agent.with("max_tokens", 32_000).send().await;
+        assert_eq!((answer.status, &answer.json()["stop_reason"]), (200, &json!("max_tokens")), "{answer}");
+        // An agent whose prompt fills the window is told so, rather than given a few tokens.
+        let full = stack.call(&key, in_window(3_900, words)).with("max_tokens", 3_900).send().await;
+        full.assert_error(400, "context_length_exceeded");
+    }
+    let mute = stack.call(&key, in_window(1_000, TooLong::Mute)).with("max_tokens", 3_500).send().await;
+    mute.assert_error(400, "context_length_exceeded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_limit_is_lowered_to_what_fits_beside_the_prompts_bound_where_no_server_counts() {
+    let stack = stack("openai").await;
+    let key = stack.key().await;
+    let answer = stack.call(&key, in_window(12, TooLong::Vllm)).with("max_tokens", 32_000).send().await;
+    let lowered: u64 = answer.header("x-max-tokens").parse().unwrap_or_else(|_| panic!("{answer}"));
+    assert!((3_000..3_988).contains(&lowered), "{lowered}");
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(12, lowered)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, Call, Deployment, Dialect, Models, Options, PATIENCE, Stack, cost_of},
+    harness::{Answer, Call, Deployment, Dialect, Models, Options, PATIENCE, Stack, cost_of, raw},
     upstream::{End, Fault, Script},
 };
 
@@ -208,6 +208,30 @@ async fn errors_of_the_messages_api_have_its_form_whatever_finds_them() {
     assert_message_error(&long, 400, "invalid_request_error");
     let message = long.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("prompt is too long: ") && message.contains(" tokens > "), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_agent_that_asks_for_a_websocket_is_sent_back_to_http() {
+    let stack = Stack::start().await;
+    let open = |path: &str, protocol: &str| {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: f\r\nconnection: Upgrade, close\r\nupgrade: {protocol}\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        let base = stack.server().public().to_owned();
+        async move { raw(&base, &request).await.to_lowercase() }
+    };
+    for protocol in ["websocket", "WebSocket", "h2c, websocket"] {
+        let answer = open("/v1/responses", protocol).await;
+        assert!(answer.starts_with("http/1.1 426 "), "{answer}");
+        assert!(answer.contains("\r\nupgrade: http/2.0, http/1.1\r\n"), "{answer}");
+        assert!(answer.contains("\r\nconnection: upgrade"), "{answer}");
+        assert!(answer.contains("\"code\":\"upgrade_required\""), "{answer}");
+    }
+    for (path, protocol) in [("/v1/responses", "h2c"), ("/v1/messages", "websocket")] {
+        let answer = open(path, protocol).await;
+        assert!(answer.starts_with("http/1.1 405 "), "{answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

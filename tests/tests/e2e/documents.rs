@@ -1,9 +1,14 @@
-//! Documents: what they link to is there.
+//! Documents: what they link to is there, and the catalogues that they show can be used.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
+
+use shared::catalog::Catalog;
+
+/// Head of a catalogue, which blocks in documents leave out.
+const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are followed.
 const DOCUMENTS: [&str; 14] = [
@@ -69,6 +74,30 @@ fn the_architecture_is_short_and_names_files_that_are_there() {
     let code = text.split('`').skip(1).step_by(2);
     for name in code.filter(|name| is_rust(name) && !name.contains(' ')) {
         assert!(files.iter().any(|file| file.ends_with(name)), "{name}");
+    }
+}
+
+#[test]
+fn catalogues_that_documents_and_examples_show_are_read_and_leave_room_for_prompts() {
+    let root = root();
+    let mut shown = Vec::new();
+    for document in ["README.md", "docs/catalogue.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
+        shown.extend(blocks.map(|block| (document, format!("{SERVICE}{block}"))));
+    }
+    shown.push(("vllm.toml", fs::read_to_string(root.join("deploy/compose/vllm.toml")).unwrap()));
+    let values = fs::read_to_string(root.join("deploy/helm/faregate/values.yaml")).unwrap();
+    let (_, models) = values.split_once("\n  [service]\n").unwrap();
+    let (models, _) = models.split_once("\ngateway:").unwrap();
+    shown.push(("values.yaml", format!("[service]\n{models}")));
+    assert!(shown.len() >= 5, "{}", shown.len());
+    for (document, text) in shown {
+        let catalog = Catalog::parse(&text, document).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        for model in &catalog.models {
+            // A request without a limit wants all of the output; what is left of a server's window is for its prompt.
+            assert!(2 * model.max_output_tokens <= model.context_window, "{document}: {}", model.id);
+        }
     }
 }
 

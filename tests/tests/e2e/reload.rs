@@ -9,8 +9,8 @@ use std::{
 use futures_util::future::join_all;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Http, PATIENCE, Server, Stack},
-    upstream::Script,
+    harness::{ApiKey, Http, Models, Options, PATIENCE, Server, Stack},
+    upstream::{Script, Upstream},
 };
 use tokio::time::{Duration, sleep};
 
@@ -67,6 +67,35 @@ async fn a_reloaded_catalogue_holds_for_what_begins_and_a_wrong_one_changes_noth
     assert!(stack.server().log().contains("models.toml"), "the log names the file");
     assert_eq!(self::offered(&stack, &key).await, offered);
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.cost(), cost_of(12, 5, 800));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_at_a_reload_and_when_asked() {
+    for kind in ["vllm", "llama_cpp"] {
+        let upstream = Upstream::start();
+        upstream.set_window(8_192);
+        let options = Options { kind, models: Models::At(upstream.url()), ..Options::default() };
+        let stack = Stack::with(options).await;
+        let too_much = |window: u64| format!("context_window is 1048576 here and {window} at the server");
+        // Each of both models promises too much.
+        logged(stack.server(), &too_much(8_192), 2).await;
+        upstream.set_window(4_096);
+        stack.server().reload();
+        logged(stack.server(), &too_much(4_096), 2).await;
+
+        let (status, printed, error) = stack.operator().try_cli(&["catalogue", "check", "--ask"]);
+        assert!(!status.success() && error.contains("promises: 4"), "{printed}{error}");
+        assert_eq!(printed.matches(&too_much(4_096)).count(), 2, "{printed}");
+        assert_eq!(printed.matches("max_output_tokens is 131072").count(), 2, "{printed}");
+        upstream.set_window(1 << 20);
+        let printed = stack.cli(&["catalogue", "check", "--ask"]);
+        assert!(!printed.contains("at the server"), "{printed}");
+        let address = upstream.url();
+        drop(upstream);
+        // A server that is away is no fault of the catalogue.
+        let printed = stack.cli(&["catalogue", "check", "--ask"]);
+        assert!(printed.contains("cannot be reached"), "{address}: {printed}");
+    }
 }
 
 /// Reloads between good and bad files, unless `FAREGATE_TEST_RELOADS` sets the number.

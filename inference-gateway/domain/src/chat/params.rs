@@ -16,8 +16,6 @@ use crate::request::{
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// Amounts of thinking that a request may ask for.
-pub(super) const EFFORTS: [&str; 2] = ["low", "high"];
 /// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
 /// Bytes of each of these parameters that are not counted with the prompt: numbers and names.
@@ -29,7 +27,7 @@ const MAX_MODALITIES: usize = 16;
 type Check = fn(&Value<'_, '_>) -> Result<(), ApiError>;
 
 /// The checks of the parameters that are passed on unchanged.
-pub(super) const PASSED_ON: [(&str, Check); 11] = [
+pub(super) const PASSED_ON: [(&str, Check); 10] = [
     ("temperature", |value| value.decimal(TEMPERATURE)),
     ("top_p", |value| value.decimal(TOP_P)),
     ("frequency_penalty", |value| value.decimal(PENALTY)),
@@ -38,7 +36,6 @@ pub(super) const PASSED_ON: [(&str, Check); 11] = [
     ("n", |value| value.integer(1..=i64::from(MAX_CHOICES)).map(drop)),
     ("logprobs", |value| value.boolean().map(drop)),
     ("top_logprobs", |value| value.integer(TOP_LOGPROBS).map(drop)),
-    ("reasoning_effort", |value| value.one_of(&EFFORTS).map(drop)),
     ("stop", stop),
     ("logit_bias", logit_bias),
 ];

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
+use shared::catalog::Effort;
 
-use super::params::{BIAS, EFFORTS, PENALTY};
+use super::params::{BIAS, PENALTY};
 use crate::answer::MAX_CHOICES;
 use crate::request::{
     FORMATS, MAX_NAME, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P,
@@ -51,7 +52,10 @@ impl JsonSchema for ChatRequest {
                     "maximum": TOP_LOGPROBS.end(),
                     "description": "Only with `logprobs` set to true.",
                 },
-                "reasoning_effort": {"enum": EFFORTS.map(Some).into_iter().chain([None]).collect::<Vec<_>>()},
+                "reasoning_effort": {
+                    "enum": Effort::WORDS.map(Some).into_iter().chain([None]).collect::<Vec<_>>(),
+                    "description": "A word that the model takes; others are refused with the words that it takes.",
+                },
                 "stop": {"anyOf": [
                     {"type": "null"},
                     {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},

@@ -3,7 +3,7 @@ mod refused;
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 use shared::{
-    catalog::{Catalog, ImageUrls, LimitParam, Model, Serves, Upstream},
+    catalog::{Catalog, Effort, ImageUrls, LimitParam, Model, Serves, Upstream},
     error::{ApiError, Code},
 };
 

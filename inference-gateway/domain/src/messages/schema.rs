@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
-use shared::money::NanoUsd;
+use shared::{catalog::Effort, money::NanoUsd};
 
-use crate::request::{Effort, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_P};
+use crate::request::{MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_P};
 
 /// A request of the Messages API in the spelling of clients. Undescribed members are accepted and dropped.
 pub struct MessagesRequest;

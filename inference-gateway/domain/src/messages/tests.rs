@@ -1,6 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use shared::error::Code;
+use shared::{
+    catalog::{Effort, Model},
+    error::Code,
+};
 
 use super::*;
 use crate::request::tests::{model, sent};
@@ -138,6 +141,50 @@ fn bare_thinking_is_accepted_and_shown_where_asked_for() {
     assert!(
         chat(json!({"thinking": {"type": "enabled", "budget_tokens": 1}})).get("reasoning_effort").is_none()
     );
+}
+
+#[test]
+fn the_effort_nearest_to_what_was_asked_for_is_written() {
+    let sent = |members: Value, efforts: &[Effort]| {
+        let model = Model { efforts: efforts.to_vec(), ..model("vllm") };
+        let forward = parse(&with(members)).unwrap().forward(&model).unwrap();
+        crate::request::tests::body(&forward)["reasoning_effort"].clone()
+    };
+    let asked = |effort: &str| json!({"output_config": {"effort": effort}});
+    assert_eq!(sent(asked("max"), &[Effort::None, Effort::Medium]), "medium");
+    assert_eq!(sent(asked("xhigh"), &[Effort::High, Effort::Xhigh]), "xhigh");
+    assert_eq!(sent(json!({"thinking": {"type": "disabled"}}), &[Effort::None, Effort::High]), "none");
+    assert_eq!(sent(asked("high"), &[]), json!(null));
+}
+
+#[test]
+fn a_billing_block_at_the_head_of_the_system_prompt_is_left_out() {
+    let billing = |rest: &str| json!({"type": "text", "text": format!("x-anthropic-billing-header: {rest}")});
+    let brief = json!({"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}});
+    let system = |system: Value| chat(json!({"system": system}))["messages"][0].clone();
+    let said = |text: &str| json!({"role": "system", "content": text});
+    assert_eq!(system(json!([billing("cc_version=2; cch=1a2b3;"), brief])), said("Be brief."));
+    assert_eq!(system(json!([billing("cch=1;")])), json!({"role": "user", "content": "Hi"}));
+    // Nothing else is left out: a later block, or a whole prompt that begins so, is the caller's own.
+    assert_eq!(system(json!([brief, billing("x")])), said("Be brief.\n\nx-anthropic-billing-header: x"));
+    assert_eq!(
+        system(json!("x-anthropic-billing-header: x\nBe brief.")),
+        said("x-anthropic-billing-header: x\nBe brief.")
+    );
+}
+
+#[test]
+fn conversations_of_an_agent_begin_alike_although_their_billing_blocks_differ() {
+    let forward = |billing: &str| {
+        let system = json!([
+            {"type": "text", "text": format!("x-anthropic-billing-header: cc_prev_req={billing};")},
+            {"type": "text", "text": "All about the work of an agent. ".repeat(200)},
+        ]);
+        parse(&with(json!({ "system": system }))).unwrap().forward(&model("vllm")).unwrap()
+    };
+    let (first, second) = (forward("req_1"), forward("req_22"));
+    assert_eq!(first.prompt_prefix().unwrap().len(), 4 << 10);
+    assert_eq!(first.prompt_prefix(), second.prompt_prefix());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use shared::{
-    catalog::Model,
+    catalog::{Effort, Model},
     error::{ApiError, Code},
 };
 
@@ -56,36 +56,53 @@ impl Limit {
     }
 }
 
-/// Amount of thinking that a request asks for, in the words of the newer dialects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// Little thinking, or none.
-    Low,
-    /// The model's default.
-    Default,
-    /// Much thinking.
-    High,
+/// Effort of reasoning that a request asks for. Which words are taken is known with the model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedEffort {
+    /// `None` for a word that no model takes.
+    effort: Option<Effort>,
+    /// True if the word has to be one of the model's: the newer dialects take the nearest.
+    is_exact: bool,
 }
 
-impl Effort {
-    pub(crate) const WORDS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+impl AskedEffort {
+    const NAME: &str = "reasoning_effort";
 
-    /// Reads an effort by its word.
-    pub(crate) fn read(value: &Value<'_, '_>) -> Result<Self, ApiError> {
-        Ok(match value.one_of(&Self::WORDS)? {
-            "none" | "minimal" | "low" => Self::Low,
-            "medium" => Self::Default,
-            _ => Self::High,
-        })
+    /// Reads a word that has to be one of the model's.
+    pub(crate) fn exact(value: &Value<'_, '_>) -> Result<Self, ApiError> {
+        Ok(Self { effort: Effort::read(&value.string()?), is_exact: true })
     }
 
-    /// Writes the effort, unless it is the model's default.
-    pub(crate) fn write(self, draft: &mut Draft) {
-        match self {
-            Self::Low => draft.member("reasoning_effort", r#""low""#),
-            Self::Default => {}
-            Self::High => draft.member("reasoning_effort", r#""high""#),
+    /// Reads any word that a model may take.
+    pub(crate) fn nearest(value: &Value<'_, '_>) -> Result<Self, ApiError> {
+        Ok(Self { effort: Effort::read(value.one_of(&Effort::WORDS)?), is_exact: false })
+    }
+
+    /// As little reasoning as the model can do.
+    pub(crate) const NONE: Self = Self { effort: Some(Effort::None), is_exact: false };
+
+    /// Writes the word for this model; nothing where the model's own default comes nearest.
+    pub(super) fn write(self, model: &Model, draft: &mut Draft) -> Result<(), ApiError> {
+        let effort = match self.effort {
+            Some(effort) if !self.is_exact => effort.nearest(&model.efforts),
+            Some(effort) if model.efforts.contains(&effort) => Some(effort),
+            Some(_) | None => return Err(Self::refuse(model)),
+        };
+        if let Some(effort) = effort {
+            draft.member(Self::NAME, &format!("\"{}\"", effort.word()));
         }
+        Ok(())
+    }
+
+    fn refuse(model: &Model) -> ApiError {
+        let (name, id) = (Self::NAME, &model.id);
+        if model.efforts.is_empty() {
+            let message = format!("Invalid '{name}': the model '{id}' takes none.");
+            return ApiError::at(Code::UnsupportedParameter, name, message);
+        }
+        let taken: Vec<_> = model.efforts.iter().map(|effort| format!("'{}'", effort.word())).collect();
+        let message = format!("Invalid '{name}': must be {} with the model '{id}'.", taken.join(" or "));
+        ApiError::at(Code::InvalidValue, name, message)
     }
 }
 

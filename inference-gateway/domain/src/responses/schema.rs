@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
-use shared::money::NanoUsd;
+use shared::{catalog::Effort, money::NanoUsd};
 
 use super::SUMMARIES;
-use crate::request::{Effort, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P};
+use crate::request::{MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P};
 
 /// A request of the Responses API in the spelling of clients. Undescribed members are accepted and dropped.
 pub struct ResponsesRequest;

@@ -1,7 +1,10 @@
 use proptest::prelude::*;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
-use shared::error::Code;
+use shared::{
+    catalog::{Effort, Model},
+    error::Code,
+};
 
 use super::*;
 use crate::request::tests::{model, sent};
@@ -217,7 +220,7 @@ fn a_choice_of_tools_is_translated() {
 }
 
 #[test]
-fn efforts_are_low_high_or_the_models_own() {
+fn the_effort_nearest_to_what_was_asked_for_is_written() {
     for (effort, sent) in [
         ("none", json!("low")),
         ("minimal", json!("low")),
@@ -233,6 +236,10 @@ fn efforts_are_low_high_or_the_models_own() {
             "{effort}"
         );
     }
+    let asked = json!({"model": "Model Flash", "input": "Hi", "reasoning": {"effort": "medium"}});
+    let all = Model { efforts: vec![Effort::Minimal, Effort::Medium], ..model("vllm") };
+    let forward = parse(&asked).unwrap().forward(&all).unwrap();
+    assert_eq!(crate::request::tests::body(&forward)["reasoning_effort"], "medium");
     assert_eq!(
         refused(json!({"reasoning": {"effort": "secret"}})),
         (Code::InvalidValue, "reasoning.effort".into())

@@ -44,7 +44,8 @@ impl Folder {
             Err(e) => return (String::new(), Some(e.to_string())),
         };
         let mut out = Vec::new();
-        let done = catalogue(&parsed.command, &parsed.common, &mut out);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let done = runtime.block_on(catalogue(&parsed.command, &parsed.common, &mut out));
         (String::from_utf8(out).unwrap(), done.err().map(|e| format!("{e:#}")))
     }
 }

@@ -130,7 +130,6 @@ fn scalars_have_types_and_bounds() {
         (r#"{"logprobs":true,"top_logprobs":-1}"#, Code::IntegerBelowMinValue, "top_logprobs"),
         (r#"{"top_logprobs":1}"#, Code::InvalidValue, "top_logprobs"),
         (r#"{"logprobs":false,"top_logprobs":1}"#, Code::InvalidValue, "top_logprobs"),
-        (r#"{"reasoning_effort":"medium"}"#, Code::InvalidValue, "reasoning_effort"),
         (r#"{"reasoning_effort":1}"#, Code::InvalidType, "reasoning_effort"),
         (r#"{"stop":""}"#, Code::EmptyString, "stop"),
         (r#"{"stop":[]}"#, Code::EmptyArray, "stop"),
@@ -153,9 +152,24 @@ fn scalars_have_types_and_bounds() {
 }
 
 #[test]
-fn an_error_about_reasoning_effort_lists_the_valid_values() {
-    let body = r#"{"model":"m","reasoning_effort":"none","messages":[{"role":"user","content":""}]}"#;
-    assert_eq!(parse(body).err().unwrap().message, "Invalid 'reasoning_effort': must be 'low' or 'high'.");
+fn an_effort_that_the_model_does_not_take_is_refused_with_those_that_it_takes() {
+    let refused = |word: &str, efforts: &[Effort]| {
+        let body = format!(
+            r#"{{"model":"m","reasoning_effort":"{word}","messages":[{{"role":"user","content":""}}]}}"#
+        );
+        let model = Model { efforts: efforts.to_vec(), ..model() };
+        let error = parse(&body).unwrap().forward(&model).err().unwrap();
+        assert_eq!(error.param.as_deref(), Some("reasoning_effort"));
+        (error.code, error.message.into_owned())
+    };
+    let usual = model().efforts;
+    let said = "Invalid 'reasoning_effort': must be 'low' or 'high' with the model 'Model Flash'.";
+    for word in ["none", "medium", "xhigh", "Low", ""] {
+        assert_eq!(refused(word, &usual), (Code::InvalidValue, said.into()), "{word}");
+    }
+    assert_eq!(refused("low", &[Effort::Max]).0, Code::InvalidValue);
+    let said = "Invalid 'reasoning_effort': the model 'Model Flash' takes none.";
+    assert_eq!(refused("low", &[]), (Code::UnsupportedParameter, said.into()));
 }
 
 #[test]

@@ -1,0 +1,212 @@
+//! Limits of output that upstreams refuse, and the room that they tell instead. All texts come from the sources, or from
+//! answers, of servers.
+
+use super::UpstreamError;
+
+/// Texts, in lower case, that tell the most output of a model; `#` is the number.
+const MOST_OUTPUT: [&str; 7] = [
+    "supports at most # completion tokens",                      // OpenAI
+    "less than or equal to `#`",                                 // Groq
+    "less than or equal to #",                                   // NVIDIA
+    "range of max_tokens is [1, #]",                             // DeepSeek
+    "range of max_tokens should be [1, #]",                      // Alibaba
+    "> #, which is the maximum allowed number of output tokens", // Anthropic, behind proxies
+    "maximum output tokens (#)",                                 // Ollama's cloud
+];
+
+/// Texts that tell the tokens that prompt and output have together.
+const WINDOW: [&str; 7] = [
+    "max_model_len=max_total_tokens=#",    // vLLM
+    "max_model_len=#",                     // NVIDIA
+    "maximum context length is #",         // OpenAI, vLLM, DeepSeek
+    "maximum context length of #",         // SGLang
+    "context window of #",                 // llama-cpp-python
+    "model with # maximum context length", // Mistral
+    "must be <= #",                        // Text Generation Inference
+];
+
+/// Texts that tell the tokens of the prompt. vLLM's "at least # input tokens" is none where output was asked for: it stops
+/// counting where the prompt no longer fits beside that.
+const PROMPT: [&str; 8] = [
+    "(# in the messages",                     // OpenAI, older vLLM
+    "messages resulted in # tokens",          // OpenAI
+    "request has # input tokens",             // vLLM
+    "prompt contains # input tokens",         // vLLM
+    "at least # input tokens, which exceeds", // vLLM, of a prompt that is too long alone
+    ": # tokens from the input messages",     // SGLang
+    "prompt contains # tokens",               // Mistral
+    "given: # `inputs` tokens",               // Text Generation Inference
+];
+
+/// Names of the limit in errors about it alone.
+const LIMIT_NAMES: [&str; 4] = ["max_tokens", "max_completion_tokens", "max_new_tokens", "output tokens"];
+
+/// A limit of output that an upstream refused, for itself or together with the prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedLimit {
+    /// Most output tokens of any request.
+    most: Option<u64>,
+    /// Most tokens of prompt and output together.
+    window: Option<u64>,
+    /// Tokens of the prompt.
+    prompt: Option<u64>,
+}
+
+impl RefusedLimit {
+    /// Output tokens for which there is room; `None` where the upstream does not tell.
+    pub fn room(self) -> Option<u64> {
+        let beside = self.prompt.and_then(|prompt| self.room_beside(prompt));
+        self.most.into_iter().chain(beside).min()
+    }
+
+    /// Output tokens for which there is room beside a prompt of so many tokens; `None` where the upstream does not tell its
+    /// window.
+    pub fn room_beside(self, prompt: u64) -> Option<u64> {
+        // SGLang wants a token to spare.
+        Some(self.window?.saturating_sub(prompt).saturating_sub(1))
+    }
+}
+
+impl UpstreamError {
+    /// The refused limit of output, if that is what the error with this status is about.
+    pub fn refused_limit(&self, status: u16) -> Option<RefusedLimit> {
+        let text = self.message.to_lowercase();
+        let names_limit = LIMIT_NAMES.iter().any(|name| text.contains(name));
+        let read = |templates: &[&str]| templates.iter().find_map(|template| number(&text, template));
+        let most = read(&MOST_OUTPUT).filter(|_| names_limit);
+        let refused = RefusedLimit { most, window: read(&WINDOW), prompt: read(&PROMPT) };
+        let is_told = most.is_some() || (names_limit && refused.window.is_some()) || self.says_too_long();
+        (is_told && matches!(status, 400 | 413 | 422 | 500..)).then_some(refused)
+    }
+}
+
+/// The number at the place of `#` in a text that has this template.
+fn number(text: &str, template: &str) -> Option<u64> {
+    let (before, after) = template.split_once('#')?;
+    text.match_indices(before).find_map(|(at, _)| {
+        let rest = &text[at + before.len()..];
+        let is_digit = |at: usize| rest.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+        // Some write "128,000".
+        let end = (0..).find(|at| !is_digit(*at) && !(rest[*at..].starts_with(',') && is_digit(at + 1)))?;
+        let (number, rest) = rest.split_at(end);
+        rest.starts_with(after).then(|| number.replace(',', "").parse().ok()).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn refused(message: &str) -> Option<RefusedLimit> {
+        let error = UpstreamError { message: message.into(), ..UpstreamError::default() };
+        error.refused_limit(400)
+    }
+
+    #[test]
+    fn the_room_is_read_in_every_servers_words() {
+        for (message, room) in [
+            // OpenAI
+            (
+                "max_tokens is too large: 131072. This model supports at most 16384 completion tokens, whereas you provided 131072.",
+                16384,
+            ),
+            (
+                "This model's maximum context length is 16385 tokens. However, you requested 132072 tokens (1000 in the messages, 131072 in the completion). Please reduce the length of the messages or completion.",
+                15384,
+            ),
+            // vLLM
+            (
+                "'max_tokens' or 'max_completion_tokens' is too large: 8000. This model's maximum context length is 32768 tokens and your request has 25201 input tokens (8000 > 32768 - 25201).",
+                7566,
+            ),
+            (
+                "This model's maximum context length is 8192 tokens. However, you requested 9000 output tokens and your prompt contains 1000 input tokens, for a total of 10000 tokens.",
+                7191,
+            ),
+            // SGLang
+            (
+                "Requested token count exceeds the model's maximum context length of 64000 tokens. You requested a total of 71897 tokens: 7897 tokens from the input messages and 64000 tokens for the completion.",
+                56102,
+            ),
+            // Text Generation Inference
+            (
+                "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 96 `inputs` tokens and 5000 `max_new_tokens`",
+                3999,
+            ),
+            // Mistral
+            (
+                "Prompt contains 67 tokens and 0 draft tokens, too large for model with 32,768 maximum context length",
+                32700,
+            ),
+            // Groq
+            (
+                "`max_tokens` must be less than or equal to `32768`, the maximum value for `max_tokens` is less than the `context_window` for this model",
+                32768,
+            ),
+            // NVIDIA
+            (
+                "body -> max_tokens\n  Input should be less than or equal to 4096 (type=less_than_equal; le=4096)",
+                4096,
+            ),
+            // DeepSeek
+            ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8192),
+            // Anthropic, behind LiteLLM
+            (
+                "litellm.BadRequestError: max_tokens: 128000 > 64000, which is the maximum allowed number of output tokens for x",
+                64000,
+            ),
+            // Ollama's cloud
+            ("max_tokens (128000) exceeds model's maximum output tokens (65536) for model x", 65536),
+            // vLLM, of a prompt that is too long alone
+            (
+                "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens, which exceeds this limit even without any output tokens.",
+                0,
+            ),
+        ] {
+            assert_eq!(refused(message).and_then(RefusedLimit::room), Some(room), "{message}");
+        }
+    }
+
+    #[test]
+    fn where_the_prompt_is_not_told_the_room_follows_from_a_count() {
+        for message in [
+            "max_tokens=38000 cannot be greater than max_model_len=max_total_tokens=32768. Please request fewer output tokens. (parameter=max_tokens, value=38000)",
+            "max_completion_tokens=38000cannot be greater than max_model_len=max_total_tokens=32768. Please request fewer output tokens.",
+            "This model's maximum context length is 32768 tokens. However, you requested 32000 output tokens and your prompt contains at least 769 input tokens, for a total of at least 32769 tokens. (parameter=input_tokens, value=769)",
+            "This model's maximum context length is 32768 tokens. However, you requested 64 output tokens and your prompt contains 1000000 characters (more than 81280 characters, which is the upper bound for 8128 input tokens).",
+        ] {
+            let limit = refused(message).unwrap_or_else(|| panic!("{message}"));
+            assert_eq!((limit.room(), limit.room_beside(2767)), (None, Some(30000)), "{message}");
+            assert_eq!(limit.room_beside(40000), Some(0));
+        }
+    }
+
+    #[test]
+    fn other_errors_refuse_no_limit() {
+        for message in [
+            "",
+            "Invalid 'temperature': must be less than or equal to 2",
+            "top_logprobs must be less than or equal to 20",
+            "max_tokens is not supported; use max_completion_tokens",
+            "The model is overloaded.",
+        ] {
+            assert_eq!(refused(message), None, "{message}");
+        }
+        let told = UpstreamError { message: "max_model_len=5 max_tokens".into(), ..UpstreamError::default() };
+        for status in [401, 403, 404, 429] {
+            assert_eq!(told.refused_limit(status), None, "{status}");
+        }
+        assert!(told.refused_limit(500).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_survived(text in ".{0,40}", number in any::<u128>()) {
+            for around in [format!("max_tokens max_model_len={number}{text}"), format!("{text}must be <= {number},{text}max_tokens")] {
+                let _ = refused(&around).map(|limit| (limit.room(), limit.room_beside(u64::MAX)));
+            }
+        }
+    }
+}

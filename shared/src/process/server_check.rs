@@ -1,0 +1,178 @@
+//! Asks the model servers of a catalogue what they serve.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::{
+    http_client::connect,
+    upstream_access::{header_values, upstream_connector},
+};
+use crate::catalog::{Access, Catalog, Model, ServerDescription, Upstream, UpstreamKind};
+
+/// Longest time to make a connection to a server.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// Longest time for a server's answer: one that loads its weights answers once it has.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+/// Largest answer that is read, in bytes: hosted providers list hundreds of models, with descriptions.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+/// Servers that are asked at a time, so that a long catalogue needs few sockets and little memory.
+const SERVERS_AT_ONCE: usize = 8;
+
+/// Something that an operator should know about an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFinding {
+    /// Id of the model.
+    pub model: String,
+    /// The upstream's name for the model, and its address.
+    pub upstream: String,
+    /// What was found.
+    pub kind: FindingKind,
+}
+
+/// Kind of a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// The catalogue promises more than the server has.
+    Promise(String),
+    /// The server did not tell.
+    NotTold(String),
+}
+
+/// What is asked, and by which way.
+#[derive(Clone)]
+struct Question {
+    uri: Uri,
+    kind: UpstreamKind,
+    access: Access,
+}
+
+/// Asks each server of a catalogue once, and returns what the catalogue promises and the servers do not have, in the order of
+/// the catalogue.
+pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
+    let mut questions: Vec<Question> = Vec::new();
+    let upstreams =
+        || catalog.models.iter().flat_map(|model| model.upstreams.iter().map(move |u| (model, u)));
+    for question in upstreams().filter_map(|(_, upstream)| Question::of(upstream)) {
+        if !questions.iter().any(|other| other.is(&question)) {
+            questions.push(question);
+        }
+    }
+    let answers = ask(&questions).await;
+    let findings = upstreams().flat_map(|(model, upstream)| {
+        let place = Question::of(upstream).and_then(|own| questions.iter().position(|q| q.is(&own)));
+        let answer = place.and_then(|place| answers.get(place)).and_then(Option::as_ref);
+        answer.map_or_else(Vec::new, |answer| findings(model, upstream, answer))
+    });
+    findings.collect()
+}
+
+/// The answers to all questions, in their order.
+async fn ask(questions: &[Question]) -> Vec<Option<Result<ServerDescription, String>>> {
+    let mut answers = vec![None; questions.len()];
+    let mut asked = JoinSet::new();
+    let mut waiting = questions.iter().cloned().enumerate();
+    loop {
+        while asked.len() < SERVERS_AT_ONCE
+            && let Some((place, question)) = waiting.next()
+        {
+            asked.spawn(async move { (place, question.ask().await) });
+        }
+        match asked.join_next().await {
+            Some(Ok((place, answer))) => answers[place] = Some(answer),
+            // A task that panicked has no answer.
+            Some(Err(_)) => {}
+            None => return answers,
+        }
+    }
+}
+
+fn findings(
+    model: &Model,
+    upstream: &Upstream,
+    answer: &Result<ServerDescription, String>,
+) -> Vec<ServerFinding> {
+    let kinds = match answer {
+        Ok(description) => {
+            let broken = description.broken_promises(model, upstream);
+            broken.into_iter().map(FindingKind::Promise).collect()
+        }
+        Err(reason) => vec![FindingKind::NotTold(reason.clone())],
+    };
+    let address = upstream.url.as_ref().and_then(Uri::authority).map_or("", |authority| authority.as_str());
+    let name = format!("{} at {address}", upstream.model);
+    let finding = |kind| ServerFinding { model: model.id.clone(), upstream: name.clone(), kind };
+    kinds.into_iter().map(finding).collect()
+}
+
+impl Question {
+    /// What an upstream is asked, unless it is the built-in model.
+    fn of(upstream: &Upstream) -> Option<Self> {
+        let base = upstream.url.as_ref()?;
+        let (path, is_beside) = ServerDescription::path(upstream.kind)?;
+        let prefix = base.path().trim_end_matches('/');
+        let prefix = if is_beside { prefix.strip_suffix("/v1").unwrap_or(prefix) } else { prefix };
+        let query = base.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut parts = base.clone().into_parts();
+        parts.path_and_query = Some(format!("{prefix}{path}{query}").parse().ok()?);
+        let uri = Uri::from_parts(parts).ok()?;
+        Some(Self { uri, kind: upstream.kind, access: upstream.access.clone() })
+    }
+
+    /// Returns whether the same server is asked the same, with credentials of the same sources.
+    fn is(&self, other: &Self) -> bool {
+        let way = |question: &Self| {
+            let sources =
+                question.access.headers.iter().map(|header| (header.name.clone(), header.source.to_string()));
+            (sources.collect::<Vec<_>>(), question.access.ca_file.clone())
+        };
+        self.uri == other.uri && self.kind == other.kind && way(self) == way(other)
+    }
+
+    async fn ask(&self) -> Result<ServerDescription, String> {
+        match timeout(ANSWER_DEADLINE, self.answer()).await {
+            Ok(answer) => answer,
+            Err(_) => Err("the server does not answer in time".into()),
+        }
+    }
+
+    async fn answer(&self) -> Result<ServerDescription, String> {
+        let headers = header_values(&self.access).map_err(|e| e.to_string())?;
+        let connector =
+            upstream_connector(&self.uri, &self.access, CONNECT_DEADLINE).map_err(|e| e.to_string())?;
+        let unreachable = |e: &dyn std::error::Error| format!("the server cannot be reached: {}", chain(e));
+        let connected = connect::<Empty<Bytes>>(&connector, self.uri.clone()).await;
+        let mut connection = connected.map_err(|e| unreachable(&*e))?;
+        let mut request = Request::new(Empty::new());
+        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
+        *request.uri_mut() = path.parse().map_err(|e| unreachable(&e))?;
+        let host = self.uri.authority().map_or("", |authority| authority.as_str());
+        let host = HeaderValue::from_str(host).map_err(|e| unreachable(&e))?;
+        request.headers_mut().insert(header::HOST, host);
+        request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        request.headers_mut().extend(headers);
+        let answer = connection.send_request(request).await.map_err(|e| unreachable(&e))?;
+        let path = self.uri.path();
+        if answer.status() != StatusCode::OK {
+            return Err(format!("the server answers {} at {path}", answer.status().as_u16()));
+        }
+        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(|_| format!("the server's answer at {path} breaks off, or is too large"))?;
+        let description = ServerDescription::read(self.kind, &body.to_bytes());
+        description.ok_or_else(|| format!("the server's answer at {path} describes no models"))
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(e) = cause {
+        text = format!("{text}: {e}");
+        cause = e.source();
+    }
+    text
+}
