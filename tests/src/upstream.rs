@@ -32,6 +32,7 @@ mod request;
 mod script;
 mod streaming;
 mod style;
+mod template;
 
 pub use record::{End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{Fault, Script, Shape, Told, Usage, text};

@@ -101,7 +101,7 @@ impl Generator {
                 hold.release().await;
                 return Err(denial.into());
             }
-            Err(NotCounted::InTime) => {
+            Err(NotCounted::Away | NotCounted::Busy) => {
                 hold.release().await;
                 return Err(not_counted());
             }
@@ -192,8 +192,10 @@ impl Generator {
         let running = pool.choose(forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
         match running.upstream().count(&self.http, forward, Owner::Account(account)).await {
             Ok(counted) => Ok(counted.bound(forward)),
-            Err(NotCounted::Unsupported) => Ok(forward.prompt_bound.saturating_add(pool.prompt_overhead())),
-            Err(NotCounted::InTime) => Err(not_counted()),
+            Err(NotCounted::Unsupported | NotCounted::Away) => {
+                Ok(forward.prompt_bound.saturating_add(pool.prompt_overhead()))
+            }
+            Err(NotCounted::Busy) => Err(not_counted()),
         }
     }
 
