@@ -139,11 +139,6 @@ impl Job {
         answer::Generation { id: self.id, created: self.created, model }
     }
 
-    /// Writes an upstream's error in the words that the client's dialect has for it.
-    fn explain(&self, error: ApiError) -> ApiError {
-        self.forward.reply.explain(error, self.forward.prompt_estimate, self.forward.bounds.prompt)
-    }
-
     fn lowered(&self, max_tokens: u64) -> Option<u64> {
         (max_tokens < self.forward.max_tokens).then_some(max_tokens)
     }
@@ -251,7 +246,7 @@ impl Generator {
                 tracing::warn!(generation = %job.id, model = job.model, %failure, "the upstream did not answer");
                 metrics::counter!("gateway_upstream_errors_total", "kind" => failure.kind()).increment(1);
                 hold.release().await;
-                Err(job.explain(failure.into()))
+                Err(failure.into())
             }
         }
     }

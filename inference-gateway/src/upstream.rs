@@ -30,6 +30,7 @@ use domain::{
     affinity,
     metering::UsageScope,
     request::{Forward, ProgressReports, UpstreamParams},
+    upstream_error::{UpstreamError, Verdict},
 };
 pub(crate) use failure::{Failure, NotAnswered, of_event};
 use headers::{HeaderValues, UpstreamHeaders};
@@ -93,8 +94,10 @@ impl Counted {
 pub(crate) enum NotCounted {
     /// The upstream cannot count the prompt, now or later.
     Unsupported,
-    /// The upstream did not count the prompt in time, or could not be reached. A later try may succeed.
-    InTime,
+    /// The upstream could not be reached, failed, or did not answer in time: perhaps for long.
+    Away,
+    /// The upstream has too much to do for a moment.
+    Busy,
 }
 
 impl Upstream {
@@ -177,7 +180,7 @@ impl Upstream {
             return Ok(response.into_body());
         }
         let (error, status) = failure::read_error(response).await;
-        let failure = failure::of_error(&error, status, &self.entry.model);
+        let failure = failure::of_error(&error, status, &self.entry.model, forward);
         Err(NotAnswered { failure, limit: error.refused_limit(status) })
     }
 
@@ -192,9 +195,9 @@ impl Upstream {
         let counter =
             self.counter.as_ref().filter(|_| self.counts(forward)).ok_or(NotCounted::Unsupported)?;
         let deadline = Instant::now() + COUNT_DEADLINE;
-        let _permit = self.counting.wait(owner, 1, deadline).await.ok_or(NotCounted::InTime)?;
+        let _permit = self.counting.wait(owner, 1, deadline).await.ok_or(NotCounted::Busy)?;
         let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward)).await;
-        let tokens = answer.map_err(|_| NotCounted::InTime)??;
+        let tokens = answer.map_err(|_| NotCounted::Away)??;
         Ok(Counted { tokens, with_images: self.dialect.counter.counts_images() })
     }
 
@@ -212,14 +215,13 @@ impl Upstream {
         let body = || forward.body(self.params(Some(1), ProgressReports::None, None));
         let terms = Terms { deadline: COUNT_DEADLINE, traceparent: Span::current().traceparent() };
         let response = self.ask(client, counter, body, terms).await;
-        let response = response.map_err(|_| NotCounted::InTime)?;
-        match response.status() {
-            StatusCode::OK => {}
-            status if is_passing(status) => return Err(NotCounted::InTime),
-            _ => return Err(NotCounted::Unsupported),
+        let response = response.map_err(|_| NotCounted::Away)?;
+        if response.status() != StatusCode::OK {
+            let (error, status) = failure::read_error(response).await;
+            return Err(not_counted(&error, status));
         }
         let body = Limited::new(response.into_body(), MAX_COUNT_BYTES).collect().await;
-        let body = body.map_err(|_| NotCounted::InTime)?.to_bytes();
+        let body = body.map_err(|_| NotCounted::Away)?.to_bytes();
         serde_json::from_slice::<Answer>(&body)
             .map(|answer| answer.count)
             .map_err(|_| NotCounted::Unsupported)
@@ -301,10 +303,18 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// Returns whether the same count may succeed later.
-fn is_passing(status: StatusCode) -> bool {
-    status == StatusCode::TOO_MANY_REQUESTS
-        || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
+/// The reason for which an upstream answered a count with an error.
+fn not_counted(error: &UpstreamError, status: u16) -> NotCounted {
+    match error.verdict(status) {
+        Verdict::Overloaded => NotCounted::Busy,
+        Verdict::Timeout => NotCounted::Away,
+        Verdict::Broken if status >= 500 && status != StatusCode::NOT_IMPLEMENTED.as_u16() => {
+            NotCounted::Away
+        }
+        Verdict::Broken | Verdict::TooLong | Verdict::Invalid(_) | Verdict::TooLarge => {
+            NotCounted::Unsupported
+        }
+    }
 }
 
 /// Returns whether the upstream refuses the gateway itself, rather than the request.

@@ -18,6 +18,7 @@ use shared::{
     current::Current,
     ids::AccountId,
     key::Class,
+    money::NanoUsd,
     process::traces::{KeyValue, Span, SpanKind},
     refusal::{Denial, Refusal},
     rpc::{
@@ -143,7 +144,9 @@ impl Service {
         }
         let (price, prompt, images, least) =
             (&model.price, a.prompt_tokens, a.images, a.least_output_tokens.max(1));
-        let worst_case = |output| pricing::worst_case(price, prompt, output, images);
+        let worst_case = |output| {
+            if a.is_free { NanoUsd::ZERO } else { pricing::worst_case(price, prompt, output, images) }
+        };
         let output = a.output_tokens.max(least);
         let command = Command::Hold(NewHold {
             key,
@@ -153,7 +156,7 @@ impl Service {
             least: worst_case(least),
             enough: worst_case(a.enough_output_tokens.clamp(least, output)),
             most: worst_case(output),
-            prompt_tokens: prompt,
+            prompt_tokens: a.rated_tokens.unwrap_or(prompt),
             readmitted: a.readmitted,
             lease_ticks: LEASE_TICKS,
         });
@@ -168,7 +171,7 @@ impl Service {
                 prompt,
                 images,
                 output,
-                is_least: output == least,
+                is_least: output == least && !a.is_free,
                 lease: self.lease,
             },
         })

@@ -204,9 +204,9 @@ impl ApiError {
         }
     }
 
-    /// Seconds after which a client may try again, as `Retry-After`.
+    /// Seconds after which a client may try again, as `Retry-After`; `None` where it is asked not to.
     pub fn retry_after(&self) -> Option<u32> {
-        self.retry_after.or(self.code.retry_after())
+        self.retry_after.or(self.code.retry_after()).filter(|_| !self.final_answer)
     }
 
     /// An error about a place in the request.

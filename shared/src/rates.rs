@@ -22,6 +22,15 @@ pub enum RateBound {
     Tokens,
 }
 
+/// Room that the tokens per minute of a key and its groups leave for a prompt, each by the tightest of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenRoom {
+    /// Tokens allowed in a minute: a larger prompt never fits.
+    pub limit: u64,
+    /// Tokens allowed now.
+    pub remaining: u64,
+}
+
 /// State of a rate bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {

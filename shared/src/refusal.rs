@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     error::{ApiError, Code},
-    rates::RateBound,
+    rates::{RateBound, TokenRoom},
     time::Timestamp,
 };
 
@@ -81,6 +81,8 @@ pub struct DenialDetail {
     pub retry_after: Option<Duration>,
     /// The rate that is used up.
     pub rate: Option<RateBound>,
+    /// Room for tokens, where the rate is one of tokens.
+    pub token_room: Option<TokenRoom>,
     /// Models that the key may use.
     pub models: Vec<String>,
 }
@@ -95,6 +97,11 @@ impl Denial {
     /// The rate that is used up, if a rate is the reason.
     pub fn rate(&self) -> Option<RateBound> {
         self.detail.as_ref()?.rate
+    }
+
+    /// The room for tokens, if a rate of tokens is the reason.
+    pub fn token_room(&self) -> Option<TokenRoom> {
+        self.detail.as_ref()?.token_room
     }
 }
 
@@ -117,7 +124,7 @@ impl From<Denial> for ApiError {
         let mut error = Self::new(refusal.code(), refusal.message());
         error.param = (refusal == Refusal::ModelNotAllowed).then(|| "model".to_owned());
         let Some(detail) = detail else { return error };
-        let DenialDetail { resets_at, retry_after, rate, models } = *detail;
+        let DenialDetail { resets_at, retry_after, rate, token_room: _, models } = *detail;
         (error.resets_at, error.retry_after) = (resets_at, retry_after.map(retry_seconds));
         if let Some(resets_at) = resets_at {
             error.message = format!("{} It renews at {resets_at}.", error.message).into();

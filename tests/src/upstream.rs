@@ -32,6 +32,7 @@ mod request;
 mod script;
 mod streaming;
 mod style;
+mod template;
 mod too_long;
 
 pub use record::{End, Generation, TOKENS_IN_TRANSIT};

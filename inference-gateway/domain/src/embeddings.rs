@@ -51,29 +51,61 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     })
 }
 
-/// Checks and counts the prompts: a text or tokens, or a list of either.
+/// A form of the elements of a list of prompts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Element {
+    /// A text, which is a prompt.
+    Text,
+    /// A token of the only prompt.
+    Token,
+    /// A list of tokens, which is a prompt.
+    Tokens,
+}
+
+impl Element {
+    fn of(value: &Value<'_, '_>) -> Result<Self, ApiError> {
+        match value.kind() {
+            Kind::String => Ok(Self::Text),
+            Kind::Number => Ok(Self::Token),
+            Kind::Array => Ok(Self::Tokens),
+            Kind::Null | Kind::Bool | Kind::Object => {
+                Err(value.wrong_type("a string, a token, or an array of tokens"))
+            }
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "a string",
+            Self::Token => "a token",
+            Self::Tokens => "an array of tokens",
+        }
+    }
+}
+
+/// Checks and counts the prompts: a text or tokens, or a list of either, of elements that are all alike.
 fn count(input: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     if input.kind() == Kind::String {
         return text(input, draft);
     }
-    let mut prompts = 0;
-    input.each(ANY_NUMBER, |element| {
-        if element.kind() == Kind::Number {
-            return token(&element, draft);
+    let (mut prompts, mut first) = (0, None);
+    input.each(ANY_NUMBER, |value| {
+        let element = Element::of(&value)?;
+        let wanted = *first.get_or_insert(element);
+        if element != wanted {
+            return Err(value.wrong_type(&format!("{} like the first element", wanted.name())));
         }
         prompts += 1;
-        if prompts > MAX_PROMPTS {
+        if prompts > MAX_PROMPTS && element != Element::Token {
             let problem = format!("must have at most {MAX_PROMPTS} elements");
             return Err(input.error(Code::ArrayAboveMaxLength, &problem));
         }
-        match element.kind() {
-            Kind::String => text(&element, draft),
-            Kind::Array => {
+        match element {
+            Element::Text => text(&value, draft),
+            Element::Token => token(&value, draft),
+            Element::Tokens => {
                 draft.shown.message();
-                element.each(ANY_NUMBER, |element| token(&element, draft))
-            }
-            Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
-                Err(element.wrong_type("a string, a token, or an array of tokens"))
+                value.each(ANY_NUMBER, |value| token(&value, draft))
             }
         }
     })

@@ -9,7 +9,10 @@ mod conversation;
 mod forward;
 mod image;
 mod params;
+mod places;
 mod read;
+mod refused;
+mod system;
 mod tools;
 
 use bytes::Bytes;
@@ -30,6 +33,7 @@ pub(crate) use params::{
     AskedEffort, Limit, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, TEMPERATURE, TOP_LOGPROBS, TOP_P, sampling,
     stop_sequence,
 };
+pub(crate) use places::MessageList;
 pub(crate) use read::{ANY_NUMBER, Members, ParamPath, Value};
 pub(crate) use tools::{DroppedTools, Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};
 
@@ -67,7 +71,11 @@ impl Request {
         let max_tokens = self.limit.map(|limit| limit.within(model)).transpose()?;
         let mut draft = self.draft;
         let image_urls = handed_to_some(model, draft.image_need.take())?;
-        if model.upstreams.iter().any(|upstream| upstream.kind == UpstreamKind::Openai) {
+        let is_at = |is: fn(UpstreamKind) -> bool| model.upstreams.iter().any(|upstream| is(upstream.kind));
+        if is_at(renders_templates) {
+            draft.merge_system_messages()?;
+        }
+        if is_at(|kind| kind == UpstreamKind::Openai) {
             draft.leave_out_optional();
         }
         if let Some(effort) = self.effort {
@@ -100,6 +108,7 @@ impl Request {
             prompt_least: draft.shown.least(),
             has_tools: draft.shown.has_preamble(),
             is_plain: draft.shown.is_plain(),
+            places: draft.places.clone(),
             bounds: Usage::of(model.context_window, model.context_window, most.saturating_mul(self.n)),
             rest: draft.finish(),
         })
@@ -119,6 +128,15 @@ impl Request {
         }
         let message = format!("Invalid 'model': the model '{}' {other}.", model.id);
         Err(ApiError::at(Code::UnsupportedValue, "model", message))
+    }
+}
+
+/// Returns whether the model's own template renders the messages. Many templates refuse a system message that is not the
+/// first one; others need it as little.
+const fn renders_templates(kind: UpstreamKind) -> bool {
+    match kind {
+        UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => true,
+        UpstreamKind::Openai | UpstreamKind::Builtin => false,
     }
 }
 

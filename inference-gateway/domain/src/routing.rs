@@ -16,6 +16,9 @@ const FIRST_ASIDE: Duration = Duration::from_secs(2);
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
 /// Time for which an upstream that reports overload, or is draining, gets no new requests.
 const BREATHER: Duration = Duration::from_secs(1);
+/// Time for which upstreams that fail alike at the same requests count as well without answering any other: busy ones answer
+/// far more often, and an outage that they share is noticed soon.
+const EXCUSED_FOR: Duration = Duration::from_secs(10);
 /// Load of an upstream, in percent of a fair share, above which requests leave the upstream that caches their prefix.
 /// A quarter more costs less time than processing a long prompt again.
 const MOST_OF_SHARE: u64 = 125;
@@ -40,6 +43,8 @@ pub enum AttemptOutcome {
 pub struct Health {
     failures: u32,
     aside: Option<Aside>,
+    /// Time of the first failure since the last answer that another upstream gave alike.
+    excused_since: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,17 +62,30 @@ impl Health {
         match (outcome, self.aside) {
             (AttemptOutcome::Served, _) => Self::default(),
             // The failure count stays: an upstream whose answers all break is not healthy, although answers begin.
-            (AttemptOutcome::Answered, _) => Self { aside: None, ..self },
+            (AttemptOutcome::Answered, _) => Self { aside: None, excused_since: None, ..self },
             // The trial failed, or an earlier request did. The time of the next trial is set already.
             (AttemptOutcome::Overloaded | AttemptOutcome::Failed | AttemptOutcome::Unreachable, Some(_)) => {
                 self
             }
             (AttemptOutcome::Overloaded, None) => Self { aside: set_aside(BREATHER), ..self },
-            (AttemptOutcome::Failed, None) if failures < FAILURES => Self { failures, aside: None },
+            (AttemptOutcome::Failed, None) if failures < FAILURES => Self { failures, ..self },
             (AttemptOutcome::Failed | AttemptOutcome::Unreachable, None) => {
-                Self { failures, aside: set_aside(FIRST_ASIDE) }
+                Self { failures, aside: set_aside(FIRST_ASIDE), ..self }
             }
         }
+    }
+
+    /// The health after the last failure turned out to be the request's: another upstream that was well failed alike. An
+    /// upstream that answers nothing else in the meantime is not excused for long.
+    #[must_use]
+    pub fn excused(self, now: Duration) -> Self {
+        let since = self.excused_since.unwrap_or(now);
+        if now.saturating_sub(since) >= EXCUSED_FOR {
+            return self;
+        }
+        // With fewer failures, the upstream is set aside for another reason.
+        let aside = self.aside.filter(|_| self.failures < FAILURES);
+        Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since) }
     }
 
     /// The health when a request is sent. If the upstream was set aside for long enough, this request is a trial:

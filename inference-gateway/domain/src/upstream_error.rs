@@ -2,10 +2,12 @@
 
 mod inside;
 mod limit;
+mod sizes;
 
 use serde_json::Value;
 
 pub use limit::RefusedLimit;
+pub use sizes::ContextSizes;
 
 /// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
 /// from the source or the documentation of a server.
@@ -24,11 +26,62 @@ const TOO_LONG: [&str; 14] = [
     "max_input_length",               // Triton
     "exceed n_ctx",                   // llama-box
     "`inputs` tokens",                // Text Generation Inference
+    "is too large to process",        // llama.cpp, of embeddings
 ];
 
 /// Types and codes of errors that the request caused, whatever the status.
 const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
+
+/// Words about a part of a request that a server cannot take, from the sources of the servers. Several servers report
+/// them with the status of a failure of their own. The first part that fits counts.
+const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
+    (
+        PartAtFault::CallArguments,
+        &[
+            "Failed to parse tool call arguments", // llama.cpp
+            "nvalid tool call arguments",          // Ollama, templates
+        ],
+    ),
+    (
+        PartAtFault::Images,
+        &[
+            "image input is not supported",     // llama.cpp
+            "does not support multimodal",      // llama.cpp
+            "is not a multimodal model",        // vLLM
+            "At most 0 image",                  // vLLM
+            "missing data required for image",  // Ollama
+            "does not support image",           // Ollama, hosted providers
+            "only supported by certain models", // OpenAI
+            "found that support image input",   // OpenRouter
+            "unknown variant `image_url`",      // DeepSeek
+        ],
+    ),
+    (
+        PartAtFault::ImageData,
+        &[
+            "Failed to load image",       // llama.cpp
+            "Failed to download image",   // llama.cpp
+            "cannot identify image file", // Pillow, in servers of Python
+        ],
+    ),
+    (
+        PartAtFault::Tools,
+        &[
+            "param requires --jinja flag", // llama.cpp
+            "does not support tools",      // Ollama
+        ],
+    ),
+    (
+        PartAtFault::Messages,
+        &[
+            "raise_exception",          // the source of a template, which llama.cpp quotes
+            "Jinja Exception",          // llama.cpp
+            "While executing",          // llama.cpp
+            "Failed to parse messages", // llama.cpp
+        ],
+    ),
+];
 
 /// Most bytes of an error that is read: as a tree, an error takes many times as much memory. Longer ones say nothing.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -42,6 +95,23 @@ pub struct UpstreamError {
     pub kind: String,
     /// Member `code` of the error, a status or a name.
     pub code: String,
+    /// Sizes of the prompt and of the context, if members of the error tell them.
+    pub sizes: Option<ContextSizes>,
+}
+
+/// Part of a request that an upstream cannot take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartAtFault {
+    /// The roles, their order, or the parts of the messages: the model's template refuses them.
+    Messages,
+    /// The arguments of an earlier call.
+    CallArguments,
+    /// Images, at a model of texts.
+    Images,
+    /// The bytes of an image.
+    ImageData,
+    /// Tools, at a model without.
+    Tools,
 }
 
 /// Cause of an upstream's error.
@@ -49,8 +119,8 @@ pub struct UpstreamError {
 pub enum Verdict {
     /// The prompt, or the sum of prompt and requested output, exceeds the upstream's context.
     TooLong,
-    /// The request is invalid in another way.
-    Invalid,
+    /// The request is invalid in another way: in this part, where the error's words are known.
+    Invalid(Option<PartAtFault>),
     /// The request has more bytes than the upstream accepts.
     TooLarge,
     /// The upstream is overloaded or not ready.
@@ -74,19 +144,22 @@ impl UpstreamError {
         let detail = &value["detail"];
         let message = [&error["message"], &value["error"], detail, &detail[0]["msg"]];
         let kind = [&error["type"], &value["error_type"]];
-        Self { message: first(&message), kind: first(&kind), code: first(&[&error["code"]]) }
+        let sizes = ContextSizes::of_members(error);
+        Self { message: first(&message), kind: first(&kind), code: first(&[&error["code"]]), sizes }
     }
 
     /// Cause of the error, by the status of the response and the error's text. Some servers report a client's mistake
     /// as a 500, recognised by the text.
     pub fn verdict(&self, status: u16) -> Verdict {
+        let part = self.part_at_fault();
         match status {
             400 | 413 | 422 | 500.. if self.says_too_long() => Verdict::TooLong,
-            400 | 422 => Verdict::Invalid,
+            400 | 404 | 422 | 500.. if part.is_some() => Verdict::Invalid(part),
+            400 | 422 => Verdict::Invalid(None),
             413 => Verdict::TooLarge,
             429 | 503 | 529 => Verdict::Overloaded,
             408 | 504 => Verdict::Timeout,
-            500.. if self.blames_request() => Verdict::Invalid,
+            500.. if self.blames_request() => Verdict::Invalid(None),
             _ => Verdict::Broken,
         }
     }
@@ -105,6 +178,16 @@ impl UpstreamError {
         shown.then_some(message)
     }
 
+    /// Sizes of a prompt that is too long, if the upstream tells them.
+    pub fn context_sizes(&self) -> Option<ContextSizes> {
+        self.sizes.or_else(|| ContextSizes::in_text(&self.message))
+    }
+
+    fn part_at_fault(&self) -> Option<PartAtFault> {
+        let says = |words: &&str| self.message.contains(words);
+        PARTS_AT_FAULT.iter().find(|(_, words)| words.iter().any(says)).map(|(part, _)| *part)
+    }
+
     fn says_too_long(&self) -> bool {
         let lower = self.message.to_lowercase();
         ["exceed_context_size_error", "context_length_exceeded"].iter().any(|name| self.is(name))
@@ -112,10 +195,8 @@ impl UpstreamError {
     }
 
     fn blames_request(&self) -> bool {
-        // llama-cpp-python reports pydantic's message about the body as a 500; llama.cpp's server does so for images
-        // that the model does not support.
-        let words = self.message.contains("validation error") && self.message.contains("'body'")
-            || self.message.contains("input is not supported");
+        // llama-cpp-python reports pydantic's message about the body as a 500.
+        let words = self.message.contains("validation error") && self.message.contains("'body'");
         words || REQUEST_AT_FAULT.iter().any(|name| self.is(name))
     }
 
@@ -206,6 +287,11 @@ mod tests {
                 422,
                 r#"{"error":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000","error_type":"validation"}"#,
             ),
+            // llama.cpp's server, of embeddings
+            (
+                500,
+                r#"{"error":{"code":500,"message":"input (5000 tokens) is too large to process. increase the physical batch size (current batch size: 512)","type":"server_error"}}"#,
+            ),
             // Gemini
             (
                 400,
@@ -220,22 +306,71 @@ mod tests {
     fn a_clients_mistake_stays_its_own_even_as_a_500() {
         for body in [
             r#"{"error":{"message":"1 validation error:\n  {'type': 'literal_error', 'loc': ('body', 'response_format', 'type')","type":"internal_server_error","param":null,"code":null}}"#,
-            r#"{"error":{"code":500,"message":"image input is not supported - hint: if this is unexpected, you may need to provide the mmproj","type":"server_error"}}"#,
             r#"{"error":{"code":500,"message":"Failed to parse grammar","type":"invalid_request_error"}}"#,
         ] {
-            assert_eq!(verdict(500, body), Verdict::Invalid, "{body}");
+            assert_eq!(verdict(500, body), Verdict::Invalid(None), "{body}");
         }
         assert_eq!(
             verdict(501, r#"{"error":{"code":501,"message":"m","type":"not_supported_error"}}"#),
-            Verdict::Invalid
+            Verdict::Invalid(None)
         );
+    }
+
+    #[test]
+    fn the_part_at_fault_is_understood_in_every_servers_words_whatever_the_status() {
+        use PartAtFault::{CallArguments, ImageData, Images, Messages, Tools};
+        for (status, message, part) in [
+            // llama.cpp's server
+            (
+                500,
+                r"\n------------\nWhile executing CallExpression at line 85, column 32 in source:\n...first %}↵            {{- raise_exception('System message must be at the beginnin...\n                                           ^\nError: Jinja Exception: System message must be at the beginning.",
+                Messages,
+            ),
+            (
+                400,
+                r"Unable to generate parser for this template. Automatic parser generation failed: \n------------\nWhile executing FilterExpression at line 3, column 9 in source:\n",
+                Messages,
+            ),
+            (
+                500,
+                "Failed to parse messages: [json.exception.type_error.302] type must be string, but is array",
+                Messages,
+            ),
+            (
+                500,
+                r#"Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] parse error at line 1, column 10: syntax error while parsing value - invalid string: missing closing quote; last read: '\"ca'"#,
+                CallArguments,
+            ),
+            (
+                500,
+                "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+                Images,
+            ),
+            (500, "Failed to load image or audio file", ImageData),
+            (500, "tools param requires --jinja flag", Tools),
+            // vLLM
+            (400, "Qwen2.5-7B-Instruct is not a multimodal model", Images),
+            (400, "At most 0 image(s) may be provided in one prompt.", Images),
+            // Ollama
+            (400, "invalid tool call arguments", CallArguments),
+            (500, "this model is missing data required for image input", Images),
+            (400, "registry.ollama.ai/library/gemma:2b does not support tools", Tools),
+            // OpenRouter
+            (404, "No endpoints found that support image input", Images),
+        ] {
+            let body = format!(r#"{{"error":{{"message":{message:?},"type":"server_error"}}}}"#)
+                .replace(r"\\n", r"\n");
+            assert_eq!(verdict(status, &body), Verdict::Invalid(Some(part)), "{body}");
+        }
+        // Our credential is refused, whatever the words.
+        assert_eq!(verdict(401, r#"{"error":{"message":"raise_exception"}}"#), Verdict::Broken);
     }
 
     #[test]
     fn what_is_not_the_clients_mistake_is_not_blamed_on_it() {
         for (status, expected) in [
-            (400, Verdict::Invalid),
-            (422, Verdict::Invalid),
+            (400, Verdict::Invalid(None)),
+            (422, Verdict::Invalid(None)),
             (413, Verdict::TooLarge),
             (429, Verdict::Overloaded),
             (503, Verdict::Overloaded),
@@ -291,8 +426,8 @@ mod tests {
                 UpstreamError::read(format!(r#"{{"error":{{"message":"m","code":{code}}}}}"#).as_bytes());
             event.verdict(event.status_in_stream())
         };
-        assert_eq!(of_event("400"), Verdict::Invalid);
-        assert_eq!(of_event("\"400\""), Verdict::Invalid);
+        assert_eq!(of_event("400"), Verdict::Invalid(None));
+        assert_eq!(of_event("\"400\""), Verdict::Invalid(None));
         assert_eq!(of_event("503"), Verdict::Overloaded);
         assert_eq!(of_event("null"), Verdict::Broken);
         assert_eq!(of_event("\"context_length_exceeded\""), Verdict::TooLong);

@@ -1,12 +1,14 @@
 //! Opens the hold of a generation. Where the prompt's bound cannot be paid but an exact count may be, that is tried before
 //! refusing.
 
+use std::sync::Arc;
+
 use shared::{
     admission::Owner,
     error::{ApiError, Code},
     ids::AccountId,
     key::Class,
-    rates::RateBound,
+    rates::{RateBound, TokenRoom},
     refusal::{Denial, Refusal},
     rpc::{Authorize, Extended, Extension, Grant},
 };
@@ -24,6 +26,9 @@ const ENOUGH_BY_GRANTS: u64 = 64;
 /// Fewest tokens per choice to begin an answer that cannot be extended. If only other holds leave fewer, repeating
 /// later is better.
 const ENOUGH_AT_ONCE: u64 = 4096;
+
+/// Room for tokens that a key-service of the last release does not tell: a count finds out.
+const UNTOLD_ROOM: TokenRoom = TokenRoom { limit: u64::MAX, remaining: u64::MAX };
 
 /// An authorized generation.
 pub(super) struct Authorized {
@@ -52,6 +57,8 @@ impl Generator {
             prompt_tokens: bound,
             images: job.forward.images,
             readmitted: false,
+            rated_tokens: None,
+            is_free: false,
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
             least_output_tokens: job.forward.n.min(asked),
@@ -101,7 +108,7 @@ impl Generator {
                 hold.release().await;
                 return Err(denial.into());
             }
-            Err(NotCounted::InTime) => {
+            Err(NotCounted::Away | NotCounted::Busy) => {
                 hold.release().await;
                 return Err(not_counted());
             }
@@ -121,8 +128,9 @@ impl Generator {
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
-    /// Opens the hold on an exact count, where the bound does not fit the tokens per minute. No hold is needed meanwhile:
-    /// a key that is over its rate can pay.
+    /// Opens the hold on an exact count, where the bound does not fit the tokens per minute; where no count is to be had, an
+    /// estimate has to fit. A prompt that cannot fit at the moment is not counted. No hold is needed meanwhile: a key that is
+    /// over its rate can pay.
     async fn admit_counted(
         &self,
         job: &mut Job,
@@ -130,17 +138,35 @@ impl Generator {
         request: Authorize,
         denial: Denial,
     ) -> Result<Authorized, ApiError> {
-        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
-        if !running.upstream().counts(&job.forward) {
+        let room = denial.token_room().unwrap_or(UNTOLD_ROOM);
+        let (least, estimate) = (job.forward.prompt_least, job.forward.prompt_estimate);
+        if least > room.limit {
+            return Err(never_fits(estimate.max(least), false, room));
+        }
+        if least > room.remaining {
             return Err(denial.into());
         }
-        // A count takes seconds, during which the request must not occupy the permit of an unauthorized request.
-        job.admitted.charge_to(self.keys.authenticate(&job.credential, Class::Api).await??.account())?;
-        let exact = self.count(&running, job).await.filter(|exact| *exact < request.prompt_tokens);
-        let Some(exact) = exact else { return Err(denial.into()) };
+        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
+        let mut counted = Err(NotCounted::Unsupported);
+        if running.upstream().counts(&job.forward) {
+            // A count takes seconds, during which the request must not occupy the permit of an unauthorized request.
+            let identity = self.keys.authenticate(&job.credential, Class::Api).await??;
+            job.admitted.charge_to(identity.account())?;
+            counted = self.try_count(&running, job).await;
+        }
         let asked = request.output_tokens;
-        let hold = self.authorize_anew(job, Authorize { prompt_tokens: exact, ..request }).await?;
-        Ok(Authorized { hold, asked, counted_by: Some(running) })
+        let (tokens, request, counted_by) = match counted {
+            Ok(exact) => (exact, Authorize { prompt_tokens: exact, ..request }, Some(running)),
+            Err(NotCounted::Unsupported) => {
+                (estimate, Authorize { rated_tokens: Some(estimate), ..request }, None)
+            }
+            Err(NotCounted::Away | NotCounted::Busy) => return Err(denial.into()),
+        };
+        if tokens > room.limit {
+            return Err(never_fits(tokens, counted_by.is_some(), room));
+        }
+        let hold = self.authorize_anew(job, request).await?;
+        Ok(Authorized { hold, asked, counted_by })
     }
 
     /// Takes over the hold of an authorized request, which is charged to the account that pays; without room there, the
@@ -182,6 +208,34 @@ impl Generator {
         Ok(counted.bound(&job.forward))
     }
 
+    /// Counts a request of which nothing is generated for the rates of its key, or refuses it.
+    pub(crate) async fn admit_free(
+        &self,
+        credential: String,
+        model: &str,
+        account: AccountId,
+    ) -> Result<(), ApiError> {
+        let request = Authorize {
+            credential,
+            generation: self.keys.new_generation(),
+            model: model.to_owned(),
+            prompt_tokens: 0,
+            images: 0,
+            readmitted: false,
+            rated_tokens: None,
+            is_free: true,
+            output_tokens: 0,
+            enough_output_tokens: 0,
+            least_output_tokens: 0,
+            valid_until: None,
+        };
+        let asked_at = Instant::now();
+        let grant = self.keys.authorize(request).await??;
+        let no_slot = Arc::new(self.admission.prompt(account));
+        self.holds.open(grant, 0, asked_at, no_slot).release().await;
+        Ok(())
+    }
+
     /// Counts the tokens of a prompt that is not sent: exactly where the upstream can, else at their bound.
     pub(crate) async fn count_prompt(
         &self,
@@ -192,8 +246,10 @@ impl Generator {
         let running = pool.choose(forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
         match running.upstream().count(&self.http, forward, Owner::Account(account)).await {
             Ok(counted) => Ok(counted.bound(forward)),
-            Err(NotCounted::Unsupported) => Ok(forward.prompt_bound.saturating_add(pool.prompt_overhead())),
-            Err(NotCounted::InTime) => Err(not_counted()),
+            Err(NotCounted::Unsupported | NotCounted::Away) => {
+                Ok(forward.prompt_bound.saturating_add(pool.prompt_overhead()))
+            }
+            Err(NotCounted::Busy) => Err(not_counted()),
         }
     }
 
@@ -202,6 +258,18 @@ impl Generator {
         let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await.ok()?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
     }
+}
+
+/// The refusal of a prompt of more tokens than its key may use in a minute, by a count or an estimate.
+fn never_fits(tokens: u64, is_exact: bool, room: TokenRoom) -> ApiError {
+    let size = if is_exact { "has" } else { "has about" };
+    let message = format!(
+        "The prompt {size} {tokens} tokens, and the API key or its group may use {} tokens per minute: it can never be sent.",
+        room.limit
+    );
+    let mut error = ApiError::new(Code::RateLimitExceeded, message);
+    error.final_answer = true;
+    error
 }
 
 fn not_counted() -> ApiError {

@@ -131,11 +131,18 @@ impl Generator {
         };
         let first = route.asked.take();
         let other = if failure.elsewhere() { pool.choose(images, affinity, first.as_ref()) } else { None };
-        drop(first);
-        let Some(other) = other else { return Err(failure) };
+        let (Some(first), Some(other)) = (first, other) else { return Err(failure) };
+        let first = first.failed();
         let asked = route.asked.insert(other);
-        let answered = self.attempt(asked, job, hold, (max_tokens, traceparent)).await?;
-        route.answered(answered)
+        match self.attempt(asked, job, hold, (max_tokens, traceparent)).await {
+            Ok(answered) => route.answered(answered),
+            Err(second) => {
+                if second.is_alike(&failure) {
+                    asked.excuse_with(&first);
+                }
+                Err(second)
+            }
+        }
     }
 
     async fn attempt(

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{error::ApiError, process::http::ok, refusal::Refusal};
+use shared::{error::ApiError, process::http::ok};
 
-use super::{App, Call, describe::authenticated, model_call::check};
+use super::{
+    App, Call,
+    caller::{authenticate, credential},
+    model_call::check,
+};
 use domain::messages;
 
 /// Tokens of a prompt.
@@ -21,13 +25,12 @@ pub(super) struct TokenCount {
 pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     let caller = call.caller();
     let (parts, body) = call.request.into_parts();
-    let identity = authenticated(&app, &parts.headers, &caller).await?;
-    let account = identity.account();
+    let credential = credential(&app, &parts.headers, &caller).await?;
+    let account = authenticate(&app, &credential, &caller).await?.account();
     let mut permit = app.generator.admission.prompt(account);
     let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;
-    if !identity.may_use(&checked.model) {
-        return Err(Refusal::ModelNotAllowed.into());
-    }
+    // A model that the key may not use, or a rate that is used up, is refused before an upstream counts.
+    app.generator.admit_free(credential, &checked.model, account).await?;
     let pool = checked.models.pools.get(&checked.model).ok_or_else(ApiError::internal)?;
     let input_tokens = app.generator.count_prompt(pool, &checked.forward, account).await?;
     Ok(ok(&TokenCount { input_tokens }))

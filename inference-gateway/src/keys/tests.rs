@@ -222,6 +222,8 @@ fn ask() -> Authorize {
     Authorize {
         images: 0,
         readmitted: false,
+        rated_tokens: None,
+        is_free: false,
         credential: "fg_api_x".into(),
         generation: GenerationId::generate(&System),
         model: "Model Flash".into(),

@@ -12,6 +12,7 @@ use shared::{
 
 use super::client::SendError;
 use domain::{
+    request::Forward,
     routing::AttemptOutcome,
     upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict},
 };
@@ -65,6 +66,23 @@ impl Failure {
             | Self::CredentialRefused(_)
             | Self::Broken(_) => true,
             Self::Timeout | Self::Refused(_) => false,
+        }
+    }
+
+    /// Returns whether another upstream failed in the same way, so that the request may be the cause of both.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Broken(reason), Self::Broken(other)) => reason == other,
+            (Self::HungUp(_), Self::HungUp(_)) => true,
+            (
+                Self::Unreachable(_)
+                | Self::HungUp(_)
+                | Self::Overloaded
+                | Self::Timeout
+                | Self::Refused(_)
+                | Self::Broken(_),
+                _,
+            ) => false,
         }
     }
 
@@ -153,36 +171,36 @@ pub(super) async fn read_error(response: Response<Incoming>) -> (UpstreamError, 
 }
 
 /// Understands an error event of a stream.
-pub(crate) fn of_event(error: &UpstreamError, upstream_model: &str) -> Failure {
-    of_error(error, error.status_in_stream(), upstream_model)
+pub(crate) fn of_event(error: &UpstreamError, upstream_model: &str, forward: &Forward) -> Failure {
+    of_error(error, error.status_in_stream(), upstream_model, forward)
 }
 
-/// Understands an error with this status.
-pub(super) fn of_error(error: &UpstreamError, status: u16, upstream_model: &str) -> Failure {
-    let message = |otherwise: &str| match error.for_client(status, upstream_model) {
-        None => otherwise.to_owned(),
-        Some(message) => cut(&message, MAX_MESSAGE_CHARS).to_owned(),
+/// Understands an error with this status. What the request caused, the client is told.
+pub(super) fn of_error(
+    error: &UpstreamError,
+    status: u16,
+    upstream_model: &str,
+    forward: &Forward,
+) -> Failure {
+    let words = || {
+        let message = error.for_client(status, upstream_model)?;
+        Some(cut(&message, MAX_MESSAGE_CHARS).to_owned())
     };
     match error.verdict(status) {
-        Verdict::TooLong => {
-            let message =
-                message("The prompt, with the output it asks for, is longer than the model's context.");
-            Failure::Refused(ApiError::at(Code::ContextLengthExceeded, "messages", message))
-        }
-        Verdict::Invalid => Failure::Refused(ApiError::new(
-            Code::InvalidValue,
-            message("The model refused the request as invalid."),
-        )),
+        Verdict::TooLong => Failure::Refused(forward.too_long(error.context_sizes(), words())),
+        Verdict::Invalid(part) => Failure::Refused(forward.invalid(part, words())),
         Verdict::TooLarge => {
             Failure::Refused(ApiError::new(Code::RequestTooLarge, "The request is too large for the model."))
         }
         Verdict::Overloaded => Failure::Overloaded,
         Verdict::Timeout => Failure::Timeout,
-        // The upstream's message may quote the prompt, and is kept out of the log.
-        Verdict::Broken => {
-            Failure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
-        }
+        Verdict::Broken => broken(error, status),
     }
+}
+
+/// A failure that is the upstream's own. Its message may quote the prompt, and is kept out of the log.
+fn broken(error: &UpstreamError, status: u16) -> Failure {
+    Failure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
 }
 
 #[cfg(test)]
@@ -193,10 +211,20 @@ mod tests {
     fn an_upstreams_words_forge_no_line_of_the_log() {
         let kind = "x\n2026-01-01 INFO all is well\u{1b}[2J\u{202e}".repeat(100);
         let error = UpstreamError { kind, ..UpstreamError::default() };
-        for failure in [of_error(&error, 500, "m"), Failure::Unreachable("a\r\nb".into())] {
+        for failure in [broken(&error, 500), Failure::Unreachable("a\r\nb".into())] {
             let logged = failure.to_string();
             assert!(!logged.contains(|c: char| shared::text::is_control(c)), "{logged}");
             assert!(logged.chars().count() < 300, "{logged}");
+        }
+    }
+
+    #[test]
+    fn two_servers_fail_alike_where_the_request_may_be_the_cause() {
+        let broken = |status| broken(&UpstreamError::default(), status);
+        assert!(broken(500).is_alike(&broken(500)) && !broken(500).is_alike(&broken(502)));
+        assert!(Failure::HungUp("a".into()).is_alike(&Failure::HungUp("b".into())));
+        for own in [Failure::Unreachable(String::new()), Failure::Overloaded, Failure::Timeout] {
+            assert!(!own.is_alike(&own), "{own:?}");
         }
     }
 }

@@ -73,8 +73,16 @@ impl CountedHealth {
 /// A request in flight at an upstream, counted there until dropped.
 pub(crate) struct Running {
     member: Arc<Member>,
+    /// The upstream was not set aside when it was chosen.
+    was_well: bool,
     /// The origin of all times.
     began: Instant,
+}
+
+/// A request that an upstream failed to answer.
+pub(crate) struct FailedAttempt {
+    member: Arc<Member>,
+    was_well: bool,
 }
 
 impl Pool {
@@ -129,8 +137,8 @@ impl Pool {
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
         let member = members[routing::choose(&candidates, affinity, turn, tried)?];
         member.in_flight.fetch_add(1, Ordering::Relaxed);
-        member.change(|health| health.tried(now));
-        Some(Running { member: member.clone(), began: self.began })
+        let (before, _) = member.change(|health| health.tried(now));
+        Some(Running { member: member.clone(), was_well: !before.is_set_aside(), began: self.began })
     }
 }
 
@@ -165,14 +173,25 @@ impl Running {
     /// Notes the outcome, which the upstream's health depends on.
     pub(crate) fn note(&self, outcome: AttemptOutcome) {
         let now = self.began.elapsed();
-        let (before, after) = self.member.change(|health| health.after(outcome, now));
-        match (before.is_set_aside(), after.is_set_aside()) {
-            (false, true) => {
-                metrics::counter!("gateway_upstreams_set_aside_total").increment(1);
-                tracing::warn!(upstream = %self.upstream(), ?outcome, "an upstream is set aside");
+        if self.member.change_told(|health| health.after(outcome, now)) {
+            metrics::counter!("gateway_upstreams_set_aside_total").increment(1);
+            tracing::warn!(upstream = %self.upstream(), ?outcome, "an upstream is set aside");
+        }
+    }
+
+    /// Ends the attempt, after its failure was noted.
+    pub(crate) fn failed(self) -> FailedAttempt {
+        FailedAttempt { member: self.member.clone(), was_well: self.was_well }
+    }
+
+    /// Counts the noted failure against neither upstream, since an `earlier` attempt at the same request failed alike: the
+    /// request may be the cause, unless one of the two was not well.
+    pub(crate) fn excuse_with(&self, earlier: &FailedAttempt) {
+        if self.was_well && earlier.was_well {
+            let now = self.began.elapsed();
+            for member in [&self.member, &earlier.member] {
+                member.change_told(|health| health.excused(now));
             }
-            (true, false) => tracing::info!(upstream = %self.upstream(), "an upstream is back"),
-            (true, true) | (false, false) => {}
         }
     }
 }
@@ -198,6 +217,15 @@ impl Member {
     /// if more.
     fn prompt_overhead(&self, now: Duration) -> u64 {
         self.upstream.entry.prompt_overhead.max(self.template.lock().excess(now))
+    }
+
+    /// Changes the health, and logs the return of an upstream. Returns whether the upstream was set aside.
+    fn change_told(&self, change: impl FnOnce(Health) -> Health) -> bool {
+        let (before, after) = self.change(change);
+        if before.is_set_aside() && !after.is_set_aside() {
+            tracing::info!(upstream = %self.upstream, "an upstream is back");
+        }
+        !before.is_set_aside() && after.is_set_aside()
     }
 
     /// Changes the health, and returns it before and after.

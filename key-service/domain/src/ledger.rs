@@ -43,7 +43,7 @@ pub use self::{
     },
     command::{Command, Level, NewHold, Outcome, RecordId, Refused},
     events::{CallEvents, Holder, Passed, Told, deposited},
-    funds::RETRY_IN_FLIGHT,
+    funds::{IN_FLIGHT, rate_limited},
     record::{Counted, Deposited, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };
 

@@ -7,7 +7,7 @@ use shared::{
     catalog::{Price, Rates},
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
-    rates::{RateBound, RateLimit, RateStatus},
+    rates::{RateBound, RateLimit, RateStatus, TokenRoom},
     refusal::{Denial, DenialDetail, Refusal},
     rpc::{
         Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal, Release,
@@ -52,7 +52,9 @@ fn identity() -> Identity {
 /// A refusal with details.
 fn denial() -> Denial {
     let retry_after = Some(Duration::from_millis(1_200));
-    let detail = DenialDetail { rate: Some(RateBound::Tokens), retry_after, ..DenialDetail::default() };
+    let token_room = Some(TokenRoom { limit: 50, remaining: 7 });
+    let rate = Some(RateBound::Tokens);
+    let detail = DenialDetail { rate, token_room, retry_after, ..DenialDetail::default() };
     Denial::new(Refusal::RateLimitExceeded, detail)
 }
 
@@ -112,6 +114,8 @@ fn authorize(valid_until: Option<Instant>) -> Call {
         prompt_tokens: 1,
         images: 0,
         readmitted: false,
+        rated_tokens: None,
+        is_free: false,
         output_tokens: 77,
         enough_output_tokens: 1,
         least_output_tokens: 1,

@@ -126,8 +126,8 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
     let detail = match refused {
         Refused::LimitReached { level: _, resets_at } => DenialDetail { resets_at, ..none },
         Refused::ModelNotAllowed { models } => DenialDetail { models, ..none },
-        Refused::RateLimited { bound, retry_after } => {
-            DenialDetail { rate: Some(bound), retry_after: Some(retry_after), ..none }
+        Refused::RateLimited { bound, retry_after, token_room } => {
+            DenialDetail { rate: Some(bound), retry_after: Some(retry_after), token_room, ..none }
         }
         Refused::UnknownKey
         | Refused::Revoked

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use shared::{
     ids::{GenerationId, KeyId},
     money::NanoUsd,
-    rates::{RateBound, RateLimit, RateStatus},
+    rates::{RateBound, RateLimit, RateStatus, TokenRoom},
     refusal::DenialDetail,
     rpc::{Captured, Charge, Extended, Grant},
     secret::ExposeSecret,
@@ -76,6 +76,8 @@ impl Trial {
             prompt_tokens: 0,
             images: 0,
             readmitted: false,
+            rated_tokens: None,
+            is_free: false,
             output_tokens,
             enough_output_tokens: output_tokens,
             least_output_tokens: 1,
@@ -243,6 +245,7 @@ async fn a_refusal_by_a_bound_is_answered_with_what_its_caller_can_do() {
     let resets_at = Timestamp::parse("2026-12-01T00:00:00Z");
     let (models, retry_after) = (vec!["Model Max".to_owned()], Duration::from_millis(1_200));
     let (key, parent) = (Level::Key, Level::Parent);
+    let token_room = Some(TokenRoom { limit: 50, remaining: 7 });
     for (refused, refusal, detail) in [
         (Refused::GroupArchived, Refusal::GroupArchived, none.clone()),
         (Refused::LimitReached { level: key, resets_at: None }, Refusal::KeyLimitReached, none.clone()),
@@ -262,9 +265,14 @@ async fn a_refusal_by_a_bound_is_answered_with_what_its_caller_can_do() {
             DenialDetail { models, ..none.clone() },
         ),
         (
-            Refused::RateLimited { bound: RateBound::Tokens, retry_after },
+            Refused::RateLimited { bound: RateBound::Tokens, retry_after, token_room },
             Refusal::RateLimitExceeded,
-            DenialDetail { rate: Some(RateBound::Tokens), retry_after: Some(retry_after), ..none },
+            DenialDetail {
+                rate: Some(RateBound::Tokens),
+                retry_after: Some(retry_after),
+                token_room,
+                ..none
+            },
         ),
     ] {
         let service = trial.over(Arc::new(Answering(Ok(Err(refused.clone())))), catalogue("Model Flash", 1));
@@ -368,6 +376,17 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
     let capture = Capture { hold: second.hold, usage, estimated: false };
     let Ok(Answer::Captured(captured)) = one(&service, Call::Capture(capture)).await else { panic!() };
     assert_eq!(captured, billed(1_500_000 + 626_250 + 200_000 + 10_000_000 + 1_000_000, 0));
+}
+
+#[tokio::test]
+async fn a_request_of_which_nothing_is_generated_holds_no_money() {
+    let trial = Trial::begin(None).await;
+    let price = "input = \"1\"\ncached_input = \"1\"\noutput = \"1\"\nrequest = \"1\"\n";
+    let service = trial.service(priced("Model Flash", price));
+    let free = granted(&service, Authorize { is_free: true, ..trial.authorize(1, 0) }).await;
+    assert_eq!((free.output_tokens, trial.held().await), (0, 0));
+    granted(&service, trial.authorize(2, 0)).await;
+    assert!(trial.held().await > 0);
 }
 
 #[tokio::test]

@@ -80,6 +80,10 @@ pub struct Authorize {
     pub images: u64,
     /// An earlier hold of the same request was released: requests per minute count the request already.
     pub readmitted: bool,
+    /// Tokens of the prompt that count for tokens per minute, where they are not `prompt_tokens`.
+    pub rated_tokens: Option<u64>,
+    /// Nothing is generated: the request counts for the rates, and its hold is of no money.
+    pub is_free: bool,
     /// Output tokens wanted, over all choices.
     pub output_tokens: u64,
     /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.

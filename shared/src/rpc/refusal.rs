@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::v1;
 use crate::{
-    rates::RateBound,
+    rates::{RateBound, TokenRoom},
     refusal::{Denial, DenialDetail, Refusal},
     time::{Timestamp, millis},
 };
@@ -43,6 +43,9 @@ impl From<&Denial> for (i32, Option<v1::RefusalDetail>) {
             retry_after_ms: detail.retry_after.map(millis),
             rate: detail.rate.map_or(v1::RateBound::Unspecified, v1::RateBound::from).into(),
             models: detail.models.clone(),
+            token_room: detail
+                .token_room
+                .map(|TokenRoom { limit, remaining }| v1::TokenRoom { limit, remaining }),
         });
         (v1::Refusal::from(*refusal).into(), detail)
     }
@@ -56,6 +59,9 @@ pub(super) fn read_denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Op
         resets_at: detail.resets_at_ms.map(Timestamp::from_millis),
         retry_after: detail.retry_after_ms.map(Duration::from_millis),
         rate: read_rate_bound(detail.rate()),
+        token_room: detail
+            .token_room
+            .map(|v1::TokenRoom { limit, remaining }| TokenRoom { limit, remaining }),
         models: detail.models,
     });
     Some(Denial::new(refusal, detail.unwrap_or_default()))
@@ -100,7 +106,12 @@ mod tests {
             }
             Refusal::ModelNotAllowed => vec![DenialDetail { models: vec!["a".into(), "b".into()], ..detail }],
             Refusal::RateLimitExceeded => [RateBound::InFlight, RateBound::Requests, RateBound::Tokens]
-                .map(|rate| DenialDetail { rate: Some(rate), retry_after: seconds(1_200), ..detail.clone() })
+                .map(|rate| DenialDetail {
+                    rate: Some(rate),
+                    token_room: (rate == RateBound::Tokens).then_some(TokenRoom { limit: 50, remaining: 7 }),
+                    retry_after: seconds(1_200),
+                    ..detail.clone()
+                })
                 .into(),
             Refusal::InvalidApiKey
             | Refusal::InvalidManagementKey

@@ -41,6 +41,19 @@ pub struct RefusalDetail {
     /// Models that the key may use.
     #[prost(string, repeated, tag = "4")]
     pub models: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Where the rate is one of tokens.
+    #[prost(message, optional, tag = "5")]
+    pub token_room: ::core::option::Option<TokenRoom>,
+}
+/// Room that the tokens per minute of a key and its groups leave, each by the tightest of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TokenRoom {
+    /// A prompt of more tokens never fits.
+    #[prost(uint64, tag = "1")]
+    pub limit: u64,
+    /// Allowed now.
+    #[prost(uint64, tag = "2")]
+    pub remaining: u64,
 }
 /// Owner of a credential.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -95,6 +108,13 @@ pub struct AuthorizeRequest {
     /// An earlier hold of the same request was released: it counts for requests per minute already.
     #[prost(bool, tag = "10")]
     pub readmitted: bool,
+    /// Tokens of the prompt that count for tokens per minute, where they are not prompt_tokens: an estimate, where prompt_tokens
+    /// is a bound that does not fit and no exact count is to be had.
+    #[prost(uint64, optional, tag = "11")]
+    pub rated_tokens: ::core::option::Option<u64>,
+    /// Nothing is generated: the request counts for the rates, and its hold is of no money. The hold has to be released.
+    #[prost(bool, tag = "12")]
+    pub is_free: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AuthorizeResponse {

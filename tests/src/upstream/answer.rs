@@ -16,8 +16,8 @@ use super::{
     record::{End, Generation, Running},
     render,
     request::Asked,
-    script::{Fault, Usage},
-    streaming,
+    script::{Fault, Shape, Usage},
+    streaming, template,
 };
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -98,6 +98,10 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
         served: Usage::default(),
         ended: None,
     });
+    if let Some(refusal) = template::refusal(&asked, &plan.script) {
+        running.end(End::Failed);
+        return Ok(json_response(status(template::STATUS), &refusal));
+    }
     sleep_ms(plan.script.head_after_ms).await;
     match plan.script.fault {
         Fault::CutBeforeHead => {
@@ -107,8 +111,7 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
         Fault::StallBeforeHead => pending().await,
         Fault::Error { status, shape } => {
             running.end(End::Failed);
-            let status = StatusCode::from_u16(status).expect("a script's status is one");
-            Ok(json_response(status, &shape.body(status.as_u16())))
+            Ok(json_response(self::status(status), &shape.body(status)))
         }
         _ if asked.stream => Ok(streamed(plan, running)),
         _ => Ok(whole(&plan, running)),
@@ -195,6 +198,12 @@ async fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<B
             state.most_counting.fetch_max(at_once, Ordering::Relaxed);
             sleep_ms(script.count_after_ms).await;
             state.counting.fetch_sub(1, Ordering::Relaxed);
+            if script.count_status > 0 {
+                return json_response(status(script.count_status), &Shape::Nested.body(script.count_status));
+            }
+            if let Some(refusal) = template::refusal(&asked, &script) {
+                return json_response(status(template::STATUS), &refusal);
+            }
             let count = asked.prompt_tokens(&script);
             let counted = if input_tokens {
                 json!({"object": "response.input_tokens", "input_tokens": count})
@@ -207,6 +216,10 @@ async fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<B
             json_response(StatusCode::UNPROCESSABLE_ENTITY, &json!({"detail": e.to_string()}).to_string())
         }
     }
+}
+
+fn status(of_script: u16) -> StatusCode {
+    StatusCode::from_u16(of_script).expect("a script's status is one")
 }
 
 fn json_response(status: StatusCode, text: &str) -> Response<Body> {

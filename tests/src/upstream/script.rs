@@ -46,6 +46,10 @@ pub struct Script {
     pub tool_bytes: u64,
     /// Mebibytes of spaces within a whole answer, after its first brace.
     pub padding_mib: usize,
+    /// Refuses images, as llama.cpp's server does without a projector.
+    pub takes_no_images: bool,
+    /// Status of an exact count; 0 means that of success.
+    pub count_status: u16,
     /// Generates to the end regardless of `max_tokens`.
     pub ignores_max_tokens: bool,
     /// Milliseconds before an exact count.
@@ -92,6 +96,8 @@ impl Default for Script {
             then: None,
             tool_bytes: 0,
             padding_mib: 0,
+            takes_no_images: false,
+            count_status: 0,
             ignores_max_tokens: false,
             count_after_ms: 0,
             head_after_ms: 0,
@@ -240,6 +246,8 @@ pub enum Shape {
     Flat,
     /// The error of llama.cpp's server for a prompt that is too long.
     TooLong,
+    /// The error of llama.cpp's server for messages that the model's template refuses.
+    Template,
     /// `{"error":"…"}`, as Text Generation Inference.
     Text,
     /// `{"detail":"…"}`, as FastAPI.
@@ -263,6 +271,7 @@ impl Shape {
             Self::Flat => json!({"object": "error", "message": message, "type": "BadRequestError", "param": null, "code": status}).to_string(),
             Self::TooLong => json!({"error": {"code": status, "message": "the request exceeds the available context size",
                 "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}}).to_string(),
+            Self::Template => json!({"error": {"code": status, "message": TEMPLATE_RAISES, "type": "server_error"}}).to_string(),
             Self::Text => json!({"error": message, "error_type": "validation"}).to_string(),
             Self::Detail => json!({ "detail": message }).to_string(),
             Self::Telling => json!({"error": {"message": "bad key sk-SECRET123456 at http://10.0.0.5:8000/v1", "code": status}}).to_string(),
@@ -270,6 +279,9 @@ impl Shape {
         }
     }
 }
+
+/// Words of llama.cpp's server where a template raises an exception.
+pub(super) const TEMPLATE_RAISES: &str = "\n------------\nWhile executing CallExpression at line 85, column 32 in source:\n...first %}↵            {{- raise_exception('System message must be at the beginnin...\n                                           ^\nError: Jinja Exception: System message must be at the beginning.";
 
 /// Number of characters in a token, where a script gives the text.
 const PIECE: usize = 8;

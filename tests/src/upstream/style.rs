@@ -16,6 +16,9 @@ pub struct Style {
     pub usage_apart: bool,
     /// Sends timings in every chunk on request, as llama.cpp's server, and usage in the last one alone.
     pub timings: bool,
+    /// Refuses with a 500, as llama.cpp's server, a system message that is not the first one, and a call in the history whose
+    /// arguments are no JSON.
+    pub strict_template: bool,
     /// Repeats a call's id and name with every piece, as llama-cpp-python.
     pub repeats_calls: bool,
     /// Ids of the tool calls.
@@ -68,7 +71,13 @@ impl Style {
 
     /// Style of llama.cpp's server.
     pub fn llama_cpp() -> Self {
-        Self { timings: true, usage_by_choice: true, usage_apart: true, ..Self::default() }
+        Self {
+            timings: true,
+            usage_by_choice: true,
+            usage_apart: true,
+            strict_template: true,
+            ..Self::default()
+        }
     }
 
     /// Style of Ollama.

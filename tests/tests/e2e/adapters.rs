@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Dialect, Options, PATIENCE, Stack, cost_of},
-    upstream::{End, Fault, Script, Shape, Style, TooLong},
+    harness::{Dialect, Models, Options, PATIENCE, Stack, cost_of},
+    upstream::{End, Fault, Script, Shape, Style, TooLong, Upstream},
 };
 
 async fn stack(kind: &'static str) -> Stack {
@@ -154,6 +154,98 @@ async fn a_prompt_that_is_found_too_long_only_once_the_stream_has_begun_is_calle
     ended.assert_error(400, "context_length_exceeded");
     stack.released(PATIENCE).await;
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+    let script = Script::tokens(12, 9).fault(Fault::ErrorEvent { after: 4, shape: Shape::TooLong });
+    let ended = stack.call(&key, script).stream().await.rest().await;
+    ended.assert_error(400, "context_length_exceeded");
+    stack.released(PATIENCE).await;
+    assert!(stack.used(&key).await > NanoUsd::ZERO, "what it delivered is billed");
+}
+
+/// A request of llama.cpp's server to refuse: what it is, its messages before the script's, the script, and the place of the
+/// fault.
+type Refused = (&'static str, Vec<Value>, Script, &'static str);
+
+fn refused_by_llama_cpp() -> [Refused; 3] {
+    let script = || Script { style: Style::llama_cpp(), takes_no_images: true, ..Script::tokens(12, 9) };
+    let call =
+        json!({"id": "c", "type": "function", "function": {"name": "lookup", "arguments": r#"{"q": "ca"#}});
+    let cut = vec![
+        json!({"role": "user", "content": "a"}),
+        json!({"role": "assistant", "content": "", "tool_calls": [call]}),
+        json!({"role": "tool", "tool_call_id": "c", "content": "x"}),
+    ];
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    let raises = script().fault(Fault::Error { status: 500, shape: Shape::Template });
+    [
+        ("a call that was cut", cut, script(), "messages[1].tool_calls[0].function.arguments"),
+        (
+            "an image",
+            vec![json!({"role": "user", "content": [image]})],
+            script(),
+            "messages[0].content[0].image_url.url",
+        ),
+        ("a template that raises", Vec::new(), raises, "messages"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_request_that_llama_cpp_fails_at_is_refused_with_its_place_and_counts_against_no_server() {
+    let second = Upstream::start();
+    let models = Models::Also(second.url());
+    let stack = Stack::with(Options { kind: "llama_cpp", models, ..Options::default() }).await;
+    let key = stack.key().await;
+    for (what, before, script, place) in refused_by_llama_cpp() {
+        for streamed in [false, true, false, true] {
+            let mut call = stack.call(&key, script.clone()).with("stream", streamed);
+            call.body["messages"].as_array_mut().unwrap().splice(0..0, before.clone());
+            let tag = call.tag.clone();
+            let answer = call.send().await;
+            assert_eq!(answer.status, 400, "{what}: {answer}");
+            answer.assert_error(400, "invalid_value").assert_param(Some(place));
+            assert!(!answer.text().contains("Exception"), "a sentence of ours: {answer}");
+            let asked = stack.upstream.tagged(&tag).len() + second.tagged(&tag).len();
+            assert_eq!(asked, 1, "{what}: no other server is asked");
+        }
+    }
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+    let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
+    let aside = metrics.text().lines().find(|line| line.starts_with("gateway_upstreams_set_aside_total "));
+    assert_eq!(aside, Some("gateway_upstreams_set_aside_total 0"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_chat_with_system_messages_in_any_order_is_answered_by_strict_templates() {
+    let stack = stack("llama_cpp").await;
+    let key = stack.key().await;
+    let script = Script { style: Style::llama_cpp(), ..Script::tokens(12, 9) };
+    let mut call = stack.call(&key, script);
+    let system = |text: &str| json!({"role": "system", "content": text});
+    let before = [system("One."), json!({"role": "user", "content": "Hi"}), system("Two.")];
+    call.body["messages"].as_array_mut().unwrap().splice(0..0, before);
+    let tag = call.tag.clone();
+    let answer = call.send().await;
+    assert_eq!(answer.status, 200, "{answer}");
+    let sent = stack.upstream.tagged(&tag)[0].json()["messages"].take();
+    assert_eq!((&sent[0], sent.as_array().unwrap().len()), (&system("One.\n\nTwo."), 3), "{sent}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_that_is_too_long_is_told_in_the_numbers_of_the_server() {
+    let stack = stack("llama_cpp").await;
+    let key = stack.key().await;
+    let fault = Fault::Error { status: 400, shape: Shape::TooLong };
+    for dialect in Dialect::ALL {
+        let answer = stack.call(&key, Script::tokens(12, 9).fault(fault)).speaking(dialect).send().await;
+        let message = answer.json()["error"]["message"].to_string();
+        assert_eq!(answer.status, 400, "{dialect:?}: {answer}");
+        assert!(message.contains("5000 tokens") && message.contains("4096"), "{dialect:?}: {message}");
+        if dialect == Dialect::Messages {
+            assert_eq!(message, "\"prompt is too long: 5000 tokens > 4096 maximum\"");
+        } else {
+            let place = if dialect == Dialect::Chat { "messages" } else { "input" };
+            answer.assert_error(400, "context_length_exceeded").assert_param(Some(place));
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

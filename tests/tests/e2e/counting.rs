@@ -4,10 +4,11 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use http::Method;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Call, LOOK_EVERY, Options, Stack, cost_of, usd},
+    harness::{Answer, ApiKey, Call, LOOK_EVERY, MAX, Options, Stack, cost_of, usd},
     upstream::{Script, Told, Usage},
 };
 use tokio::time::sleep;
@@ -143,4 +144,111 @@ async fn a_request_that_is_held_twice_counts_once() {
     assert!(stack.upstream.token_counts() > 0);
     assert_eq!(answer.json()["usage"]["completion_tokens"], 5, "what is left pays for: {answer}");
     assert_eq!(answer.header("x-ratelimit-remaining-requests"), "9", "a single request: {answer}");
+}
+
+/// Asks for the tokens of a prompt.
+async fn count(stack: &Stack, key: &ApiKey, script: Script) -> Answer {
+    let body = json!({"model": "Model Flash", "messages": [{"role": "user", "content": script.message()}]});
+    let url = stack.url("/v1/messages/count_tokens");
+    stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_count_that_no_server_can_make_is_the_bound_and_a_busy_server_is_asked_again() {
+    let mut stack = Stack::start().await;
+    let key = stack.key().await;
+    let script = |count_status| Script { count_status, ..Script::tokens(12, 9) };
+    let counted = |answer: Answer| {
+        assert_eq!(answer.status, 200, "{answer}");
+        answer.json()["input_tokens"].as_u64().unwrap()
+    };
+    assert_eq!(counted(count(&stack, &key, script(0)).await), 12);
+    for status in [400, 404, 500, 501, 502] {
+        assert!(counted(count(&stack, &key, script(status)).await) > 100, "{status}");
+    }
+    for status in [429, 503] {
+        let answer = count(&stack, &key, script(status)).await;
+        assert_eq!(
+            (answer.status, &answer.json()["error"]["type"]),
+            (529, &json!("overloaded_error")),
+            "{answer}"
+        );
+    }
+    stack.upstream.stop();
+    assert!(counted(count(&stack, &key, script(0)).await) > 100, "the server is away");
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_count_is_a_request_of_the_rate_and_names_the_models_of_the_key() {
+    let stack = Stack::start().await;
+    let key = stack.key_with(json!({"requests_per_minute": 2})).await;
+    let script = || Script::tokens(12, 9);
+    for _ in 0..2 {
+        assert_eq!(count(&stack, &key, script()).await.status, 200);
+    }
+    let refused = count(&stack, &key, script()).await;
+    let error = refused.json()["error"].take();
+    assert_eq!((refused.status, &error["type"]), (429, &json!("rate_limit_error")), "{refused}");
+    assert!(!refused.header("retry-after").is_empty(), "{refused}");
+    let chat = stack.call(&key, script()).send().await;
+    assert_eq!((chat.status, chat.code().as_str()), (429, "rate_limit_exceeded"), "{chat}");
+    assert_eq!(stack.upstream.token_counts(), 2, "what a rate refuses is not counted");
+
+    let other = stack.key_with(json!({"models": [MAX]})).await;
+    let refused = count(&stack, &other, script()).await;
+    let message = refused.json()["error"]["message"].to_string();
+    assert_eq!(refused.status, 403, "{refused}");
+    assert!(message.contains(MAX), "it names what is allowed: {message}");
+    assert_eq!(stack.upstream.token_counts(), 2);
+    // Neither money nor a place is held for a count.
+    let busy = stack.key_with(json!({"max_in_flight": 1})).await;
+    for _ in 0..3 {
+        assert_eq!(count(&stack, &busy, script()).await.status, 200);
+    }
+    assert_eq!((stack.used(&key).await, stack.used(&busy).await), (NanoUsd::ZERO, NanoUsd::ZERO));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_that_alone_exceeds_the_tokens_per_minute_is_refused_for_good_with_its_size() {
+    for (kind, size) in [("vllm", "has 100 tokens"), ("openai", "has about")] {
+        let stack = Stack::with(Options { kind, ..Options::default() }).await;
+        let key = stack.key_with(json!({"tokens_per_minute": 20})).await;
+        let answer = stack.call(&key, Script::tokens(100, 1)).with("max_tokens", 1).send().await;
+        answer.assert_error(429, "rate_limit_exceeded");
+        assert_eq!(
+            (answer.header("x-should-retry"), answer.header("retry-after")),
+            ("false", ""),
+            "{answer}"
+        );
+        let text = answer.text();
+        assert!(text.contains(size) && text.contains("20 tokens per minute"), "{kind}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn where_no_prompt_can_be_counted_the_estimate_has_to_fit_the_tokens_per_minute() {
+    let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
+    let key = stack.key_with(json!({"tokens_per_minute": 1_500})).await;
+    let mut call = stack.call(&key, Script::tokens(500, 1)).with("max_tokens", 1);
+    let long = json!({"role": "system", "content": "words ".repeat(500)});
+    call.body["messages"].as_array_mut().unwrap().insert(0, long);
+    let answer = call.clone().send().await;
+    assert_eq!(answer.status, 200, "its bound of more than 3,000 never fits: {answer}");
+    assert_eq!(answer.cost(), cost_of(500, 1));
+    let remaining: u64 = answer.header("x-ratelimit-remaining-tokens").parse().unwrap();
+    assert!((500..900).contains(&remaining), "the estimate counts: {answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_is_not_counted_while_its_rate_is_used_up() {
+    let stack = Stack::start().await;
+    let key = stack.key_with(json!({"tokens_per_minute": 150})).await;
+    let call = || stack.call(&key, Script::tokens(100, 2_000)).with("max_tokens", 2_000);
+    assert_eq!(call().send().await.status, 200);
+    let counts = stack.upstream.token_counts();
+    let refused = call().send().await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limit_exceeded"), "{refused}");
+    assert!(!refused.header("retry-after").is_empty(), "it fits later: {refused}");
+    assert_eq!(stack.upstream.token_counts(), counts, "not counted");
 }

@@ -110,6 +110,24 @@ async fn an_upstream_that_fails_is_left_alone_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_that_two_upstreams_fail_at_alike_set_neither_aside() {
+    let (stack, second) = two().await;
+    let key = stack.key().await;
+    let fails = Script::default().fault(Fault::Error { status: 500, shape: Shape::Nested });
+    for _ in 0..8 {
+        stack.call(&key, fails.clone()).send().await.assert_error(502, "upstream_error");
+    }
+    assert_eq!((stack.upstream.generations().len(), second.generations().len()), (8, 8), "each asked both");
+    let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
+    let told = |state: &str| {
+        let series = format!("gateway_upstreams{{model=\"Model Flash\",state=\"{state}\"}} ");
+        metrics.text().lines().find_map(|line| line.strip_prefix(&series)).map(str::to_owned)
+    };
+    assert_eq!(told("serving").as_deref(), Some("2"), "{metrics}");
+    assert!(told("set_aside").is_none_or(|count| count == "0"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_only_upstream_is_asked_however_often_it_failed() {
     let stack = Stack::start().await;
     let key = stack.key().await;

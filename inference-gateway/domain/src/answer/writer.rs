@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use shared::error::{ApiError, Code};
+use shared::error::ApiError;
 
 use super::{
     Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,
@@ -38,16 +38,11 @@ impl Reply {
         }
     }
 
-    /// Writes an error about a prompt that is too long in the words that the dialect's clients look for.
-    pub fn explain(&self, error: ApiError, prompt: u64, most: u64) -> ApiError {
+    /// The member of the request that holds the conversation, or the prompts.
+    pub const fn input(&self) -> &'static str {
         match self {
-            Self::Messages(_) if error.code == Code::ContextLengthExceeded => {
-                // The upstream's own limit may be lower than the catalogue's, and is not told.
-                let prompt = prompt.max(most.saturating_add(1));
-                let message = format!("prompt is too long: {prompt} tokens > {most} maximum");
-                ApiError { message: message.into(), ..error }
-            }
-            Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) | Self::Embeddings => error,
+            Self::Chat { .. } | Self::Messages(_) => "messages",
+            Self::Responses(_) | Self::Embeddings => "input",
         }
     }
 }

@@ -5,7 +5,7 @@ use shared::{
     json::Kind,
 };
 
-use crate::request::{ANY_NUMBER, Draft, Members, Value, image_url};
+use crate::request::{ANY_NUMBER, Draft, Members, MessageList, Value, image_url};
 
 /// An empty string in JSON.
 const EMPTY: &str = r#""""#;
@@ -43,14 +43,17 @@ impl Role {
 /// Checks the messages, and writes the known members.
 pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft.name("messages");
-    let (start, mut turn) = (draft.len(), None);
+    let mut written = MessageList::new(draft.len());
     draft.array(list, ANY_NUMBER, |draft, message| {
-        if self::message(message, draft)? == Role::User {
-            turn.get_or_insert(draft.len());
+        let start = draft.len();
+        match self::message(message, draft)? {
+            Role::System => written.system(start..draft.len()),
+            Role::User => written.user(draft.len()),
+            Role::Assistant | Role::Tool => {}
         }
         Ok(())
     })?;
-    draft.open_at(start, turn.unwrap_or(draft.len()));
+    draft.messages(written);
     Ok(())
 }
 
@@ -138,7 +141,7 @@ fn tool_call(call: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> 
     let function = function.object()?;
     let name = function.require("name")?.filled_string_token()?;
     let arguments = function.require("arguments")?;
-    draft.shown.maybe_json(&arguments.string()?);
+    draft.show_spelled_arguments(&arguments)?;
     draft.call(id, name, arguments.raw());
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A conversation as upstreams read it, for dialects whose messages differ from chat's.
 
+use serde::de::IgnoredAny;
 use shared::error::{ApiError, Code};
 
 use super::{
@@ -227,6 +228,16 @@ impl Draft {
         self.shown.text(token);
         self.shown.kept(token);
         self.push(token);
+    }
+
+    /// Counts a text that is shown as the arguments of a call, and notes the first that is no JSON.
+    pub(crate) fn show_spelled_arguments(&mut self, arguments: &Value<'_, '_>) -> Result<(), ApiError> {
+        let text = arguments.string()?;
+        self.shown.maybe_json(&text);
+        if self.places.arguments.is_none() && serde_json::from_str::<IgnoredAny>(&text).is_err() {
+            self.places.arguments = Some(arguments.place());
+        }
+        Ok(())
     }
 
     /// Counts an object that is shown as the arguments of a call.

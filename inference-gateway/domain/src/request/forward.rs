@@ -11,6 +11,7 @@ use shared::{
 
 use super::{
     bound::PromptSize,
+    places::{MessageList, RefusablePlaces},
     read::{Members, Value},
 };
 use crate::answer::Reply;
@@ -73,6 +74,8 @@ pub struct Forward {
     pub prompt_estimate: u64,
     /// Tokens of the prompt, at least, whatever the tokenizer.
     pub prompt_least: u64,
+    /// Places of the body that an upstream may refuse.
+    pub(crate) places: RefusablePlaces,
     /// Bounds that the catalogue names. A report beyond these bounds is billed as reported, and logged.
     pub bounds: Usage,
     /// Range, within `rest`, of the opening messages that further requests of the conversation repeat.
@@ -138,13 +141,17 @@ impl Forward {
 /// Members begin with the comma in front, since every member follows another: the body's members follow the head's, and
 /// an object's follow its opening member.
 pub(crate) struct Draft {
-    json: Vec<u8>,
+    pub(super) json: Vec<u8>,
     pub(crate) shown: PromptSize,
     /// Where the messages are that make up the conversation's opening.
     pub(crate) opening: Range<usize>,
     /// Kind of image URLs that an upstream has to accept, with the place of the first image that needs this kind;
     /// `None` without remote images.
     pub(crate) image_need: Option<(ImageUrls, String)>,
+    /// Places of the body that an upstream may refuse.
+    pub(crate) places: RefusablePlaces,
+    /// Where the messages of a chat are.
+    pub(super) list: MessageList,
     /// Members that only some kinds of upstreams take, in order.
     optional: Vec<Range<usize>>,
 }
@@ -157,6 +164,8 @@ impl Draft {
             shown: PromptSize::default(),
             opening: 0..0,
             image_need: None,
+            places: RefusablePlaces::default(),
+            list: MessageList::default(),
             optional: Vec::new(),
         }
     }

@@ -28,6 +28,7 @@ pub(crate) fn image_url(
     let source = check_url(&text).map_err(|(code, problem)| url.error(code, problem))?;
     let detail = detail.map(|detail| detail.one_of(&["auto", "low", "high"])).transpose()?;
     draft.needs(source, url);
+    draft.places.image.get_or_insert_with(|| url.place());
     match jpg_data(&text) {
         Some(digits) => write(&["\"data:image/jpeg;base64,", digits, "\""], detail, draft),
         None => write(&[url.raw()], detail, draft),
@@ -46,6 +47,7 @@ pub(crate) fn image_data(
         return Err(media_type.error(Code::InvalidValue, "must be 'image/png', or jpeg, webp or gif"));
     };
     check_base64(&data.string()?).map_err(|(code, problem)| data.error(code, problem))?;
+    draft.places.image.get_or_insert_with(|| data.place());
     let format = if format == JPG { "jpeg" } else { format };
     let digits = data.raw();
     write(&["\"data:image/", format, ";base64,", &digits[1..]], None, draft);

@@ -99,7 +99,7 @@ impl<'a> Items<'a, '_> {
             "message" => self.message(item),
             "function_call" => {
                 let arguments = item.require("arguments")?;
-                self.conversation.draft.shown.maybe_json(&arguments.string()?);
+                self.conversation.draft.show_spelled_arguments(&arguments)?;
                 self.call(item, Arguments::Spelled(arguments.raw()))
             }
             "custom_tool_call" => {

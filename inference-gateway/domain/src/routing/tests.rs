@@ -199,3 +199,36 @@ fn requests_find_a_home_among_distinct_upstreams() {
     let homes: HashSet<_> = (0..1_000).map(|affinity| choose(&ten, Some(affinity), 0, None)).collect();
     assert_eq!(homes.len(), 10);
 }
+
+#[test]
+fn a_failure_that_another_upstream_gave_alike_counts_against_neither() {
+    let mut health = Health::default();
+    for second in 0..100 {
+        let now = Duration::from_secs(second);
+        health = health.after(AttemptOutcome::Failed, now).excused(now);
+        assert!(!health.is_set_aside(), "after {second} s");
+        if second % 5 == 0 {
+            health = health.after(AttemptOutcome::Answered, now);
+        }
+    }
+    // Several requests at a time may set the upstream aside before they are found to be the cause.
+    let mut health = self::health(&[AttemptOutcome::Failed; 3]);
+    assert!(health.is_set_aside());
+    for _ in 0..3 {
+        health = health.excused(Duration::ZERO);
+    }
+    assert_eq!(health.after(AttemptOutcome::Answered, Duration::ZERO), Health::default());
+}
+
+#[test]
+fn upstreams_that_fail_alike_and_answer_nothing_are_set_aside_all_the_same() {
+    let fail = |health: Health, now| health.after(AttemptOutcome::Failed, now).excused(now);
+    let mut health = fail(Health::default(), Duration::ZERO);
+    assert_eq!(health.failures, 0);
+    for _ in 0..FAILURES {
+        health = fail(health, EXCUSED_FOR);
+    }
+    assert!(health.is_set_aside());
+    let unreachable = self::health(&[AttemptOutcome::Unreachable]);
+    assert!(unreachable.excused(Duration::ZERO).is_set_aside(), "no request makes an upstream unreachable");
+}

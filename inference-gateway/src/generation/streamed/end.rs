@@ -29,11 +29,11 @@ impl Stream {
         }
     }
 
-    /// Classifies an upstream's error: before the first word the request may be at fault, which some servers find only
-    /// after beginning to answer. The error's text may quote the prompt, and is kept out of the log.
+    /// Classifies an upstream's error: the request may be at fault, which some servers find only after beginning to
+    /// answer, or once the context is full. The error's text may quote the prompt, and is kept out of the log.
     fn complained(&self, error: &UpstreamError) -> End {
-        match of_event(error, &self.running.upstream().entry.model) {
-            Failure::Refused(error) if !self.meter.has_begun() => End::Failed(self.job.explain(error)),
+        match of_event(error, &self.running.upstream().entry.model, &self.job.forward) {
+            Failure::Refused(error) => End::Failed(error),
             failure => broken(&format!("it reported an error ({})", failure.kind())),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared::{
     ids::{DepositId, GenerationId, KeyId},
     money::NanoUsd,
-    rates::{RateBound, RateStatus},
+    rates::{RateBound, RateStatus, TokenRoom},
     refusal::Refusal,
     time::Timestamp,
 };
@@ -227,6 +227,8 @@ pub enum Refused {
         bound: RateBound,
         /// Time after which the request may fit.
         retry_after: Duration,
+        /// Room for tokens, where the bound is one of tokens.
+        token_room: Option<TokenRoom>,
     },
     /// Other generations hold the rest.
     Reserved,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::{
     money::NanoUsd,
-    rates::{RateBound, RateStatus},
+    rates::{RateBound, RateLimit, RateStatus, TokenRoom},
     refusal::Refusal,
     time::Timestamp,
     tokens::Usage,
@@ -15,8 +15,12 @@ use super::{
     Payer, Progress, Rate, Refused, Settlement, allowed_models, tightest,
 };
 
-/// Time after which a request in flight may have ended.
-pub const RETRY_IN_FLIGHT: Duration = Duration::from_secs(1);
+/// Refusal of a request while as many are in flight as may be, one of which may have ended a second later.
+pub const IN_FLIGHT: Refused = Refused::RateLimited {
+    bound: RateBound::InFlight,
+    retry_after: Duration::from_secs(1),
+    token_room: None,
+};
 
 /// The smallest amount.
 pub(super) const NANO: NanoUsd = NanoUsd::from_nanos(1);
@@ -82,18 +86,13 @@ impl Funds {
             return Err(Refused::ModelNotAllowed { models: self.models().unwrap_or_default() });
         }
         if self.bounds().any(|bounds| bounds.max_in_flight.is_some_and(|most| bounds.in_flight >= most)) {
-            return Err(Refused::RateLimited { bound: RateBound::InFlight, retry_after: RETRY_IN_FLIGHT });
+            return Err(IN_FLIGHT);
         }
-        let by_requests = self
-            .bounds()
-            .filter_map(|bounds| bounds.requests_per_minute.filter(|_| !readmitted)?.wait_for(1, self.now));
-        let by_tokens =
-            self.bounds().filter_map(|bounds| bounds.tokens_per_minute?.wait_for(prompt_tokens, self.now));
-        let wait = by_requests.max().map(|wait| (RateBound::Requests, wait));
-        match wait.or_else(|| by_tokens.max().map(|wait| (RateBound::Tokens, wait))) {
-            Some((bound, retry_after)) => Err(Refused::RateLimited { bound, retry_after }),
-            None => Ok(()),
-        }
+        let requests = self.bounds().filter_map(|bounds| bounds.requests_per_minute.filter(|_| !readmitted));
+        let tokens = self.bounds().filter_map(|bounds| bounds.tokens_per_minute);
+        let refused = rate_limited(RateBound::Requests, requests, 1, self.now)
+            .or_else(|| rate_limited(RateBound::Tokens, tokens, prompt_tokens, self.now));
+        refused.map_or(Ok(()), Err)
     }
 
     /// Models that the key and its groups all allow; `None` is every model.
@@ -324,6 +323,23 @@ impl Funds {
             budget.unbill(amount, at, now);
         }
     }
+}
+
+/// Refusal of this many requests or tokens by rates of the same kind; `None` if each of them has room.
+pub fn rate_limited(
+    bound: RateBound,
+    rates: impl Iterator<Item = Rate>,
+    count: u64,
+    now: Timestamp,
+) -> Option<Refused> {
+    let (mut retry_after, mut room) = (None, TokenRoom { limit: u64::MAX, remaining: u64::MAX });
+    for rate in rates {
+        let RateLimit { limit, remaining, .. } = rate.status(now);
+        room = TokenRoom { limit: room.limit.min(limit), remaining: room.remaining.min(remaining) };
+        retry_after = retry_after.max(rate.wait_for(count, now));
+    }
+    let token_room = (bound == RateBound::Tokens).then_some(room);
+    Some(Refused::RateLimited { bound, retry_after: retry_after?, token_room })
 }
 
 /// Tokens of a request that count for rates.

@@ -1,7 +1,5 @@
 //! Answers of `scripts/ledger/`: outcomes of commands.
 
-use std::time::Duration;
-
 use redis::{RedisError, RedisResult, Value};
 use shared::{
     calendar::Per,
@@ -13,7 +11,7 @@ use shared::{
 
 use super::records::{self, Reader};
 use domain::ledger::{
-    Command, Level, NewHold, Outcome, RETRY_IN_FLIGHT, Rate, Refused, allowed_models, tightest,
+    Command, IN_FLIGHT, Level, NewHold, Outcome, Rate, Refused, allowed_models, rate_limited, tightest,
 };
 
 /// Flags of the rates of a level.
@@ -115,11 +113,9 @@ fn word_outcome(
         ("credit_empty", []) => Err(Refused::CreditEmpty),
         ("reserved", []) => Err(Refused::Reserved),
         ("model_not_allowed", lists) => Err(Refused::ModelNotAllowed { models: models(lists)?? }),
-        ("in_flight", []) => {
-            Err(Refused::RateLimited { bound: RateBound::InFlight, retry_after: RETRY_IN_FLIGHT })
-        }
-        ("requests_limited", rates) => Err(rate_limited(RateBound::Requests, rates, 1, now)?),
-        ("tokens_limited", rates) => Err(rate_limited(RateBound::Tokens, rates, prompt, now)?),
+        ("in_flight", []) => Err(IN_FLIGHT),
+        ("requests_limited", rates) => Err(limited(RateBound::Requests, rates, 1, now)?),
+        ("tokens_limited", rates) => Err(limited(RateBound::Tokens, rates, prompt, now)?),
         ("bad_deposit", []) => Err(Refused::BadDeposit),
         ("damaged", []) => Err(Refused::Damaged),
         _ => return None,
@@ -160,12 +156,12 @@ fn models(rest: &[u8]) -> Option<Option<Vec<String>>> {
 }
 
 /// Reads the rates of all levels, of which at least one is too low for this many requests or tokens.
-fn rate_limited(bound: RateBound, rest: &[u8], count: u64, now: Timestamp) -> Option<Refused> {
-    let (mut reader, mut retry_after) = (Reader(rest), None::<Duration>);
+fn limited(bound: RateBound, rest: &[u8], count: u64, now: Timestamp) -> Option<Refused> {
+    let (mut reader, mut rates) = (Reader(rest), Vec::new());
     while !reader.0.is_empty() {
-        retry_after = retry_after.max(reader.rate()?.wait_for(count, now));
+        rates.push(reader.rate()?);
     }
-    Some(Refused::RateLimited { bound, retry_after: retry_after? })
+    rate_limited(bound, rates.into_iter(), count, now)
 }
 
 /// Reads the rates of all levels.

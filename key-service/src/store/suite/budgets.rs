@@ -6,7 +6,7 @@ use shared::{
     calendar::Per,
     ids::{AccountId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
-    rates::RateBound,
+    rates::{RateBound, TokenRoom},
     time::Timestamp,
     tokens::Usage,
 };
@@ -21,7 +21,7 @@ use domain::{
     group::GroupPatch,
     key::KeyPatch,
     ledger::{
-        BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused,
+        BoundsPatch, Command, IN_FLIGHT, Level, NewHold, Outcome, Progress, Refused,
         histories::{KEY_LIMIT_REACHED, START, generation, key},
     },
     usage::Day,
@@ -218,7 +218,7 @@ pub(super) async fn a_rate_admits_exactly_its_number_at_once(subject: &mut impl 
                     assert_eq!(rates.requests.unwrap().limit, 50);
                     admitted += 1;
                 }
-                Err(Refused::RateLimited { bound, retry_after }) => {
+                Err(Refused::RateLimited { bound, retry_after, .. }) => {
                     let wait = Duration::from_millis(1_200);
                     assert_eq!((bound, retry_after), (RateBound::Requests, wait));
                 }
@@ -243,7 +243,7 @@ pub(super) async fn requests_in_flight_are_free_again_when_they_end(subject: &mu
         hold(first, generation(3), 1, 1),
     ];
     store.execute(account, at_once, START).await.unwrap();
-    let full = Err(Refused::RateLimited { bound: RateBound::InFlight, retry_after: Duration::from_secs(1) });
+    let full = Err(IN_FLIGHT);
     assert_eq!(execute_one(&**store, account, hold(second, generation(4), 1, 1)).await, full);
     // A key that moves away leaves its requests with the group.
     to(&**store, account, first, None).await;
@@ -289,7 +289,8 @@ pub(super) async fn a_readmitted_request_counts_once(subject: &mut impl Subject)
     subject.interrupt().await;
     let store = &**subject.store();
     let wait = Duration::from_mins(1);
-    let limited = Err(Refused::RateLimited { bound: RateBound::Requests, retry_after: wait });
+    let limited =
+        Err(Refused::RateLimited { bound: RateBound::Requests, retry_after: wait, token_room: None });
     assert_eq!(execute_one(store, account, ask(2, false)).await, limited);
     assert_eq!(left(execute_one(store, account, ask(2, true)).await), 0);
     let later = START.plus(wait);
@@ -319,7 +320,11 @@ pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
     let wait = Duration::from_secs(6);
     assert_eq!(
         execute_one(&**store, account, with(2, 200)).await,
-        Err(Refused::RateLimited { bound: RateBound::Tokens, retry_after: wait })
+        Err(Refused::RateLimited {
+            bound: RateBound::Tokens,
+            retry_after: wait,
+            token_room: Some(TokenRoom { limit: 1_000, remaining: 100 }),
+        })
     );
     subject.interrupt().await;
     let store = &**subject.store();

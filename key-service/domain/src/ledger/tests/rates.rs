@@ -1,6 +1,6 @@
 //! Rates, requests in flight, and models.
 
-use shared::rates::{RateBound, RateLimit};
+use shared::rates::{RateBound, RateLimit, TokenRoom};
 
 use super::*;
 
@@ -28,7 +28,14 @@ fn usage(prompt: u64, completion: u64) -> Progress {
 }
 
 fn limited(bound: RateBound, millis: u64) -> Result<Outcome, Refused> {
-    Err(Refused::RateLimited { bound, retry_after: Duration::from_millis(millis) })
+    let retry_after = Duration::from_millis(millis);
+    Err(Refused::RateLimited { bound, retry_after, token_room: None })
+}
+
+/// Refusal by rates of tokens with this room.
+fn no_room(millis: u64, limit: u64, remaining: u64) -> Result<Outcome, Refused> {
+    let (bound, retry_after) = (RateBound::Tokens, Duration::from_millis(millis));
+    Err(Refused::RateLimited { bound, retry_after, token_room: Some(TokenRoom { limit, remaining }) })
 }
 
 /// A ledger whose key has these bounds.
@@ -133,7 +140,7 @@ fn a_refused_request_counts_nothing_and_a_repeated_one_once() {
 fn a_released_request_stays_counted_and_its_tokens_come_back() {
     let mut book = book(&BoundsPatch { tokens_per_minute: Some(Some(1_000)), ..requests(2) });
     book.request(1, 900).unwrap();
-    assert_eq!(book.request(2, 101), limited(RateBound::Tokens, 60));
+    assert_eq!(book.request(2, 101), no_room(60, 1_000, 100));
     book.release(1).unwrap();
     book.request(2, 1_000).unwrap();
     assert_eq!(book.admitted(3), 0);
@@ -165,9 +172,9 @@ fn an_answer_may_pass_the_rate_and_is_made_up_for() {
     book.capture(1, usage(100, 2_900));
     assert_eq!(book.tokens_left(), 0);
     // 2,000 tokens too many were used, and one more has to fit.
-    assert_eq!(book.request(2, 1), limited(RateBound::Tokens, 2 * MINUTE + 60));
+    assert_eq!(book.request(2, 1), no_room(2 * MINUTE + 60, 1_000, 0));
     book.wait(2 * MINUTE);
-    assert_eq!(book.request(2, 1), limited(RateBound::Tokens, 60));
+    assert_eq!(book.request(2, 1), no_room(60, 1_000, 0));
     book.wait(MINUTE);
     book.request(2, 1_000).unwrap();
 }
@@ -197,9 +204,9 @@ fn a_late_capture_counts_nothing_again() {
 #[test]
 fn a_prompt_larger_than_the_rate_never_fits() {
     let mut book = book(&tokens(1_000));
-    assert_eq!(book.request(1, 1_001), limited(RateBound::Tokens, 60));
+    assert_eq!(book.request(1, 1_001), no_room(60, 1_000, 1_000));
     book.wait(60 * MINUTE);
-    assert_eq!(book.request(1, 1_001), limited(RateBound::Tokens, 60));
+    assert_eq!(book.request(1, 1_001), no_room(60, 1_000, 1_000));
     book.request(1, 1_000).unwrap();
 }
 
@@ -351,7 +358,7 @@ fn models_come_before_requests_in_flight_then_requests_then_tokens_then_what_is_
     assert_eq!(book.request(2, 600), limited(RateBound::Requests, MINUTE));
     book.wait(MINUTE);
     book.set_limit(Some(1));
-    assert_eq!(book.request(2, 610), limited(RateBound::Tokens, 60 * MINUTE));
+    assert_eq!(book.request(2, 610), no_room(60 * MINUTE, 10, 10));
     assert_eq!(book.hold(2, 2, 2, 2), Err(KEY_LIMIT_REACHED));
     assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Reserved));
 }
@@ -374,4 +381,14 @@ fn no_number_is_too_large() {
     book.request(11, 1_000_000_000).unwrap();
     book.now = Timestamp::from_millis(i64::MAX);
     assert_eq!(book.tokens_left(), 1_000_000_000);
+}
+
+#[test]
+fn the_room_for_a_prompt_is_that_of_the_tightest_levels() {
+    let mut book = book(&tokens(1_000));
+    book.bound_group(1, &tokens(5_000));
+    book.join(1);
+    book.request(1, 900).unwrap();
+    book.bound_group(1, &tokens(940));
+    assert_eq!(book.request(2, 101), no_room(3_894, 940, 40));
 }

@@ -1,0 +1,204 @@
+//! Sizes of a prompt that is too long, as upstreams tell them: in members of the error, or in its text.
+
+use serde_json::Value;
+
+/// Phrases that name the limit of a context; the number of tokens follows, or stands just before.
+const LIMITS: [&str; 11] = [
+    "maximum context length",
+    "context length",
+    "context window",
+    "context size",
+    "context limit",
+    "maximum model length",
+    "maximum prompt length",
+    "maximum number of tokens allow",
+    "maximum allowed length",
+    "must be <=", // Text Generation Inference
+    "batch size", // llama.cpp, of embeddings
+];
+
+/// Sizes of a prompt that is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextSizes {
+    /// Tokens of the prompt; `None` where the upstream does not tell, or where the prompt alone is not too long.
+    pub prompt: Option<u64>,
+    /// The most tokens that the upstream takes.
+    pub most: u64,
+}
+
+impl ContextSizes {
+    fn new(prompt: u64, most: u64) -> Self {
+        Self { prompt: Some(prompt).filter(|prompt| *prompt >= most), most }
+    }
+
+    /// The sizes in the members of an error of llama.cpp's server.
+    pub(super) fn of_members(error: &Value) -> Option<Self> {
+        let (prompt, most) = (error["n_prompt_tokens"].as_u64()?, error["n_ctx"].as_u64()?);
+        (most > 0).then(|| Self::new(prompt, most))
+    }
+
+    /// The sizes that a text tells. A text that names the total of prompt and output tells both behind it.
+    pub(super) fn in_text(text: &str) -> Option<Self> {
+        let lower = text.to_lowercase();
+        let numbers = numbers(&lower);
+        let most = limit(&lower, &numbers)?;
+        let others: Vec<u64> =
+            numbers.iter().map(|number| number.value).filter(|value| *value != most).collect();
+        let mut prompt = others.iter().copied().find(|value| *value > most);
+        if let [total, first, second] = others[..]
+            && first.checked_add(second) == Some(total)
+        {
+            prompt = Some(first);
+        }
+        Some(prompt.map_or(Self { prompt: None, most }, |prompt| Self::new(prompt, most)))
+    }
+}
+
+/// A number of tokens in a text.
+struct Number {
+    value: u64,
+    start: usize,
+}
+
+/// The numbers of a text that may count tokens: no part of a word, and no number of characters.
+fn numbers(text: &str) -> Vec<Number> {
+    let bytes = text.as_bytes();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(start) = (at..bytes.len()).find(|at| bytes[*at].is_ascii_digit()) {
+        let end = (start..bytes.len()).find(|at| !is_of_number(bytes, *at)).unwrap_or(bytes.len());
+        at = end;
+        let before = start.checked_sub(1).map_or(b' ', |at| bytes[at]);
+        let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let after = bytes.get(end).copied().filter(|byte| *byte != b'.').unwrap_or(b' ');
+        if is_of_word(before) || is_of_word(after) || text[end..].starts_with(" characters") {
+            continue;
+        }
+        let digits: String = text[start..end].chars().filter(char::is_ascii_digit).collect();
+        if let Ok(value) = digits.parse() {
+            found.push(Number { value, start });
+        }
+    }
+    found
+}
+
+/// Returns whether a byte continues a number: a digit, or a comma between digits.
+fn is_of_number(bytes: &[u8], at: usize) -> bool {
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    is_digit(at) || (bytes[at] == b',' && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3))
+}
+
+/// The limit that a text names: the first number behind a phrase for it, or else the last in front.
+fn limit(text: &str, numbers: &[Number]) -> Option<u64> {
+    let named = LIMITS.iter().find_map(|phrase| text.find(phrase));
+    let behind = |at: usize| numbers.iter().find(|number| number.start > at);
+    let in_front = |at: usize| numbers.iter().rfind(|number| number.start < at);
+    let limit = match named {
+        Some(at) => behind(at).or_else(|| in_front(at)),
+        // Anthropic: "prompt is too long: 210000 tokens > 200000 maximum".
+        None => text.rfind(" maximum").and_then(in_front),
+    };
+    limit.map(|number| number.value).filter(|value| *value > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sizes(text: &str) -> Option<(Option<u64>, u64)> {
+        ContextSizes::in_text(text).map(|ContextSizes { prompt, most }| (prompt, most))
+    }
+
+    #[test]
+    fn the_sizes_are_read_in_every_servers_words() {
+        for (text, expected) in [
+            // vLLM
+            (
+                "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.",
+                (Some(2049), 2048),
+            ),
+            (
+                "This model's maximum context length is 2048 tokens. However, your prompt contains 100000 characters (more than 20480 characters, which is the upper bound for 2048 input tokens). Please reduce the length of the input prompt.",
+                (None, 2048),
+            ),
+            (
+                "The decoder prompt (length 10127) is longer than the maximum model length of 8192. Make sure that `max_model_len` is no smaller than the number of text tokens.",
+                (Some(10127), 8192),
+            ),
+            ("Input length (9000) exceeds model's maximum context length (8192).", (Some(9000), 8192)),
+            // OpenAI
+            (
+                "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4500 in the messages, 500 in the completion). Please reduce the length of the messages or completion.",
+                (Some(4500), 4096),
+            ),
+            (
+                "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (3000 in the messages, 2000 in the completion).",
+                (None, 4096),
+            ),
+            (
+                "This model's maximum context length is 128,000 tokens. However, your messages resulted in 140,123 tokens.",
+                (Some(140_123), 128_000),
+            ),
+            // SGLang
+            (
+                "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+                (Some(61709), 40960),
+            ),
+            (
+                "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 9500 tokens: 8500 tokens from the input messages and 1000 tokens for the completion.",
+                (Some(8500), 8192),
+            ),
+            // llama.cpp
+            (
+                "request (28680 tokens) exceeds the available context size (2048 tokens), try increasing it",
+                (Some(28680), 2048),
+            ),
+            (
+                "input (5000 tokens) is too large to process. increase the physical batch size (current batch size: 512)",
+                (Some(5000), 512),
+            ),
+            // llama-cpp-python
+            ("Requested tokens (28680) exceed context window of 2048", (Some(28680), 2048)),
+            // Gemini
+            (
+                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+                (Some(1_200_000), 1_048_576),
+            ),
+            // Anthropic
+            ("prompt is too long: 210000 tokens > 200000 maximum", (Some(210_000), 200_000)),
+            // Mistral
+            (
+                "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+                (Some(40000), 32768),
+            ),
+            // xAI
+            (
+                "This model's maximum prompt length is 131072 but the request contains 200000 tokens.",
+                (Some(200_000), 131_072),
+            ),
+            // Text Generation Inference
+            (
+                "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 20 `max_new_tokens`",
+                (Some(5000), 4096),
+            ),
+        ] {
+            assert_eq!(sizes(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_a_limit_tells_no_sizes() {
+        for text in ["", "the input length exceeds the context length", "gpt-4096 failed", "0 maximum"] {
+            assert_eq!(sizes(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_survived(text in ".{0,80}", number in any::<u64>()) {
+            let _ = sizes(&text);
+            let _ = sizes(&format!("{text} context length {number}{text}{number}0 maximum"));
+        }
+    }
+}
