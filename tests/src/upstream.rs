@@ -35,7 +35,7 @@ mod style;
 
 pub use record::{End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{Fault, Script, Shape, Told, Usage, text};
-pub use style::{CallIds, ReasoningField, Style};
+pub use style::{CallIds, ReasoningField, ReasoningTold, Style};
 
 /// Longest wait for a generation, so that a test fails rather than hangs.
 const GENERATION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -16,6 +16,8 @@ use crate::request::{
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
+/// The parameter that favours tokens: those of half a character are never shown.
+const BIAS_NAME: &str = "logit_bias";
 /// Amounts of thinking that a request may ask for.
 pub(super) const EFFORTS: [&str; 2] = ["low", "high"];
 /// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
@@ -40,7 +42,7 @@ pub(super) const PASSED_ON: [(&str, Check); 11] = [
     ("top_logprobs", |value| value.integer(TOP_LOGPROBS).map(drop)),
     ("reasoning_effort", |value| value.one_of(&EFFORTS).map(drop)),
     ("stop", stop),
-    ("logit_bias", logit_bias),
+    (BIAS_NAME, logit_bias),
 ];
 
 /// Returns whether the parameter is passed on to upstreams.
@@ -61,6 +63,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
                 draft.shown.passed_on(value.raw());
             }
             draft.member(name, value.raw());
+            draft.may_hide_tokens |= name == BIAS_NAME;
         }
     }
     let logprobs = body.get("logprobs").is_some_and(|value| value.raw() == "true");

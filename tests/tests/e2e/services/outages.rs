@@ -149,10 +149,17 @@ async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_th
             answer.assert_error(503, "service_unavailable");
         }
     };
-    let (short, long, ()) = tokio::join!(short.rest(), long.rest(), refused);
+    let began = Instant::now();
+    let until_end = async {
+        let ended = long.rest().await;
+        (ended, began.elapsed())
+    };
+    let (short, (long, took), ()) = tokio::join!(short.rest(), until_end, refused);
     assert_eq!(short.assert_done().tokens(), 500, "its grant covers all of it");
     long.assert_error(503, "service_unavailable");
     assert!(long.tokens() >= 1_000, "it goes on to the end of its grant: {long:?}");
+    // A grant of three seconds, and five for an extension, whether or not a call is under way by then.
+    assert!(took < Duration::from_secs(11), "it ends after {took:?}");
     assert_eq!(stack.upstream.generations().len(), asked, "nothing new reached the upstream");
 
     join_all(stack.key_services.iter().map(Server::restart)).await;
