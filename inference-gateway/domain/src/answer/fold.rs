@@ -105,16 +105,17 @@ impl FoldedChoice {
     fn add_call(&mut self, call: &ToolCall<'_>, place: usize) -> usize {
         let piece = self.known_calls.place(call, place);
         let at = self.calls.iter().position(|known| known.index == piece.index).unwrap_or(self.calls.len());
+        let mut added = 0;
         if at == self.calls.len() {
             // One too many stays: whoever reads the answer refuses so many.
             if at > MAX_CALLS {
                 return 0;
             }
             self.calls.push(FoldedCall { index: piece.index, ..FoldedCall::default() });
+            added += size_of::<FoldedCall>();
         }
         let known = &mut self.calls[at];
         let id = call.id().filter(|_| piece.id == PieceId::Upstream && known.id.is_empty());
-        let mut added = size_of::<FoldedCall>();
         for (text, new) in [
             (&mut known.id, id),
             (&mut known.name, call.name().filter(|_| piece.name_is_new)),
