@@ -172,7 +172,7 @@ impl OpenHold {
 
     /// Records the usage to bill from now on, also if the hold is dropped or expires.
     pub(crate) fn record(&mut self, usage: Usage, estimated: bool) {
-        self.ending = Ending::Capture { usage, estimated };
+        self.ending = Ending::Capture { usage, charged: None, estimated };
         self.state.lease().usage = usage;
     }
 
@@ -204,10 +204,21 @@ impl OpenHold {
         async move { state.extend(&keys, (prompt_tokens, images), output_tokens).await }
     }
 
-    /// Bills the recorded usage and waits for the charge, within a bound. `None` means an unconfirmed charge, to be
-    /// delivered in the background; with a spool, the charge survives this process.
-    pub(crate) async fn capture(mut self, usage: Usage, estimated: bool) -> Option<Charge> {
+    /// Bills this usage and waits for the charge, within a bound. `None` means an unconfirmed charge, to be delivered in
+    /// the background; with a spool, the charge survives this process.
+    pub(crate) async fn capture(self, usage: Usage, estimated: bool) -> Option<Charge> {
+        self.capture_part(usage, None, estimated).await
+    }
+
+    /// Bills this usage as [`Self::capture`] does, but charges no more than a part of it.
+    pub(crate) async fn capture_part(
+        mut self,
+        usage: Usage,
+        charged: Option<Usage>,
+        estimated: bool,
+    ) -> Option<Charge> {
         self.record(usage, estimated);
+        self.ending = Ending::Capture { usage, charged, estimated };
         self.settle().await
     }
 

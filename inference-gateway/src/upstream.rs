@@ -145,6 +145,13 @@ impl Upstream {
         self.dialect.progress != ProgressReports::None || self.entry.streams_every_token
     }
 
+    /// Returns whether this whole answer is asked for as a stream, and folded: whole, the server would count its first choice
+    /// alone.
+    pub(crate) fn folds(&self, forward: &Forward) -> bool {
+        let of_one = self.dialect.usage == UsageScope::Choice;
+        of_one && forward.n > 1 && !forward.stream && forward.reply.is_of_chat()
+    }
+
     /// Returns the output that this server's reports of usage count in an answer with several choices.
     pub(crate) const fn usage_scope(&self) -> UsageScope {
         self.dialect.usage
@@ -173,7 +180,11 @@ impl Upstream {
         cache_salt: impl FnOnce() -> String,
     ) -> Result<Incoming, NotAnswered> {
         let salt = self.dialect.salted.then(cache_salt);
-        let body = || forward.body(self.params(max_tokens, self.dialect.progress, salt.as_deref()));
+        let folded = self.folds(forward);
+        // Usage at the end of each choice is enough for an answer that is read to its end.
+        let progress = if folded { ProgressReports::None } else { self.dialect.progress };
+        let params = || UpstreamParams { folded, ..self.params(max_tokens, progress, salt.as_deref()) };
+        let body = || forward.body(params());
         let path = if forward.reply.is_of_chat() { &self.chat } else { &self.embeddings };
         let response = self.ask(client, path, body, terms).await?;
         if response.status() == StatusCode::OK {
@@ -239,6 +250,7 @@ impl Upstream {
             max_tokens,
             progress,
             cache_salt,
+            folded: false,
         }
     }
 

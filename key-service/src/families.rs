@@ -10,7 +10,7 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("keyservice_billed_nanousd_total", "money billed").labelled(),
     Family::counter(
         "keyservice_shortfall_nanousd_total",
-        "money owed beyond what was left, which was not billed",
+        "cost beyond what was left, or generated after a stream was cut, which was not billed",
     )
     .labelled(),
     Family::gauge("keyservice_held_nanousd", "money held by requests in flight, of all accounts"),

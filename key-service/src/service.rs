@@ -191,10 +191,11 @@ impl Service {
         Plan::Run { account: hold.account, command, meaning }
     }
 
-    fn plan_capture(&self, Capture { hold, usage, estimated }: Capture) -> Plan {
+    fn plan_capture(&self, Capture { hold, usage, charged, estimated }: Capture) -> Plan {
         let total = self.progress(&hold, usage);
+        let chargeable = charged.map(|charged| pricing::cost(&hold.price, charged));
         let HoldRef { account, key, generation, model, .. } = hold;
-        let command = Command::Capture { key, generation, model, total, estimated };
+        let command = Command::Capture { key, generation, model, total, chargeable, estimated };
         Plan::Run { account, command, meaning: Meaning::Charge }
     }
 

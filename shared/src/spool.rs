@@ -49,6 +49,9 @@ pub struct SpooledCapture {
     pub upstream: u32,
     /// Tokens used.
     pub usage: Usage,
+    /// The part of them that is charged, where not all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<Usage>,
     /// True if the usage is an estimate.
     pub estimated: bool,
 }
@@ -124,7 +127,7 @@ pub fn read(file: &Path) -> io::Result<SpoolContents> {
 impl SpooledCapture {
     /// A spooled capture with a time of writing.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
-        let Capture { hold, usage, estimated } = capture;
+        let Capture { hold, usage, charged, estimated } = capture;
         let HoldRef { generation, account, key, model, price, upstream } = hold.clone();
         let Price { base, tiers } = Arc::unwrap_or_clone(price);
         Self {
@@ -137,6 +140,7 @@ impl SpooledCapture {
             tiers,
             upstream,
             usage: *usage,
+            charged: *charged,
             estimated: *estimated,
         }
     }
@@ -144,10 +148,10 @@ impl SpooledCapture {
 
 impl From<SpooledCapture> for Capture {
     fn from(spooled: SpooledCapture) -> Self {
-        let SpooledCapture { generation, account, key, model, usage, estimated, .. } = spooled;
+        let SpooledCapture { generation, account, key, model, usage, charged, estimated, .. } = spooled;
         let price = Arc::new(Price { base: spooled.price, tiers: spooled.tiers });
         let hold = HoldRef { generation, account, key, model, price, upstream: spooled.upstream };
-        Self { hold, usage, estimated }
+        Self { hold, usage, charged, estimated }
     }
 }
 
@@ -172,6 +176,7 @@ mod tests {
                 details: UsageDetails { images: 1, ..UsageDetails::default() },
                 ..Usage::of(1, 0, 2)
             },
+            charged: Some(Usage::of(1, 0, 1)),
             estimated: true,
         };
         let (first, second, third) = (capture(1), capture(2), capture(3));

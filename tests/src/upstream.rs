@@ -37,7 +37,7 @@ mod too_long;
 
 pub use record::{End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{Fault, Script, Shape, Told, Usage, text};
-pub use style::{CallIds, ReasoningField, Style};
+pub use style::{CallIds, ReasoningField, ReasoningTold, Style};
 pub use too_long::TooLong;
 
 /// Longest wait for a generation, so that a test fails rather than hangs.

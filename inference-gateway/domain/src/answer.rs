@@ -6,6 +6,7 @@
 
 mod calls;
 mod finish;
+mod fold;
 mod logprobs;
 mod messages;
 mod parts;
@@ -22,7 +23,9 @@ use bytes::BytesMut;
 use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 pub use finish::FinishReason;
+pub use fold::Fold;
 pub use messages::{MessagesReply, message_error};
+pub use parts::OutputSize;
 pub use responses::{ResponsesReply, ToolName, ToolNames};
 pub use rewriter::Rewriter;
 pub use stream::{Chunk, Event};

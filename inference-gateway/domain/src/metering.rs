@@ -3,13 +3,19 @@
 //!
 //! No event leaves unless the granted tokens cover it. The bill does not depend on the boundaries between pieces.
 
+mod folded;
 mod granted;
+mod output;
+mod pace;
 mod usage;
 
-use bytes::{Bytes, BytesMut};
-use shared::{error::ApiError, money::NanoUsd, tokens::Usage};
+use bytes::Bytes;
+use shared::{error::ApiError, tokens::Usage};
 
+pub use folded::{FoldEnd, FoldMeter};
 pub use granted::{GRANT_TOKENS, GrantedTokens};
+pub use output::Output;
+pub use pace::{Pace, PaceMeter};
 pub use usage::{UsageBounds, UsageCounter, UsageScope};
 
 use super::{
@@ -17,13 +23,6 @@ use super::{
     sse::Decoder,
     upstream_error::UpstreamError,
 };
-
-/// Largest output buffer kept for the next output.
-const KEPT_OUTPUT_BYTES: usize = 32 << 10;
-/// Size of a piece of output. A larger output goes in pieces, to show that a slow client still takes some.
-const PIECE_BYTES: usize = 64 << 10;
-/// Part of a larger output in one piece: the rest is copied each time, in all eight times the length.
-const PIECES: usize = 8;
 
 /// The meter of a stream.
 pub struct StreamMeter {
@@ -37,15 +36,20 @@ pub struct StreamMeter {
     blocked: Option<Blocked>,
     /// Tokens that were counted before the first event that was not delivered.
     delivered: Option<u64>,
+    /// Tokens that the upstream may have generated in silence since the last sign of output. They count for the grant, and
+    /// never for the bill.
+    silent: u64,
     /// Some output was received.
     begun: bool,
     /// The first finish reason that no known server uses.
     unknown_finish: Option<String>,
     /// Output came after the last finish reason.
     goes_on: bool,
+    /// A chunk without choices came after the last finish reason, as one does that ends a stream.
+    last_chunk: bool,
     /// Events with data that came.
     events: u64,
-    out: BytesMut,
+    out: Output,
 }
 
 /// The end of a stream.
@@ -85,11 +89,13 @@ impl StreamMeter {
             choices,
             blocked: None,
             delivered: None,
+            silent: 0,
             begun: false,
             unknown_finish: None,
             goes_on: false,
+            last_chunk: false,
             events: 0,
-            out: BytesMut::new(),
+            out: Output::default(),
         }
     }
 
@@ -143,7 +149,9 @@ impl StreamMeter {
     /// stream if a partial extension does not suffice.
     pub fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
         self.granted.extended(granted, asked);
-        let Blocked { data, before } = self.blocked.take()?;
+        let Some(Blocked { data, before }) = self.blocked.take() else {
+            return (self.granted.is_short() && self.is_uncovered()).then_some(StreamEnd::GrantUsedUp);
+        };
         match self.event(data, Some(before), self.granted.is_short()) {
             Step::Delivered => self.rewrite(),
             Step::Blocked => None,
@@ -153,11 +161,28 @@ impl StreamMeter {
 
     /// Total of output tokens to request, if an extension is due.
     pub fn ask(&self) -> Option<u64> {
-        let counted = self.counter.completion();
+        let counted = self.counter.completion().saturating_add(self.silent);
         match &self.blocked {
             Some(Blocked { before, .. }) => self.granted.ask(*before, Some(counted)),
-            None => self.granted.ask(counted, None),
+            None => self.granted.ask(counted, self.is_uncovered().then_some(counted)),
         }
+    }
+
+    /// Sets the tokens that the upstream may have generated in silence since the last sign of output.
+    pub const fn assume_silent(&mut self, tokens: u64) {
+        self.silent = tokens;
+    }
+
+    /// Returns whether tokens that the upstream may have generated in silence exceed the grant. They are to be covered by an
+    /// extension, or the upstream is to be stopped.
+    pub fn is_uncovered(&self) -> bool {
+        let counted = self.counter.completion().saturating_add(self.silent);
+        self.silent > 0 && !self.granted.is_complete() && !self.granted.covers(counted)
+    }
+
+    /// Returns whether the upstream may generate more than is granted, so that its silence has to be watched.
+    pub fn is_by_grants(&self) -> bool {
+        !self.granted.is_complete()
     }
 
     /// Returns whether an event waits for more tokens to be granted.
@@ -169,6 +194,17 @@ impl StreamMeter {
     /// are missing.
     pub fn is_finished(&self) -> bool {
         self.writer.finished_choices() >= self.choices && !self.goes_on
+    }
+
+    /// Number of choices that go on, or have not begun.
+    pub fn open_choices(&self) -> u64 {
+        self.choices.saturating_sub(self.writer.finished_choices()).max(1)
+    }
+
+    /// Returns whether a chunk without choices came when every choice that began had its finish reason. It ends a stream,
+    /// unless further choices begin.
+    pub const fn has_last_chunk(&self) -> bool {
+        self.last_chunk
     }
 
     /// Returns whether every choice that began has its finish reason. Further choices may follow.
@@ -225,43 +261,22 @@ impl StreamMeter {
     /// repeats.
     pub fn held_bytes(&self) -> usize {
         let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.data.len());
-        self.decoder.held_bytes() + blocked + self.out.len() + self.writer.held_bytes()
+        self.decoder.held_bytes() + blocked + self.out.0.len() + self.writer.held_bytes()
     }
 
     /// Returns whether there are bytes for the client.
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty()
+        !self.out.0.is_empty()
     }
 
     /// Number of bytes for the client.
     pub fn output_bytes(&self) -> usize {
-        self.out.len()
+        self.out.0.len()
     }
 
-    /// Takes the output so far. The memory of small outputs is used again.
-    pub fn take_output(&mut self) -> Bytes {
-        let large = self.out.capacity() > KEPT_OUTPUT_BYTES;
-        if large { std::mem::take(&mut self.out).freeze() } else { self.out.split().freeze() }
-    }
-
-    /// Takes the next piece for the client: all of a small output, and a part of a large one.
-    pub fn take_piece(&mut self) -> Bytes {
-        let length = PIECE_BYTES.max(self.out.len() / PIECES);
-        if self.out.len() <= length {
-            return self.take_output();
-        }
-        // Both parts are copied: slices would keep the whole in memory.
-        let piece = Bytes::copy_from_slice(&self.out[..length]);
-        self.out = BytesMut::from(&self.out[length..]);
-        piece
-    }
-
-    /// Drops the bytes for a client that left.
-    pub fn discard_output(&mut self) {
-        self.out.clear();
-        if self.out.capacity() > KEPT_OUTPUT_BYTES {
-            self.out = BytesMut::new();
-        }
+    /// The bytes for the client.
+    pub const fn output(&mut self) -> &mut Output {
+        &mut self.out
     }
 
     /// Lets events go that are incomplete or wait for tokens: the stream ends.
@@ -272,37 +287,29 @@ impl StreamMeter {
 
     /// Writes a comment that clients ignore, so that intermediate proxies do not time out.
     pub fn keep_alive(&mut self) {
-        self.writer.keep_alive(&mut self.out);
+        self.writer.keep_alive(&mut self.out.0);
     }
 
     /// Writes the finish reason `length` for every unfinished choice.
     pub fn cut(&mut self) {
-        self.writer.cut(&mut self.out);
+        self.writer.cut(&mut self.out.0);
     }
 
-    /// Writes the last events of a stream that succeeded. `cost` is the amount billed, if known, and `now` the time in
-    /// seconds since 1970. The written usage leaves out undelivered tokens beyond the grant.
-    pub fn finish(&mut self, cost: Option<NanoUsd>, now: i64) {
-        let settled = self.settled(cost, now);
-        self.writer.done(settled, &mut self.out);
+    /// Writes the last events of a stream that succeeded.
+    pub fn finish(&mut self, settled: Settled) {
+        self.writer.done(settled, &mut self.out.0);
     }
 
-    /// Writes an error as the stream's last event. `cost` is the amount billed for what came before, if any.
-    pub fn fail(&mut self, error: &ApiError, cost: Option<NanoUsd>, now: i64) {
-        let settled = self.has_begun().then(|| self.settled(cost, now));
-        self.writer.fail(error, settled, &mut self.out);
+    /// Writes an error as the stream's last event, with the bill of what came before, if anything did.
+    pub fn fail(&mut self, error: &ApiError, settled: Settled) {
+        let settled = self.has_begun().then_some(settled);
+        self.writer.fail(error, settled, &mut self.out.0);
     }
 
-    fn settled(&self, cost: Option<NanoUsd>, completed: i64) -> Settled {
-        let mut usage = self.counter.usage();
-        if let Some(delivered) = self.delivered {
-            let completion = usage.completion.min(delivered.max(self.granted.granted()));
-            usage.completion = completion;
-            for part in [&mut usage.details.reasoning, &mut usage.details.audio_output] {
-                *part = completion.min(*part);
-            }
-        }
-        Settled { usage, cost, completed }
+    /// The usage without what ran on between the cut and the close of the stream: undelivered tokens beyond the grant. An
+    /// upstream that breaks the limit that it was told did not run on.
+    pub fn usage_up_to_cut(&self) -> Usage {
+        self.counter.usage_up_to(self.granted.granted().max(self.delivered.unwrap_or(0)))
     }
 
     /// Rewrites every received event that is covered.
@@ -354,12 +361,13 @@ impl StreamMeter {
 
     /// Writes a chunk. Returns the end of a stream that the client's dialect cannot express.
     fn deliver(&mut self, chunk: &Chunk<'_>) -> Option<StreamEnd> {
-        let written = self.writer.chunk(chunk, &mut self.out);
+        let written = self.writer.chunk(chunk, &mut self.out.0);
         if chunk.finish_reasons().next().is_some() {
             self.goes_on = false;
         } else if chunk.has_output() {
             self.goes_on = true;
         }
+        self.last_chunk = chunk.is_without_choices() && self.may_be_finished();
         written.err().map(|nonsense| StreamEnd::Broken(nonsense.to_string()))
     }
 

@@ -107,6 +107,7 @@ impl Request {
             prompt_estimate: draft.shown.estimate(model),
             prompt_least: draft.shown.least(),
             has_tools: draft.shown.has_preamble(),
+            may_hide_tokens: draft.may_hide_tokens,
             is_plain: draft.shown.is_plain(),
             places: draft.places.clone(),
             bounds: Usage::of(model.context_window, model.context_window, most.saturating_mul(self.n)),

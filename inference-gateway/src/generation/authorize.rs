@@ -43,7 +43,8 @@ impl Generator {
     /// Opens the hold.
     pub(super) async fn authorize(&self, job: &mut Job, pool: &Pool) -> Result<Authorized, ApiError> {
         // Only a stream whose upstream shows the generated tokens can be stopped at a grant.
-        let by_grants = job.forward.stream && pool.shows_progress();
+        let shows_progress = pool.shows_progress() && !job.forward.may_hide_tokens;
+        let by_grants = job.forward.stream && shows_progress;
         let (asked, enough) = if by_grants {
             (job.wanted().min(GRANT_TOKENS), ENOUGH_BY_GRANTS)
         } else {

@@ -4,6 +4,7 @@
 mod deadlines;
 mod end;
 mod extension;
+mod silence;
 
 use std::{
     pin::{Pin, pin},
@@ -29,7 +30,7 @@ use crate::{
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use domain::{
     answer::StreamWriter,
-    metering::{GrantedTokens, StreamEnd, StreamMeter},
+    metering::{GrantedTokens, PaceMeter, StreamEnd, StreamMeter},
 };
 use end::End;
 use extension::{Extending, in_flight};
@@ -56,6 +57,11 @@ struct Stream {
     memory: AnswerPermit,
     extending: Option<Extending>,
     deadlines: Deadlines,
+    /// Begin of the stream, from which its pace is measured.
+    began: Instant,
+    pace: PaceMeter,
+    /// Signs of output that were heard.
+    signs: u64,
 }
 
 /// Begins the answer with the stream.
@@ -81,7 +87,7 @@ pub(super) fn start(
     let lowered = job.lowered(max_tokens);
     let memory = AnswerPermit::new(generator.admission.answers(), hold.account());
     let rates = hold.take_rates();
-    let now = Instant::now();
+    let (now, pace) = (Instant::now(), PaceMeter::new(job.forward.n));
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {
             generator: generator.clone(),
@@ -94,6 +100,9 @@ pub(super) fn start(
             memory,
             extending: None,
             deadlines: Deadlines::new(generator.upstream_silence, generator.client_stall, now),
+            began: now,
+            pace,
+            signs: 0,
         };
         async move {
             let end = stream.carry(body).await;
@@ -169,9 +178,9 @@ impl Stream {
             return;
         }
         if self.deadlines.left_at().is_some() {
-            self.meter.discard_output();
+            self.meter.output().discard();
         } else if !lapsed && self.pipe.is_writable() {
-            self.pipe.put(self.memory.leave_with(self.meter.take_piece()));
+            self.pipe.put(self.memory.leave_with(self.meter.output().take_piece()));
             self.deadlines.wrote(Instant::now());
         } else {
             return;
@@ -235,7 +244,9 @@ impl Stream {
         };
         // Comments alone, and pieces of an event without end, are silence.
         if self.meter.events() > events {
-            self.deadlines.read(Instant::now());
+            let now = Instant::now();
+            self.deadlines.read(now);
+            self.hear(now);
         }
         self.metered(end).or_else(|| self.keep_within_budget())
     }
@@ -260,7 +271,7 @@ impl Stream {
         if let Some(end) = end {
             return Some(self.understand(end));
         }
-        self.deadlines.set_finished(self.meter.is_finished());
+        self.deadlines.set_finished(self.meter.is_finished() || self.meter.has_last_chunk());
         self.ask();
         None
     }
@@ -280,7 +291,7 @@ impl Stream {
         if self.deadlines.reading_on_is_over(self.reading_on(), now) {
             return Some(End::ClientGone);
         }
-        if self.deadlines.upstream_is_overdue(self.meter.is_reported(), now) {
+        if self.deadlines.upstream_is_overdue(self.is_settled(), now) {
             let silent = ApiError::new(Code::UpstreamTimeout, "The model fell silent.");
             return Some(if self.meter.is_complete() { End::Complete } else { End::Failed(silent) });
         }
@@ -290,30 +301,39 @@ impl Stream {
         if self.deadlines.keep_alive_is_due(now) && !self.meter.has_output() {
             self.meter.keep_alive();
         }
-        if self.deadlines.extension_is_overdue(now) && self.extending.is_none() {
+        if self.deadlines.extension_is_overdue(now) {
             return Some(End::Failed(ApiError::service_unavailable()));
         }
+        self.count_silence(now);
         self.ask();
         alarm.as_mut().reset(self.next_deadline());
         None
     }
 
     fn next_deadline(&self) -> Instant {
+        let now = Instant::now();
         let state = StreamState {
-            reported: self.meter.is_reported(),
+            settled: self.is_settled(),
+            silence: self.next_look(now),
             extending: self.extending.is_some(),
             unwritten: self.meter.has_output(),
             reading_on: self.reading_on(),
         };
-        self.deadlines.next(state, Instant::now())
+        self.deadlines.next(state, now)
     }
 
-    /// Notes whether the stream stands still: while an event waits for tokens, or the lease may have run out. Returns whether
-    /// the lease may have.
+    /// Returns whether nothing of the answer and its usage is missing.
+    fn is_settled(&self) -> bool {
+        self.meter.is_finished() && self.meter.is_reported()
+    }
+
+    /// Notes whether the stream stands still: while an event waits for tokens, or the lease may have run out. A silence that
+    /// nothing covers waits as well, but is listened to. Returns whether the lease may have run out.
     fn stand_still_if_blocked(&mut self) -> bool {
         let now = Instant::now();
         let lapsed = self.hold.is_lapsed(now);
-        self.deadlines.set_blocked(self.meter.is_blocked() || lapsed, now);
+        let blocked = self.meter.is_blocked() || lapsed;
+        self.deadlines.set_waiting(blocked, self.meter.is_uncovered(), now);
         lapsed
     }
 }

@@ -17,12 +17,13 @@ use crate::{
     client::Client,
     hold::OpenHold,
     model_metrics::OK,
-    upstream::{Failure, Running, next_bytes},
+    upstream::{Failure, Running, next_bytes, of_event},
 };
 use domain::{
     answer::{Completion, Reported, Settled},
-    metering::UsageCounter,
+    metering::{FoldEnd, FoldMeter, UsageCounter},
     routing::AttemptOutcome,
+    upstream_error::UpstreamError,
 };
 
 /// Largest answer that is given out, however large the budget is. Of a larger answer only the usage is read, from the
@@ -37,6 +38,8 @@ const COPIES: u64 = 2;
 /// The body of an upstream's answer.
 enum Read {
     Whole(Bytes),
+    /// A stream that was folded, and its meter.
+    Folded(Bytes, Box<FoldMeter>),
     NotKept(NotKept),
     Failed(Failure),
 }
@@ -72,6 +75,8 @@ struct NotKept {
     length: u64,
     /// Last bytes of the answer.
     end: Bytes,
+    /// The meter of a stream that was folded.
+    folded: Option<Box<FoldMeter>>,
 }
 
 /// Reason why an answer is not kept.
@@ -119,15 +124,26 @@ pub(super) async fn run(
     let Reached { max_tokens, running, body } = reached;
     let mut memory = AnswerPermit::new(generator.admission.answers(), hold.account());
     let largest = MAX_ANSWER_BYTES.min(generator.admission.largest_answer() as u64 / COPIES);
+    let reading = async {
+        let silence = generator.upstream_silence;
+        if running.upstream().folds(&job.forward) {
+            let meter = FoldMeter::new(job.usage_counter(max_tokens, &running), job.forward.n);
+            let read = read_folded(body, Box::new(meter), largest, &mut memory, silence).await;
+            return read
+                .unwrap_or_else(|error| Read::Failed(of_event(&error, &running.upstream().entry.model)));
+        }
+        read(body, largest, &mut memory, silence).await
+    };
     let read = tokio::select! {
-        read = read(body, largest, &mut memory, generator.upstream_silence) => read,
+        read = reading => read,
         () = deadline.passed() => Read::Failed(Failure::Timeout),
         () = generator.cut.cancelled() => {
             Read::Failed(Failure::Broken("cut off, since the gateway stops".to_owned()))
         }
     };
-    let answer = match read {
-        Read::Whole(body) => body,
+    let (answer, folded) = match read {
+        Read::Whole(body) => (body, None),
+        Read::Folded(body, meter) => (body, Some(meter)),
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Failed(failure) => return failed(hold, running, failure).await,
     };
@@ -135,10 +151,16 @@ pub(super) async fn run(
         Ok(completion) => completion,
         Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
     };
-    let counter = job.usage_counter(max_tokens, &running).with_answer(&completion);
-    job.check_answer(&counter, completion.unknown_finish, &running);
+    let of_whole;
+    let (counter, unknown_finish) = if let Some(meter) = &folded {
+        (meter.counter(), meter.unknown_finish())
+    } else {
+        of_whole = job.usage_counter(max_tokens, &running).with_answer(&completion);
+        (&of_whole, completion.unknown_finish)
+    };
+    job.check_answer(counter, unknown_finish, &running);
     let rates = hold.take_rates();
-    bill(job, hold, running, &counter, log).await;
+    bill(job, hold, running, counter, log).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
@@ -199,8 +221,57 @@ async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silen
     let bytes = first.unwrap_or_else(|| kept.freeze());
     match not_kept {
         None => Read::Whole(bytes),
-        Some(reason) => Read::NotKept(NotKept { reason, length, end: bytes }),
+        Some(reason) => Read::NotKept(NotKept { reason, length, end: bytes, folded: None }),
     }
+}
+
+/// Reads a stream, and folds it into the whole answer. The error is the upstream's.
+async fn read_folded(
+    mut body: Incoming,
+    mut meter: Box<FoldMeter>,
+    largest: u64,
+    memory: &mut AnswerPermit,
+    silence: Duration,
+) -> Result<Read, UpstreamError> {
+    let (mut not_kept, mut length) = (None, 0_u64);
+    let mut next = next_bytes(&mut body).await;
+    loop {
+        let end = match next {
+            Some(Ok(piece)) => {
+                length += piece.len() as u64;
+                meter.push(piece)
+            }
+            Some(Err(_)) if meter.is_finished() => Some(FoldEnd::Complete),
+            Some(Err(e)) => Some(FoldEnd::Broken(e.to_string())),
+            None => Some(meter.upstream_ended()),
+        };
+        match end {
+            None => {}
+            Some(FoldEnd::Complete) => break,
+            Some(FoldEnd::Complained(error)) => return Err(error),
+            Some(FoldEnd::Broken(reason)) => return Ok(Read::Failed(Failure::Broken(reason))),
+        }
+        if not_kept.is_none() {
+            not_kept = refuse(meter.held_bytes() as u64, largest, memory).await;
+            if not_kept.is_some() {
+                meter.forget_texts();
+                memory.hold(meter.held_bytes());
+            }
+        }
+        next = match timeout(silence, next_bytes(&mut body)).await {
+            Ok(next) => next,
+            Err(_) if meter.is_finished() => break,
+            Err(_) => return Ok(Read::Failed(Failure::Timeout)),
+        };
+    }
+    Ok(match (meter.take_answer(), not_kept) {
+        (Some(Ok(answer)), _) => Read::Folded(answer, meter),
+        (Some(Err(nonsense)), _) => Read::Failed(Failure::Broken(nonsense.to_string())),
+        (None, reason) => {
+            let (reason, end) = (reason.unwrap_or(Reason::NoRoom), Bytes::new());
+            Read::NotKept(NotKept { reason, length, end, folded: Some(meter) })
+        }
+    })
 }
 
 /// Returns the reason not to keep an answer of this length, if any.
@@ -216,7 +287,7 @@ async fn refuse(length: u64, largest: u64, memory: &mut AnswerPermit) -> Option<
 async fn failed(hold: OpenHold, running: Running, failure: Failure) -> Result<Started, ApiError> {
     tracing::warn!(%failure, "an upstream's answer is unusable");
     metrics::counter!("gateway_upstream_errors_total", "kind" => "answer").increment(1);
-    running.note(AttemptOutcome::Failed);
+    running.note(failure.outcome());
     drop(running);
     hold.release().await;
     Err(failure.into())
@@ -230,12 +301,18 @@ async fn not_kept(
     answer: &NotKept,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
-    let NotKept { reason, length, end } = answer;
+    let NotKept { reason, length, end, folded } = answer;
     tracing::warn!(generation = %job.id, bytes = length, reason = reason.kind(), "an upstream's answer cannot be given out; it is billed");
     metrics::counter!("gateway_answers_not_given_out_total", "reason" => reason.kind()).increment(1);
-    let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
-    let counter = counter.with_end_of_answer(*length, Reported::find_last(end));
-    job.check_answer(&counter, None, &running);
-    bill(job, hold, running, &counter, log).await;
+    let of_end;
+    let counter = if let Some(meter) = folded {
+        meter.counter()
+    } else {
+        let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
+        of_end = counter.with_end_of_answer(*length, Reported::find_last(end));
+        &of_end
+    };
+    job.check_answer(counter, None, &running);
+    bill(job, hold, running, counter, log).await;
     Err(reason.error())
 }

@@ -28,6 +28,8 @@ pub(crate) enum Ending {
     Capture {
         /// Tokens used.
         usage: Usage,
+        /// The part of them that is charged, where the upstream ran on after its stream was cut.
+        charged: Option<Usage>,
         /// The usage is an estimate.
         estimated: bool,
     },
@@ -58,8 +60,8 @@ impl Settlement {
 
     /// A capture that an earlier process left in the spool.
     pub(super) fn spooled(capture: Capture) -> Self {
-        let Capture { hold, usage, estimated } = capture;
-        Self { hold, ending: Ending::Capture { usage, estimated }, slot: None, spooled: true }
+        let Capture { hold, usage, charged, estimated } = capture;
+        Self { hold, ending: Ending::Capture { usage, charged, estimated }, slot: None, spooled: true }
     }
 
     /// Tries to deliver the settlement within the time that a response may wait. Returns the charge of a capture.
@@ -119,8 +121,8 @@ impl Settlement {
     async fn send(&self, holds: &Holds) -> Result<Option<Charge>, Unavailable> {
         let (keys, hold) = (&holds.0.keys, self.hold.clone());
         match self.ending {
-            Ending::Capture { usage, estimated } => {
-                match keys.capture(Capture { hold, usage, estimated }).await? {
+            Ending::Capture { usage, charged, estimated } => {
+                match keys.capture(Capture { hold, usage, charged, estimated }).await? {
                     Captured::Billed(charge) => Ok(Some(charge)),
                     Captured::Gone => {
                         tracing::error!(generation = %self.hold.generation, ?usage, "a usage cannot be billed: its key is gone");
@@ -133,12 +135,12 @@ impl Settlement {
     }
 
     async fn spool(&mut self, holds: &Holds) {
-        let (Some(spool), Ending::Capture { usage, estimated }, false) =
+        let (Some(spool), Ending::Capture { usage, charged, estimated }, false) =
             (&holds.0.spool, self.ending, self.spooled)
         else {
             return;
         };
-        let capture = Capture { hold: self.hold.clone(), usage, estimated };
+        let capture = Capture { hold: self.hold.clone(), usage, charged, estimated };
         match spool.append(capture).await {
             Ok(()) => self.spooled = true,
             Err(e) => {

@@ -304,6 +304,7 @@ mod tests {
             tiers: Vec::new(),
             upstream: 0,
             usage: Usage::of(1, 0, 2),
+            charged: None,
             estimated: false,
         }
     }

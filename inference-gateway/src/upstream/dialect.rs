@@ -73,8 +73,8 @@ impl Dialect {
     /// then has no exact count.
     const SGLANG: Self = Self { counter: Counter::UnderV1, ..Self::VLLM };
 
-    /// llama.cpp's server. Counts each choice alone, also in the usage that follows the choice's end, and in a whole
-    /// answer only the first. The cache belongs to a slot and cannot be kept apart.
+    /// llama.cpp's server. Counts each choice alone, also in the usage that follows the choice's end. A whole answer has
+    /// usage of the first choice alone, so that one of several choices is asked for as a stream. The cache belongs to a slot and cannot be kept apart.
     const LLAMA_CPP: Self = Self {
         progress: ProgressReports::Timings,
         counter: Counter::InputTokens,

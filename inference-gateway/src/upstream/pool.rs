@@ -16,6 +16,7 @@ use tokio::time::{Duration, Instant};
 
 use super::Upstream;
 use domain::{
+    metering::Pace,
     routing::{self, AttemptOutcome, Candidate, Health},
     template::TemplateReports,
 };
@@ -40,6 +41,8 @@ struct Member {
     health: Mutex<CountedHealth>,
     /// Reports that show tokens of the upstream's template beyond the assumed tokens.
     template: Mutex<TemplateReports>,
+    /// The fastest pace seen of a stream, in tokens of a choice per second; 0 before any.
+    fastest: AtomicU64,
 }
 
 /// The health of an upstream, counted among the model's upstreams of this state while the catalogue is in use.
@@ -95,9 +98,9 @@ impl Pool {
     fn new(model: &Model, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
         let member = |(place, upstream): (u32, &shared::catalog::Upstream)| {
             let upstream = Upstream::new(upstream, builtin)?;
-            let (in_flight, template) = (AtomicU64::new(0), Mutex::default());
+            let (in_flight, template, fastest) = (AtomicU64::new(0), Mutex::default(), AtomicU64::new(0));
             let health = Mutex::new(CountedHealth::new(model));
-            Ok(Arc::new(Member { upstream, place, in_flight, health, template }))
+            Ok(Arc::new(Member { upstream, place, in_flight, health, template, fastest }))
         };
         let members = (1..).zip(&model.upstreams).map(member).collect::<Result<_, _>>()?;
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
@@ -167,6 +170,22 @@ impl Running {
         drop(template);
         if learned > before {
             tracing::warn!(upstream = %self.upstream(), tokens = learned, "its template adds more tokens than assumed: set prompt_overhead in the catalogue");
+        }
+    }
+
+    /// Learns from the pace of a stream.
+    pub(crate) fn observe_pace(&self, pace: Pace) {
+        // Nearly every pace has been passed before, and a look is cheaper than a change.
+        if pace.per_second > self.member.fastest.load(Ordering::Relaxed) {
+            self.member.fastest.fetch_max(pace.per_second, Ordering::Relaxed);
+        }
+    }
+
+    /// The fastest pace seen of a stream of this upstream, or else an assumed one.
+    pub(crate) fn fastest_pace(&self) -> Pace {
+        match self.member.fastest.load(Ordering::Relaxed) {
+            0 => Pace::UNSEEN,
+            per_second => Pace { per_second },
         }
     }
 

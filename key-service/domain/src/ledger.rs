@@ -235,14 +235,14 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
             let outcome = Outcome::Extended { amount: hold.amount, revoked_by: funds.revoked_by() };
             Ok((Record::Open(hold), outcome))
         }
-        (Command::Capture { key, generation, model, total, estimated }, record) => {
-            let claim = funds.claim(*total, *estimated, Ending::Captured);
+        (Command::Capture { key, generation, model, total, chargeable, estimated }, record) => {
+            let claim = funds.claim(*total, *estimated, Ending::Captured).charging_at_most(*chargeable);
             let settlement = match record {
                 Record::Open(hold) => funds.settle(hold, claim),
                 Record::Closed(settlement) => funds.capture_late(settlement, claim),
                 Record::None => {
                     let payer = Payer { key: *key, model: model.clone(), groups: funds.chain() };
-                    let charged = funds.bill_without_hold(billable(*generation, total.cost, funds.now));
+                    let charged = funds.bill_without_hold(billable(*generation, claim.chargeable, funds.now));
                     claim.settled(payer, charged)
                 }
                 record @ Record::Deposited(_) => return Ok((record, Outcome::Gone)),

@@ -214,7 +214,8 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let total = Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001), upstream_cost: None };
     let generation = GenerationId::new(now, [1; 10]);
     let model = "Model Flash".into();
-    let capture = Ledger::Capture { key: key.id, generation, model, total, estimated: true };
+    let capture =
+        Ledger::Capture { key: key.id, generation, model, total, chargeable: None, estimated: true };
     let commands = vec![hold(1, 3), hold(2, 2), capture];
     office.store.execute(account, commands, now).await.unwrap();
     (account, key.id)

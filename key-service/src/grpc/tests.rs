@@ -164,7 +164,7 @@ async fn every_unary_call_is_answered() {
     let answer = read(&call, answer::Response::Extend(response));
     assert!(matches!(answer, Answer::Extended(Extended::Open(e)) if e == extended), "{answer:?}");
 
-    let call = Call::Capture(shared::rpc::Capture { hold: hold(), usage, estimated: true });
+    let call = Call::Capture(shared::rpc::Capture { hold: hold(), usage, charged: None, estimated: true });
     let response = client.capture(message!(call, Capture)).await.unwrap().into_inner();
     let charge = Charge { charged: NanoUsd::from_nanos(5), shortfall: NanoUsd::ZERO };
     let answer = read(&call, answer::Response::Capture(response));

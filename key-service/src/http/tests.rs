@@ -94,8 +94,14 @@ impl Desk {
             lease_ticks: 7,
         });
         let total = Progress { usage: Usage::of(12, 0, 5), cost, ..Progress::default() };
-        let capture =
-            Command::Capture { key, generation, model: "Model Flash".into(), total, estimated: false };
+        let capture = Command::Capture {
+            key,
+            generation,
+            model: "Model Flash".into(),
+            total,
+            chargeable: None,
+            estimated: false,
+        };
         [hold, capture]
     }
 

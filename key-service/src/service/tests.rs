@@ -110,7 +110,7 @@ async fn granted(service: &Service, authorize: Authorize) -> Grant {
 
 async fn captured(service: &Service, hold: HoldRef, completion: u64) -> Captured {
     let usage = Usage::of(0, 0, completion);
-    match one(service, Call::Capture(Capture { hold, usage, estimated: false })).await {
+    match one(service, Call::Capture(Capture { hold, usage, charged: None, estimated: false })).await {
         Ok(Answer::Captured(captured)) => captured,
         other => panic!("not captured: {other:?}"),
     }
@@ -119,6 +119,25 @@ async fn captured(service: &Service, hold: HoldRef, completion: u64) -> Captured
 fn billed(charged: i64, shortfall: i64) -> Captured {
     let nanos = NanoUsd::from_nanos;
     Captured::Billed(Charge { charged: nanos(charged), shortfall: nanos(shortfall) })
+}
+
+#[tokio::test]
+async fn what_ran_on_after_a_cut_is_recorded_as_shortfall_at_the_prices_of_the_hold() {
+    let trial = Trial::begin(None).await;
+    let service = trial.service(catalogue("Model Flash", 1));
+    let grant = granted(&service, trial.authorize(1, 100)).await;
+    let capture = Capture {
+        hold: grant.hold,
+        usage: Usage::of(0, 0, 70),
+        charged: Some(Usage::of(0, 0, 50)),
+        estimated: false,
+    };
+    for _ in 0..2 {
+        match one(&service, Call::Capture(capture.clone())).await {
+            Ok(Answer::Captured(captured)) => assert_eq!(captured, billed(50, 20)),
+            other => panic!("not captured: {other:?}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -203,7 +222,7 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
 
     // An operator has to repair a damaged record, so the answer must not ask for another attempt.
     let damaged = trial.over(Arc::new(Answering(Ok(Err(Refused::Damaged)))), catalogue("Model Flash", 1));
-    let capture = Call::Capture(Capture { hold: grant.hold.clone(), usage, estimated: false });
+    let capture = Call::Capture(Capture { hold: grant.hold.clone(), usage, charged: None, estimated: false });
     assert_eq!(one(&damaged, capture.clone()).await.unwrap_err().code, Code::DataLoss);
     let away = trial
         .over(Arc::new(Answering(Err(StoreError::Unavailable("away".into())))), catalogue("Model Flash", 1));
@@ -373,7 +392,7 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
     // 500·3 + 501·1.25 + 100·2, one image, and the request; the tier's write price is that of the table before it.
     let details = UsageDetails { cache_write: 501, images: 1, ..UsageDetails::default() };
     let usage = Usage { details, ..Usage::of(1_001, 0, 100) };
-    let capture = Capture { hold: second.hold, usage, estimated: false };
+    let capture = Capture { hold: second.hold, usage, charged: None, estimated: false };
     let Ok(Answer::Captured(captured)) = one(&service, Call::Capture(capture)).await else { panic!() };
     assert_eq!(captured, billed(1_500_000 + 626_250 + 200_000 + 10_000_000 + 1_000_000, 0));
 }
@@ -419,7 +438,7 @@ async fn a_bill_keeps_the_cost_of_the_upstream_that_served() {
     ] {
         let grant = granted(&service, Authorize { prompt_tokens: 1_000, ..trial.authorize(n, 500) }).await;
         let hold = HoldRef { upstream, model: model.into(), ..grant.hold };
-        let call = Call::Capture(Capture { hold, usage, estimated: false });
+        let call = Call::Capture(Capture { hold, usage, charged: None, estimated: false });
         one(&service, call).await.unwrap();
     }
     let journal = trial.office.store.journal(trial.account, 0, 10).await.unwrap();

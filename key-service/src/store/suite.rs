@@ -195,6 +195,7 @@ macro_rules! contract {
                     a_capture_sent_by_many_at_once_is_billed_once,
                     changes_at_once_lose_no_money,
                     it_answers_a_ping,
+                    what_ran_on_after_a_cut_is_recorded_as_shortfall,
                     a_capture_without_a_hold_is_billed_once,
                     a_capture_of_a_forgotten_age_is_recorded_as_shortfall,
                     a_capture_after_an_expiry_replaces_its_bill,
@@ -443,7 +444,7 @@ pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_tick
 pub(crate) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
     let usage = Usage::of(1, 0, cost.unsigned_abs());
     let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost), upstream_cost: None });
-    Command::Capture { key, generation, model, total, estimated: false }
+    Command::Capture { key, generation, model, total, chargeable: None, estimated: false }
 }
 
 /// Advances lease time by this many ticks.

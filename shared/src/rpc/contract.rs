@@ -133,6 +133,9 @@ pub struct Capture {
     pub hold: HoldRef,
     /// Final usage in tokens.
     pub usage: Usage,
+    /// The part of the usage that is charged, where the upstream ran on after its stream was cut; the rest is shortfall.
+    /// `None` charges all of it.
+    pub charged: Option<Usage>,
     /// True if the usage is an estimate.
     pub estimated: bool,
 }

@@ -336,6 +336,10 @@ pub struct CaptureRequest {
     /// The usage was estimated, since the upstream did not report it.
     #[prost(bool, tag = "3")]
     pub estimated: bool,
+    /// The part of the usage that is charged, where the upstream ran on after its stream was cut; the rest of the cost is
+    /// shortfall. Absent where all of it is charged.
+    #[prost(message, optional, tag = "4")]
+    pub charged: ::core::option::Option<Usage>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CaptureResponse {

@@ -124,8 +124,7 @@ fn whole(plan: &Plan, running: Running) -> Response<Body> {
     let choices: Vec<_> =
         (0..).zip(&*plan.lengths).map(|(choice, length)| (*length, finish(choice))).collect();
     let generated = plan.lengths.iter().sum();
-    let counted =
-        if script.style.usage_apart { plan.lengths.first().copied().unwrap_or(0) } else { generated };
+    let counted = if script.style.usage_apart { &plan.lengths[..1] } else { &plan.lengths };
     let report = plan.report(counted, Place::End);
     let text = render::whole(&plan.model, script, &choices, plan.alternatives, report.as_deref());
     running.serve(plan.served(generated));

@@ -78,8 +78,10 @@ impl Plan {
         self.options.include_usage && self.script.told != Told::Nothing
     }
 
-    /// Report for this many tokens; `None` if the script has none in this place.
-    pub(super) fn report(&self, completion: u64, place: Place) -> Option<String> {
+    /// Report for choices of these many tokens; `None` if the script has none in this place.
+    pub(super) fn report(&self, choices: &[u64], place: Place) -> Option<String> {
+        let completion: u64 = choices.iter().sum();
+        let reasoning: u64 = choices.iter().map(|tokens| self.script.reasoning_tokens.min(*tokens)).sum();
         let verbatim = |text: &String| Some(format!(r#""usage":{text}"#));
         let usage = match (&self.script.told, place) {
             (Told::Nothing, _) | (Told::Json { .. }, Place::Chunk) => return None,
@@ -88,7 +90,7 @@ impl Plan {
             (Told::Lie(usage), _) | (Told::First(usage), Place::First) => *usage,
             (Told::Truth, _) | (Told::First(_), Place::Chunk | Place::End) => self.served(completion),
         };
-        Some(render::report(usage, &self.script, place != Place::End))
+        Some(render::report(usage, reasoning, &self.script, place != Place::End))
     }
 
     /// Returns whether a chunk of a choice has a report.

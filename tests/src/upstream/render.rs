@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     script::{Script, Token, Usage, text, word},
-    style::Style,
+    style::{ReasoningTold, Style},
 };
 
 /// Creation time of every scripted generation.
@@ -228,9 +228,9 @@ fn message(script: &Script, length: u64) -> Value {
 }
 
 /// Members `usage`, or `timings`, or both at the end of a stream of llama.cpp's server.
-pub(super) fn report(usage: Usage, script: &Script, in_chunk: bool) -> String {
+pub(super) fn report(usage: Usage, reasoning: u64, script: &Script, in_chunk: bool) -> String {
     let left_out = script.style.no_cached_tokens || (in_chunk && script.style.cached_tokens_at_end);
-    let (told, timings) = (usage_json(usage, script, !left_out), timings_json(usage));
+    let (told, timings) = (usage_json(usage, reasoning, script, !left_out), timings_json(usage));
     match (script.style.timings, in_chunk) {
         (true, true) => format!(r#""timings":{timings}"#),
         (true, false) => format!(r#""usage":{told},"timings":{timings}"#),
@@ -246,7 +246,7 @@ fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
 }
 
 /// The object `usage`, with or without the cached tokens.
-fn usage_json(usage: Usage, script: &Script, with_cached: bool) -> String {
+fn usage_json(usage: Usage, reasoning: u64, script: &Script, with_cached: bool) -> String {
     let Usage { prompt, cached, completion } = usage;
     let mut details = String::new();
     if with_cached {
@@ -257,6 +257,13 @@ fn usage_json(usage: Usage, script: &Script, with_cached: bool) -> String {
         // Writing to a string cannot fail.
         let _ = write!(details, r#","completion_tokens_details":{{"reasoning_tokens":{beside}}}"#);
     }
+    let _ = match script.style.reasoning_told {
+        ReasoningTold::Nowhere => Ok(()),
+        ReasoningTold::InDetails => {
+            write!(details, r#","completion_tokens_details":{{"reasoning_tokens":{reasoning}}}"#)
+        }
+        ReasoningTold::AtTop => write!(details, r#","reasoning_tokens":{reasoning}"#),
+    };
     format!(
         r#"{{"prompt_tokens":{prompt},"completion_tokens":{},"total_tokens":{}{details}}}"#,
         completion - beside,

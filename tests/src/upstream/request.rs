@@ -107,7 +107,8 @@ impl Asked<'_> {
                 _ => (wanted, false),
             }
         };
-        (0..self.choices()).map(one).collect()
+        let choices = if script.style.one_choice { 1 } else { self.choices() };
+        (0..choices).map(one).collect()
     }
 
     /// Number of tokens of the prompt.

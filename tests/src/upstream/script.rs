@@ -32,6 +32,9 @@ pub struct Script {
     pub reasoning_tokens: u64,
     /// Reasoning is generated and counted, but not sent.
     pub hidden_reasoning: bool,
+    /// Tokens of each choice after which nothing is sent before the choice ends, neither text nor usage: from there on its
+    /// text never completes a character, as a bias towards half of one makes it.
+    pub withheld_after: Option<u64>,
     /// Number of text tokens in each event of a stream; 0 means one.
     pub event_tokens: u64,
     /// Text of the answer, eight characters a token. `completion_tokens` then follows from it.
@@ -89,6 +92,7 @@ impl Default for Script {
             lengths: Vec::new(),
             reasoning_tokens: 0,
             hidden_reasoning: false,
+            withheld_after: None,
             event_tokens: 0,
             says: String::new(),
             refuses: false,

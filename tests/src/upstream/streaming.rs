@@ -162,7 +162,7 @@ impl Streaming {
             }
             Step::Usage { choice } => {
                 sleep_ms(self.plan.script.usage_after_ms).await;
-                let report = self.plan.report(self.completion(choice), Place::End)?;
+                let report = self.plan.report(self.counted(choice), Place::End)?;
                 Some(Ok(self.events.report(&report)))
             }
             Step::Done => {
@@ -180,11 +180,15 @@ impl Streaming {
         let script = &self.plan.script;
         self.generated[usize::try_from(choice).expect("it is an index")] +=
             script.weight(script.token(index));
-        self.running.serve(self.plan.served(self.completion(None)));
+        self.running.serve(self.plan.served(self.generated.iter().sum()));
         let report = self.report_in_chunk(choice);
         let (style, length) = (script.style, self.plan.length(choice));
         let last = style.text_on_finish && index + 1 == length;
         let finish = last.then(|| self.plan.finish(choice));
+        if script.withheld_after.is_some_and(|after| index >= after) {
+            let end = |reason: &str| self.events.finish(choice, reason, report.as_deref());
+            return finish.map(end).unwrap_or_default();
+        }
         let event = self.events.token(script, (choice, length), index, finish, report.as_deref());
         if style.comments { format!("{}{event}", self.events.comment()) } else { event }
     }
@@ -223,18 +227,21 @@ impl Streaming {
         }
     }
 
-    /// Tokens of this choice so far, or of all.
-    fn completion(&self, choice: Option<u64>) -> u64 {
+    /// Tokens of this choice so far, or of each.
+    fn counted(&self, choice: Option<u64>) -> &[u64] {
         match choice {
-            Some(choice) => self.generated[usize::try_from(choice).expect("it is an index")],
-            None => self.generated.iter().sum(),
+            Some(choice) => {
+                let choice = usize::try_from(choice).expect("it is an index");
+                &self.generated[choice..=choice]
+            }
+            None => &self.generated,
         }
     }
 
     /// Report in the next chunk of a choice.
     fn report_in_chunk(&self, choice: u64) -> Option<String> {
         let place = if self.first { Place::First } else { Place::Chunk };
-        let counted = self.completion(self.plan.script.style.usage_by_choice.then_some(choice));
+        let counted = self.counted(self.plan.script.style.usage_by_choice.then_some(choice));
         if self.plan.reports_in(place) { self.plan.report(counted, place) } else { None }
     }
 }

@@ -33,6 +33,10 @@ pub struct Style {
     pub text_on_finish: bool,
     /// Reports reasoning beside `completion_tokens`, so that `total_tokens` is more than the sum, as xAI.
     pub reasoning_beside: bool,
+    /// Place of the reasoning tokens in reports.
+    pub reasoning_told: ReasoningTold,
+    /// Makes one choice, whatever `n` asks, as Ollama.
+    pub one_choice: bool,
     /// Leaves `prompt_tokens_details` out.
     pub no_cached_tokens: bool,
     /// Leaves `prompt_tokens_details` out of ordinary chunks, as vLLM and SGLang.
@@ -66,7 +70,13 @@ impl Style {
 
     /// Style of SGLang with `--enable-cache-report`.
     pub fn sglang() -> Self {
-        Self { usage_by_choice: true, cached_tokens_at_end: true, finishes_at_end: true, ..Self::default() }
+        Self {
+            usage_by_choice: true,
+            cached_tokens_at_end: true,
+            finishes_at_end: true,
+            reasoning_told: ReasoningTold::AtTop,
+            ..Self::default()
+        }
     }
 
     /// Style of llama.cpp's server.
@@ -87,6 +97,7 @@ impl Style {
             role_everywhere: true,
             reasoning: ReasoningField::Reasoning,
             no_cached_tokens: true,
+            one_choice: true,
             ..Self::default()
         }
     }
@@ -102,6 +113,19 @@ impl Style {
             _ => panic!("no style of {kind}"),
         }
     }
+}
+
+/// Places of the reasoning tokens, of a choice or of all as the report is, in `usage`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningTold {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// In `completion_tokens_details`.
+    InDetails,
+    /// Beside `completion_tokens`, as SGLang.
+    AtTop,
 }
 
 /// Ids that a server gives to tool calls.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
     harness::{Answer, ApiKey, Call, LOOK_EVERY, Options, Stack, cost_of, nanos},
-    upstream::{Script, Style, Told, Usage},
+    upstream::{End, Script, Style, Told, Usage},
 };
 use tokio::time::sleep;
 
@@ -306,4 +306,61 @@ async fn a_prompt_that_no_count_could_make_payable_is_not_counted() {
     }
     assert_eq!(stack.upstream.token_counts(), 0, "the work of nobody who could pay");
     assert_eq!(stack.balance(&stack.account).held, NanoUsd::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_runs_on_after_a_cut_is_shortfall_and_the_cost_is_the_price_of_the_usage_that_is_told() {
+    let stack = Stack::start().await;
+    // A third of a token's price is left when the last one is paid.
+    let paid = cost_of(100, 3_000);
+    let key = stack.key_limited(paid.checked_add(NanoUsd::from_nanos(130)).unwrap()).await;
+    let script = Script { own_pace: true, ..Script::tokens(100, 50_000) };
+    let ended = stack.call(&key, script).stream().await.rest().await;
+    assert_eq!(ended.assert_done().finish_reasons(), ["length"]);
+    assert_eq!((&ended.usage().unwrap()["completion_tokens"], ended.cost()), (&json!(3_000), paid));
+    assert_eq!(stack.used(&key).await, paid);
+    let entry = &stack.journal(&key.account)[0];
+    let counted = entry["completion_tokens"].as_u64().unwrap();
+    assert!(counted > 3_000, "what ran on is on record: {entry}");
+    assert_eq!(nanos(&entry["shortfall"]).nanos(), cost_of(100, counted).nanos() - paid.nanos(), "{entry}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_request_with_a_bias_is_held_whole_since_its_tokens_may_never_show() {
+    for kind in ["vllm", "llama_cpp"] {
+        let stack = Stack::with(Options { kind, ..Options::default() }).await;
+        let limit = cost_of(1_000, 1_200);
+        let key = stack.key_limited(limit).await;
+        let style = Style::of(kind);
+        let script = Script { withheld_after: Some(3), style, ..Script::tokens(100, 6_000) };
+        let call = stack.call(&key, script).with("logit_bias", json!({"5": 100}));
+        let ended = call.stream().await.rest().await;
+        assert_eq!(ended.assert_done().finish_reasons(), ["length"], "{kind}");
+        let served = stack.cost_of_served(&key);
+        assert!(served <= limit, "{kind}: {served} is generated of {limit}");
+        assert_eq!(stack.used(&key).await, served, "{kind}: all of it is billed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn silence_of_a_stream_is_held_at_the_pace_seen_and_stops_an_upstream_where_it_cannot_be() {
+    let stack = Stack::start().await;
+    let script = |tokens| {
+        let style = Style::vllm();
+        Script { withheld_after: Some(300), style, ..Script::tokens(100, tokens) }.pace(2)
+    };
+    let poor = stack.key_limited(cost_of(1_000, 1_600)).await;
+    let call = stack.call(&poor, script(60_000)).costing(cost_of(100, 300), cost_of(100, 300));
+    let tag = call.tag.clone();
+    let ended = call.stream().await.rest().await;
+    assert_eq!((ended.assert_done().finish_reasons(), ended.cost()), (vec!["length"], cost_of(100, 300)));
+    let served = stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
+    let generated = served.served.completion;
+    // The key can pay 1,825 tokens beside this prompt. The pace is an average, and looked at four times a second.
+    assert!(served.ended_by(End::ClientLeft) && (1_000..3_500).contains(&generated), "{generated}");
+    assert_eq!(stack.used(&poor).await, cost_of(100, 300), "silence is never billed");
+
+    let rich = stack.key().await;
+    let ended = stack.call(&rich, script(2_500)).stream().await.rest().await;
+    assert_eq!((ended.assert_done().finish_reasons(), ended.cost()), (vec!["stop"], cost_of(100, 2_500)));
 }

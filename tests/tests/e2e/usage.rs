@@ -1,10 +1,12 @@
 //! Usage as each kind of upstream reports it, truly or not, and as it is billed.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
     harness::{ApiKey, Call, FLASH, Options, PATIENCE, Stack, cost, cost_of, usd},
-    upstream::{End, Fault, Script, Shape, Style, Told, Usage},
+    upstream::{End, Fault, ReasoningTold, Script, Shape, Style, Told, Usage},
 };
 
 /// Kinds that report the usage of a chunk's choice alone.
@@ -155,17 +157,106 @@ async fn a_prompt_beside_its_cached_parts_is_put_together_from_all_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn choices_of_a_whole_answer_that_llama_cpp_does_not_count_are_estimated_apart() {
+async fn a_whole_answer_of_several_choices_of_llama_cpp_is_asked_for_as_a_stream_and_billed_exactly() {
     let (stack, key) = of_kind("llama_cpp").await;
-    // The first choice has thought long and says one word.
-    let told = Told::json(r#"{"prompt_tokens":12,"completion_tokens":900}"#);
-    let lengths = [1, 50, 50, 50, 50, 50, 50, 50];
-    let script = Script { told, style: Style::llama_cpp(), ..Script::choices(12, &lengths) };
-    let call = stack.call(&key, script).with("n", 8).with("max_tokens", 1_000);
-    let answer = call.costing(NanoUsd::ZERO, cost_of(12, 8_000)).send().await;
-    let tokens = answer.json()["usage"]["completion_tokens"].as_u64().unwrap();
-    assert!((900 + 7 * 25..=900 + 7 * 100).contains(&tokens), "{tokens}");
-    assert_eq!(billed(&stack, &key).await, (cost_of(12, tokens), true));
+    let script = Script {
+        style: Style::llama_cpp(),
+        cached_tokens: 4,
+        reasoning_tokens: 2,
+        ..Script::choices(12, &LENGTHS)
+    };
+    let call = stack.call(&key, script.clone()).with("n", 8).with("logprobs", true);
+    let tag = call.tag.clone();
+    let answer = call.send().await;
+    let whole = answer.json();
+    assert_eq!((answer.status, &whole["object"]), (200, &json!("chat.completion")), "{answer}");
+    let sent = stack.upstream.tagged(&tag).pop().unwrap();
+    assert_eq!((sent.json()["stream"].clone(), sent.streamed), (json!(true), true));
+    for (index, length) in LENGTHS.iter().enumerate() {
+        let choice = &whole["choices"][index];
+        let (reasoning, text) = (2.min(*length), length.saturating_sub(2).min(38));
+        assert_eq!(choice["index"], index, "{choice}");
+        assert_eq!(choice["message"]["reasoning_content"], tests::upstream::text(reasoning), "{choice}");
+        assert_eq!(choice["message"]["content"].as_str().unwrap_or_default(), tests::upstream::text(text));
+        let listed = choice["logprobs"]["content"].as_array().map_or(0, Vec::len);
+        assert_eq!(listed as u64, text, "{choice}");
+    }
+    let usage = Usage { prompt: 12, cached: 4, completion: TOKENS };
+    assert_eq!((answer.cost(), &whole["usage"]["completion_tokens"]), (cost(FLASH, usage), &json!(TOKENS)));
+    assert_eq!(billed(&stack, &key).await, (cost(FLASH, usage), false));
+
+    // A single choice, and other kinds, are asked for whole.
+    let one = stack.call(&key, script.clone());
+    let tag = one.tag.clone();
+    assert_eq!(one.send().await.status, 200);
+    assert!(!stack.upstream.tagged(&tag)[0].streamed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_folded_answer_that_breaks_off_costs_nothing() {
+    let (stack, key) = of_kind("llama_cpp").await;
+    let error = Fault::ErrorEvent { after: 3, shape: Shape::Telling };
+    for fault in [Fault::Cut { after: 3 }, Fault::End { after: 3 }, error, Fault::Nonsense { after: 3 }] {
+        let script = Script { style: Style::llama_cpp(), ..Script::tokens(12, 9) }.fault(fault);
+        let call = stack.call(&key, script).with("n", 2).costing(NanoUsd::ZERO, NanoUsd::ZERO);
+        call.send().await.assert_error(502, "upstream_error");
+    }
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn cached_tokens_that_timings_alone_tell_are_billed_as_cached_in_whole_answers_too() {
+    let (stack, key) = of_kind("llama_cpp").await;
+    let style = Style { no_cached_tokens: true, ..Style::llama_cpp() };
+    let usage = Usage { prompt: 12, cached: 8, completion: 9 };
+    let answer = stack.call(&key, Script { style, cached_tokens: 8, ..Script::tokens(12, 9) }).send().await;
+    assert_eq!(answer.cost(), cost(FLASH, usage), "{answer}");
+    assert_eq!(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 8);
+    assert_eq!(billed(&stack, &key).await, (cost(FLASH, usage), false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn reasoning_of_a_stream_that_is_left_is_that_of_all_choices() {
+    for (kind, told) in [("vllm", ReasoningTold::InDetails), ("sglang", ReasoningTold::AtTop)] {
+        let (stack, key) = of_kind(kind).await;
+        let style = Style { reasoning_told: told, ..Style::of(kind) };
+        let script = Script { style, reasoning_tokens: 20, ..Script::tokens(12, 100) };
+        let mut stream =
+            stack.call(&key, script.fault(Fault::Stall { after: 30 })).with("n", 8).stream().await;
+        stream.read_tokens(8 * 30).await;
+        let tag = stream.tag.clone();
+        drop(stream);
+        stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+        assert_eq!(billed(&stack, &key).await, (cost_of(12, 8 * 30), false), "{kind}");
+        assert_eq!(stack.journal(&key.account)[0]["reasoning_tokens"], 8 * 20, "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn text_that_follows_a_report_of_its_own_tokens_is_billed_once() {
+    let (stack, key) = of_kind("openai").await;
+    let told = Told::First(Usage { prompt: 12, cached: 0, completion: 1_000 });
+    let script = Script { told, style: Style::openai(), ..Script::tokens(12, 1_000) };
+    let call = stack.call(&key, script.fault(Fault::Stall { after: 1_000 }));
+    let mut stream = call.costing(cost_of(12, 1_000), cost_of(12, 1_000)).stream().await;
+    stream.read_tokens(1_000).await;
+    let tag = stream.tag.clone();
+    drop(stream);
+    stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+    assert_eq!(billed(&stack, &key).await, (cost_of(12, 1_000), true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_of_fewer_choices_than_asked_ends_soon_after_its_last_chunk() {
+    let (stack, key) = of_kind("ollama").await;
+    let script = Script { style: Style::ollama(), ..Script::tokens(12, 9) };
+    let began = Instant::now();
+    let ended =
+        stack.call(&key, script.fault(Fault::StallBeforeDone)).with("n", 4).stream().await.rest().await;
+    let took = began.elapsed();
+    assert_eq!((ended.assert_done().cost(), ended.finish_reasons()), (cost_of(12, 9), vec!["stop"]));
+    assert!((Duration::from_secs(9)..Duration::from_secs(25)).contains(&took), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -50,6 +50,20 @@ pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     }
 }
 
+/// Number of the tokens that [`put_logprobs`] writes.
+pub(super) fn listed_tokens(logprobs: Option<&RawValue>) -> u64 {
+    let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
+    let count = |tokens: &RawValue| {
+        let mut count = 0;
+        let read = each_element(tokens, |_: TokenLogprob<'_>| {
+            count += 1;
+            true
+        });
+        read.map_or(0, |()| count)
+    };
+    read.map_or(0, |Logprobs { content, refusal }| [content, refusal].into_iter().flatten().map(count).sum())
+}
+
 /// Writes the tokens of a choice's text, separated by commas, without brackets.
 pub(super) fn put_content(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
@@ -138,6 +152,17 @@ mod tests {
         String::from_utf8(out.to_vec()).unwrap()
     }
 
+    fn listed(logprobs: &str) -> u64 {
+        listed_tokens(Some(serde_json::from_str(logprobs).unwrap()))
+    }
+
+    #[test]
+    fn tokens_that_a_client_reads_are_counted_without_their_alternatives() {
+        assert_eq!(listed_tokens(None), 0);
+        let two = r#"{"content":[{"token":"a","top_logprobs":[{"token":"b"}]}],"refusal":[{"token":"c"}]}"#;
+        assert_eq!(listed(two), 2);
+    }
+
     #[test]
     fn members_that_the_api_does_not_have_are_left_out_and_those_that_it_has_are_always_there() {
         let upstream = r#"{"worker": "w7", "content": [{"token_id": 7, "token": "a\u00e9", "logprob": -2.5E-1, "bytes": [97, 233],
@@ -174,7 +199,7 @@ mod tests {
             r#"{"content":null,"refusal":null}"#,
             r#"{"tokens":["a"],"token_logprobs":[-1]}"#,
         ] {
-            assert_eq!(written(nothing), "null", "{nothing}");
+            assert_eq!((written(nothing).as_str(), listed(nothing)), ("null", 0), "{nothing}");
         }
         for broken in [
             r#"{"content":7}"#,
@@ -182,6 +207,7 @@ mod tests {
             r#"{"content":[{"token":"a"},{"token":1}]}"#,
         ] {
             assert_eq!(written(broken), r#"{"content":null,"refusal":null}"#, "{broken}");
+            assert_eq!(listed(broken), 0, "{broken}");
         }
     }
 }

@@ -116,6 +116,22 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawString<'a> {
     }
 }
 
+/// Size of generated output: the base of an estimate of its tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputSize {
+    /// Bytes of text, as spelled in JSON.
+    pub bytes: u64,
+    /// Tokens that log probabilities list.
+    pub listed_tokens: u64,
+}
+
+impl OutputSize {
+    /// Returns whether there is no output.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// Content of a message, or the addition of a delta.
 #[derive(Default, Deserialize)]
 pub(super) struct Delta<'a> {
@@ -139,7 +155,7 @@ pub(super) struct Delta<'a> {
 /// Longest list of choices: more than a request can ask for, as a chunk may bring several pieces of a choice.
 pub(super) const MAX_LISTED_CHOICES: usize = 64;
 /// Most tool calls in a message or a delta: more than any model makes.
-const MAX_CALLS: usize = 512;
+pub(super) const MAX_CALLS: usize = 512;
 /// Most bytes of a call's id or name as spelled: ids have some 40, and names come from the request's tools.
 const MAX_NAME_BYTES: u64 = 1024;
 

@@ -6,7 +6,8 @@ use shared::json::{RawValue, from_slice};
 use super::{
     FinishReason, MAX_CHOICES, Nonsense, Reported,
     finish::FinishWord,
-    parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
+    logprobs::listed_tokens,
+    parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize, RawString},
     usage::ReportForm,
 };
 use crate::upstream_error::UpstreamError;
@@ -29,10 +30,6 @@ pub struct Chunk<'a> {
     pub choice: Option<usize>,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
-    /// Bytes of the generated text in JSON, for an estimate of its tokens.
-    pub text_bytes: u64,
-    /// Choices that something was generated for: at least as many tokens.
-    pub outputs: u64,
     pub(super) choices: Vec<ChunkChoice<'a>>,
 }
 
@@ -44,6 +41,8 @@ pub(super) struct ChunkChoice<'a> {
     pub(super) finish: Option<FinishReason>,
     /// Sequence that ended the choice, of servers that tell.
     pub(super) stop: Option<RawString<'a>>,
+    /// Size of the output that the chunk adds.
+    size: OutputSize,
 }
 
 #[derive(Deserialize)]
@@ -100,10 +99,14 @@ impl<'a> Event<'a> {
             let word = reason.map(FinishWord::read);
             failed |= word == Some(FinishWord::Failure);
             unknown_finish = unknown_finish.or(reason.filter(|_| word == Some(FinishWord::Unknown)));
+            let delta = choice.delta.unwrap_or_default();
+            let size =
+                OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(choice.logprobs) };
             choices.push(ChunkChoice {
                 index,
-                delta: choice.delta.unwrap_or_default(),
+                delta,
                 logprobs: choice.logprobs,
+                size,
                 finish: word.and_then(FinishWord::reason),
                 stop: choice.stop_reason.or(choice.matched_stop).and_then(RawString::of),
             });
@@ -120,20 +123,12 @@ impl<'a> Chunk<'a> {
         usage: Option<&'a RawValue>,
         timings: Option<&'a RawValue>,
     ) -> Self {
-        let (mut text_bytes, mut outputs) = (0, 0);
-        for choice in &choices {
-            let bytes = choice.delta.added_bytes();
-            text_bytes += bytes;
-            outputs += u64::from(bytes > 0);
-        }
         let first = choices.first().map(|choice| choice.index);
         Self {
             usage,
             timings,
             choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
             unknown_finish: None,
-            text_bytes,
-            outputs,
             choices,
         }
     }
@@ -148,9 +143,19 @@ impl<'a> Chunk<'a> {
         self.timings.map(|timings| Reported::read(ReportForm::Timings, timings))
     }
 
+    /// Returns whether the chunk adds to no choice, as one whose usage ends a stream.
+    pub const fn is_without_choices(&self) -> bool {
+        self.choices.is_empty()
+    }
+
+    /// The sizes of what was generated, each with the place of its choice: at least a token each.
+    pub fn outputs(&self) -> impl Iterator<Item = (usize, OutputSize)> {
+        self.choices.iter().map(|choice| (choice.index, choice.size)).filter(|(_, size)| !size.is_empty())
+    }
+
     /// Returns whether something was generated.
-    pub const fn has_output(&self) -> bool {
-        self.outputs > 0
+    pub fn has_output(&self) -> bool {
+        self.outputs().next().is_some()
     }
 
     /// Why choices end with this chunk, if any do.

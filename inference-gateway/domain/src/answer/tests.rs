@@ -134,7 +134,7 @@ fn what_a_whole_answer_says_of_itself_is_read() {
     let completion = Completion::read(&Reply::Chat { include_usage: false }, body).unwrap();
     let usage = Reported { prompt: Some(1), completion: Some(2), ..Reported::default() };
     assert_eq!((completion.usage, completion.unknown_finish), (usage, None));
-    assert!(completion.text_bytes().eq([3]));
+    assert!(completion.outputs().eq([OutputSize { bytes: 3, listed_tokens: 0 }]));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn an_id_and_a_name_that_are_repeated_are_sent_once() {
     );
     let piece = piece("abcd").to_string();
     let Event::Chunk(chunk) = Event::read(piece.as_bytes()).unwrap() else { panic!() };
-    assert_eq!(chunk.text_bytes, 4, "a repeated name was not generated again");
+    assert_eq!(chunk.outputs().next().unwrap().1.bytes, 4, "a repeated name was not generated again");
 }
 
 #[test]
@@ -417,18 +417,20 @@ fn usage_is_read_from_chunks_and_never_passed_on_with_them() {
     let usage = json!({"prompt_tokens": 12, "completion_tokens": 1});
     let mut continuous = delta(&json!({"content": "Hi\n"}));
     continuous["usage"] = usage.clone();
-    for (upstream, outputs, text_bytes) in
-        [(continuous, 1, 4), (json!({"choices": [], "usage": usage}), 0, 0)]
-    {
+    for (upstream, outputs) in [(continuous, vec![4]), (json!({"choices": [], "usage": usage}), vec![])] {
         let upstream = upstream.to_string();
         let Event::Chunk(chunk) = Event::read(upstream.as_bytes()).unwrap() else { panic!() };
         let usage = Reported { prompt: Some(12), completion: Some(1), ..Reported::default() };
         assert_eq!(chunk.usage(), Some(usage));
-        assert_eq!((chunk.outputs, chunk.text_bytes, chunk.has_output()), (outputs, text_bytes, outputs > 0));
+        assert!(chunk.outputs().map(|(_, size)| size.bytes).eq(outputs.iter().copied()));
+        assert_eq!(
+            (chunk.has_output(), chunk.is_without_choices()),
+            (!outputs.is_empty(), outputs.is_empty())
+        );
         let mut out = BytesMut::new();
         Rewriter::new(generation(), false).chunk(&chunk, &mut out);
         assert!(!out.windows(5).any(|w| w == b"usage"));
-        assert_eq!(out.is_empty(), outputs == 0, "a chunk without choices is not passed on");
+        assert_eq!(out.is_empty(), outputs.is_empty(), "a chunk without choices is not passed on");
     }
 }
 

@@ -40,15 +40,16 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// The last `usage` in the end of a body that is not read whole.
+    /// The last `usage` and the last `timings` in the end of a body that is not read whole.
     pub fn find_last(end: &[u8]) -> Self {
-        let find = || {
-            let name = memchr::memmem::rfind(end, br#""usage""#)?;
-            let value = end[name + r#""usage""#.len()..].trim_ascii_start().strip_prefix(b":")?;
+        let find = |form, name: &[u8]| {
+            let at = memchr::memmem::rfind(end, name)?;
+            let value = end[at + name.len()..].trim_ascii_start().strip_prefix(b":")?;
             let mut values = serde_json::Deserializer::from_slice(value).into_iter::<Box<RawValue>>();
-            Some(Self::read(ReportForm::Usage, &values.next()?.ok()?))
+            Some(Self::read(form, &values.next()?.ok()?))
         };
-        find().unwrap_or_default()
+        let usage = find(ReportForm::Usage, br#""usage""#).unwrap_or_default();
+        usage.max(find(ReportForm::Timings, br#""timings""#).unwrap_or_default())
     }
 
     /// Takes the larger of both, member by member: usage only grows, whatever the order and pieces of reports.

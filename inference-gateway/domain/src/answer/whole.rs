@@ -11,9 +11,9 @@ use super::{
     FinishReason, Generation, MAX_CHOICES, Nonsense, Reported, Settled,
     calls::MadeIds,
     finish::FinishWord,
-    logprobs::put_logprobs,
+    logprobs::{listed_tokens, put_logprobs},
     messages::MessagesStream,
-    parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
+    parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize, RawString},
     put, put_number,
     responses::ResponsesStream,
     schema::{EmbeddingsObject, EmbeddingsUsage},
@@ -51,6 +51,8 @@ struct Raw<'a> {
     choices: Option<AtMost<Choice<'a>, MAX_LISTED_CHOICES>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timings: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -93,7 +95,10 @@ impl<'a> Completion<'a> {
             reason.map(|reason| (choice, reason)).ok_or(Nonsense::Unfinished)
         };
         let choices = choices.into_iter().map(finished).collect::<Result<Vec<_>, _>>()?;
-        let usage = raw.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default();
+        let read = |form, report: Option<&RawValue>| {
+            report.map(|report| Reported::read(form, report)).unwrap_or_default()
+        };
+        let usage = read(ReportForm::Usage, raw.usage).max(read(ReportForm::Timings, raw.timings));
         Ok(Self { usage, unknown_finish, choices, vectors: None, length: body.len() })
     }
 
@@ -107,10 +112,12 @@ impl<'a> Completion<'a> {
         Ok(Self { usage, unknown_finish: None, choices, vectors: Some(vectors), length })
     }
 
-    /// Returns the bytes of generated output for each choice, as spelled in JSON: the base of an estimate of the
-    /// tokens.
-    pub fn text_bytes(&self) -> impl Iterator<Item = u64> {
-        self.choices.iter().map(|(choice, _)| choice.message.text_bytes())
+    /// Returns the size of each choice's output.
+    pub fn outputs(&self) -> impl Iterator<Item = OutputSize> {
+        self.choices.iter().map(|(choice, _)| OutputSize {
+            bytes: choice.message.text_bytes(),
+            listed_tokens: listed_tokens(choice.logprobs),
+        })
     }
 
     /// Writes the answer that the client reads, in the form that the request wants.

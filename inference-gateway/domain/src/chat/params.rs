@@ -16,6 +16,8 @@ use crate::request::{
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
+/// The parameter that favours tokens: those of half a character are never shown.
+const BIAS_NAME: &str = "logit_bias";
 /// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
 /// Bytes of each of these parameters that are not counted with the prompt: numbers and names.
@@ -37,7 +39,7 @@ pub(super) const PASSED_ON: [(&str, Check); 10] = [
     ("logprobs", |value| value.boolean().map(drop)),
     ("top_logprobs", |value| value.integer(TOP_LOGPROBS).map(drop)),
     ("stop", stop),
-    ("logit_bias", logit_bias),
+    (BIAS_NAME, logit_bias),
 ];
 
 /// Returns whether the parameter is passed on to upstreams.
@@ -58,6 +60,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
                 draft.shown.passed_on(value.raw());
             }
             draft.member(name, value.raw());
+            draft.may_hide_tokens |= name == BIAS_NAME;
         }
     }
     let logprobs = body.get("logprobs").is_some_and(|value| value.raw() == "true");

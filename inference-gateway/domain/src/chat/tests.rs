@@ -73,6 +73,7 @@ const THERE: UpstreamParams<'_> = UpstreamParams {
     max_tokens: Some(7),
     progress: ProgressReports::Usage,
     cache_salt: None,
+    folded: false,
 };
 
 /// Body that an upstream is sent.
@@ -134,6 +135,25 @@ fn a_whole_answer_is_asked_for_without_stream_options() {
     let expected =
         json!({"model": "up/stream", "max_tokens": 7, "messages": [{"role": "user", "content": "Hi"}]});
     assert_eq!(sent(&forward(&body), THERE), expected);
+}
+
+#[test]
+fn a_request_with_a_bias_may_hide_tokens() {
+    let hides = |members: &str| {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Hi"}}]{members}}}"#);
+        forward(&body).may_hide_tokens
+    };
+    assert!(hides(r#","logit_bias":{"7":100}"#));
+    assert!(!hides(r#","logit_bias":null,"temperature":1"#));
+}
+
+#[test]
+fn a_whole_answer_that_is_folded_is_asked_for_as_a_stream_with_its_usage() {
+    let whole = r#"{"model":"m","messages":[{"role":"user","content":"Hi"}]}"#;
+    let to = UpstreamParams { progress: ProgressReports::None, folded: true, ..THERE };
+    let sent = sent(&forward(whole), to);
+    assert_eq!((&sent["stream"], &sent["stream_options"]), (&json!(true), &json!({"include_usage": true})));
+    assert!(sent.get("timings_per_token").is_none());
 }
 
 #[test]

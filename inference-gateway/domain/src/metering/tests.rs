@@ -2,8 +2,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use shared::{ids::GenerationId, time::Timestamp};
 
-use super::*;
-use crate::answer::{Generation, Reply};
+use super::{output::PIECE_BYTES, *};
+use crate::answer::{Generation, Reply, Settled};
 
 fn meter(granted: u64, wanted: u64) -> StreamMeter {
     meter_of(1, granted, wanted)
@@ -51,7 +51,7 @@ fn carry(meter: &mut StreamMeter, pieces: &[Bytes], available: u64) -> StreamEnd
 }
 
 fn texts(meter: &mut StreamMeter) -> usize {
-    let out = meter.take_output();
+    let out = meter.output().take();
     String::from_utf8(out.to_vec()).unwrap().matches(r#""content":"x"#).count()
 }
 
@@ -89,26 +89,36 @@ fn usage_that_jumps_beyond_a_grant_asks_for_its_need() {
 }
 
 #[test]
-fn hidden_tokens_beyond_the_last_grant_end_the_stream_and_are_billed() {
+fn hidden_tokens_beyond_the_last_grant_end_the_stream_and_are_counted() {
     let mut meter = meter(100, 1_000);
     let hidden = json!({"choices": [{"index": 0, "delta": {}}], "usage": {"prompt_tokens": 12, "completion_tokens": 150}});
     let end = carry(&mut meter, &[format!("data: {hidden}\n\n").into()], 120);
     assert!(matches!(end, StreamEnd::GrantUsedUp));
     assert_eq!(meter.usage(), (Usage::of(12, 0, 150), false));
+    assert_eq!(meter.usage_up_to_cut(), Usage::of(12, 0, 120));
+}
+
+#[test]
+fn what_an_upstream_reports_beyond_the_limit_that_it_was_told_is_billed_as_reported() {
+    let mut meter = meter(100, 100);
+    let end = carry(&mut meter, &[chunk("x", 150, true).into()], 100);
+    assert!(matches!(end, StreamEnd::GrantUsedUp));
+    assert_eq!(meter.usage_up_to_cut(), Usage::of(12, 0, 150));
 }
 
 #[test]
 fn an_event_beyond_the_last_grant_is_withheld_and_counted_and_so_is_what_follows_it() {
-    let mut meter = meter(100, 1_000);
+    let mut meter = meter(100, 100_000);
     let pieces = [chunk("x", 10_000, true).into(), chunk("x", 10_001, true).into()];
     assert!(matches!(carry(&mut meter, &pieces, 120), StreamEnd::GrantUsedUp));
     assert_eq!(texts(&mut meter), 0);
     assert_eq!(meter.usage(), (Usage::of(12, 0, 10_001), false));
     meter.cut();
-    let out = String::from_utf8(meter.take_output().to_vec()).unwrap();
+    let out = String::from_utf8(meter.output().take().to_vec()).unwrap();
     assert!(out.contains(r#""finish_reason":"length""#), "{out}");
-    meter.finish(None, 2);
-    let out = String::from_utf8(meter.take_output().to_vec()).unwrap();
+    assert_eq!(meter.usage_up_to_cut(), Usage::of(12, 0, 120));
+    meter.finish(Settled { usage: meter.usage_up_to_cut(), cost: None, completed: 2 });
+    let out = String::from_utf8(meter.output().take().to_vec()).unwrap();
     assert!(
         out.contains(r#""completion_tokens":120,"#),
         "the client hears of no more than was granted: {out}"
@@ -132,6 +142,7 @@ fn a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on() {
         (1, "x", Some("stop"), true, true),
     ] {
         assert!(meter.push(event(index, text, finish)).is_none());
+        assert!(!meter.has_last_chunk());
         assert_eq!(
             (meter.is_finished(), meter.is_complete()),
             (finished, complete),
@@ -147,7 +158,7 @@ fn output_of_any_size_is_given_out_in_pieces_and_in_order() {
     assert!(meter.push(chunk(&text, 0, false).into()).is_none());
     let (whole, mut pieces) = (meter.output_bytes(), Vec::new());
     while meter.has_output() {
-        pieces.push(meter.take_piece());
+        pieces.push(meter.output().take_piece());
     }
     assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
     let joined = pieces.concat();
@@ -263,4 +274,106 @@ fn usage_in_a_last_event_without_its_blank_line_counts() {
     assert!(meter.push(format!("{finish}\n\n{usage}\n").into()).is_none());
     assert!(matches!(meter.upstream_ended(None), StreamEnd::Complete));
     assert_eq!(meter.usage(), (Usage::of(12, 0, 200), false));
+}
+
+#[test]
+fn a_chunk_without_choices_ends_a_stream_in_which_all_choices_that_began_have_finished() {
+    let event = |choices: serde_json::Value| -> Bytes {
+        format!("data: {}\n\n", json!({ "choices": choices })).into()
+    };
+    let piece = |index: u64, finish: Option<&str>| {
+        event(json!([{"index": index, "delta": {"content": "x"}, "finish_reason": finish}]))
+    };
+    let mut meter = meter_of(3, 100, 100);
+    for (event, last) in [
+        // Azure begins with such a chunk.
+        (event(json!([])), false),
+        (piece(0, None), false),
+        (event(json!([])), false),
+        (piece(0, Some("stop")), false),
+        (event(json!([])), true),
+        (piece(1, None), false),
+        (piece(1, Some("stop")), false),
+        (event(json!([])), true),
+    ] {
+        assert!(meter.push(event).is_none());
+        assert_eq!((meter.has_last_chunk(), meter.is_finished()), (last, false));
+    }
+}
+
+#[test]
+fn silence_counts_for_the_grant_and_never_for_the_bill() {
+    let mut meter = meter(GRANT_TOKENS, 10 * GRANT_TOKENS);
+    assert!(meter.push(chunk("x", 100, true).into()).is_none());
+    assert_eq!(meter.ask(), None);
+    meter.assume_silent(GRANT_TOKENS / 2);
+    assert!(!meter.is_uncovered() && meter.ask() == Some(100 + GRANT_TOKENS / 2 + GRANT_TOKENS), "ahead");
+    meter.assume_silent(GRANT_TOKENS);
+    assert!(meter.is_uncovered() && !meter.is_blocked());
+    assert!(meter.ask() >= Some(100 + GRANT_TOKENS));
+    assert!(meter.extended(100 + GRANT_TOKENS, 100 + GRANT_TOKENS).is_none() && !meter.is_uncovered());
+    // What can be granted does not cover a longer silence.
+    meter.assume_silent(3 * GRANT_TOKENS);
+    let asked = meter.ask().unwrap();
+    assert!(matches!(meter.extended(2 * GRANT_TOKENS, asked), Some(StreamEnd::GrantUsedUp)));
+    assert_eq!(meter.usage(), (Usage::of(12, 0, 100), false));
+}
+
+#[test]
+fn silence_of_an_upstream_that_was_told_no_more_than_is_granted_does_no_harm() {
+    let mut meter = meter(GRANT_TOKENS, GRANT_TOKENS);
+    assert!(meter.push(chunk("x", 100, true).into()).is_none());
+    meter.assume_silent(100 * GRANT_TOKENS);
+    assert!(!meter.is_uncovered() && meter.ask().is_none());
+}
+
+#[test]
+fn tokens_that_are_listed_without_text_are_held_back_like_text() {
+    let listed = json!({"choices": [{"index": 0, "delta": {"content": ""}, "logprobs": {"content":
+        (0..20).map(|_| json!({"token": "a"})).collect::<Vec<_>>()}}]});
+    let mut meter = meter(10, 1_000);
+    let pieces = [format!("data: {listed}\n\n").into()];
+    assert!(matches!(carry(&mut meter, &pieces, 15), StreamEnd::GrantUsedUp));
+    assert!(!meter.has_output(), "nothing of it leaves");
+    assert_eq!((meter.usage().0.completion, meter.usage_up_to_cut().completion), (20, 15));
+}
+
+#[test]
+fn a_stream_is_folded_and_each_choice_counted() {
+    let bounds = UsageBounds {
+        prompt_estimate: 10,
+        images: 0,
+        max_tokens: 100,
+        choices: 2,
+        catalogue: Usage::of(1_000, 1_000, 1_000),
+    };
+    let mut folded = FoldMeter::new(UsageCounter::new(bounds, UsageScope::Choice), 2);
+    let piece = |index: u64, text: &str, finish: Option<&str>| {
+        let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": finish});
+        format!("data: {}\n\n", json!({ "choices": [choice] }))
+    };
+    let usage = |completion: u64| {
+        let usage = json!({"prompt_tokens": 12, "completion_tokens": completion});
+        format!("data: {}\n\n", json!({"choices": [], "usage": usage}))
+    };
+    let body = [
+        piece(1, "b", None),
+        piece(0, "a", None),
+        piece(0, "", Some("stop")),
+        usage(7),
+        piece(1, "", Some("length")),
+        usage(5),
+        "data: [DONE]".to_owned(),
+    ]
+    .concat();
+    for piece in body.as_bytes().chunks(5) {
+        assert!(folded.push(Bytes::copy_from_slice(piece)).is_none());
+    }
+    assert!(folded.is_finished() && matches!(folded.upstream_ended(), FoldEnd::Complete));
+    assert_eq!((folded.counter().usage(), folded.counter().is_estimate()), (Usage::of(12, 0, 12), false));
+    let answer = folded.take_answer().unwrap().ok().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "a");
+    assert_eq!(answer["choices"][1]["finish_reason"], "length");
+    assert!(folded.take_answer().is_none());
 }

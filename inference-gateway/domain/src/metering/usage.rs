@@ -1,11 +1,14 @@
 //! Tokens used by an answer so far: reported by the upstream, as far as believable, or else counted in passing.
 
+mod choices;
+
 use shared::tokens::{Usage, UsageDetails};
 
 use crate::{
-    answer::{Chunk, Completion, MAX_CHOICES, MOST_TOKENS, Reported},
+    answer::{Chunk, Completion, MOST_TOKENS, OutputSize, Reported},
     request::BYTES_PER_TOKEN,
 };
+use choices::{Choices, OutputPart};
 
 /// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts
 /// exceed the bounds by less.
@@ -20,7 +23,8 @@ pub enum UsageScope {
     Answer,
     /// The output of the choice in a chunk of a single choice; elsewhere the output of all choices.
     ChunkChoice,
-    /// The output of a single choice: the chunk's, the previous chunk's, or the first of a whole answer.
+    /// The output of a single choice: the chunk's or the previous chunk's. A whole answer of several choices has no
+    /// report of all, and is asked for as a stream.
     Choice,
 }
 
@@ -72,16 +76,16 @@ impl UsageBounds {
 pub struct UsageCounter {
     bounds: UsageBounds,
     scope: UsageScope,
-    /// Output tokens that passed after the last report.
-    counted: u64,
-    /// Text that passed in all, in bytes, and in pieces: each choice of a chunk is a piece.
-    passed: (u64, u64),
+    /// Everything that passed.
+    passed: Passed,
+    /// Reports of output.
+    output_reports: u64,
     /// The largest of each member that was reported and believed; the completion is that of all choices.
     reported: Reported,
     /// The largest of each member that was reported and not believed.
     disbelieved: Reported,
-    /// Output tokens of each choice, where the upstream reports choices separately.
-    by_choice: [u64; MAX_CHOICES as usize],
+    /// The output of each choice, as far as the upstream reports choices separately.
+    choices: Choices,
     /// Choice of the last chunk with a single choice.
     last_choice: Option<usize>,
     /// True if the prompt was neither reported nor counted exactly, or if the last report was false.
@@ -92,17 +96,27 @@ pub struct UsageCounter {
     output_parts_are_false: bool,
 }
 
+/// Text that passed in all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    bytes: u64,
+    /// Each choice of a chunk is a piece.
+    pieces: u64,
+    /// Tokens that log probabilities listed.
+    listed: u64,
+}
+
 impl UsageCounter {
     /// Starts before the first token.
     pub fn new(bounds: UsageBounds, scope: UsageScope) -> Self {
         Self {
             bounds,
             scope,
-            counted: 0,
-            passed: (0, 0),
+            passed: Passed::default(),
+            output_reports: 0,
             reported: Reported::default(),
             disbelieved: Reported::default(),
-            by_choice: [0; MAX_CHOICES as usize],
+            choices: Choices::default(),
             last_choice: None,
             prompt_is_estimate: true,
             completion_is_estimate: true,
@@ -112,7 +126,9 @@ impl UsageCounter {
 
     /// Counts the text and the reported usage of this chunk.
     pub fn count_chunk(&mut self, chunk: &Chunk<'_>) {
-        self.count_text(chunk.text_bytes, chunk.outputs);
+        for (choice, size) in chunk.outputs() {
+            self.count_text(choice, size);
+        }
         self.count_report_of(chunk);
     }
 
@@ -135,46 +151,37 @@ impl UsageCounter {
     /// The count of a whole answer.
     #[must_use]
     pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
-        if self.counts_all_choices() {
-            let (bytes, outputs) = answer.text_bytes().fold((0, 0), |(sum, n), bytes| (sum + bytes, n + 1));
-            self.count_text(bytes, outputs);
-            self.learn(answer.usage, None);
-            return self;
+        for (choice, size) in answer.outputs().enumerate() {
+            self.count_text(choice, size);
         }
-        self.learn(answer.usage, Some(0));
-        // The choices without a report are estimated, each within the upstream's limit.
-        let first = usize::from(self.reported.completion.is_some());
-        for (choice, bytes) in answer.text_bytes().enumerate().skip(first) {
-            let completion = Some(estimated(bytes, 1).min(self.bounds.max_tokens));
-            self.learn(Reported { completion, ..Reported::default() }, Some(choice));
-            self.completion_is_estimate = true;
-        }
+        self.learn(answer.usage, None);
         self
     }
 
-    /// Counts a whole answer that was not kept, from the bytes and the usage found at the end.
+    /// The count of a whole answer that was not kept, from the bytes and the usage found at the end.
     #[must_use]
-    pub fn with_end_of_answer(mut self, bytes: u64, mut usage: Reported) -> Self {
-        self.count_output(bytes, 1);
-        if !self.counts_all_choices() {
-            usage = Reported { completion: None, total: None, ..usage };
-        }
+    pub fn with_end_of_answer(mut self, bytes: u64, usage: Reported) -> Self {
+        self.count_output(0, OutputSize { bytes, ..OutputSize::default() });
         self.learn(usage, None);
         self
     }
 
-    /// Counts this many bytes of output, for this many choices: at least a token each.
-    fn count_output(&mut self, bytes: u64, outputs: u64) {
-        if outputs > 0 {
-            self.counted += estimated(bytes, outputs);
-            self.completion_is_estimate = true;
-        }
+    /// Counts a text of this choice.
+    fn count_text(&mut self, choice: usize, size: OutputSize) {
+        self.passed.bytes += size.bytes;
+        self.passed.pieces += 1;
+        self.passed.listed += size.listed_tokens;
+        self.count_output(choice, size);
     }
 
-    /// Counts a text of this many bytes, in this many pieces.
-    fn count_text(&mut self, bytes: u64, pieces: u64) {
-        self.passed = (self.passed.0 + bytes, self.passed.1 + pieces);
-        self.count_output(bytes, pieces);
+    fn count_output(&mut self, choice: usize, size: OutputSize) {
+        self.choices.pass(choice, estimated(size));
+        self.completion_is_estimate = true;
+    }
+
+    /// Signs of output so far: texts, and reports of output. Without a new one, nothing shows what an upstream generates.
+    pub const fn signs(&self) -> u64 {
+        self.passed.pieces + self.output_reports
     }
 
     /// Sets the exact tokens of the prompt.
@@ -187,19 +194,31 @@ impl UsageCounter {
     pub fn completion(&self) -> u64 {
         let reported = self.reported.completion.unwrap_or(0);
         if self.runs_away() {
-            return reported + self.counted;
+            return reported + self.choices.counted();
         }
         // Texts may have more or fewer tokens than estimated; an estimate never bills beyond a limit that the upstream obeys.
-        reported + self.counted.min(self.bounds.most_completion().saturating_sub(reported))
+        reported + self.choices.counted().min(self.bounds.most_completion().saturating_sub(reported))
     }
 
     /// Returns whether the output that passed shows that the upstream does not obey its limit: an estimate too low for any text
     /// is beyond twice the limit. Text that comes letter by letter has more pieces than tokens, and text of long words fewer
-    /// tokens than a byte count suggests; no text has both.
+    /// tokens than a byte count suggests; no text has both. Tokens that are listed are counted.
     pub fn runs_away(&self) -> bool {
-        let (bytes, pieces) = self.passed;
-        let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES);
+        let Passed { bytes, pieces, listed } = self.passed;
+        let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES).max(listed);
         least > self.bounds.most_completion().saturating_mul(2)
+    }
+
+    /// The usage up to this many output tokens. All of it where more came than the upstream was limited to.
+    pub fn usage_up_to(&self, completion: u64) -> Usage {
+        let mut usage = self.usage();
+        if usage.completion <= self.bounds.most_completion() {
+            usage.completion = usage.completion.min(completion);
+            for part in [&mut usage.details.reasoning, &mut usage.details.audio_output] {
+                *part = usage.completion.min(*part);
+            }
+        }
+        usage
     }
 
     /// The members that were reported and believed: the largest of each.
@@ -212,16 +231,16 @@ impl UsageCounter {
         &self.disbelieved
     }
 
-    /// The usage to bill if the answer ended now. No part is larger than its whole.
+    /// The usage to bill if the answer ended now. No part is larger than its whole, but for what was written to caches:
+    /// where that has two prices, the price decides which of it fits.
     pub fn usage(&self) -> Usage {
         let part = |tokens: Option<u64>, whole: u64| tokens.unwrap_or(0).min(whole);
         let reported = &self.reported;
         let prompt = reported.prompt.unwrap_or(self.bounds.prompt_estimate);
         let completion = self.completion();
-        let written = part(reported.written, prompt);
-        let written_long = part(reported.written_long, written);
+        let written_long = reported.written_long.unwrap_or(0);
         let details = UsageDetails {
-            cache_write: written - written_long,
+            cache_write: reported.written.unwrap_or(0).saturating_sub(written_long),
             cache_write_long: written_long,
             audio_input: part(reported.audio_input, prompt),
             images: self.bounds.images,
@@ -250,11 +269,6 @@ impl UsageCounter {
         self.completion_is_estimate
     }
 
-    /// Returns whether the usage of a whole answer counts all choices.
-    fn counts_all_choices(&self) -> bool {
-        self.scope != UsageScope::Choice || self.bounds.choices == 1
-    }
-
     /// Takes in a report of usage, with the output of this choice, or of all.
     fn learn(&mut self, report: Reported, choice: Option<usize>) {
         if report == Reported::default() {
@@ -272,18 +286,49 @@ impl UsageCounter {
         if beyond.tells_parts_of_output() || report.tells_parts_of_output() {
             self.output_parts_are_false = beyond.tells_parts_of_output();
         }
-        if let Some(output) = report.completion.take() {
-            let of_all = self.output_of_all(output, choice);
+        let output = report.completion.take();
+        self.add_up_parts(choice, &mut report, &mut beyond, believable);
+        if let Some(output) = output {
+            let of_all = self.choices.completion_after(output, choice);
             if Some(of_all) > believable.completion {
                 beyond.completion = beyond.completion.max(Some(of_all));
-            } else if output > 0 || self.counted == 0 {
+            } else if output > 0 || self.choices.counted() == 0 {
                 // A server that reports none after some was delivered has not counted.
-                self.output_reported(output, choice, of_all);
+                self.output_reports += 1;
+                self.reported.completion = self.reported.completion.max(Some(of_all));
+                self.choices.reported(output, choice);
+                self.completion_is_estimate = self.choices.counted() > 0;
             }
         }
         self.completion_is_estimate |= beyond.completion.is_some();
         self.reported = self.reported.max(report);
         self.disbelieved = self.disbelieved.max(beyond);
+    }
+
+    /// Replaces reasoning and audio in the output of a single choice by those of all choices, where these are believed.
+    fn add_up_parts(
+        &mut self,
+        choice: Option<usize>,
+        report: &mut Reported,
+        beyond: &mut Reported,
+        believable: Reported,
+    ) {
+        let parts: [(fn(&mut Reported) -> &mut Option<u64>, OutputPart); 2] = [
+            (|report| &mut report.reasoning, |of_choice| &mut of_choice.reasoning),
+            (|report| &mut report.audio_output, |of_choice| &mut of_choice.audio),
+        ];
+        for (member, part) in parts {
+            let Some(tokens) = *member(report) else { continue };
+            let of_all = Some(self.choices.part_after(tokens, choice, part));
+            if of_all > believable.completion {
+                *member(report) = None;
+                *member(beyond) = of_all.max(*member(beyond));
+                self.output_parts_are_false = true;
+            } else {
+                *member(report) = of_all;
+                self.choices.part_reported(tokens, choice, part);
+            }
+        }
     }
 
     /// Adds to the completion the output that a report shows in the total alone: some servers count reasoning apart. A
@@ -303,29 +348,11 @@ impl UsageCounter {
         }
         report
     }
-
-    /// Returns the output over all choices after this report of `choice`, or of all choices.
-    fn output_of_all(&self, output: u64, choice: Option<usize>) -> u64 {
-        let Some(choice) = choice else { return output };
-        let own = self.by_choice[choice];
-        self.by_choice.iter().sum::<u64>() - own + own.max(output)
-    }
-
-    /// Records a report that is believed.
-    fn output_reported(&mut self, output: u64, choice: Option<usize>, of_all: u64) {
-        if let Some(choice) = choice {
-            self.by_choice[choice] = self.by_choice[choice].max(output);
-        }
-        self.reported.completion = self.reported.completion.max(Some(of_all));
-        self.counted = 0;
-        self.completion_is_estimate = false;
-    }
 }
 
-/// Estimates the tokens of `bytes` of output for `outputs` choices, each of which has at least a token.
-const fn estimated(bytes: u64, outputs: u64) -> u64 {
-    let tokens = bytes / BYTES_PER_TOKEN;
-    if tokens > outputs { tokens } else { outputs }
+/// Estimates the tokens of output, which has at least one.
+fn estimated(size: OutputSize) -> u64 {
+    (size.bytes / BYTES_PER_TOKEN).max(size.listed_tokens).max(1)
 }
 
 #[cfg(test)]

@@ -40,6 +40,8 @@ pub struct UpstreamParams<'a> {
     pub progress: ProgressReports,
     /// Salt that keeps the account's part of the upstream's cache apart, if supported.
     pub cache_salt: Option<&'a str>,
+    /// True if a whole answer is asked for as a stream.
+    pub folded: bool,
 }
 
 /// A checked request, ready to be sent.
@@ -66,6 +68,9 @@ pub struct Forward {
     pub image_tokens: u64,
     /// True if the prompt explains tools to the model, which not every exact count includes.
     pub has_tools: bool,
+    /// True if the request may make an upstream generate tokens without a sign: a bias towards half a character keeps text
+    /// back, and with it every report, until the character is complete.
+    pub may_hide_tokens: bool,
     /// True if the prompt is of texts alone: no images, no tools, no parameters of the template.
     pub is_plain: bool,
     /// Upper bound of the prompt's tokens, apart from unusual additions of an upstream's template.
@@ -107,7 +112,7 @@ impl Forward {
             head.push_str(",\"cache_salt\":");
             head.push_str(&serde_json::Value::from(salt).to_string());
         }
-        if self.stream {
+        if self.stream || to.folded {
             head.push_str(",\"stream\":true,\"stream_options\":{\"include_usage\":true");
             head.push_str(match to.progress {
                 ProgressReports::Usage => ",\"continuous_usage_stats\":true}",
@@ -145,6 +150,8 @@ pub(crate) struct Draft {
     pub(crate) shown: PromptSize,
     /// Where the messages are that make up the conversation's opening.
     pub(crate) opening: Range<usize>,
+    /// A parameter may make an upstream generate tokens without a sign.
+    pub(crate) may_hide_tokens: bool,
     /// Kind of image URLs that an upstream has to accept, with the place of the first image that needs this kind;
     /// `None` without remote images.
     pub(crate) image_need: Option<(ImageUrls, String)>,
@@ -163,6 +170,7 @@ impl Draft {
             json: Vec::with_capacity(room),
             shown: PromptSize::default(),
             opening: 0..0,
+            may_hide_tokens: false,
             image_need: None,
             places: RefusablePlaces::default(),
             list: MessageList::default(),

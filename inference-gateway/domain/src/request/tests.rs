@@ -56,6 +56,7 @@ pub(crate) fn body(forward: &Forward) -> Value {
         max_tokens: None,
         progress: ProgressReports::None,
         cache_salt: None,
+        folded: false,
     };
     let (head, rest) = forward.body(to);
     let mut body: Value = serde_json::from_slice(&[head, rest].concat()).unwrap();

@@ -6,10 +6,11 @@ use tokio::time::Instant;
 
 /// Silence towards the client is bridged this often, so that proxies on the way do not give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Time for an upstream to end a stream after finished choices and reported usage.
-const LINGER_REPORTED: Duration = Duration::from_secs(2);
-/// Time for an upstream to end a stream after finished choices, with the usage still missing.
-const LINGER_UNREPORTED: Duration = Duration::from_secs(10);
+/// Time for an upstream to end a stream after all choices and their usage.
+const LINGER_SETTLED: Duration = Duration::from_secs(2);
+/// Time for an upstream to end a stream in which every choice that began has finished, with usage still missing, or with
+/// choices that have not begun.
+const LINGER_UNSETTLED: Duration = Duration::from_secs(10);
 /// Longest time that a stream which needs an extension waits for a key-service that is away.
 const EXTENSION_BOUND: Duration = Duration::from_secs(5);
 /// Pause before an extension that failed is tried again.
@@ -30,14 +31,18 @@ const UNREAD_QUARTERS: u32 = 3;
 pub(super) struct Deadlines {
     upstream_silence: Duration,
     unread_bound: Duration,
-    /// Start of the present standstill, which ends with an extension or a renewed lease.
-    blocked_since: Option<Instant>,
+    /// Nothing is read before an extension or a renewed lease.
+    is_blocked: bool,
+    /// Start of the present wait for an extension or a renewed lease.
+    waiting_since: Option<Instant>,
     /// Start of the time in which no more is read for a client that takes nothing.
     full_since: Option<Instant>,
     /// The upstream is listened to.
     listening: bool,
     /// Last event of the upstream, or the start of listening.
     read_at: Instant,
+    /// Last sign of output of the upstream, or the start of listening.
+    heard_at: Instant,
     /// Last piece that was handed to the client.
     written_at: Instant,
     /// Event that finished the last choice.
@@ -49,8 +54,10 @@ pub(super) struct Deadlines {
 /// State of a stream, from which the next deadline follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamState {
-    /// The usage of everything delivered is reported.
-    pub(super) reported: bool,
+    /// Nothing of the answer and its usage is missing.
+    pub(super) settled: bool,
+    /// Next look at a silent upstream.
+    pub(super) silence: Option<Instant>,
     /// An extension is in flight.
     pub(super) extending: bool,
     /// Output waits for the client.
@@ -77,10 +84,12 @@ impl Deadlines {
         Self {
             upstream_silence,
             unread_bound: client_stall * UNREAD_QUARTERS / 4,
-            blocked_since: None,
+            is_blocked: false,
+            waiting_since: None,
             full_since: None,
             listening: true,
             read_at: now,
+            heard_at: now,
             written_at: now,
             finished_at: None,
             left_at: None,
@@ -92,6 +101,11 @@ impl Deadlines {
         self.read_at = now;
     }
 
+    /// Notes an event that shows output.
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.heard_at = now;
+    }
+
     /// Notes a piece that was handed to the client.
     pub(super) fn wrote(&mut self, now: Instant) {
         self.written_at = now;
@@ -100,7 +114,7 @@ impl Deadlines {
     /// Notes whether the upstream is listened to. Silence is counted only meanwhile.
     pub(super) fn set_listening(&mut self, listening: bool, now: Instant) {
         if listening && !self.listening {
-            self.read_at = now;
+            (self.read_at, self.heard_at) = (now, now);
         }
         self.listening = listening;
     }
@@ -120,9 +134,11 @@ impl Deadlines {
         self.left_at
     }
 
-    /// Notes whether the stream stands still.
-    pub(super) fn set_blocked(&mut self, blocked: bool, now: Instant) {
-        self.blocked_since = blocked.then(|| self.blocked_since.unwrap_or(now));
+    /// Notes whether the stream stands still, and whether it waits for an extension or a renewed lease at all: a silent
+    /// upstream is read meanwhile.
+    pub(super) fn set_waiting(&mut self, blocked: bool, waiting: bool, now: Instant) {
+        self.is_blocked = blocked;
+        self.waiting_since = (blocked || waiting).then(|| self.waiting_since.unwrap_or(now));
     }
 
     /// Notes whether no more is read for a client that takes nothing.
@@ -131,13 +147,18 @@ impl Deadlines {
     }
 
     /// Returns whether the stream stands still.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.blocked_since.is_some()
+    pub(super) const fn is_blocked(&self) -> bool {
+        self.is_blocked
     }
 
-    /// Returns whether a stream that stands still has waited for its extension long enough.
+    /// Returns whether a stream has waited for its extension long enough, whether or not a call is under way.
     pub(super) fn extension_is_overdue(&self, now: Instant) -> bool {
-        self.blocked_since.is_some_and(|since| now.duration_since(since) >= EXTENSION_BOUND)
+        self.waiting_since.is_some_and(|since| now.duration_since(since) >= EXTENSION_BOUND)
+    }
+
+    /// Time since which the upstream has been listened to without a sign of output.
+    pub(super) fn silent_since(&self) -> Option<Instant> {
+        self.listening.then_some(self.heard_at)
     }
 
     /// Returns whether the client has taken nothing for too long while the upstream was not read.
@@ -146,8 +167,8 @@ impl Deadlines {
     }
 
     /// Returns whether the upstream's silence, or its lingering after finished choices, has lasted too long.
-    pub(super) fn upstream_is_overdue(&self, reported: bool, now: Instant) -> bool {
-        self.upstream_deadline(reported).is_some_and(|deadline| now >= deadline)
+    pub(super) fn upstream_is_overdue(&self, settled: bool, now: Instant) -> bool {
+        self.upstream_deadline(settled).is_some_and(|deadline| now >= deadline)
     }
 
     /// Returns whether the client needs a sign of life.
@@ -162,21 +183,23 @@ impl Deadlines {
 
     /// Returns the next time at which something is due if nothing happens before.
     pub(super) fn next(&self, state: StreamState, now: Instant) -> Instant {
-        let StreamState { reported, extending, unwritten, reading_on } = state;
-        let extension = (self.is_blocked() && !extending).then(|| now + EXTENSION_PAUSE);
+        let StreamState { settled, silence, extending, unwritten, reading_on } = state;
+        let extension = self.waiting_since.filter(|_| !extending).map(|_| now + EXTENSION_PAUSE);
         let keep_alive = (!unwritten && self.left_at.is_none()).then(|| self.written_at + KEEP_ALIVE);
         let due = [
             extension,
+            self.waiting_since.map(|since| since + EXTENSION_BOUND),
+            silence,
             keep_alive,
-            self.upstream_deadline(reported),
+            self.upstream_deadline(settled),
             self.full_since.map(|since| since + self.unread_bound),
             self.reading_on_deadline(reading_on),
         ];
         due.into_iter().flatten().min().unwrap_or(now + KEEP_ALIVE)
     }
 
-    fn upstream_deadline(&self, reported: bool) -> Option<Instant> {
-        let linger = if reported { LINGER_REPORTED } else { LINGER_UNREPORTED };
+    fn upstream_deadline(&self, settled: bool) -> Option<Instant> {
+        let linger = if settled { LINGER_SETTLED } else { LINGER_UNSETTLED };
         let deadline = self.finished_at.map_or(self.read_at + self.upstream_silence, |at| at + linger);
         self.listening.then_some(deadline)
     }
@@ -187,7 +210,7 @@ impl Deadlines {
             ReadingOn::Received => {
                 (self.read_at.max(left_at) + CAUGHT_UP_AFTER).min(left_at + CATCH_UP_BOUND)
             }
-            ReadingOn::Usage => left_at + LINGER_UNREPORTED,
+            ReadingOn::Usage => left_at + LINGER_UNSETTLED,
             ReadingOn::ToTheEnd(bound) => left_at + bound,
         })
     }
@@ -201,8 +224,13 @@ mod tests {
     const STALL: Duration = Duration::from_secs(12);
     const UNREAD_BOUND: Duration = Duration::from_secs(9);
     /// Nothing is reported, in flight or unwritten.
-    const PLAIN: StreamState =
-        StreamState { reported: false, extending: false, unwritten: false, reading_on: ReadingOn::Received };
+    const PLAIN: StreamState = StreamState {
+        settled: false,
+        silence: None,
+        extending: false,
+        unwritten: false,
+        reading_on: ReadingOn::Received,
+    };
 
     fn begun() -> (Deadlines, Instant) {
         let now = Instant::now();
@@ -230,14 +258,26 @@ mod tests {
     }
 
     #[test]
+    fn events_that_show_no_output_do_not_end_a_silence() {
+        let (mut deadlines, start) = begun();
+        deadlines.heard(start + Duration::from_secs(1));
+        deadlines.read(start + Duration::from_secs(9));
+        assert_eq!(deadlines.silent_since(), Some(start + Duration::from_secs(1)));
+        deadlines.set_listening(false, start + Duration::from_secs(10));
+        assert_eq!(deadlines.silent_since(), None);
+        deadlines.set_listening(true, start + Duration::from_secs(20));
+        assert_eq!(deadlines.silent_since(), Some(start + Duration::from_secs(20)));
+    }
+
+    #[test]
     fn a_finished_stream_lingers_longer_while_its_usage_is_missing_and_later_events_do_not_prolong_it() {
         let (mut deadlines, start) = begun();
         deadlines.set_finished(true);
         deadlines.read(start + Duration::from_secs(1));
         deadlines.set_finished(true);
-        assert!(deadlines.upstream_is_overdue(true, start + LINGER_REPORTED));
-        assert!(!deadlines.upstream_is_overdue(false, start + LINGER_REPORTED));
-        assert!(deadlines.upstream_is_overdue(false, start + LINGER_UNREPORTED));
+        assert!(deadlines.upstream_is_overdue(true, start + LINGER_SETTLED));
+        assert!(!deadlines.upstream_is_overdue(false, start + LINGER_SETTLED));
+        assert!(deadlines.upstream_is_overdue(false, start + LINGER_UNSETTLED));
     }
 
     #[test]
@@ -246,11 +286,11 @@ mod tests {
         deadlines.set_finished(true);
         deadlines.read(start + Duration::from_secs(1));
         deadlines.set_finished(false);
-        assert!(!deadlines.upstream_is_overdue(false, start + LINGER_UNREPORTED));
+        assert!(!deadlines.upstream_is_overdue(false, start + LINGER_UNSETTLED));
         deadlines.read(start + Duration::from_secs(9));
         deadlines.set_finished(true);
         assert!(!deadlines.upstream_is_overdue(true, start + Duration::from_secs(10)));
-        assert!(deadlines.upstream_is_overdue(true, start + Duration::from_secs(9) + LINGER_REPORTED));
+        assert!(deadlines.upstream_is_overdue(true, start + Duration::from_secs(9) + LINGER_SETTLED));
     }
 
     #[test]
@@ -263,17 +303,21 @@ mod tests {
     }
 
     #[test]
-    fn a_standstill_retries_its_extension_until_the_bound_that_counts_from_its_start() {
-        let (mut deadlines, start) = begun();
-        deadlines.set_blocked(true, start);
-        let later = start + Duration::from_secs(4);
-        deadlines.set_blocked(true, later);
-        assert_eq!(deadlines.next(PLAIN, later), later + EXTENSION_PAUSE);
-        let extending = StreamState { extending: true, ..PLAIN };
-        assert_eq!(deadlines.next(extending, later), start + KEEP_ALIVE, "one is in flight");
-        assert!(deadlines.extension_is_overdue(start + EXTENSION_BOUND));
-        deadlines.set_blocked(false, later);
-        assert!(!deadlines.extension_is_overdue(start + EXTENSION_BOUND));
+    fn a_stream_that_waits_for_its_extension_retries_until_the_bound_that_counts_from_the_start_of_its_wait()
+    {
+        for blocked in [true, false] {
+            let (mut deadlines, start) = begun();
+            deadlines.set_waiting(blocked, true, start);
+            let later = start + Duration::from_secs(4);
+            deadlines.set_waiting(blocked, true, later);
+            assert_eq!(deadlines.is_blocked(), blocked);
+            assert_eq!(deadlines.next(PLAIN, later), later + EXTENSION_PAUSE);
+            let extending = StreamState { extending: true, ..PLAIN };
+            assert_eq!(deadlines.next(extending, later), start + EXTENSION_BOUND, "one is in flight");
+            assert!(deadlines.extension_is_overdue(start + EXTENSION_BOUND));
+            deadlines.set_waiting(false, false, later);
+            assert!(!deadlines.extension_is_overdue(start + EXTENSION_BOUND) && !deadlines.is_blocked());
+        }
     }
 
     #[test]
@@ -301,9 +345,9 @@ mod tests {
         assert!(deadlines.reading_on_is_over(ReadingOn::Received, left + CAUGHT_UP_AFTER));
         deadlines.read(left + CATCH_UP_BOUND);
         assert!(deadlines.reading_on_is_over(ReadingOn::Received, left + CATCH_UP_BOUND));
-        assert!(!deadlines.reading_on_is_over(ReadingOn::Usage, left + LINGER_REPORTED));
-        assert!(deadlines.reading_on_is_over(ReadingOn::Usage, left + LINGER_UNREPORTED));
-        assert!(!deadlines.reading_on_is_over(ReadingOn::ToTheEnd(bound), left + LINGER_UNREPORTED));
+        assert!(!deadlines.reading_on_is_over(ReadingOn::Usage, left + LINGER_SETTLED));
+        assert!(deadlines.reading_on_is_over(ReadingOn::Usage, left + LINGER_UNSETTLED));
+        assert!(!deadlines.reading_on_is_over(ReadingOn::ToTheEnd(bound), left + LINGER_UNSETTLED));
         assert!(deadlines.reading_on_is_over(ReadingOn::ToTheEnd(bound), left + bound));
         assert!(!deadlines.keep_alive_is_due(left + KEEP_ALIVE));
     }

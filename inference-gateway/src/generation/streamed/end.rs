@@ -5,7 +5,7 @@ use shared::error::{ApiError, Code};
 use super::Stream;
 use crate::model_metrics::OK;
 use crate::upstream::{Failure, of_event};
-use domain::{metering::StreamEnd, routing::AttemptOutcome, upstream_error::UpstreamError};
+use domain::{answer::Settled, metering::StreamEnd, routing::AttemptOutcome, upstream_error::UpstreamError};
 
 /// Outcome in the log of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";
@@ -60,6 +60,9 @@ impl Stream {
             End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
         }
         let (usage, estimated) = self.meter.usage();
+        // What ran on after the cut is not charged: the cost is the price of the usage that the client reads.
+        let cut = matches!(end, End::GrantUsedUp).then(|| self.meter.usage_up_to_cut());
+        let charged = cut.filter(|cut| *cut != usage);
         self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running);
         let client_left = self.deadlines.left_at().is_some();
         let Self { generator, job, hold, mut meter, running, mut log, pipe, mut memory, .. } = self;
@@ -71,7 +74,7 @@ impl Stream {
             hold.release().await;
         } else {
             log.end_inference(usage);
-            log.charge = hold.capture(usage, estimated).await;
+            log.charge = hold.capture_part(usage, charged, estimated).await;
         }
         log.outcome = match &end {
             _ if client_left => CLIENT_GONE,
@@ -86,17 +89,21 @@ impl Stream {
         if client_left {
             metrics::counter!("gateway_client_disconnects_total").increment(1);
         }
-        let (cost, now) = (log.charge.map(|charge| charge.charged), generator.clock.now().seconds());
+        let settled = Settled {
+            usage: charged.unwrap_or(usage),
+            cost: log.charge.map(|charge| charge.charged),
+            completed: generator.clock.now().seconds(),
+        };
         match &end {
             End::ClientGone => {}
             End::Complete | End::GrantUsedUp => {
                 meter.cut();
-                meter.finish(cost, now);
+                meter.finish(settled);
             }
-            End::Failed(error) => meter.fail(error, cost, now),
+            End::Failed(error) => meter.fail(error, settled),
         }
         log.write(&job);
-        pipe.put_last(memory.leave_with(meter.take_output()));
+        pipe.put_last(memory.leave_with(meter.output().take()));
     }
 
     /// Replaces an estimate of the prompt if the upstream can count it.

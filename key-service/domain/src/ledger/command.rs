@@ -74,6 +74,9 @@ pub enum Command {
         model: String,
         /// Final usage.
         total: Progress,
+        /// Most to charge of a generation that ran on after its stream was cut; the rest of the cost is shortfall.
+        /// `None` charges the cost.
+        chargeable: Option<NanoUsd>,
         /// The usage is an estimate.
         estimated: bool,
     },

@@ -29,6 +29,8 @@ pub(super) const NANO: NanoUsd = NanoUsd::from_nanos(1);
 #[derive(Clone, Copy)]
 pub(super) struct Claim {
     pub(super) total: Progress,
+    /// Most to charge: the cost, or less.
+    pub(super) chargeable: NanoUsd,
     pub(super) estimated: bool,
     pub(super) ending: Ending,
     pub(super) at: Timestamp,
@@ -37,8 +39,14 @@ pub(super) struct Claim {
 impl Claim {
     /// The settlement, if this much could be charged.
     pub(super) fn settled(self, payer: Payer, charged: NanoUsd) -> Settlement {
-        let Self { total: Progress { usage, cost, upstream_cost }, estimated, ending, at } = self;
+        let Self { total: Progress { usage, cost, upstream_cost }, chargeable: _, estimated, ending, at } =
+            self;
         Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at }
+    }
+
+    /// The claim with this bound of the charge, if there is one.
+    pub(super) fn charging_at_most(self, most: Option<NanoUsd>) -> Self {
+        Self { chargeable: most.map_or(self.chargeable, |most| most.min(self.chargeable)), ..self }
     }
 }
 
@@ -53,7 +61,7 @@ pub(super) struct Funds {
 impl Funds {
     /// The claim for a generation that ends now.
     pub(super) fn claim(&self, total: Progress, estimated: bool, ending: Ending) -> Claim {
-        Claim { total, estimated, ending, at: self.now }
+        Claim { total, chargeable: total.cost, estimated, ending, at: self.now }
     }
 
     /// Refuses a credential whose key may not spend. The order of checks is part of the public contract.
@@ -168,11 +176,11 @@ impl Funds {
         }
     }
 
-    /// Resolves a hold: the hold pays for the covered part of the cost, other available money for the rest.
+    /// Resolves a hold: the hold pays for the covered part of the claim, other available money for the rest.
     pub(super) fn settle(&mut self, hold: Hold, claim: Claim) -> Settlement {
-        let cost = claim.total.cost;
-        let beyond = cost.left_after(hold.amount).min(self.available());
-        let charged = plus(cost.min(hold.amount), beyond);
+        let chargeable = claim.chargeable;
+        let beyond = chargeable.left_after(hold.amount).min(self.available());
+        let charged = plus(chargeable.min(hold.amount), beyond);
         self.give_back(&hold, tokens(claim.total.usage));
         self.bill(charged);
         claim.settled(hold.payer, charged)
@@ -187,14 +195,15 @@ impl Funds {
                 let billable = plus(settled.charged, self.available());
                 // Credit has an upper bound; an amount beyond stays billed.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
-                let charged = claim.total.cost.min(billable).max(kept);
+                let charged = claim.chargeable.min(billable).max(kept);
                 if charged < settled.charged {
                     self.unbill(settled.charged.left_after(charged), settled.at);
                 } else {
                     self.bill(charged.left_after(settled.charged));
                 }
                 let settlement = claim.settled(settled.payer, charged);
-                Settlement { cost: settlement.cost.max(charged), ..settlement }
+                let cost = if claim.chargeable < charged { charged } else { settlement.cost };
+                Settlement { cost, ..settlement }
             }
         }
     }

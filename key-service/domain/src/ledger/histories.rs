@@ -262,9 +262,9 @@ fn command() -> impl Strategy<Value = Command> {
                 Command::Extend { key, generation, most, progress, lease_ticks }
             }
         ),
-        5 => (ids(), model(), progress(), any::<bool>()).prop_map(
-            |((key, generation), model, total, estimated)| {
-                Command::Capture { key, generation, model, total, estimated }
+        5 => (ids(), model(), progress(), option::weighted(0.2, nanos(0..700)), any::<bool>()).prop_map(
+            |((key, generation), model, total, chargeable, estimated)| {
+                Command::Capture { key, generation, model, total, chargeable, estimated }
             }
         ),
         2 => ids().prop_map(|(key, generation)| Command::Release { key, generation }),

@@ -35,7 +35,7 @@ fn cost(n: i64) -> Progress {
 
 fn capture(generation: GenerationId, total: Progress) -> Command {
     let (key, model) = (key(0), "Model Flash".into());
-    Command::Capture { key, generation, model, total, estimated: false }
+    Command::Capture { key, generation, model, total, chargeable: None, estimated: false }
 }
 
 #[test]
@@ -290,6 +290,35 @@ fn a_deposit_counts_once_and_is_above_zero_and_below_the_largest_amount() {
 }
 
 #[test]
+fn what_ran_on_after_a_cut_is_shortfall_though_money_is_left() {
+    let mut book = Book::new(1_000, None);
+    let at_most = |n: u8, most: i64| {
+        let Command::Capture { key, generation, model, total, estimated, .. } =
+            capture(generation(n), cost(130))
+        else {
+            unreachable!()
+        };
+        Command::Capture { key, generation, model, total, chargeable: Some(nanos(most)), estimated }
+    };
+    let charge = |n: u8, most: i64, book: &mut Book| match book.run(&at_most(n, most)) {
+        Ok(Outcome::Captured(settlement)) => (settlement.charged.nanos(), settlement.shortfall().nanos()),
+        other => panic!("not captured: {other:?}"),
+    };
+    book.must_hold(1, 100);
+    assert_eq!(charge(1, 100, &mut book), (100, 30));
+    // Without a hold, and after an expiry.
+    assert_eq!(charge(2, 90, &mut book), (90, 40));
+    book.must_hold(3, 200);
+    book.extend(3, 200, cost(120)).unwrap();
+    book.tick(3);
+    book.expire(3).unwrap();
+    assert_eq!(charge(3, 110, &mut book), (110, 20));
+    book.must_hold(4, 200);
+    assert_eq!(charge(4, 150, &mut book), (130, 0), "no more than the cost");
+    assert_eq!(book.sums(), (1_000 - 430, 0, 430));
+}
+
+#[test]
 fn what_another_key_holds_cannot_be_touched() {
     let mut book = Book::new(1_000, None);
     book.must_hold(1, 500);
@@ -299,7 +328,14 @@ fn what_another_key_holds_cannot_be_touched() {
     for command in [
         Command::Release { key, generation },
         Command::Expire { key, generation },
-        Command::Capture { key, generation, model: "Model Max".into(), total: cost(5), estimated: false },
+        Command::Capture {
+            key,
+            generation,
+            model: "Model Max".into(),
+            total: cost(5),
+            chargeable: None,
+            estimated: false,
+        },
     ] {
         assert_eq!(book.run(&command), Ok(Outcome::Gone));
     }

@@ -138,7 +138,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
             // The cost of one model to the operator is known.
             let upstream_cost = (n % 3 > 0).then(|| NanoUsd::from_nanos(cost.nanos() / 2));
             let (total, estimated) = (Progress { usage, cost, upstream_cost }, n % 50_000 == 7);
-            [hold, Command::Capture { key, generation, model, total, estimated }]
+            [hold, Command::Capture { key, generation, model, total, chargeable: None, estimated }]
         });
         store.execute(account, commands.collect(), at).await.unwrap();
     };

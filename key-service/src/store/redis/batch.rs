@@ -383,11 +383,12 @@ impl<'a> BatchEncoder<'a> {
                 let used = rated(progress.usage);
                 (3, 0, bill, [money(*most), money(progress.cost), ticks(*lease_ticks), 0, used])
             }
-            Command::Capture { key, model, total, estimated, .. } => {
+            Command::Capture { key, model, total, chargeable, estimated, .. } => {
                 let bill = self.bill(*total, Ending::Captured, *estimated);
                 let [prompt, cached, completion] = counted(total.usage);
                 let payer = self.payers.place((*key, model));
-                (4, payer, bill, [money(total.cost), prompt, cached, completion, rated(total.usage)])
+                let chargeable = chargeable.map_or(total.cost, |most| most.min(total.cost));
+                (4, payer, bill, [money(chargeable), prompt, cached, completion, rated(total.usage)])
             }
             Command::Release { .. } => (5, 0, 0, [0; 5]),
             Command::Expire { .. } => (6, 0, 0, [0; 5]),

@@ -110,7 +110,7 @@ fn capture(generation: GenerationId, cost: i64) -> Command {
         "Model Flash".into(),
         Progress { usage: Usage::default(), cost: NanoUsd::from_nanos(cost), upstream_cost: None },
     );
-    Command::Capture { key: key(0), generation, model, total, estimated: false }
+    Command::Capture { key: key(0), generation, model, total, chargeable: None, estimated: false }
 }
 
 /// The generation of this number, for large numbers.

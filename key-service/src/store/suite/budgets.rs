@@ -333,6 +333,7 @@ pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
         generation: generation(1),
         model: "Model Flash".into(),
         total: total(100, 200),
+        chargeable: None,
         estimated: false,
     };
     execute_one(store, account, capture).await.unwrap();

@@ -36,7 +36,7 @@ pub(super) fn with_model(command: &Command, other: &str) -> Command {
 
 fn bill(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {
     let (model, total) = ("Model Flash".into(), progress(cost, upstream_cost));
-    Command::Capture { key, generation: generation(n), model, total, estimated: false }
+    Command::Capture { key, generation: generation(n), model, total, chargeable: None, estimated: false }
 }
 
 fn report(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {

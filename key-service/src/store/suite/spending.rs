@@ -58,6 +58,27 @@ pub(super) async fn no_commands_have_no_outcomes(subject: &mut impl Subject) {
     assert_eq!(subject.store().execute(account, Vec::new(), START).await.unwrap(), []);
 }
 
+pub(super) async fn what_ran_on_after_a_cut_is_recorded_as_shortfall(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let key = make_key(&**store, account, 1, None).await;
+    execute_one(&**store, account, hold(key, generation(1), 200, 7)).await.unwrap();
+    let Command::Capture { key, generation, model, total, estimated, .. } = capture(key, generation(1), 130)
+    else {
+        unreachable!()
+    };
+    let cut = Command::Capture { key, generation, model, total, chargeable: Some(nanos(100)), estimated };
+    let captured = execute_one(&**store, account, cut.clone()).await;
+    let Ok(Outcome::Captured(settlement)) = &captured else { panic!("{captured:?}") };
+    assert_eq!((settlement.charged, settlement.shortfall()), (nanos(100), nanos(30)));
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(execute_one(&**store, account, cut).await, captured);
+    let spent = spend(&**store, account, key).await;
+    assert_eq!((spent.budget.used, spent.budget.held), (nanos(100), nanos(0)));
+    assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
+}
+
 pub(super) async fn a_capture_without_a_hold_is_billed_once(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
@@ -140,7 +161,8 @@ pub(super) async fn the_largest_numbers_come_back(subject: &mut impl Subject) {
     let usage = Usage::of(u64::MAX, u64::MAX - 1, 1 << 63);
     let total = Progress { usage, cost: most, upstream_cost: None };
     let model = "Model Flash".into();
-    let capture = Command::Capture { key, generation: generation(1), model, total, estimated: true };
+    let capture =
+        Command::Capture { key, generation: generation(1), model, total, chargeable: None, estimated: true };
     let captured = execute_one(&**store, account, capture.clone()).await;
     let Ok(Outcome::Captured(settlement)) = &captured else { panic!("{captured:?}") };
     assert_eq!((settlement.usage, settlement.charged), (usage, most));

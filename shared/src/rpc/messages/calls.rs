@@ -50,6 +50,7 @@ impl Call {
                 hold: Some((&c.hold).into()),
                 usage: Some(c.usage.into()),
                 estimated: c.estimated,
+                charged: c.charged.map(Into::into),
             }),
             Self::Release(release) => {
                 let target = match release {
@@ -96,9 +97,12 @@ impl Call {
                 images: r.images,
                 output_tokens: r.output_tokens,
             }),
-            call::Request::Capture(r) => {
-                Self::Capture(Capture { hold: hold(r.hold)?, usage: usage(r.usage)?, estimated: r.estimated })
-            }
+            call::Request::Capture(r) => Self::Capture(Capture {
+                hold: hold(r.hold)?,
+                usage: usage(r.usage)?,
+                charged: r.charged.map(Usage::from),
+                estimated: r.estimated,
+            }),
             call::Request::Release(r) => Self::Release(match r.target {
                 Some(release_request::Target::Hold(named)) => Release::Hold(hold(Some(named))?),
                 Some(release_request::Target::Unknown(v1::UnknownHold { credential, generation_id })) => {

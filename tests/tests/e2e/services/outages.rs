@@ -20,6 +20,9 @@ use super::{CLIENTS, two_of_each, with_lease};
 /// The shortest lease that is allowed, because tests wait for it: a store that executes abandoned calls leaves holds
 /// that only expire.
 pub(super) const LEASE: Duration = Duration::from_secs(3);
+/// Time in which a stream at the end of its grant is stopped without an extension, whether or not a call is under way: five
+/// seconds by contract, and two for slow machines.
+const EXTENDED_WITHIN: Duration = Duration::from_secs(7);
 /// Time in which an expiry is noticed: one second by contract, and three for slow machines.
 const NOTICING: Duration = Duration::from_secs(4);
 /// Number of times that a gateway, a key-service and a Redis are killed, unless `FAREGATE_TEST_KILLS` sets it; and the
@@ -133,7 +136,7 @@ async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_th
         stream.read_tokens(5).await;
         stream
     };
-    let (short, long) = tokio::join!(start(0, 500), start(1, 20_000));
+    let (short, mut long) = tokio::join!(start(0, 500), start(1, 20_000));
     for key_service in &stack.key_services {
         key_service.kill();
     }
@@ -149,10 +152,19 @@ async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_th
             answer.assert_error(503, "service_unavailable");
         }
     };
-    let (short, long, ()) = tokio::join!(short.rest(), long.rest(), refused);
+    let tag = long.tag.clone();
+    let to_the_end = async {
+        long.read_tokens(1_000).await;
+        let near_the_end = Instant::now();
+        (long.rest().await, near_the_end)
+    };
+    let (short, (long, near_the_end), ()) = tokio::join!(short.rest(), to_the_end, refused);
     assert_eq!(short.assert_done().tokens(), 500, "its grant covers all of it");
     long.assert_error(503, "service_unavailable");
     assert!(long.tokens() >= 1_000, "it goes on to the end of its grant: {long:?}");
+    let (_, stopped) = stack.upstream.tagged(&tag).pop().unwrap().ended.unwrap();
+    let waited = stopped.duration_since(near_the_end);
+    assert!(waited < EXTENDED_WITHIN, "its upstream is stopped after {waited:?}");
     assert_eq!(stack.upstream.generations().len(), asked, "nothing new reached the upstream");
 
     join_all(stack.key_services.iter().map(Server::restart)).await;

@@ -262,6 +262,8 @@ fn timings_contain_what_a_choice_has_used_so_far() {
 fn usage_is_found_at_the_end_of_a_body() {
     let end = br#""}],"usage" : {"prompt_tokens":12,"completion_tokens":60000}, "id": "x"}"#;
     assert_eq!(Reported::find_last(end), reported(12, None, 60_000));
+    let timed = br#""}],"usage":{"prompt_tokens":12,"completion_tokens":5},"timings":{"cache_n":4,"prompt_n":8,"predicted_n":5}}"#;
+    assert_eq!(Reported::find_last(timed), reported(12, Some(4), 5));
     assert_eq!(Reported::find_last(br#"{"usage": {"prompt_tok"#), Reported::default());
     assert_eq!(Reported::find_last(b"{}"), Reported::default());
 }

@@ -17,8 +17,12 @@ fn counter(scope: UsageScope, choices: u64) -> UsageCounter {
 /// A counter of a choice after this many bytes of output.
 fn counter_after(bytes: u64) -> UsageCounter {
     let mut counter = counter(UsageScope::Answer, 1);
-    counter.count_output(bytes, 1);
+    counter.count_text(0, size(bytes));
     counter
+}
+
+fn size(bytes: u64) -> OutputSize {
+    OutputSize { bytes, listed_tokens: 0 }
 }
 
 fn reported(prompt: u64, completion: u64) -> Reported {
@@ -306,17 +310,17 @@ fn choices_are_not_believed_together_what_is_not_believed_of_one() {
 #[test]
 fn an_estimate_never_exceeds_the_upstreams_limit() {
     let mut counted = counter(UsageScope::Answer, 1);
-    counted.count_text(40_000, 1);
+    counted.count_text(0, size(40_000));
     assert_eq!((counted.completion(), counted.runs_away()), (1_000, false));
     counted.learn(reported(12, 1_070), None);
-    counted.count_output(4, 1);
+    counted.count_text(0, size(4));
     assert_eq!(counted.completion(), 1_070);
 }
 
 /// The count of a limit of 1,000 after this many pieces of this many bytes.
 fn counted(pieces: u64, bytes: u64) -> UsageCounter {
     let mut counted = counter(UsageScope::Answer, 1);
-    (0..pieces).for_each(|_| counted.count_text(bytes, 1));
+    (0..pieces).for_each(|_| counted.count_text(0, size(bytes)));
     counted
 }
 
@@ -337,21 +341,87 @@ fn output_beyond_any_doubt_shows_an_upstream_that_does_not_obey_its_limit() {
 }
 
 #[test]
-fn choices_of_a_whole_answer_without_a_report_count_by_their_own_bytes() {
-    let of_first = |lengths: &[usize], completion: u64| {
-        let usage = tokens(12, completion);
-        let counted = whole(counter(UsageScope::Choice, 8), &answer(lengths, &usage));
-        assert_eq!((counted.usage().prompt, counted.is_estimate()), (12, true));
-        counted.completion()
-    };
-    assert_eq!(of_first(&[40, 80, 0], 7), 7 + 20 + 1);
-    assert_eq!(of_first(&[1, 400_000], 900), 900 + 1_000, "no more than the upstream was allowed");
-    assert_eq!(of_first(&[400_000, 4], 3), 3 + 1);
-    assert_eq!(of_first(&[4, 400], 1_200), 1_200 + 100, "the first broke its limit, not the other");
-    let silent = whole(counter(UsageScope::Choice, 8), &answer(&[40, 80], &Value::Null));
-    assert_eq!((silent.usage(), silent.is_estimate()), (usage(100, 0, 30), true));
+fn a_whole_answer_without_a_report_counts_by_its_bytes() {
+    let silent = whole(counter(UsageScope::Answer, 8), &answer(&[40, 80, 0], &Value::Null));
+    assert_eq!((silent.usage(), silent.is_estimate()), (usage(100, 0, 10 + 20 + 1), true));
     let of_all = whole(counter(UsageScope::ChunkChoice, 8), &answer(&[40, 80], &tokens(12, 9)));
     assert_eq!((of_all.usage(), of_all.is_estimate()), (usage(12, 0, 9), false));
+}
+
+#[test]
+fn timings_of_a_whole_answer_are_read_as_those_of_a_stream() {
+    let mut answer = answer(&[8_000], &tokens(12, 5));
+    answer["timings"] = timings(12, 5);
+    let counted = whole(counter(UsageScope::Choice, 1), &answer);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 4, 5), false));
+    answer["usage"] = Value::Null;
+    let counted = whole(counter(UsageScope::Choice, 1), &answer);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 4, 5), false), "alone");
+}
+
+#[test]
+fn parts_of_the_output_are_added_up_by_choice_as_the_output_is() {
+    let of = |completion: u64, reasoning: u64, audio: u64| {
+        json!({"prompt_tokens": 12, "completion_tokens": completion,
+            "completion_tokens_details": {"reasoning_tokens": reasoning, "audio_tokens": audio}})
+    };
+    let chunks = [
+        with(text(0), "usage", of(30, 20, 3)),
+        with(text(1), "usage", of(50, 40, 4)),
+        with(text(0), "usage", of(35, 25, 3)),
+        with(text(1), "usage", of(50, 30, 4)),
+    ];
+    let parts = |counted: &UsageCounter| {
+        let Usage { completion, details, .. } = counted.usage();
+        (completion, details.reasoning, details.audio_output, counted.is_estimate())
+    };
+    let counted = after(counter(UsageScope::ChunkChoice, 2), &chunks);
+    assert_eq!(parts(&counted), (85, 65, 7, false));
+    let ended = after(counted, &[last(of(90, 70, 8))]);
+    assert_eq!(parts(&ended), (90, 70, 8, false), "the last report counts all choices");
+    let of_all = after(counter(UsageScope::Answer, 2), &chunks);
+    assert_eq!(parts(&of_all), (50, 40, 4, false), "where each report counts all choices");
+}
+
+#[test]
+fn text_that_follows_a_report_of_its_own_tokens_is_billed_once() {
+    let counted = |report: u64, texts: usize| {
+        let mut chunks = vec![with(finish(0), "usage", tokens(12, report))];
+        chunks.extend(std::iter::repeat_n(text(0), texts));
+        let counted = after(counter(UsageScope::ChunkChoice, 2), &chunks);
+        assert_eq!(counted.is_estimate(), texts > 0, "text came after the report");
+        counted.completion()
+    };
+    // Each text has two tokens.
+    assert_eq!([counted(1_000, 0), counted(1_000, 500), counted(1_000, 510)], [1_000, 1_000, 1_020]);
+    assert_eq!([counted(1, 1), counted(1, 5)], [2, 10]);
+    // What a report is ahead of one choice says nothing of another.
+    let chunks = [with(text(0), "usage", tokens(12, 100)), text(1), text(0)];
+    assert_eq!(after(counter(UsageScope::ChunkChoice, 2), &chunks).completion(), 102);
+    // A report of all choices is ahead of them together.
+    let chunks = [text(0), text(1), last(tokens(12, 10)), text(0), text(1), text(1), text(0)];
+    assert_eq!(after(counter(UsageScope::ChunkChoice, 2), &chunks).completion(), 12);
+    // Text before a report is covered by it, and text of other choices still counts.
+    let chunks = [text(0), text(1), with(text(0), "usage", tokens(12, 4))];
+    let counted = after(counter(UsageScope::ChunkChoice, 2), &chunks);
+    assert_eq!((counted.completion(), counted.completion_is_estimate()), (6, true));
+}
+
+#[test]
+fn tokens_that_are_listed_alone_are_output() {
+    let listed = |text: &str, tokens: usize| {
+        let content: Vec<Value> = (0..tokens).map(|_| json!({"token": "a", "logprob": -1})).collect();
+        json!({"choices": [{"index": 0, "delta": {"content": text}, "logprobs": {"content": content}}]})
+    };
+    let counted = |chunks: &[Value]| after(counter(UsageScope::Answer, 1), chunks).completion();
+    assert_eq!(counted(&[listed("", 7), listed("", 0), listed("", 1)]), 8);
+    assert_eq!(counted(&[listed("12345678", 1)]), 2, "by its text");
+    assert_eq!(counted(&[listed("1234", 9)]), 9);
+    let beyond = after(counter(UsageScope::Answer, 1), &[listed("", 2_001)]);
+    assert!(beyond.runs_away() && beyond.completion() == 2_001, "an upstream that ignores its limit");
+    let mut whole_answer = answer(&[4], &Value::Null);
+    whole_answer["choices"][0]["logprobs"] = listed("", 7)["choices"][0]["logprobs"].take();
+    assert_eq!(whole(counter(UsageScope::Answer, 1), &whole_answer).completion(), 7);
 }
 
 #[test]
@@ -359,8 +429,6 @@ fn an_answer_that_was_not_kept_counts_by_its_end_or_else_by_its_length() {
     let end = |scope, usage| counter(scope, 2).with_end_of_answer(4_000_000, usage);
     let counted = end(UsageScope::Answer, reported(12, 9));
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 9), false));
-    let counted = end(UsageScope::Choice, reported(12, 9));
-    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 2_000), true), "of one choice alone");
     let counted = end(UsageScope::Answer, Reported::default());
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 2_000), true));
 }
@@ -389,14 +457,14 @@ fn parts_are_counted_apart_and_each_within_its_whole() {
     };
     assert_eq!((counted.usage().details, counted.is_estimate()), (expected, false));
     assert!(!counted.has_part_beyond_whole());
-    // In parts, in any order, and late.
+    // In parts, in any order, and late. What was written is left to the price.
     counted.learn(Reported { written: Some(40), audio_output: Some(40), ..Reported::default() }, None);
     let details = counted.usage().details;
-    assert_eq!((details.cache_write, details.cache_write_long, details.audio_output), (8, 4, 9));
+    assert_eq!((details.cache_write, details.cache_write_long, details.audio_output), (36, 4, 9));
     assert!(counted.has_part_beyond_whole());
     counted.learn(Reported { written_long: Some(40), ..Reported::default() }, None);
     let details = counted.usage().details;
-    assert_eq!((details.cache_write, details.cache_write_long), (0, 12));
+    assert_eq!((details.cache_write, details.cache_write_long), (0, 40));
 }
 
 #[test]
@@ -465,12 +533,12 @@ proptest! {
         let mut counted = counter(scope, 8);
         for (report, choice, outputs) in reports {
             let before = *counted.reported();
-            counted.count_output(outputs * 8, outputs);
+            (0..outputs).for_each(|choice| counted.count_text(usize::try_from(choice).unwrap(), size(8)));
             counted.learn(report, choice);
             prop_assert_eq!(counted.reported().max(before), *counted.reported());
             let Usage { prompt, cached, completion, details } = counted.usage();
             prop_assert!(prompt <= BELIEVED_PROMPT && completion <= BELIEVED_TOKENS, "{} {}", prompt, completion);
-            for part in [cached, details.cache_write + details.cache_write_long, details.audio_input] {
+            for part in [cached, details.audio_input] {
                 prop_assert!(part <= prompt, "{:?}", details);
             }
             prop_assert!(details.reasoning <= completion && details.audio_output <= completion, "{:?}", details);

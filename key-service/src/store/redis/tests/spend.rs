@@ -36,6 +36,7 @@ async fn margins_of_days_that_an_earlier_version_has_written_are_added_up_and_ke
         generation: GenerationId::new(START, [99; 10]),
         model: "Model Max".into(),
         total: progress,
+        chargeable: None,
         estimated: false,
     };
     store.execute(account, vec![bill], START).await.unwrap();

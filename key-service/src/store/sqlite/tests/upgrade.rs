@@ -273,7 +273,7 @@ async fn margins_of_version_19_are_added_up_from_the_counters() {
         let (usage, upstream_cost) = (Usage::of(3, 1, 2), upstream_cost.map(nanos));
         let total = Progress { usage, cost: nanos(cost), upstream_cost };
         let model = "Model Flash".into();
-        Command::Capture { key, generation: generation(n), model, total, estimated: false }
+        Command::Capture { key, generation: generation(n), model, total, chargeable: None, estimated: false }
     };
     let bills = vec![bill(alone, 1, 9, Some(4)), bill(grouped, 2, 8, Some(5)), bill(grouped, 3, 7, None)];
     store.execute(account, bills, START).await.unwrap();

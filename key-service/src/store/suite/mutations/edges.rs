@@ -50,8 +50,8 @@ fn with_parts(command: Command, upstream_cost: Option<NanoUsd>, details: UsageDe
         Command::Extend { key, generation, most, progress, lease_ticks } => {
             Command::Extend { key, generation, most, progress: with(progress), lease_ticks }
         }
-        Command::Capture { key, generation, model, total, estimated } => {
-            Command::Capture { key, generation, model, total: with(total), estimated }
+        Command::Capture { key, generation, model, total, chargeable, estimated } => {
+            Command::Capture { key, generation, model, total: with(total), chargeable, estimated }
         }
         other => other,
     }
@@ -149,7 +149,7 @@ fn capture(n: u8, tokens: u64, cost: NanoUsd) -> Command {
 
 fn capture_of(key: KeyId, n: u8, total: Progress) -> Command {
     let model = "Model Flash".into();
-    Command::Capture { key, generation: of_history(n), model, total, estimated: false }
+    Command::Capture { key, generation: of_history(n), model, total, chargeable: None, estimated: false }
 }
 
 /// Ends the lease of a hold.

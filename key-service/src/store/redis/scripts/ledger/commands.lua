@@ -100,6 +100,7 @@ local is_remembered = present[CAPTURE] and function(n)
   return now <= created_at + REMEMBERED and created_at <= now + CLOCK_LEAD
 end
 
+-- `cost` is what may be charged, which is less than the bill's where a stream ran on after its cut.
 commands[CAPTURE] = present[CAPTURE] and function(key, n, payer, total, cost, prompt, cached, completion)
   if holds[n] then
     local held_for, amount = read_hold(holds[n])

@@ -1,0 +1,42 @@
+//! Bytes for the client, given out in pieces.
+
+use bytes::{Bytes, BytesMut};
+
+/// Largest output buffer kept for the next output.
+const KEPT_OUTPUT_BYTES: usize = 32 << 10;
+/// Size of a piece of output. A larger output goes in pieces, to show that a slow client still takes some.
+pub(super) const PIECE_BYTES: usize = 64 << 10;
+/// Part of a larger output in one piece: the rest is copied each time, in all eight times the length.
+const PIECES: usize = 8;
+
+/// The output that the client has not taken.
+#[derive(Default)]
+pub struct Output(pub(super) BytesMut);
+
+impl Output {
+    /// Takes all. The memory of small outputs is used again.
+    pub fn take(&mut self) -> Bytes {
+        let large = self.0.capacity() > KEPT_OUTPUT_BYTES;
+        if large { std::mem::take(&mut self.0).freeze() } else { self.0.split().freeze() }
+    }
+
+    /// Takes the next piece: all of a small output, and a part of a large one.
+    pub fn take_piece(&mut self) -> Bytes {
+        let length = PIECE_BYTES.max(self.0.len() / PIECES);
+        if self.0.len() <= length {
+            return self.take();
+        }
+        // Both parts are copied: slices would keep the whole in memory.
+        let piece = Bytes::copy_from_slice(&self.0[..length]);
+        self.0 = BytesMut::from(&self.0[length..]);
+        piece
+    }
+
+    /// Drops all, for a client that left.
+    pub fn discard(&mut self) {
+        self.0.clear();
+        if self.0.capacity() > KEPT_OUTPUT_BYTES {
+            self.0 = BytesMut::new();
+        }
+    }
+}

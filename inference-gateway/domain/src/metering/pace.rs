@@ -1,0 +1,100 @@
+//! The pace at which an upstream generates, by which its silence is judged: it may generate tokens that nothing shows.
+
+use std::time::Duration;
+
+/// Shortest time over which a pace is measured: over a shorter one, tokens that arrive together seem faster than any model.
+const MEASURED_OVER: Duration = Duration::from_millis(250);
+/// Longest pause between two tokens that is no silence: a batch of prompts in between, a busy gateway. What an upstream
+/// hides for less is shown by the next report.
+const SILENCE_AFTER: Duration = Duration::from_secs(1);
+/// Tokens of a choice in a second that are assumed before any pace was seen: more than most models generate.
+const UNSEEN_PER_SECOND: u64 = 100;
+
+/// Pace of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pace {
+    /// Output tokens of a choice in a second.
+    pub per_second: u64,
+}
+
+/// Measures the pace of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct PaceMeter {
+    choices: u64,
+    /// Time and count of the first output.
+    first: Option<(Duration, u64)>,
+}
+
+impl Pace {
+    /// The pace that is assumed of an upstream before any was seen.
+    pub const UNSEEN: Self = Self { per_second: UNSEEN_PER_SECOND };
+
+    /// Longest pause between two tokens that is no silence.
+    pub const SILENCE_AFTER: Duration = SILENCE_AFTER;
+
+    /// Tokens of so many choices that may have been generated in this time without a sign of output.
+    pub fn silent_tokens(self, time: Duration, choices: u64) -> u64 {
+        if time < SILENCE_AFTER {
+            return 0;
+        }
+        let tokens = time.as_millis() * u128::from(self.per_second) * u128::from(choices) / 1_000;
+        u64::try_from(tokens).unwrap_or(u64::MAX)
+    }
+}
+
+impl PaceMeter {
+    /// Measures a stream of so many choices, which has not begun.
+    pub const fn new(choices: u64) -> Self {
+        Self { choices, first: None }
+    }
+
+    /// Takes in the output tokens that were counted at a time, measured from any instant. Returns the pace since the first,
+    /// once that took long enough: an average, so that what waited in between does not count as fast.
+    pub fn counted(&mut self, tokens: u64, at: Duration) -> Option<Pace> {
+        if tokens == 0 {
+            return None;
+        }
+        let (began, first) = *self.first.get_or_insert((at, tokens));
+        let took = at.saturating_sub(began);
+        if took < MEASURED_OVER {
+            return None;
+        }
+        let tokens = u128::from(tokens.saturating_sub(first)) * 1_000;
+        let per_second = tokens.div_ceil(took.as_millis() * u128::from(self.choices.max(1)));
+        Some(Pace { per_second: u64::try_from(per_second).unwrap_or(u64::MAX) })
+    }
+
+    /// Returns whether the first output came.
+    pub const fn has_begun(&self) -> bool {
+        self.first.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn a_pace_is_that_of_a_choice_since_the_first_token() {
+        let mut meter = PaceMeter::new(2);
+        assert!(meter.counted(0, ms(0)).is_none() && !meter.has_begun());
+        assert_eq!(meter.counted(4, ms(1_000)), None);
+        assert_eq!(meter.counted(80, ms(1_249)), None, "too short");
+        assert!(meter.has_begun());
+        assert_eq!(meter.counted(104, ms(2_000)), Some(Pace { per_second: 50 }));
+        assert_eq!(meter.counted(105, ms(11_000)), Some(Pace { per_second: 6 }));
+    }
+
+    #[test]
+    fn a_pause_is_no_silence_and_a_silence_counts_from_its_begin() {
+        let pace = Pace { per_second: 50 };
+        assert_eq!(pace.silent_tokens(ms(999), 1), 0);
+        assert_eq!(pace.silent_tokens(ms(1_000), 1), 50);
+        assert_eq!(pace.silent_tokens(ms(2_500), 4), 500);
+        assert_eq!(Pace { per_second: u64::MAX }.silent_tokens(ms(2_000), 8), u64::MAX);
+    }
+}

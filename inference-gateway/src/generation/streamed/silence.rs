@@ -1,0 +1,48 @@
+//! The silence of an upstream that shows its progress. It may generate tokens that nothing shows, which have to be held.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Stream;
+use domain::metering::Pace;
+
+/// Time between two looks at a silent upstream: it generates some tens of tokens meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+impl Stream {
+    /// Takes in the signs of output that were read: an upstream that gives one is not silent, and shows its pace.
+    pub(super) fn hear(&mut self, now: Instant) {
+        let counter = self.meter.counter();
+        if counter.signs() == self.signs {
+            return;
+        }
+        self.signs = counter.signs();
+        if let Some(pace) = self.pace.counted(counter.completion(), now.duration_since(self.began)) {
+            self.running.observe_pace(pace);
+        }
+        self.meter.assume_silent(0);
+        self.deadlines.heard(now);
+    }
+
+    /// Counts for the hold what the upstream may have generated in its present silence.
+    pub(super) fn count_silence(&mut self, now: Instant) {
+        let tokens = self.silent_since().map_or(0, |since| {
+            let silence = now.saturating_duration_since(since);
+            self.running.fastest_pace().silent_tokens(silence, self.meter.open_choices())
+        });
+        self.meter.assume_silent(tokens);
+    }
+
+    /// Time of the next look at an upstream that is or becomes silent.
+    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
+        self.silent_since().map(|since| (since + Pace::SILENCE_AFTER).max(now + LOOK_EVERY))
+    }
+
+    /// Begin of the present silence; `None` where nothing is generated in silence that is not held.
+    fn silent_since(&self) -> Option<Instant> {
+        let meter = &self.meter;
+        let generates = self.pace.has_begun() && !meter.is_finished() && !meter.has_last_chunk();
+        self.deadlines.silent_since().filter(|_| generates && meter.is_by_grants())
+    }
+}
