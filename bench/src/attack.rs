@@ -14,6 +14,7 @@ pub mod bodies;
 mod customers;
 mod demo;
 pub mod filling;
+pub mod interim;
 pub mod pages;
 mod paying;
 mod ports;
@@ -55,6 +56,10 @@ pub enum Part {
     Unscraped,
     /// Streams of a customer that reads nothing.
     Slots,
+    /// A customer that sends the largest bodies.
+    Large,
+    /// Interim heads without end of the servers that the installation asks.
+    Interim,
     /// An owner that fills the store and reads its pages, and unauthenticated callers that guess at accounts.
     Filling,
     /// The demo model's own port.
@@ -130,6 +135,8 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
         Part::Pages => pages::rows(&stack().await).await,
         Part::Unscraped => vec![customers::unscraped(&stack().await, plan.requests).await],
         Part::Slots => customers::slots().await,
+        Part::Large => vec![customers::large_bodies(&stack().await).await],
+        Part::Interim => interim::rows().await,
         Part::Filling => {
             let mut rows = filling::owner().await;
             rows.push(filling::guesses().await);

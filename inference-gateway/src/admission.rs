@@ -15,6 +15,8 @@ use crate::sizes::Sizes;
 
 /// Timeout of an unauthenticated caller for a permit: the work takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of a large body for its turn to be parsed, which takes up to a second.
+const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Divisor for the part of all slots that requests on unauthenticated connections have, until authorization.
 const UNAUTHENTICATED_PART: usize = 4;
 
@@ -33,6 +35,8 @@ struct Quotas {
     prompts: Quota,
     /// Bytes of small bodies that are read before the senders are authenticated.
     small_bodies: Quota,
+    /// Large bodies that are parsed.
+    parsing: Quota,
     /// Bytes of answers.
     answers: Quota,
     answers_of_account: usize,
@@ -80,6 +84,7 @@ impl Admission {
             checks: Quota::new(MAX_FRAME_CALLS, MAX_FRAME_CALLS),
             prompts: Quota::new(sizes.prompts_bytes, sizes.prompts_bytes_per_account),
             small_bodies: Quota::new(sizes.unauthenticated_bytes, sizes.unauthenticated_bytes),
+            parsing: Quota::new(sizes.parsed_at_once, sizes.parsed_at_once / 2),
             answers: Quota::new(sizes.answers_bytes, sizes.answers_bytes_per_account),
             answers_of_account: sizes.answers_bytes_per_account.min(sizes.answers_bytes),
         }))
@@ -103,6 +108,13 @@ impl Admission {
     /// A permit for the bytes of an account's prompt; none of them are taken.
     pub(crate) fn prompt(&self, account: AccountId) -> Permit {
         self.0.prompts.empty_permit(Owner::Account(account))
+    }
+
+    /// A turn to parse a large body. An account has half of them, and takes turns with the others.
+    pub(crate) async fn turn_to_parse(&self, owner: Owner) -> Result<Permit, ApiError> {
+        let late = || overloaded("Too many large requests wait to be read; try again shortly.");
+        let deadline = Instant::now() + PARSING_TIMEOUT;
+        self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(late)
     }
 
     /// Largest number of bytes that answers of an account may have in memory.
@@ -200,6 +212,7 @@ mod tests {
             answers_bytes: 0,
             answers_bytes_per_account: 0,
             unauthenticated_bytes: 8,
+            parsed_at_once: 2,
         })
     }
 
@@ -231,6 +244,17 @@ mod tests {
         assert!(admit().await.unwrap().charge_to(one).is_err());
         drop(hold);
         admit().await.unwrap().charge_to(one).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_of_one_account_leave_a_turn_to_others() {
+        let (admission, one) = (admission(), Owner::Account(account()));
+        let turn = admission.turn_to_parse(one).await.unwrap();
+        assert!(admission.turn_to_parse(Owner::Account(account())).await.is_ok());
+        let late = admission.turn_to_parse(one).await.err().unwrap();
+        assert_eq!(late.code, Code::Overloaded);
+        drop(turn);
+        assert!(admission.turn_to_parse(one).await.is_ok());
     }
 
     #[tokio::test]

@@ -15,6 +15,8 @@ const MOST_ANSWERS_BYTES: u64 = 1 << 30;
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
 /// Management requests in flight: each has a connection to a key-service.
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
+/// Least number of large bodies parsed at once, so that one of an account leaves a place to others.
+const LEAST_PARSED_AT_ONCE: usize = 2;
 /// The part of the requests in flight that a single account leaves to the others: a quarter.
 const LEFT_TO_OTHERS: usize = 4;
 
@@ -37,6 +39,8 @@ pub struct Sizes {
     pub(crate) answers_bytes_per_account: usize,
     /// Bytes of bodies of callers that are not authenticated yet.
     pub(crate) unauthenticated_bytes: usize,
+    /// Large bodies parsed at once: each takes a core for up to a second, and half of the cores serve on.
+    pub(crate) parsed_at_once: usize,
 }
 
 impl Sizes {
@@ -69,6 +73,7 @@ impl Sizes {
             answers_bytes_per_account: answers_bytes / 2,
             unauthenticated_bytes: usize::try_from((limits.memory / 64).clamp(least, most))
                 .unwrap_or(usize::MAX),
+            parsed_at_once: (options.workers() / 2).max(LEAST_PARSED_AT_ONCE),
         };
         sizes.log();
         Ok(sizes)

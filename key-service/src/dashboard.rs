@@ -19,6 +19,7 @@ use shared::{catalog::Catalog, current::Current};
 use crate::management::Management;
 use activity::Exports;
 use browser::Browser;
+use session::AskingAccount;
 
 mod activity;
 mod assets;
@@ -192,10 +193,13 @@ pub(crate) fn router(desk: Desk) -> Router {
 }
 
 /// Middleware: headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
-/// being requested without TLS where a browser used TLS. Failures get their page.
-async fn secure(State(desk): State<Desk>, browser: Browser, request: Request, next: Next) -> Response {
+/// being requested without TLS where a browser used TLS. Failures get their page, and gateways learn whose answer it is.
+async fn secure(State(desk): State<Desk>, browser: Browser, mut request: Request, next: Next) -> Response {
+    let account = AskingAccount::default();
+    request.extensions_mut().insert(account.clone());
     let (secure, response) = (browser.secure, next.run(request).await);
     let mut response = failure_page::framed(&desk, browser, response).await;
+    account.write(response.headers_mut());
     for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, value);
     }

@@ -1,11 +1,20 @@
-//! Attacks of customers, and of time: one that reads nothing beside another one, and many requests that no scraper looks at.
+//! Attacks of customers, and of time: one that reads nothing beside another one, one that sends the largest bodies, and many
+//! requests that no scraper looks at.
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Request, header};
+use http_body_util::Full;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant as Deadline, sleep};
 
-use super::{Row, paying::pay, unread};
+use super::{
+    Row,
+    paying::{Waits, chats, pay},
+    unread,
+};
 use crate::measure::process::memory;
 use tests::{
     harness::{Options, Stack, usd},
@@ -16,6 +25,14 @@ use tests::{
 const STALL: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
 /// Slots of the gateway in the attack on them, and the share of one account.
 const SLOTS: (usize, usize) = (64, 48);
+
+/// Large bodies of a customer at once, the bytes of each, and the time for which they are sent.
+const BODIES: (usize, usize) = (3, 30 << 20);
+const BODIES_TIME: Duration = Duration::from_secs(8);
+/// A message of a large body: many short ones take the longest to parse.
+const MESSAGE: &str = r#"{"role":"user","content":"x"},"#;
+/// Time by which the longest of another's chats may be longer.
+const BODIES_DELAY: Duration = Duration::from_millis(250);
 
 /// Memory while requests are paid for and nobody reads the metrics.
 pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {
@@ -74,4 +91,46 @@ pub(super) async fn slots() -> Vec<Row> {
             held: freed <= bound,
         },
     ]
+}
+
+/// One customer whose requests are as large as they may be, beside another one.
+pub(super) async fn large_bodies(stack: &Stack) -> Row {
+    let greedy = stack.key().await;
+    let other = stack.open_account("other", usd("1"));
+    let other = stack.key_of(&other, json!({})).await;
+    let calm = chats(stack, &other, Deadline::now() + BODIES_TIME / 4).await;
+    let until = Deadline::now() + BODIES_TIME;
+    let (at_once, size) = BODIES;
+    let sending = (0..at_once).map(|_| send_large_bodies(stack, &greedy.secret, size, until));
+    let (beside, sent) = tokio::join!(chats(stack, &other, until), join_all(sending));
+    let delay = beside.longest.saturating_sub(calm.longest);
+    let Waits { median, longest } = beside;
+    Row {
+        name: format!(
+            "{} bodies of {} MiB of one customer, {at_once} at once",
+            sent.iter().sum::<usize>(),
+            size >> 20
+        ),
+        expected: format!("another's chat waits {BODIES_DELAY:?} longer"),
+        seen: format!("{delay:.0?} ({:.0?}, then {longest:.0?}, {median:.0?} in the middle)", calm.longest),
+        held: delay <= BODIES_DELAY && sent.iter().all(|sent| *sent > 0),
+    }
+}
+
+/// Sends large bodies one after the other until then, and returns the number of those that were read to their end.
+async fn send_large_bodies(stack: &Stack, secret: &str, size: usize, until: Deadline) -> usize {
+    let (http, url) = (stack.http.fresh(), stack.url("/v1/chat/completions"));
+    let messages = MESSAGE.repeat(size / MESSAGE.len());
+    // The model is named last, and there is none of this name: all of the body is parsed, for nothing.
+    let body = format!(r#"{{"messages":[{}],"model":"none"}}"#, messages.trim_end_matches(','));
+    let body = Bytes::from(body);
+    let mut sent = 0;
+    while Deadline::now() < until {
+        let request = Request::post(&url)
+            .header(header::AUTHORIZATION, format!("Bearer {secret}"))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body.clone()));
+        sent += usize::from(http.send(request.unwrap()).await.status == 404);
+    }
+    sent
 }

@@ -6,10 +6,34 @@ use http::{Method, header};
 use serde_json::json;
 
 use super::plain;
-use tests::harness::{Answer, ApiKey, FLASH, Http, Stack};
+use tests::{
+    harness::{Answer, ApiKey, FLASH, Http, Stack},
+    upstream::Script,
+};
 
 /// Requests at once of the paying load.
 const AT_ONCE: usize = 32;
+
+/// Times of chats.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// The median.
+    pub(super) median: Duration,
+    /// The longest. A chat that is not answered by 200 has waited in vain, and counts as endless.
+    pub(super) longest: Duration,
+}
+
+/// Sends one chat after the other until then.
+pub(super) async fn chats(stack: &Stack, key: &ApiKey, until: tokio::time::Instant) -> Waits {
+    let mut waits = Vec::new();
+    while waits.is_empty() || tokio::time::Instant::now() < until {
+        let began = Instant::now();
+        let answer = stack.call(key, Script::tokens(12, 5)).send().await;
+        waits.push(if answer.status == 200 { began.elapsed() } else { Duration::MAX });
+    }
+    waits.sort();
+    Waits { median: waits[waits.len() / 2], longest: waits[waits.len() - 1] }
+}
 
 /// The longest of some requests, half of them on new connections.
 pub(super) async fn slowest(stack: &Stack, key: &ApiKey, pooled: &Http) -> Duration {

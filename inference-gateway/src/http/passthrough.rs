@@ -20,7 +20,7 @@ use shared::{
     ids::{AccountId, RequestId},
     key::Class,
     process::{
-        http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
+        http::{X_ACCOUNT, X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
         tls::Tls,
         traces::{self, TRACEPARENT},
     },
@@ -212,15 +212,17 @@ impl Management {
     }
 
     /// Takes a page into memory and gives its permit back, so that a slow client costs only its own connection. An export goes
-    /// on at the client's pace, with a permit of its own.
+    /// on at the client's pace, with permits of its own.
     async fn taken(
         &self,
         mut response: Response<Incoming>,
         permit: Permit,
     ) -> Result<Response<Body>, ApiError> {
         strip(response.headers_mut());
+        let member = response.headers_mut().remove(X_ACCOUNT);
         let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes <= MAX_PAGE) else {
-            return Ok(kept_until_taken(response, self.permits.export()?));
+            let account = member.and_then(|account| account.to_str().ok()?.parse().ok());
+            return Ok(kept_until_taken(response, self.permits.export(&permit, account)?));
         };
         let memory = self.permits.memory(&permit, usize::try_from(bytes).unwrap_or(usize::MAX))?;
         let (head, body) = response.into_parts();

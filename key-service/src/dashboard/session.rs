@@ -1,7 +1,10 @@
 //! The member that asks, and the right to change something.
 
+use std::sync::{Arc, OnceLock};
+
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use http::request::Parts;
+use http::{HeaderMap, HeaderValue, request::Parts};
+use shared::{ids::AccountId, process::http::X_ACCOUNT};
 
 use super::{
     Desk,
@@ -52,6 +55,18 @@ impl Viewer {
     }
 }
 
+/// Account of the member who asks, once known, for the gateway's bounds. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AskingAccount(Arc<OnceLock<AccountId>>);
+
+impl AskingAccount {
+    /// Writes the account into the headers of the answer.
+    pub(super) fn write(&self, headers: &mut HeaderMap) {
+        let value = self.0.get().and_then(|account| HeaderValue::try_from(account.to_string()).ok());
+        headers.extend(value.map(|value| (X_ACCOUNT, value)));
+    }
+}
+
 impl FromRequestParts<Desk> for Viewer {
     type Rejection = Failure;
 
@@ -59,7 +74,11 @@ impl FromRequestParts<Desk> for Viewer {
         let browser = Browser::of(&parts.headers, desk.behind_tls);
         let has_ended = browser.session.is_some();
         let signed_out = || Failure::SignedOut { destination: Destination::of(parts), has_ended };
-        Self::of(desk, browser).await?.ok_or_else(signed_out)
+        let viewer = Self::of(desk, browser).await?.ok_or_else(signed_out)?;
+        if let Some(AskingAccount(account)) = parts.extensions.get() {
+            account.get_or_init(|| viewer.signed_in.account);
+        }
+        Ok(viewer)
     }
 }
 

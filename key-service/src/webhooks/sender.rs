@@ -1,6 +1,6 @@
 //! One attempt to deliver an event: a signed POST, whose answer is a status.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, io, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderName, Request, header};
@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use rustls::ClientConfig;
 use shared::{
     network::Network,
-    process::http_client::{ClientSettings, HttpClient, http_client_over},
+    process::http_client::{ClientSettings, HttpClient, NoFinalHead, http_client_over},
     time::Timestamp,
 };
 use tokio::time::{Instant, timeout_at};
@@ -84,6 +84,11 @@ fn reason(error: &hyper_util::client::legacy::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(known) = error.downcast_ref::<NotConnected>() {
+            return known.to_string();
+        }
+        if let Some(endless) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref)
+            && let Some(known) = endless.downcast_ref::<NoFinalHead>()
+        {
             return known.to_string();
         }
         cause = error.source();

@@ -182,6 +182,16 @@ async fn a_receiver_that_says_nothing_is_given_up_and_a_status_counts_without_th
 }
 
 #[tokio::test]
+async fn a_receiver_whose_interim_heads_do_not_end_has_not_answered() {
+    let interim = |heads: usize| ("HTTP/1.1 100 Continue\r\n\r\n".repeat(heads) + OK).leak();
+    let patient = Receiver::answers(interim(16)).await;
+    assert_eq!(sent(&Sender::new(&[]), &patient.url()).await, Answer::Status(200));
+    let endless = Receiver::answers(interim(100_000)).await;
+    let expected = no_answer("the answer has no final head within 16 interim heads and 64 KiB");
+    assert_eq!(sent(&Sender::new(&[]), &endless.url()).await, expected);
+}
+
+#[tokio::test]
 async fn a_name_that_leads_inside_is_not_connected() {
     let receiver = Receiver::answers(OK).await;
     let url = format!("https://hooks.example:{}/", receiver.address.port());

@@ -1,4 +1,5 @@
-//! HTTP clients, all built alike: of upstreams, of key-services and of the receivers of webhooks.
+//! HTTP clients, all built alike: of upstreams, of key-services, of the receivers of webhooks and of telemetry. They speak
+//! HTTP/1, and bound what comes before the final head of an answer.
 
 use std::{error::Error, time::Duration};
 
@@ -17,13 +18,25 @@ use hyper_util::{
         },
         proxy::matcher::Intercept,
     },
-    rt::{TokioExecutor, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use rustls::ClientConfig;
-use tower::{Service, ServiceExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::{Service, ServiceExt, util::MapResponse};
+
+mod final_head;
+
+pub use final_head::{FinalHead, NoFinalHead};
 
 /// A client, http and https, with a pool of connections that `C` makes. Cheap to clone.
-pub type HttpClient<B, C = HttpConnector> = Client<HttpsConnector<C>, B>;
+pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<Uri>>::Response>, B>;
+
+/// Connector of a client with a pool.
+type Connecting<C, S> =
+    MapResponse<HttpsConnector<C>, fn(MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>>>;
+
+/// A connection whose answers are bounded up to their final heads.
+type Bounded<S> = TokioIo<FinalHead<S>>;
 
 /// Connector of a server, http or https. Cheap to clone.
 #[derive(Clone)]
@@ -81,17 +94,17 @@ where
         Connector::Tunnelled(tunnelled) => tunnelled.clone().oneshot(origin).await?,
     };
     match stream {
-        MaybeHttpsStream::Http(stream) => handshake(stream).await,
-        MaybeHttpsStream::Https(stream) => handshake(stream).await,
+        MaybeHttpsStream::Http(stream) => handshake(stream.into_inner()).await,
+        MaybeHttpsStream::Https(stream) => handshake(stream.into_inner()).await,
     }
 }
 
 async fn handshake<B, S>(stream: S) -> Result<SendRequest<B>, Box<dyn Error + Send + Sync>>
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
-    S: Read + Write + Send + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (requests, connection) = http1::handshake(stream).await?;
+    let (requests, connection) = http1::handshake(bounded(stream)).await?;
     // An error of the connection is that of its request too. The task is the connection itself: an async block around
     // the connection would be twice as large.
     tokio::spawn(connection);
@@ -127,5 +140,13 @@ where
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(settings.idle)
         .pool_max_idle_per_host(settings.idle_connections)
-        .build(https(tcp, settings.tls))
+        .build(https(tcp, settings.tls).map_response(pooled as fn(_) -> _))
+}
+
+fn pooled<S>(stream: MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>> {
+    bounded(TokioIo::new(stream))
+}
+
+fn bounded<S>(stream: S) -> Bounded<S> {
+    TokioIo::new(FinalHead::new(stream))
 }

@@ -10,23 +10,32 @@ use std::{
 
 use bench::attack::{
     bodies::{Body, StalledBodies},
+    filling::owner_of,
+    interim::{EndlessHeads, Flooded},
     pages::{leave_pages, slowest_look},
     silent::{Silence, address, flood, time_to_close},
     unauthenticated::{Stalling, connect_from, invented_key},
     unread::{leave_answers, open_streams},
 };
+use bytes::Bytes;
 use futures_util::future::join_all;
-use http::Method;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{Builder, SendRequest},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use shared::key::Class;
 use tests::{
-    harness::{Deployment, Http, Options, PATIENCE, Server, Settings, Stack, raw, usd},
+    harness::{Browser, Deployment, Http, MAX, Options, PATIENCE, Server, Settings, Stack, raw, usd},
     upstream::Script,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{sleep, timeout},
+    time::{Instant as Deadline, sleep, timeout},
 };
 
 /// Bounds of a second on all that a connection may take its time for.
@@ -184,6 +193,88 @@ async fn pages_that_an_unauthenticated_client_leaves_unread_close_the_dashboard_
     assert!(left.iter().any(|connection| connection.begun() > 0));
     let grown = stack.server().peak_memory().saturating_sub(before);
     assert!(grown < 32 << 20, "{} MiB", grown >> 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn interim_heads_without_end_end_their_connection_and_keep_no_one_waiting() {
+    for flooded in Flooded::ALL {
+        let heads = EndlessHeads::start();
+        let stack = flooded.stack(&heads).await;
+        let key = stack.key().await;
+        let until = Deadline::now() + Duration::from_secs(2);
+        let chats = async {
+            let mut longest = Duration::ZERO;
+            while Deadline::now() < until {
+                let began = Instant::now();
+                assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+                longest = longest.max(began.elapsed());
+            }
+            longest
+        };
+        let (longest, ()) = tokio::join!(chats, flooded.provoke(&stack, &key, &heads, until));
+        assert!(longest < Duration::from_secs(1), "{flooded:?}: {longest:?}");
+        assert!(heads.flooded() > 0, "{flooded:?}");
+        if flooded == Flooded::Upstream {
+            let began = Instant::now();
+            let failed = stack.call(&key, Script::tokens(12, 5)).with("model", MAX).send().await;
+            assert!(failed.status >= 500 && began.elapsed() < Duration::from_secs(5), "{failed}");
+        }
+    }
+}
+
+/// An export whose client takes a byte of it, and its status.
+struct UnreadExport {
+    status: StatusCode,
+    _unread: (Response<Incoming>, SendRequest<Full<Bytes>>),
+}
+
+impl UnreadExport {
+    /// Asks for the journal of the browser's account, as a client of this network.
+    async fn ask(stack: &Stack, browser: &Browser, network: &str) -> Self {
+        let stream = TcpStream::connect(address(stack.server().public())).await.unwrap();
+        let mut client = Builder::new(TokioExecutor::new());
+        let connecting = client.initial_stream_window_size(1).handshake(TokioIo::new(stream));
+        let (mut sender, connection) = connecting.await.unwrap();
+        tokio::spawn(connection);
+        let cookies: Vec<_> = browser.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let request = Request::get("http://x/dashboard/activity.csv")
+            .header(header::COOKIE, cookies.join("; "))
+            .header("x-forwarded-for", network)
+            .body(Full::default());
+        let response = sender.send_request(request.unwrap()).await.unwrap();
+        assert!(!response.headers().contains_key("x-account"), "{:?}", response.headers());
+        Self { status: response.status(), _unread: (response, sender) }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn exports_that_one_network_leaves_unread_close_those_of_no_one() {
+    let stack = stack(vec![("FAREGATE_TRUST_PROXY", "true".to_owned())]).await;
+    let accounts =
+        [stack.account.clone(), stack.open_account("one", usd("1")), stack.open_account("two", usd("1"))];
+    let mut owners = Vec::new();
+    for account in &accounts {
+        owners.push(owner_of(&stack, account).await);
+        // Some pieces of a journal: HTTP/2 keeps two beside the client's window.
+        let key = stack.key_of(account, json!({})).await;
+        for _ in 0..5 {
+            join_all((0..20).map(|_| stack.call(&key, Script::tokens(12, 5)).send())).await;
+        }
+    }
+    let mut unread = Vec::new();
+    for (owner, network, expected) in [
+        (0, "192.0.2.1", 200),
+        (1, "192.0.2.1", 200),
+        (2, "192.0.2.1", 503),
+        (2, "192.0.2.2", 200),
+        (0, "192.0.2.3", 200),
+    ] {
+        let export = UnreadExport::ask(&stack, &owners[owner], network).await;
+        assert_eq!(export.status, expected, "{owner} from {network}");
+        unread.push(export);
+    }
+    let third = UnreadExport::ask(&stack, &owners[0], "192.0.2.4").await;
+    assert_ne!(third.status, 200, "an account has two, from however many networks");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

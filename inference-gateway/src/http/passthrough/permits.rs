@@ -15,9 +15,10 @@ const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
 /// Requests for pages of the dashboard in flight. People look at a few at a time.
 const PAGES_IN_FLIGHT: usize = 64;
-/// Limit of exports in flight: files without a bound, sent at the clients' pace. A key-service makes two exports at
-/// once for an account.
+/// Limit of exports in flight: files without a bound and large pages, sent at the clients' pace. A quarter for a network.
 const EXPORTS_IN_FLIGHT: usize = 8;
+/// Limit of exports in flight of an account, whose members may come from many networks: as many as a key-service makes.
+const EXPORTS_PER_ACCOUNT: usize = 2;
 /// Bytes of a page, or of a refusal, that need no permit: pages without a session have less.
 const SMALL_PAGE: usize = 16 << 10;
 /// KiB of larger pages in memory until sent, with a quarter for each network: hundreds of the largest pages.
@@ -29,6 +30,7 @@ pub(super) struct ManagementPermits {
     unauthenticated: Quota,
     pages: Quota,
     exports: Quota,
+    exports_of_accounts: Quota,
     pages_kib: Quota,
 }
 
@@ -41,7 +43,8 @@ impl ManagementPermits {
             requests: Quota::new(MANAGEMENT_IN_FLIGHT - others, IN_FLIGHT_PER_ACCOUNT),
             unauthenticated: of_networks(UNAUTHENTICATED_IN_FLIGHT),
             pages: of_networks(PAGES_IN_FLIGHT),
-            exports: Quota::new(EXPORTS_IN_FLIGHT, EXPORTS_IN_FLIGHT),
+            exports: of_networks(EXPORTS_IN_FLIGHT),
+            exports_of_accounts: Quota::new(EXPORTS_IN_FLIGHT, EXPORTS_PER_ACCOUNT),
             pages_kib: of_networks(PAGES_KIB),
         }
     }
@@ -61,9 +64,16 @@ impl ManagementPermits {
         wait_for_permit(&self.pages, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 
-    /// A permit for an export.
-    pub(super) fn export(&self) -> Result<Permit, ApiError> {
-        self.exports.try_take(Owner::Service, 1).ok_or_else(overloaded)
+    /// Permits for an export: of the network that has this permit, and of the account of a signed-in member.
+    pub(super) fn export(
+        &self,
+        permit: &Permit,
+        account: Option<AccountId>,
+    ) -> Result<(Permit, Option<Permit>), ApiError> {
+        let of_network = self.exports.try_take(permit.owner(), 1).ok_or_else(overloaded)?;
+        let of_account = |account| self.exports_of_accounts.try_take(Owner::Account(account), 1);
+        let of_account = account.map(|account| of_account(account).ok_or_else(overloaded)).transpose()?;
+        Ok((of_network, of_account))
     }
 
     /// A permit for `bytes` of a page in memory, of the owner of this permit. A small page needs none.
@@ -83,7 +93,34 @@ fn overloaded() -> ApiError {
 mod tests {
     use std::net::IpAddr;
 
+    use shared::clock::System;
+
     use super::*;
+
+    #[tokio::test]
+    async fn exports_of_one_network_or_of_one_account_leave_places_to_others() {
+        let permits = ManagementPermits::new();
+        let page = |machine: u8| permits.page(Network::of(IpAddr::from([192, 0, 2, machine])));
+        let account = || Some(AccountId::generate(&System));
+        let greedy = account();
+        let mut taken = Vec::new();
+        for (machine, account, fits) in [
+            (1, greedy, true),
+            (1, None, true),
+            (1, account(), false),
+            (2, greedy, true),
+            (3, greedy, false),
+            (3, account(), true),
+            (3, None, true),
+            (4, account(), true),
+        ] {
+            let exports = permits.export(&page(machine).await.unwrap(), account);
+            assert_eq!(exports.is_ok(), fits, "from {machine}");
+            taken.extend(exports);
+        }
+        taken.clear();
+        assert!(permits.export(&page(3).await.unwrap(), greedy).is_ok());
+    }
 
     #[tokio::test]
     async fn pages_of_one_network_take_a_quarter_of_their_memory() {

@@ -117,6 +117,31 @@ async fn a_server_that_hangs_up_on_a_request_is_not_asked_again() {
 }
 
 #[tokio::test]
+async fn interim_heads_are_skipped_and_those_without_end_cost_the_connection() {
+    for (interim, is_answered) in [(16, true), (17, false), (usize::MAX, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let serving = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for _ in 0..interim {
+                if stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err() {
+                    return;
+                }
+            }
+            // The client may have gone.
+            let _ = stream.write_all(ANSWER).await;
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        };
+        let (client, server) = (UpstreamClient::new(), Server::of(&url).unwrap());
+        let asking = async move {
+            let answer = post(&client, &server).await;
+            assert_eq!(answer.is_ok(), is_answered, "{interim}: {answer:?}");
+        };
+        tokio::join!(serving, asking);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_listen_is_told_from_one_that_hangs_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();

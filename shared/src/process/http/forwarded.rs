@@ -24,6 +24,9 @@ pub const INTERNAL_TOKEN: &str = "x-internal-token";
 /// Header of the internal token, used only between the services.
 pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN);
 
+/// Header of a page's answer with the account of the member who asked, for the gateway's bounds. It goes no further.
+pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
+
 /// Makes the internal token a header, which no log shows. `None` if a header cannot carry the token.
 pub fn internal_token_header(token: &SecretString) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(token.expose_secret()).ok()?;

@@ -1,0 +1,247 @@
+//! A bound on what a server may send before the final head of its answer.
+//!
+//! Hyper skips interim heads (`100 Continue`, `103 Early Hints`) without end, within one step of the connection's task: a
+//! server that sends nothing else would keep the thread from all others.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Interim heads of an answer: a server sends one or two.
+const MAX_INTERIM_HEADS: usize = 16;
+/// Bytes up to the end of the final head: twice what large heads have.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// Bytes of a status line up to the end of its code, as in `HTTP/1.1 200`.
+const STATUS: usize = 12;
+/// Beginning of every status line.
+const PROTOCOL: &[u8] = b"HTTP/1.";
+
+/// An answer did not come to its final head within the bounds; the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer has no final head within {MAX_INTERIM_HEADS} interim heads and {} KiB", MAX_HEAD_BYTES >> 10)]
+pub struct NoFinalHead;
+
+/// A client's connection that ends with [`NoFinalHead`] where an answer exceeds the bounds.
+pub struct FinalHead<S> {
+    stream: S,
+    heads: Heads,
+}
+
+impl<S> FinalHead<S> {
+    /// Bounds the heads of all answers on this connection.
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, heads: Heads::default() }
+    }
+}
+
+/// Reader of the heads of an answer, up to the end of the final one.
+#[derive(Debug, Default)]
+struct Heads {
+    place: Place,
+    /// Bytes of the answer's heads so far.
+    bytes: usize,
+    /// Interim heads so far.
+    interim: usize,
+}
+
+/// Place of the next byte.
+#[derive(Debug, Default)]
+enum Place {
+    /// Behind the final head, or before a request: nothing counts.
+    #[default]
+    Past,
+    /// In a status line, up to its code, of which these bytes have come.
+    Status([u8; STATUS], usize),
+    /// In the rest of a head.
+    Lines {
+        is_interim: bool,
+        /// No byte of the line has come but carriage returns.
+        is_blank: bool,
+    },
+}
+
+impl Heads {
+    /// A request is written: its answer begins with a head. The rest of a request whose answer has begun leads here as well;
+    /// what comes then is no status line, and is passed over.
+    fn await_answer(&mut self) {
+        if matches!(self.place, Place::Past) {
+            *self = Self { place: Place::Status([0; STATUS], 0), bytes: 0, interim: 0 };
+        }
+    }
+
+    /// Reads what has come.
+    fn read(&mut self, mut bytes: &[u8]) -> Result<(), NoFinalHead> {
+        while !bytes.is_empty() && !matches!(self.place, Place::Past) {
+            let read = self.read_part(bytes);
+            bytes = &bytes[read..];
+            self.bytes += read;
+            if self.bytes > MAX_HEAD_BYTES || self.interim > MAX_INTERIM_HEADS {
+                return Err(NoFinalHead);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a byte of a status line, or the rest of a line, and returns the number of bytes.
+    fn read_part(&mut self, bytes: &[u8]) -> usize {
+        match &mut self.place {
+            Place::Past => bytes.len(),
+            // Parsers skip empty lines before a status line.
+            Place::Status(_, 0) if matches!(bytes[0], b'\r' | b'\n') => 1,
+            Place::Status(status, count) => {
+                let read = bytes.len().min(STATUS - *count);
+                status[*count..*count + read].copy_from_slice(&bytes[..read]);
+                *count += read;
+                if *count == STATUS {
+                    self.place = after_status(status);
+                }
+                read
+            }
+            Place::Lines { is_interim, is_blank } => {
+                let end = bytes.iter().position(|byte| *byte == b'\n');
+                let line = &bytes[..end.unwrap_or(bytes.len())];
+                *is_blank &= line.iter().all(|byte| *byte == b'\r');
+                if end.is_none() {
+                    return line.len();
+                }
+                match (*is_blank, *is_interim) {
+                    (false, _) => *is_blank = true,
+                    (true, false) => self.place = Place::Past,
+                    (true, true) => {
+                        self.interim += 1;
+                        self.place = Place::Status([0; STATUS], 0);
+                    }
+                }
+                line.len() + 1
+            }
+        }
+    }
+}
+
+/// The place behind the code of a status line. Bytes that are no status line are left to the parser.
+fn after_status(status: &[u8; STATUS]) -> Place {
+    if !status.starts_with(PROTOCOL) {
+        return Place::Past;
+    }
+    let code = &status[STATUS - 3..];
+    // After 101 another protocol begins, so that no further head follows.
+    Place::Lines { is_interim: code[0] == b'1' && code != b"101", is_blank: false }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for FinalHead<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let read = self.heads.read(&buffer.filled()[before..]);
+        Poll::Ready(read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for FinalHead<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.heads.await_answer();
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.heads.await_answer();
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl<S: Connection> Connection for FinalHead<S> {
+    fn connected(&self) -> Connected {
+        self.stream.connected()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+    const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOK";
+
+    /// Reads an answer in pieces of this size, and returns whether it came to its final head.
+    fn read(answer: &str, piece: usize) -> Result<bool, NoFinalHead> {
+        let mut heads = Heads::default();
+        heads.await_answer();
+        answer.as_bytes().chunks(piece).try_for_each(|piece| heads.read(piece))?;
+        Ok(matches!(heads.place, Place::Past))
+    }
+
+    #[test]
+    fn sixteen_interim_heads_are_read_and_one_more_ends_the_connection_however_they_come() {
+        let hints = "HTTP/1.0 103 Early Hints\nlink: </a>\r\nx: \r\n\n";
+        for interim in [INTERIM, hints, "\r\n\nHTTP/1.1 199 x\r\n\r\n"] {
+            for piece in [1, 7, 1 << 20] {
+                assert_eq!(read(&(interim.repeat(16) + FINAL), piece), Ok(true), "{interim} by {piece}");
+                assert_eq!(
+                    read(&(interim.repeat(17) + FINAL), piece),
+                    Err(NoFinalHead),
+                    "{interim} by {piece}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn heads_have_64_kib_together() {
+        let field = |bytes: usize| format!("x-filler: {}\r\n", "x".repeat(bytes - 12));
+        let heads = |interim: usize, last: usize| {
+            let interim = format!("HTTP/1.1 103 Hints\r\n{}\r\n", field(interim - 22));
+            interim + &format!("HTTP/1.1 200 OK\r\n{}\r\n", field(last - 19))
+        };
+        let half = MAX_HEAD_BYTES / 2;
+        for piece in [1, 4096, 1 << 20] {
+            assert_eq!(read(&heads(half, half), piece), Ok(true));
+            assert_eq!(read(&heads(half, half + 1), piece), Err(NoFinalHead));
+            assert_eq!(read(&"\r\n".repeat(MAX_HEAD_BYTES), piece), Err(NoFinalHead));
+        }
+    }
+
+    #[test]
+    fn each_answer_of_a_connection_has_bounds_of_its_own_and_bodies_count_for_nothing() {
+        let mut heads = Heads::default();
+        let body = [b'x'; 1 << 20];
+        for _ in 0..3 {
+            heads.await_answer();
+            heads.read((INTERIM.repeat(16) + FINAL).as_bytes()).unwrap();
+            heads.read(&body).unwrap();
+            // The rest of a request is written while the body of its answer comes.
+            heads.await_answer();
+            heads.read(&body).unwrap();
+            assert!(matches!(heads.place, Place::Past));
+        }
+    }
+}
