@@ -148,6 +148,40 @@ pub enum Credits {
     },
 }
 
+impl Command {
+    /// Returns whether the command changes what the store has, rather than only reads it.
+    pub(crate) fn writes(&self) -> bool {
+        match self {
+            Self::Accounts(Accounts::Create { .. })
+            | Self::Credits(Credits::Add { .. })
+            | Self::ManagementKeys(
+                ManagementKeyCommand::Create { .. } | ManagementKeyCommand::Revoke { .. },
+            )
+            | Self::Keys(KeyCommand::Rotate { .. })
+            | Self::Groups(GroupCommand::Create { .. } | GroupCommand::Archive { .. })
+            | Self::Members(
+                MemberCommand::Invite { .. }
+                | MemberCommand::RemoveSecondFactor { .. }
+                | MemberCommand::Remove { .. },
+            )
+            | Self::SignInLink(_)
+            | Self::Webhooks(
+                WebhookCommand::Create { .. } | WebhookCommand::Test { .. } | WebhookCommand::Delete { .. },
+            ) => true,
+            Self::Import(command) => command.writes(),
+            Self::Accounts(Accounts::List { .. })
+            | Self::ManagementKeys(ManagementKeyCommand::List { .. })
+            | Self::Groups(GroupCommand::List { .. } | GroupCommand::Show { .. })
+            | Self::Members(MemberCommand::List { .. })
+            | Self::Webhooks(WebhookCommand::List { .. })
+            | Self::Journal(books::Journal::Export { .. })
+            | Self::Events(events::EventCommand::Export { .. })
+            | Self::Usage(_)
+            | Self::Audit(_) => false,
+        }
+    }
+}
+
 /// Runs a command and writes its result, and nothing else, to `out`.
 ///
 /// `public` is the address that clients use: links begin with it.

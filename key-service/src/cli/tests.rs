@@ -508,6 +508,35 @@ async fn a_sign_in_link_without_a_name_makes_no_owner_beside_others() {
     assert_eq!(members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["vera", "owner"]);
 }
 
+#[test]
+fn commands_that_read_are_known_from_those_that_write() {
+    let writes = |line: &str| {
+        let line: Vec<&str> = ["faregate"].into_iter().chain(line.split(' ')).collect();
+        Binary::try_parse_from(line).unwrap().command.unwrap().writes()
+    };
+    for reads in [
+        "usage --account a",
+        "audit",
+        "audit --against f",
+        "accounts list",
+        "journal export --account a",
+        "events export --account a",
+        "import keys --account a --file f --dry-run",
+        "import litellm --account a --file f --dry-run",
+    ] {
+        assert!(!writes(reads), "{reads}");
+    }
+    for does in [
+        "accounts create --name a",
+        "credits add --account a --amount 1",
+        "sign-in-link --account a",
+        "import keys --account a --file f",
+        "import litellm --account a --file f",
+    ] {
+        assert!(writes(does), "{does}");
+    }
+}
+
 #[tokio::test]
 async fn a_webhook_is_made_with_its_secret_listed_tested_and_removed() {
     let office = Office::open();
