@@ -21,6 +21,7 @@ mod ports;
 pub mod silent;
 pub mod unauthenticated;
 pub mod unread;
+mod webhooks;
 
 use bodies::Body;
 
@@ -62,6 +63,8 @@ pub enum Part {
     Interim,
     /// An owner that fills the store and reads its pages, and unauthenticated callers that guess at accounts.
     Filling,
+    /// Webhooks of a customer that get no answers, and that look at many events again, beside another's.
+    Webhooks,
     /// The demo model's own port.
     Demo,
 }
@@ -142,6 +145,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             rows.push(filling::guesses().await);
             rows
         }
+        Part::Webhooks => webhooks::rows().await,
         Part::Demo => demo::rows(plan.bodies).await,
     }
 }

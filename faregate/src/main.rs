@@ -116,7 +116,8 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     };
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
-    let installation = Installation::open(&common, &key_service, secrets.peppers, clock.clone()).await?;
+    let installation =
+        Installation::open(&common, &key_service, secrets.peppers, clock.clone(), command.as_ref()).await?;
     let scheme = public_tls.scheme();
     let public_url = |listen: SocketAddr| installation.public_url(|| format!("{scheme}://{listen}"));
     if let Some(command) = command {

@@ -8,7 +8,12 @@ use std::{
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{ids::AccountId, money::NanoUsd, text::is_control, time::Timestamp};
+use shared::{
+    ids::AccountId,
+    money::NanoUsd,
+    text::{is_control, is_name},
+    time::Timestamp,
+};
 
 use crate::{
     management::{Error, Management, accounts::AccountRefused},
@@ -31,8 +36,13 @@ mod table;
 mod webhooks;
 
 pub use catalogue::{Catalogue, catalogue};
+use groups::GroupCommand;
+use keys::KeyCommand;
+use management_keys::ManagementKeyCommand;
+use members::MemberCommand;
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
+use webhooks::WebhookCommand;
 
 /// Entries or events kept in memory at a time while they are exported: some 200 KiB.
 const EXPORTED_AT_ONCE: usize = 500;
@@ -66,23 +76,23 @@ pub enum Command {
     Credits(Credits),
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
-    ManagementKeys(management_keys::ManagementKeyCommand),
+    ManagementKeys(ManagementKeyCommand),
     /// API keys, which make model calls; the management API and the dashboard make them
     #[command(subcommand)]
-    Keys(keys::KeyCommand),
+    Keys(KeyCommand),
     /// Groups of API keys, which share bounds: teams, courses, customers
     #[command(subcommand)]
-    Groups(groups::GroupCommand),
+    Groups(GroupCommand),
     /// Move keys in from another gateway, with what they spent: callers keep the keys they have
     #[command(subcommand)]
     Import(import::ImportCommand),
     /// The people who sign in to the dashboard of an account
     #[command(subcommand)]
-    Members(members::MemberCommand),
+    Members(MemberCommand),
     /// Print a link that signs a member in to the dashboard: once, within 15 minutes
     ///
-    /// A member with a second factor is asked for a code as well. Where phone and recovery codes are lost, remove it first, with
-    /// `members remove-second-factor`.
+    /// An earlier link of the member works no longer. A member with a second factor is asked for a code as well. Where phone and
+    /// recovery codes are lost, remove it first, with `members remove-second-factor`.
     SignInLink(members::SignInLink),
     /// The bills of all generations
     #[command(subcommand)]
@@ -92,7 +102,7 @@ pub enum Command {
     Events(events::EventCommand),
     /// Addresses that get the events of an account
     #[command(subcommand)]
-    Webhooks(webhooks::WebhookCommand),
+    Webhooks(WebhookCommand),
     /// List what was used, by day, key and model
     Usage(books::UsageQuery),
     /// Prove that what keys used and hold, and what accounts hold and have, is what journal, holds and deposits add up to
@@ -136,6 +146,40 @@ pub enum Credits {
         #[arg(long, value_name = "TEXT", value_parser = note, default_value = "")]
         note: String,
     },
+}
+
+impl Command {
+    /// Returns whether the command changes what the store has, rather than only reads it.
+    pub(crate) fn writes(&self) -> bool {
+        match self {
+            Self::Accounts(Accounts::Create { .. })
+            | Self::Credits(Credits::Add { .. })
+            | Self::ManagementKeys(
+                ManagementKeyCommand::Create { .. } | ManagementKeyCommand::Revoke { .. },
+            )
+            | Self::Keys(KeyCommand::Rotate { .. })
+            | Self::Groups(GroupCommand::Create { .. } | GroupCommand::Archive { .. })
+            | Self::Members(
+                MemberCommand::Invite { .. }
+                | MemberCommand::RemoveSecondFactor { .. }
+                | MemberCommand::Remove { .. },
+            )
+            | Self::SignInLink(_)
+            | Self::Webhooks(
+                WebhookCommand::Create { .. } | WebhookCommand::Test { .. } | WebhookCommand::Delete { .. },
+            ) => true,
+            Self::Import(command) => command.writes(),
+            Self::Accounts(Accounts::List { .. })
+            | Self::ManagementKeys(ManagementKeyCommand::List { .. })
+            | Self::Groups(GroupCommand::List { .. } | GroupCommand::Show { .. })
+            | Self::Members(MemberCommand::List { .. })
+            | Self::Webhooks(WebhookCommand::List { .. })
+            | Self::Journal(books::Journal::Export { .. })
+            | Self::Events(events::EventCommand::Export { .. })
+            | Self::Usage(_)
+            | Self::Audit(_) => false,
+        }
+    }
 }
 
 /// Runs a command and writes its result, and nothing else, to `out`.
@@ -290,12 +334,11 @@ fn write_json_object(out: &mut (dyn Write + Send), value: &impl Serialize) -> an
     Ok(())
 }
 
-/// Parses a name that fits one line of a listing.
+/// Parses a name of an account, a management key, a member or a group: one that looks like no other.
 fn name(text: &str) -> Result<String, String> {
-    let blank = text.trim().is_empty() || text.trim() != text;
-    if blank || text.chars().count() > MAX_NAME_CHARS || text.chars().any(is_control) {
+    if !is_name(text, MAX_NAME_CHARS) {
         return Err(format!(
-            "must be 1 to {MAX_NAME_CHARS} characters, without blanks around them and without control characters"
+            "must be 1 to {MAX_NAME_CHARS} characters that can be seen, without blanks around them"
         ));
     }
     Ok(text.to_owned())

@@ -173,8 +173,12 @@ impl Options {
         either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
     }
 
-    /// Opens the configured store.
-    pub async fn open_store(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>, ConfigError> {
+    /// Opens the configured store. `writes` is false for a command that only reads.
+    pub async fn open_store(
+        &self,
+        clock: &Arc<dyn Clock>,
+        writes: bool,
+    ) -> Result<Arc<dyn Store>, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
         let url = self.store_url()?.unwrap_or_else(default);
         let url = url.expose_secret();
@@ -198,6 +202,7 @@ impl Options {
                     wait_replicas: self.redis_wait_replicas,
                     certificates: self.redis_certificates()?,
                     data_dir: self.data_dir.clone(),
+                    is_marked: writes,
                 };
                 Ok(Arc::new(Redis::open(&settings, clock.clone()).await.map_err(unusable_store)?))
             }

@@ -34,14 +34,15 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Opens the configured store.
+    /// Opens the configured store, to serve or for this command.
     pub async fn open(
         common: &Common,
         options: &Options,
         peppers: Peppers,
         clock: Arc<dyn Clock>,
+        command: Option<&Command>,
     ) -> anyhow::Result<Self> {
-        let store = options.open_store(&clock).await?;
+        let store = options.open_store(&clock, command.is_none_or(Command::writes)).await?;
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
         match credentials.check_peppers(clock.now()).await {
             Ok(()) => {}

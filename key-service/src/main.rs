@@ -99,7 +99,8 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         None => None,
     };
     let peppers = options.peppers()?.context("FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set")?;
-    let installation = Installation::open(&common, &options, peppers, Arc::new(System)).await?;
+    let installation =
+        Installation::open(&common, &options, peppers, Arc::new(System), command.as_ref()).await?;
     let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
     if let Some(command) = command {
         return installation.run(command, &public_url).await;

@@ -4,21 +4,30 @@
 //! key-services make the same attempt, and what a dead one had begun falls due again.
 
 mod connector;
+mod places;
 mod sender;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use shared::{
     clock::{Clock, random_bytes},
-    ids::{AccountId, WebhookId},
+    ids::AccountId,
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use places::Places;
 pub(crate) use sender::Sender;
 
 use crate::{
@@ -35,12 +44,8 @@ use domain::{
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Accounts looked at at once.
 const LOOKED_AT_ONCE: usize = 16;
-/// Events that become deliveries in one step.
+/// Events of an account that become deliveries in one look, so that an account with many leaves time to the others.
 const EVENTS_AT_ONCE: usize = 64;
-/// Attempts under way in this process: each has a connection of its own.
-const MAX_ATTEMPTS: usize = 64;
-/// Attempts of one webhook under way in this process, so that slow receivers leave places to others.
-const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
 /// Time after which a claimed delivery falls due again: beyond an attempt, and the writing of its end.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
@@ -50,26 +55,11 @@ pub(crate) struct Dispatcher {
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     sender: Sender,
-    /// Attempts under way by webhook.
-    attempts: Arc<Mutex<HashMap<WebhookId, usize>>>,
+    places: Places,
+    /// Number of looks so far.
+    looks: AtomicUsize,
     warned: Mutex<Throttle<AccountId>>,
     running: TaskTracker,
-}
-
-/// A place for an attempt, given back when dropped.
-struct Place {
-    attempts: Arc<Mutex<HashMap<WebhookId, usize>>>,
-    webhook: WebhookId,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut attempts = self.attempts.lock();
-        if let Some(count) = attempts.get_mut(&self.webhook) {
-            *count -= 1;
-        }
-        attempts.retain(|_, count| *count > 0);
-    }
 }
 
 impl Dispatcher {
@@ -80,8 +70,8 @@ impl Dispatcher {
         credentials: Arc<Credentials>,
         sender: Sender,
     ) -> Self {
-        let (attempts, warned) = (Arc::default(), Mutex::default());
-        Self { store, clock, credentials, sender, attempts, warned, running: TaskTracker::new() }
+        let (places, looks, warned) = (Places::default(), AtomicUsize::new(0), Mutex::default());
+        Self { store, clock, credentials, sender, places, looks, warned, running: TaskTracker::new() }
     }
 
     /// Delivers until `shutdown`, and then ends the attempts under way.
@@ -104,53 +94,64 @@ impl Dispatcher {
     async fn look(self: &Arc<Self>) {
         match self.store.accounts_with_webhooks().await {
             Ok(accounts) => {
-                let looks = accounts.into_iter().map(|account| self.look_at(account));
+                let look = self.looks.fetch_add(1, Ordering::Relaxed);
+                let accounts = self.places.accounts_in_turn(accounts).into_iter();
+                let looks = accounts.map(|account| self.look_at(account, look));
                 stream::iter(looks).buffer_unordered(LOOKED_AT_ONCE).collect::<()>().await;
             }
             Err(error) => tracing::debug!(%error, "cannot list the accounts with webhooks; trying again"),
         }
     }
 
-    async fn look_at(self: &Arc<Self>, account: AccountId) {
-        if let Err(error) = self.deliver(account).await
+    async fn look_at(self: &Arc<Self>, account: AccountId, look: usize) {
+        if let Err(error) = self.deliver(account, look).await
             && self.warned.lock().passes(account, Instant::now())
         {
             tracing::warn!(%account, %error, "cannot deliver events; trying again");
         }
     }
 
-    /// Makes deliveries of new events, and begins the attempts that are due.
-    async fn deliver(self: &Arc<Self>, account: AccountId) -> Result<(), StoreError> {
+    /// Makes deliveries of some new events, and begins the attempts that are due.
+    async fn deliver(self: &Arc<Self>, account: AccountId, look: usize) -> Result<(), StoreError> {
         let webhooks = self.store.webhooks(account).await?;
         let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
         let last = last.first().map_or(0, |event| event.number);
-        for mut stored in webhooks {
-            while stored.webhook.disabled.is_none() && stored.cursor < last {
-                match self.fan_out(account, stored.clone()).await? {
-                    Some(cursor) => stored.cursor = cursor,
-                    None => break,
-                }
+        if let Some(after) = page_of_look(&webhooks, last, look) {
+            self.fan_out(account, &webhooks, after).await?;
+        }
+        let mut webhooks: HashMap<_, _> =
+            webhooks.into_iter().map(|StoredWebhook { webhook, .. }| (webhook.id, webhook)).collect();
+        for id in self.places.webhooks_in_turn(account, webhooks.keys().copied().collect()) {
+            if let Some(webhook) = webhooks.remove(&id) {
+                self.begin_attempts(account, webhook).await?;
             }
-            self.begin_attempts(account, stored.webhook).await?;
         }
         Ok(())
     }
 
-    /// Makes deliveries of the next events, and returns the cursor behind them. `None` where there is no room, or another
-    /// key-service was first.
-    async fn fan_out(&self, account: AccountId, seen: StoredWebhook) -> Result<Option<u64>, StoreError> {
+    /// Makes deliveries of the page of events `after` this one, for each webhook whose next event is on the page. A webhook
+    /// without room, or which another key-service was first at, stays where it is.
+    async fn fan_out(
+        &self,
+        account: AccountId,
+        webhooks: &[StoredWebhook],
+        after: u64,
+    ) -> Result<(), StoreError> {
         let EventsPage { events, gone_until } =
-            self.store.events_after(account, seen.cursor, EVENTS_AT_ONCE).await?;
-        let cursor = events.last().map_or(gone_until, |event| event.number).max(seen.cursor);
+            self.store.events_after(account, after, EVENTS_AT_ONCE).await?;
+        let end = events.last().map_or(gone_until, |event| event.number);
         let now = self.clock.now();
-        let wanted = events.into_iter().filter(|event| seen.webhook.wants(event.event.kind.as_str()));
-        let delivery = |event: NumberedEvent| {
+        let delivery = |event: &NumberedEvent| {
             let (id, kind) = (event.event.id, event.event.kind.as_str().to_owned());
             Delivery::new(id, Some(event.number), kind, event.event.to_json(), now)
         };
-        let deliveries = wanted.map(delivery).collect();
-        let moves = cursor > seen.cursor && self.store.fan_out(account, seen, cursor, deliveries).await?;
-        Ok(moves.then_some(cursor))
+        let page: Vec<Delivery> = events.iter().map(delivery).collect();
+        for seen in webhooks.iter().filter(|seen| seen.is_behind(end) && seen.cursor >= after) {
+            let is_new = |delivery: &&Delivery| delivery.number > Some(seen.cursor);
+            let wanted = page.iter().filter(is_new).filter(|delivery| seen.webhook.wants(&delivery.kind));
+            self.store.fan_out(account, seen.clone(), end, wanted.cloned().collect()).await?;
+        }
+        Ok(())
     }
 
     async fn begin_attempts(
@@ -158,7 +159,7 @@ impl Dispatcher {
         account: AccountId,
         webhook: Webhook,
     ) -> Result<(), StoreError> {
-        let places = self.places(webhook.id);
+        let places = self.places.take(account, webhook.id);
         if places.is_empty() {
             return Ok(());
         }
@@ -175,16 +176,6 @@ impl Dispatcher {
             });
         }
         Ok(())
-    }
-
-    /// Takes the places that a webhook may have more.
-    fn places(&self, webhook: WebhookId) -> Vec<Place> {
-        let mut attempts = self.attempts.lock();
-        let free = MAX_ATTEMPTS - attempts.values().sum::<usize>();
-        let taken = attempts.entry(webhook).or_default();
-        let more = free.min(MAX_ATTEMPTS_OF_A_WEBHOOK - *taken);
-        *taken += more;
-        (0..more).map(|_| Place { attempts: Arc::clone(&self.attempts), webhook }).collect()
     }
 
     /// Makes an attempt, and writes what follows.
@@ -221,6 +212,13 @@ impl Dispatcher {
         }
         Ok(())
     }
+}
+
+/// Number after which the page of this look begins. Webhooks that wait for different events take turns, look by look.
+fn page_of_look(webhooks: &[StoredWebhook], last: u64, look: usize) -> Option<u64> {
+    let behind = webhooks.iter().filter(|stored| stored.is_behind(last));
+    let cursors: BTreeSet<u64> = behind.map(|stored| stored.cursor).collect();
+    cursors.iter().nth(look.checked_rem(cursors.len())?).copied()
 }
 
 /// Counts an attempt.

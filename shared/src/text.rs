@@ -56,6 +56,13 @@ pub fn is_invisible(c: char) -> bool {
         )
 }
 
+/// Returns whether a text is a name of at most `most` characters that one line can show, and that differs visibly from
+/// every other name.
+pub fn is_name(text: &str, most: usize) -> bool {
+    let is_short = (1..=most).contains(&text.chars().count());
+    is_short && text.trim() == text && !text.chars().any(is_invisible)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +91,15 @@ mod tests {
             assert!(is_invisible(hidden), "{hidden:?}");
         }
         assert!(!"Ann Größer-O'Neil 漢字 हिन्दी مفتاح 🦀 ann+x@example.com".contains(is_invisible));
+    }
+
+    #[test]
+    fn a_name_can_be_seen_and_told_from_others() {
+        for name in ["a", "Ann Größer", "漢字", "xyz"] {
+            assert!(is_name(name, 10), "{name}");
+        }
+        for other in ["", " ", " a", "a ", "a\nb", "ac\u{200b}me", "a\u{a0}b", "\u{2800}", "eleven char"] {
+            assert!(!is_name(other, 10), "{other:?}");
+        }
     }
 }

@@ -59,6 +59,10 @@ use deployment::{INTERNAL_TOKEN, PEPPER};
 /// Longest wait for anything, so that a test fails rather than hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Longest wait for servers to start, to end, or to find each other, and for what they send by themselves: only one that
+/// hangs reaches it, however busy the machine is.
+pub const SERVER_PATIENCE: Duration = Duration::from_mins(5);
+
 /// Longest time that the last captures and releases may take after a test's last request. Less than an ordinary lease,
 /// so that a hold which only expires does not pass for one that was resolved.
 const SETTLING: Duration = Duration::from_secs(10);

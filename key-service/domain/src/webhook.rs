@@ -241,6 +241,11 @@ impl Webhook {
 }
 
 impl StoredWebhook {
+    /// Returns whether events up to this number are to be looked at.
+    pub fn is_behind(&self, last: u64) -> bool {
+        self.webhook.disabled.is_none() && self.cursor < last
+    }
+
     /// The webhook with these settings. A webhook that gets disabled loses its pending deliveries, whose events are looked
     /// at again once the webhook is enabled.
     #[must_use]

@@ -56,6 +56,14 @@ pub struct Into {
     dry_run: bool,
 }
 
+impl ImportCommand {
+    /// Returns whether the import makes what it reads.
+    pub(super) fn writes(&self) -> bool {
+        let (Self::Keys { into, .. } | Self::Litellm { into, .. }) = self;
+        !into.dry_run
+    }
+}
+
 pub(super) async fn run(
     command: ImportCommand,
     management: &Management,

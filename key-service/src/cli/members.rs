@@ -2,16 +2,19 @@
 
 use std::io::Write;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use clap::{Args, Subcommand};
-use shared::secret::ExposeSecret;
+use shared::{ids::AccountId, secret::ExposeSecret};
 
 use super::{name, operator, operator_error, store_error, table};
 use crate::management::{
     Error, Management,
     members::{MemberRefused, OWNER, Token},
 };
-use domain::member::{LinkMaker, Role};
+use domain::member::{LinkMaker, Member, Role};
+
+/// Owners that are named where one has to be chosen.
+const NAMED: usize = 10;
 
 /// Commands on members.
 #[derive(Debug, Subcommand)]
@@ -60,7 +63,7 @@ pub struct SignInLink {
     /// The account's name
     #[arg(long, value_name = "NAME")]
     account: String,
-    /// The member's name [default: owner, made where there is none]
+    /// The member's name [default: owner, made where the account has no owner]
     #[arg(long, value_name = "WHO")]
     name: Option<String>,
 }
@@ -116,17 +119,32 @@ pub(super) async fn sign_in_link(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let account = management.account(&account).await.map_err(operator_error)?;
-    let named = management.member_named(account, name.as_deref().unwrap_or(OWNER)).await;
-    let member = match (named, name) {
-        (Ok(member), _) => member,
-        (Err(Error::Refused(MemberRefused::NotFound)), None) => {
-            management.add_member(account, OWNER, Role::Owner, operator()).await.map_err(refused)?
-        }
-        (Err(error), _) => return Err(refused(error)),
+    let member = match name {
+        Some(name) => management.member_named(account, &name).await.map_err(refused)?,
+        None => owner(account, management).await?,
     };
     let token = management.sign_in_link(account, &member, LinkMaker::Operator).await.map_err(refused)?;
     writeln!(out, "{}", link(public, &token))?;
+    tracing::info!(member = member.name, "an earlier sign-in link of this member works no longer");
     Ok(())
+}
+
+/// The member `owner`, made where the account has no owner at all. Where others own it, the operator has to name one: a
+/// mistyped command makes no further owner.
+async fn owner(account: AccountId, management: &Management) -> anyhow::Result<Member> {
+    let members = management.members(account).await?;
+    if let Some(owner) = members.iter().find(|member| member.name == OWNER) {
+        return Ok(owner.clone());
+    }
+    let owners: Vec<&str> = members.iter().filter(|m| m.is_owner()).map(|m| m.name.as_str()).collect();
+    if owners.is_empty() {
+        return management.add_member(account, OWNER, Role::Owner, operator()).await.map_err(refused);
+    }
+    let more = if owners.len() > NAMED { ", …" } else { "" };
+    let owners = owners[..owners.len().min(NAMED)].join(", ");
+    bail!(
+        "--name: give the member's name. The owners are: {owners}{more}. To let someone else in, use `members invite`"
+    )
 }
 
 /// The address of a sign-in link. The token stands behind the `#`, which no browser sends: no log of a proxy has it.

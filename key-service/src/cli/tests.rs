@@ -410,6 +410,8 @@ async fn a_mistake_names_its_flag_and_changes_nothing() {
         (&["accounts", "create", "--name", " a"], "--name"),
         (&["accounts", "create", "--name", "a\nb"], "--name"),
         (&["accounts", "create", "--name", "a\u{200f}b"], "--name"),
+        (&["accounts", "create", "--name", "ac\u{200b}me"], "--name"),
+        (&["accounts", "create", "--name", "ac\u{a0}me"], "--name"),
         (&["accounts", "create", "--name", &long], "--name"),
         (&["accounts", "create", "--name", "acme"], "--name"),
         (&["accounts", "create", "--name", "b", "--credit", "-1"], "--credit"),
@@ -423,6 +425,9 @@ async fn a_mistake_names_its_flag_and_changes_nothing() {
         (&["credits", "add", "--account", "acme", "--amount", "$5"], "--amount"),
         (&["management-keys", "create", "--account", "nobody", "--name", "x"], "--account"),
         (&["management-keys", "create", "--account", "acme", "--name", ""], "--name"),
+        (&["management-keys", "create", "--account", "acme", "--name", "te\u{ad}st"], "--name"),
+        (&["members", "invite", "--account", "acme", "--name", "an\u{2060}n"], "--name"),
+        (&["groups", "create", "--account", "acme", "--name", "a\u{202e}b"], "--name"),
         (&["management-keys", "list", "--account", "nobody"], "--account"),
         (&["management-keys", "revoke", "--id", "mk_1"], "--id"),
         (&["management-keys", "revoke", "--id", "mk_00000000000070008000000000000000"], "--id"),
@@ -482,6 +487,58 @@ async fn a_sign_in_link_without_a_name_is_for_the_owner() {
 }
 
 #[tokio::test]
+async fn a_sign_in_link_without_a_name_makes_no_owner_beside_others() {
+    let office = Office::open();
+    let (account, _) = office.account("acme").await;
+    let invite = ["members", "invite", "--account", "acme", "--name"];
+    say(&office, &[&invite[..], &["vera", "--role", "viewer"]].concat()).await.unwrap();
+    say(&office, &[&invite[..], &["ann"]].concat()).await.unwrap();
+    say(&office, &[&invite[..], &["bob"]].concat()).await.unwrap();
+    let refused = say(&office, &["sign-in-link", "--account", "acme"]).await.unwrap_err();
+    assert!(refused.starts_with("--name") && refused.contains(": ann, bob. "), "{refused}");
+    assert!(refused.contains("members invite"), "{refused}");
+    assert_eq!(office.management.members(account).await.unwrap().len(), 3);
+    say(&office, &["sign-in-link", "--account", "acme", "--name", "bob"]).await.unwrap();
+    // An account without any owner gets one.
+    let (poor, _) = office.account("poor").await;
+    say(&office, &["members", "invite", "--account", "poor", "--name", "vera", "--role", "viewer"])
+        .await
+        .unwrap();
+    say(&office, &["sign-in-link", "--account", "poor"]).await.unwrap();
+    let members = office.management.members(poor).await.unwrap();
+    assert_eq!(members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["vera", "owner"]);
+}
+
+#[test]
+fn commands_that_read_are_known_from_those_that_write() {
+    let writes = |line: &str| {
+        let line: Vec<&str> = ["faregate"].into_iter().chain(line.split(' ')).collect();
+        Binary::try_parse_from(line).unwrap().command.unwrap().writes()
+    };
+    for reads in [
+        "usage --account a",
+        "audit",
+        "audit --against f",
+        "accounts list",
+        "journal export --account a",
+        "events export --account a",
+        "import keys --account a --file f --dry-run",
+        "import litellm --account a --file f --dry-run",
+    ] {
+        assert!(!writes(reads), "{reads}");
+    }
+    for does in [
+        "accounts create --name a",
+        "credits add --account a --amount 1",
+        "sign-in-link --account a",
+        "import keys --account a --file f",
+        "import litellm --account a --file f",
+    ] {
+        assert!(writes(does), "{does}");
+    }
+}
+
+#[tokio::test]
 async fn a_webhook_is_made_with_its_secret_listed_tested_and_removed() {
     let office = Office::open();
     office.account("acme").await;
@@ -504,6 +561,7 @@ async fn a_webhook_is_made_with_its_secret_listed_tested_and_removed() {
         ("delete", &["--id", id][..]),
         ("create", &["--url", "ftp://example.com"]),
         ("create", &["--url", "https://10.0.0.1/"]),
+        ("create", &["--url", "https://10.1/"]),
         ("create", &["--url", url, "--type", "key.imagined"]),
     ] {
         assert!(of(act, flags).await.is_err(), "{act} {flags:?}");

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use shared::{
     ids::{GroupId, ManagementKeyId},
     secret::{ExposeSecret, SecretString},
-    text::is_invisible,
+    text::is_name,
     time::Timestamp,
 };
 
@@ -100,7 +100,7 @@ fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -
 /// Reads the settings, or describes the first fault.
 fn read(form: &Fields) -> Result<ManagementKeySettings, Fault> {
     let name = form.get("name").trim();
-    if !(1..=MAX_NAME_CHARS).contains(&name.chars().count()) || name.chars().any(is_invisible) {
+    if !is_name(name, MAX_NAME_CHARS) {
         return Err(Fault::of("name", format!("Give 1 to {MAX_NAME_CHARS} characters that can be seen.")));
     }
     let scope = form.filled("scope").map_or(Some(Scope::Full), Scope::parse);

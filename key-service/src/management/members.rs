@@ -7,7 +7,7 @@ use shared::{
     clock::random_bytes,
     ids::{AccountId, MemberId, SessionId},
     secret::{ExposeSecret, SecretString},
-    text::is_invisible,
+    text::is_name,
     time::Timestamp,
 };
 
@@ -198,7 +198,7 @@ impl Management {
         role: Role,
         actor: Actor,
     ) -> Result<Member, Error<MemberRefused>> {
-        if !is_name(name) {
+        if !is_name(name, MAX_MEMBER_NAME_CHARS) {
             return Err(Error::Refused(MemberRefused::BadName));
         }
         if self.store.is_nearly_full().await? {
@@ -382,10 +382,4 @@ impl Management {
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
-}
-
-/// Returns true for a name that one line of a listing can show, and that differs visibly from every other name.
-fn is_name(name: &str) -> bool {
-    let count = name.chars().count();
-    (1..=MAX_MEMBER_NAME_CHARS).contains(&count) && name.trim() == name && !name.chars().any(is_invisible)
 }

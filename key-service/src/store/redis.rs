@@ -46,7 +46,7 @@ mod usage;
 mod watermark;
 mod webhooks;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use ::redis::{ParsingError, RedisError};
 use shared::clock::{Clock, random_bytes};
@@ -63,17 +63,13 @@ use self::{
     hold_index::AccountIndex,
     key_space::KeySpace,
     script::Scripts,
-    watermark::Watermark,
+    watermark::{MARKED_EVERY, Watermark},
 };
 pub(crate) use self::{
     settings::{Address, Settings},
     tls::Certificates,
 };
 use super::StoreError;
-
-/// Interval at which the store is marked as seen. A store that lost a minute of writes is noticed this much later at
-/// worst.
-const MARKED_EVERY: Duration = Duration::from_secs(5);
 
 /// A store in Redis.
 pub(crate) struct Redis {
@@ -86,7 +82,8 @@ pub(crate) struct Redis {
     clock: Arc<dyn Clock>,
     kept: Kept,
     chained: ChainedAccounts,
-    marking: JoinHandle<()>,
+    /// Absent where the store is only read.
+    marking: Option<JoinHandle<()>>,
 }
 
 /// The store cannot be opened.
@@ -117,11 +114,12 @@ impl Redis {
         let (volatile, names) = (settings.volatile_allowed, key_space.clone());
         let client = Client::connect(source, volatile, names, watermark, Arc::clone(&clock)).await?;
         let client = Arc::new(client);
-        if client.is_up().await {
+        if settings.is_marked && client.is_up().await {
             client.mark(clock.now()).await?.report();
         }
+        let marking = settings.is_marked.then(|| tokio::spawn(mark(Arc::clone(&client), Arc::clone(&clock))));
         Ok(Self {
-            marking: tokio::spawn(mark(Arc::clone(&client), Arc::clone(&clock))),
+            marking,
             client,
             key_space,
             scripts: Scripts::new(),
@@ -155,7 +153,9 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        self.marking.abort();
+        if let Some(marking) = &self.marking {
+            marking.abort();
+        }
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn read_webhook(id: WebhookId, record: &str) -> Option<Webhook> {
     };
     Some(Webhook {
         id,
-        url: WebhookUrl::parse(&url).ok()?,
+        url: WebhookUrl::stored(&url).ok()?,
         types,
         secret: Digest::from_bytes(digest),
         created_at: Timestamp::from_millis(created_at),

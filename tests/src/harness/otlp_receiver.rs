@@ -23,7 +23,7 @@ use prost::Message;
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, time::sleep};
 
-use super::{LOOK_EVERY, PATIENCE};
+use super::{LOOK_EVERY, SERVER_PATIENCE};
 
 const TRACES: &str = "/v1/traces";
 const METRICS: &str = "/v1/metrics";
@@ -131,7 +131,7 @@ impl OtlpReceiver {
 
     /// Waits until the metrics meet the condition, and returns the last of each metric and its attributes.
     pub async fn metrics(&self, complete: impl Fn(&[ReceivedMetric]) -> bool) -> Vec<ReceivedMetric> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SERVER_PATIENCE;
         loop {
             let mut last: Vec<ReceivedMetric> = Vec::new();
             for metric in self.sent_to(METRICS).iter().flat_map(metrics) {
@@ -156,7 +156,7 @@ impl OtlpReceiver {
 
     /// Waits until spans of a trace meet the condition, and returns these spans.
     pub async fn trace(&self, id: &str, complete: impl Fn(&[ReceivedSpan]) -> bool) -> Vec<ReceivedSpan> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SERVER_PATIENCE;
         loop {
             let spans: Vec<_> = self.spans().into_iter().filter(|span| span.trace == id).collect();
             if complete(&spans) {

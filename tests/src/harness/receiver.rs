@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant as Deadline, sleep, timeout_at},
 };
 
-use super::{LOOK_EVERY, PATIENCE};
+use super::{LOOK_EVERY, SERVER_PATIENCE};
 
 /// A request that a receiver got.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Receiver {
 
     /// Waits until the requests so far fulfil a condition, and returns them.
     pub async fn until(&self, what: &str, is_met: impl Fn(&[Received]) -> bool) -> Vec<Received> {
-        let deadline = Deadline::now() + 2 * PATIENCE;
+        let deadline = Deadline::now() + SERVER_PATIENCE;
         let met = async {
             while !is_met(&self.received()) {
                 sleep(LOOK_EVERY).await;

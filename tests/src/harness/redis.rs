@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tokio::time::sleep;
 
-use super::{LOOK_EVERY, PATIENCE, ports};
+use super::{LOOK_EVERY, SERVER_PATIENCE, ports};
 use node::Node;
 use pair::MasterAddress;
 
@@ -176,7 +176,7 @@ impl Redis {
 
 /// Polls until a condition holds.
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + SERVER_PATIENCE;
     while !done() {
         assert!(std::time::Instant::now() < deadline, "waited too long for {what}");
         sleep(LOOK_EVERY).await;

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::time::sleep;
 
-use super::{LOOK_EVERY, PATIENCE, UPSTREAM_KEY, ports::free_port};
+use super::{LOOK_EVERY, SERVER_PATIENCE, UPSTREAM_KEY, ports::free_port};
 
 /// Number of log lines that a failed test shows.
 const LAST_WORDS: usize = 60;
@@ -39,9 +39,6 @@ const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS
 
 /// Environment variable that names a folder with the programs of the release before.
 pub const PREVIOUS: &str = "FAREGATE_TEST_PREVIOUS";
-
-/// Time in which a supervised server has to start.
-const SUPERVISED: Duration = Duration::from_mins(2);
 
 /// Settings of a process.
 #[derive(Clone)]
@@ -153,7 +150,7 @@ impl Server {
     /// Starts the process again, repeatedly if it exits at once, as a supervisor does: its store may be unavailable.
     pub async fn restart_supervised(&self) {
         self.kill();
-        let deadline = Instant::now() + SUPERVISED;
+        let deadline = Instant::now() + SERVER_PATIENCE;
         loop {
             *self.child.lock().unwrap() = launch(&self.in_place());
             if self.serves().await {
@@ -186,7 +183,7 @@ impl Server {
     /// Waits until the process prints the address of its probes, which it does once it serves. Returns false if it
     /// exits first.
     async fn serves(&self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SERVER_PATIENCE;
         while !self.listeners().contains_key("admin") {
             if !self.is_running() {
                 return false;
@@ -302,7 +299,7 @@ impl Server {
 
     /// Waits until the process ends.
     pub async fn ended(&self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SERVER_PATIENCE;
         loop {
             let ended = self.child.lock().unwrap().try_wait().unwrap();
             if let Some(status) = ended {

@@ -35,6 +35,9 @@ pub enum BadUrl {
     /// The text is no URL with a host, or has credentials or a fragment.
     #[error("must be a URL such as https://example.com/hook, without credentials and fragment")]
     Malformed,
+    /// The host ends in a number, and is no address in the usual notation: readers of URLs make different addresses of it.
+    #[error("has a host that ends in a number; write an address as four decimal numbers, such as 192.0.2.1")]
+    Number,
     /// The URL is not encrypted, and leads beyond this machine.
     #[error("must begin with https://; only a loopback address, such as 127.0.0.1, may have http://")]
     NotEncrypted,
@@ -81,6 +84,13 @@ fn carried(address: IpAddr) -> IpAddr {
 impl WebhookUrl {
     /// Reads a URL. Whether the host may be connected is judged by [`may_connect`], once it is resolved.
     pub fn parse(text: &str) -> Result<Self, BadUrl> {
+        let url = Self::stored(text)?;
+        let is_number = matches!(&url.host, Host::Name(name) if ends_in_a_number(name));
+        if is_number { Err(BadUrl::Number) } else { Ok(url) }
+    }
+
+    /// Reads a URL that was taken before, maybe by a version that took hosts which end in a number.
+    pub fn stored(text: &str) -> Result<Self, BadUrl> {
         if text.chars().count() > MAX_URL_CHARS {
             return Err(BadUrl::TooLong);
         }
@@ -139,6 +149,17 @@ fn is_name(name: &str) -> bool {
         !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
     };
     name.len() <= MAX_HOST_CHARS && name.strip_suffix('.').unwrap_or(name).split('.').all(is_label)
+}
+
+/// Returns whether readers of URLs take the whole host for an IPv4 address, or for a malformed one: the last label is a
+/// number in decimal, octal or hexadecimal digits ("ends in a number" in the URL standard of WHATWG).
+fn ends_in_a_number(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let last = name.rsplit('.').next().unwrap_or(name);
+    match last.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => last.bytes().all(|byte| byte.is_ascii_digit()),
+    }
 }
 
 #[cfg(test)]
@@ -217,7 +238,7 @@ mod tests {
             ("https://[::ffff:127.0.0.1]", "::ffff:127.0.0.1", Err(AddressRefused::Loopback)),
             ("https://0.0.0.0", "0.0.0.0", Err(AddressRefused::Loopback)),
         ] {
-            let parsed = WebhookUrl::parse(url).unwrap();
+            let parsed = WebhookUrl::stored(url).unwrap();
             assert_eq!(may_connect(address.parse().unwrap(), parsed.host(), &[]), expected, "{url}");
         }
     }
@@ -265,12 +286,52 @@ mod tests {
             "https://example.com\\@127.0.0.1/",
             "https://[fe80::1%25eth0]/",
             "https://[::1",
+            "https://[1.2.3.4]/",
+            "https://[::1]1/",
+            "https://::1/",
             "https://bücher.example/",
+            "https://%31%32%37.0.0.1/",
+            "https://１２７.0.0.1/",
+            "https://127。0。0。1/",
             "https://example.com/\r\nX: y",
         ] {
             assert_eq!(WebhookUrl::parse(bad), Err(BadUrl::Malformed), "{bad}");
         }
         let long = format!("https://example.com/{}", "x".repeat(MAX_URL_CHARS));
         assert_eq!(WebhookUrl::parse(&long), Err(BadUrl::TooLong));
+    }
+    #[test]
+    fn a_host_that_ends_in_a_number_is_a_dotted_quad_or_refused() {
+        for number in [
+            "167772161",
+            "0x0a000001",
+            "0X0A000001",
+            "10.1",
+            "10.0.1",
+            "1.2.3.4.5",
+            "999.999.999.999",
+            "256.1.1.1",
+            "0177.0.0.1",
+            "10.0.0.01",
+            "10.0.0.08",
+            "8.8.8.8.",
+            "10.1.",
+            "127.0.0.0x1",
+            "0x",
+            "example.0x",
+            "example.1",
+            "example.0xff.",
+            "foo.0XFFFFFFFFFFFFFFFFFFFFFFFF",
+            "99999999999999999999",
+        ] {
+            for url in [format!("https://{number}/"), format!("https://{number}:8443/hook?a=b")] {
+                assert_eq!(WebhookUrl::parse(&url), Err(BadUrl::Number), "{url}");
+                assert!(WebhookUrl::stored(&url).is_ok(), "one that was taken before is still read");
+            }
+        }
+        for name in ["1.example", "0x.example", "example.0xg", "example.1a", "example.x1", "127.0.0.1.nip.io"]
+        {
+            assert!(WebhookUrl::parse(&format!("https://{name}/")).is_ok(), "{name}");
+        }
     }
 }

@@ -166,7 +166,7 @@ fn url(param: &str, raw: &RawValue) -> Result<String, ApiError> {
     let url = text(param, "a string", raw)?;
     let code = |bad| match bad {
         BadUrl::TooLong => Code::StringAboveMaxLength,
-        BadUrl::Malformed | BadUrl::NotEncrypted => Code::InvalidValue,
+        BadUrl::Malformed | BadUrl::Number | BadUrl::NotEncrypted => Code::InvalidValue,
     };
     WebhookUrl::parse(&url).map_err(|bad| ApiError::at(code(bad), param, format!("`{param}` {bad}.")))?;
     Ok(url.into_owned())

@@ -194,7 +194,8 @@ impl Client {
         Ok(redis::from_redis_value(answer?)?)
     }
 
-    /// Marks the store as seen now, unless too many earlier marks are lost. Returns the losses since the last mark.
+    /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now` counts
+    /// where this is the process's first mark.
     pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
         match timeout_at(Instant::now() + CONNECT_TIMEOUT, self.set_mark(now)).await {
             Ok(losses) => losses,
@@ -204,13 +205,15 @@ impl Client {
 
     async fn set_mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
         let (mut connection, _) = self.connection().await;
-        let forgotten = self.watermark.check(&connection).await?;
+        let checked = self.watermark.check(&connection).await?;
         let mut question = cmd("INFO");
         question.arg("replication");
         let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
-        let promoted = self.masters.look(&infos.collect::<Result<Vec<_>, _>>()?);
-        self.watermark.set(&connection, now).await?;
-        Ok(Losses { promoted, forgotten })
+        let infos = infos.collect::<Result<Vec<_>, _>>()?;
+        self.watermark.set(&connection, &checked, now).await?;
+        // Last, so that a mark which fails leaves the promotion to the next one's report.
+        let promoted = self.masters.look(&infos);
+        Ok(Losses { promoted, forgotten: checked.forgotten })
     }
 
     /// Asks every master, and returns an answer of each.

@@ -16,7 +16,7 @@ pub(super) struct Masters(Mutex<Vec<String>>);
 pub(super) struct Losses {
     /// Replicas that became masters since the last look.
     pub(super) promoted: usize,
-    /// Time between the mark that the store remembers and the last confirmed mark.
+    /// Length of what the store has forgotten, between its mark and the last confirmed one.
     pub(super) forgotten: Duration,
 }
 

@@ -276,7 +276,7 @@ impl KeySpace {
         format!("{}:schema", self.prefix)
     }
 
-    /// Hash: the time at which each data directory last saw this part of the store.
+    /// Hash: the count at which each data directory last saw this part of the store.
     pub(super) fn marks(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }

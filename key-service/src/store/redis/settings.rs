@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) certificates: Certificates,
     /// Folder with the record of when the store was last seen, by which a store that lost data is noticed.
     pub(crate) data_dir: PathBuf,
+    /// False to leave no mark of being seen, since nothing is written: a store that lost data is noticed all the same.
+    pub(crate) is_marked: bool,
 }
 
 /// Address of Redis. Printed without the password.

@@ -2,6 +2,7 @@
 
 use crate::store::suite::act;
 use std::{
+    collections::BTreeMap,
     fs,
     sync::{
         Arc,
@@ -32,7 +33,7 @@ use crate::store::{
         Fault, after, capture, hold,
         in_redis::settings,
         make_key, open_account_with,
-        servers::{RedisServer, Watched, copy},
+        servers::{PATIENCE, RedisServer, Watched, copy},
         spend, tick,
     },
 };
@@ -273,6 +274,52 @@ async fn a_redis_that_came_back_older_is_refused_until_an_operator_says_so() {
 }
 
 #[tokio::test]
+async fn a_clock_that_goes_back_closes_nothing() {
+    let server = RedisServer::start();
+    let (data_dir, settings) = place(&server);
+    let serving = open(&settings).await.unwrap();
+    let off = |hours: i64| Timestamp::from_millis(START.millis() + hours * 3_600_000);
+    // A command beside the key-service whose clock is behind, one whose clock is ahead, and one whose clock was set right.
+    for now in [off(-2), off(2), off(0)] {
+        Redis::open(&settings, at(now)).await.unwrap();
+        assert_eq!(serving.client.mark(off(0)).await.unwrap(), Losses::default());
+        serving.ping().await.unwrap();
+    }
+    let count = || {
+        let file = fs::read_to_string(data_dir.path().join("redis-seen")).unwrap();
+        file.trim_end().split_once(' ').unwrap().1.parse::<i64>().unwrap()
+    };
+    let before = count();
+    serving.client.mark(off(-2)).await.unwrap();
+    serving.client.mark(off(2)).await.unwrap();
+    // It goes on by the time between marks, and by no clock.
+    assert!((2..60_000).contains(&(count() - before)), "{before}, {}", count());
+}
+
+#[tokio::test]
+async fn who_only_reads_leaves_no_mark_and_notices_an_older_redis() {
+    let server = RedisServer::start();
+    let (data_dir, settings) = place(&server);
+    let file = data_dir.path().join("redis-seen");
+    let reading = Settings { is_marked: false, ..settings.clone() };
+    open(&reading).await.unwrap().ping().await.unwrap();
+    assert!(!file.exists());
+    drop(open(&settings).await.unwrap());
+    let later = at(START.plus(Duration::from_hours(2)));
+    let before = fs::read_to_string(&file).unwrap();
+    let store = Redis::open(&reading, Arc::clone(&later)).await.unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    let mut marks = cmd("HGETALL");
+    marks.arg(store.key_space.marks(3));
+    let marks: BTreeMap<String, String> = store.client.ask(&marks).await.unwrap();
+    let (directory, count) = before.trim_end().split_once(' ').unwrap();
+    assert_eq!(marks[directory], count);
+    server.ask("FLUSHALL").unwrap();
+    let refused = Redis::open(&reading, later).await.err().unwrap().to_string();
+    assert!(refused.contains("came back older") && refused.contains("no mark"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_failover_to_a_replica_that_is_in_step_loses_nothing() {
     let watched = Watched::start();
     let data_dir = tempfile::tempdir().unwrap();
@@ -290,7 +337,9 @@ async fn a_failover_to_a_replica_that_is_in_step_loses_nothing() {
 async fn a_replica_that_took_over_and_what_it_had_not_received_are_reported() {
     let watched = Watched::start();
     let data_dir = tempfile::tempdir().unwrap();
-    let store = open(&settings(&watched.url(), &data_dir)).await.unwrap();
+    // No marks but those of this test: whichever comes first finds the losses.
+    let settings = Settings { is_marked: false, ..settings(&watched.url(), &data_dir) };
+    let store = open(&settings).await.unwrap();
     let losses = async |at| store.client.mark(at).await.unwrap();
     assert_eq!(losses(after(5)).await, Losses::default());
     let account = open_account_with(&store, 1, 100).await;
@@ -302,13 +351,14 @@ async fn a_replica_that_took_over_and_what_it_had_not_received_are_reported() {
         if store.client.mark(after(10)).await.is_ok_and(|losses| losses.promoted == 1) {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "the new master is not noticed");
+        assert!(began.elapsed() < PATIENCE, "the new master is not noticed");
     }
     // As if the replica had missed the last two marks of one part.
     let mut forget = cmd("HSET");
     let file = fs::read_to_string(data_dir.path().join("redis-seen")).unwrap();
-    let directory = file.split_once(' ').unwrap().0.to_owned();
-    forget.arg(store.key_space.marks(3)).arg(directory).arg(START.millis());
+    let (directory, count) = file.trim_end().split_once(' ').unwrap();
+    let count = count.parse::<i64>().unwrap() - 10_000;
+    forget.arg(store.key_space.marks(3)).arg(directory).arg(count);
     store.client.ask::<Value>(&forget).await.unwrap();
     assert_eq!(losses(after(15)).await, Losses { promoted: 0, forgotten: Duration::from_secs(10) });
     assert_eq!(losses(after(20)).await, Losses::default(), "reported once");
@@ -466,7 +516,7 @@ async fn a_redis_that_still_loads_its_data_is_waited_for() {
     assert!(store.clock_skew().await.is_err());
     let asked = Instant::now();
     while store.ping().await.is_err() {
-        assert!(asked.elapsed() < Duration::from_secs(30), "it never came back");
+        assert!(asked.elapsed() < PATIENCE, "it never came back");
     }
     assert_eq!(store.accounts().await.unwrap()[0].id, account);
 }

@@ -1,7 +1,11 @@
 //! Detects a Redis that has lost data: restored from a snapshot, or empty.
 //!
-//! Every few seconds the time is written to every part of the store, and then to a file of the data directory. A store
-//! that has an earlier time than the file has lost acknowledged writes.
+//! Every few seconds a count goes up in every part of the store, and then in a file of the data directory. A store whose
+//! count is behind the file's has lost acknowledged writes.
+//!
+//! The count is in milliseconds, so that a loss has a length: a mark adds the time since the process's last mark. The first
+//! mark of a process reaches the wall clock where that is ahead, since a store may be restored while no process runs. No
+//! clock lowers the count, nor does another process of the same data directory.
 
 use std::{
     fs, io,
@@ -14,8 +18,10 @@ use std::{
 };
 
 use futures_util::future::try_join_all;
+use parking_lot::Mutex;
 use redis::{RedisResult, cmd};
 use shared::{private_files, time::Timestamp};
+use tokio::time::Instant;
 
 use super::{
     connection::{Connection, refused},
@@ -26,35 +32,52 @@ use super::{
 /// Name of the file in the data directory.
 const FILE: &str = "redis-seen";
 
+/// Interval at which a process marks the store as seen, and most that a mark adds: one that comes late, after an outage, stands
+/// for no more writes. A store that lost a minute of writes is noticed this much later at worst.
+pub(super) const MARKED_EVERY: Duration = Duration::from_secs(5);
+
 /// Largest difference that does not count as a restored snapshot: more than a crash or a failover loses, which is two
 /// seconds.
 const TOLERATED: Duration = Duration::from_mins(1);
 
-/// Time at which this data directory last saw the store.
+/// The count at which this data directory last saw the store.
 pub(super) struct Watermark {
     key_space: KeySpace,
     file: PathBuf,
     /// Name of this data directory in the store.
     directory: String,
-    /// Time in milliseconds; the lowest value means never.
+    /// The count; the lowest value means never.
     seen: AtomicI64,
+    /// Time of the last mark of this process.
+    marked_at: Mutex<Option<Instant>>,
     mark: Lua,
     /// Set once the store was found to be older, and is not used any more.
     older: OnceLock<Older>,
 }
 
+/// A store that has not forgotten too much.
+pub(super) struct Checked {
+    /// Length of what the store has forgotten.
+    pub(super) forgotten: Duration,
+    /// The highest count there is.
+    count: i64,
+}
+
 /// The store has forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Redis came back older than it was: last seen at {seen}, it now remembers {}. If this is not the Redis that \
-     this data directory was used with, use another (FAREGATE_DATA_DIR). Else restore what is newer; or, to go on with \
-     what there is (what was spent since is forgotten), stop, delete {} and start again",
-    .remembers.map_or_else(|| "nothing of that".to_owned(), |at| at.to_string()),
+    "Redis came back older than it was: it has {}. If this is not the Redis that this data directory was used with, use \
+     another (FAREGATE_DATA_DIR). Else restore what is newer; or, to go on with what there is (what was spent since is \
+     forgotten), stop, delete {} and start again",
+    .behind.map_or_else(
+        || "no mark of this data directory".to_owned(),
+        |behind| format!("forgotten the last {} seconds in which it was used", behind.as_secs()),
+    ),
     .file.display()
 )]
 pub(super) struct Older {
-    seen: Timestamp,
-    remembers: Option<Timestamp>,
+    /// Length of what the store has forgotten; `None` where it has no mark.
+    behind: Option<Duration>,
     file: PathBuf,
 }
 
@@ -70,7 +93,8 @@ impl Watermark {
             Err(e) => return Err(e),
         };
         let mark = Lua::new(include_str!("scripts/mark.lua"));
-        Ok(Self { key_space, file, directory, seen: AtomicI64::new(seen), mark, older: OnceLock::new() })
+        let (seen, marked_at, older) = (AtomicI64::new(seen), Mutex::default(), OnceLock::new());
+        Ok(Self { key_space, file, directory, seen, marked_at, mark, older })
     }
 
     /// The finding, if the store was ever found to be older.
@@ -78,44 +102,62 @@ impl Watermark {
         self.older.get()
     }
 
-    /// Compares the times in every part of the store with the time of the last mark. Returns the time that the store
-    /// has forgotten, if tolerable.
-    pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Duration> {
+    /// Compares the counts in every part of the store with the count of the last mark.
+    pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Checked> {
         let seen = self.seen.load(Ordering::Acquire);
         if seen == i64::MIN {
-            return Ok(Duration::ZERO);
+            return Ok(Checked { forgotten: Duration::ZERO, count: seen });
         }
         let remembered = try_join_all((0..PARTS).map(|part| {
             let (mut connection, mut question) = (connection.clone(), cmd("HGET"));
             question.arg(self.key_space.marks(part)).arg(&self.directory);
             async move { question.query_async::<Option<i64>>(&mut connection).await }
         }));
+        let remembered = remembered.await?;
+        let count = remembered.iter().flatten().copied().fold(seen, i64::max);
         // A part without any mark is older than every other.
-        let remembered = remembered.await?.into_iter().min().flatten();
-        let forgotten =
-            remembered.map(|at| Duration::from_millis(seen.saturating_sub(at).max(0).unsigned_abs()));
-        if let Some(forgotten) = forgotten.filter(|forgotten| *forgotten <= TOLERATED) {
-            return Ok(forgotten);
+        let least = remembered.into_iter().min().flatten();
+        let behind =
+            least.map(|least| Duration::from_millis(seen.saturating_sub(least).max(0).unsigned_abs()));
+        match behind {
+            Some(forgotten) if forgotten <= TOLERATED => Ok(Checked { forgotten, count }),
+            Some(_) | None => {
+                let older = Older { behind, file: self.file.clone() };
+                Err(refused(self.older.get_or_init(|| older).clone()))
+            }
         }
-        let remembers = remembered.map(Timestamp::from_millis);
-        let older = Older { seen: Timestamp::from_millis(seen), remembers, file: self.file.clone() };
-        Err(refused(self.older.get_or_init(|| older).clone()))
     }
 
-    /// Writes the time to every part of the store, then to the file. The store must have been checked before.
-    pub(super) async fn set(&self, connection: &Connection, now: Timestamp) -> RedisResult<()> {
+    /// Writes the next count to every part of the store, then to the file.
+    pub(super) async fn set(
+        &self,
+        connection: &Connection,
+        checked: &Checked,
+        now: Timestamp,
+    ) -> RedisResult<()> {
+        let at = Instant::now();
+        let since = self.marked_at.lock().map(|last| at.saturating_duration_since(last));
+        let next = next(checked.count, since, now);
         try_join_all((0..PARTS).map(|part| {
             let arguments = Arguments::keys([self.key_space.marks(part)]);
-            let arguments = arguments.with(self.directory.as_str()).with(now.millis().to_string());
+            let arguments = arguments.with(self.directory.as_str()).with(next.to_string());
             let (mut connection, mark) = (connection.clone(), self.mark.by_text(&arguments));
             async move { mark.query_async::<()>(&mut connection).await }
         }))
         .await?;
-        self.seen.store(now.millis(), Ordering::Release);
-        let (file, text) = (self.file.clone(), format!("{} {}\n", self.directory, now.millis()));
+        self.seen.store(next, Ordering::Release);
+        *self.marked_at.lock() = Some(at);
+        let (file, text) = (self.file.clone(), format!("{} {next}\n", self.directory));
         let written = tokio::task::spawn_blocking(move || replace(&file, &text)).await;
         Ok(written.map_err(io::Error::other)??)
     }
+}
+
+/// The count after this one, at this time `since` the process's last mark; the first one catches up with the clock.
+fn next(count: i64, since: Option<Duration>, now: Timestamp) -> i64 {
+    let step = since.unwrap_or_default().clamp(Duration::from_millis(1), MARKED_EVERY);
+    let next = count.saturating_add(i64::try_from(step.as_millis()).unwrap_or(i64::MAX));
+    if since.is_none() { next.max(now.millis()) } else { next }
 }
 
 fn parse(text: &str) -> Option<(String, i64)> {

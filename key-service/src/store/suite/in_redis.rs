@@ -34,6 +34,7 @@ pub(crate) fn settings(url: &str, data_dir: &TempDir) -> Settings {
         wait_replicas: 0,
         certificates: Certificates::default(),
         data_dir: data_dir.path().to_owned(),
+        is_marked: true,
     }
 }
 

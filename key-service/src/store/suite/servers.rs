@@ -1,23 +1,32 @@
 //! Private Redis servers on separate sockets and ports, stopped when the last test that uses a server ends.
 
 use std::{
-    fs,
+    array, fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
+    ops::Range,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{Arc, Weak},
+    process::{self, Child, Command, Stdio},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-/// Longest time for a server to start or a cluster to form: far more than needed.
-const STARTING: Duration = Duration::from_secs(30);
-/// Interval at which a starting server is polled.
+/// Longest wait for servers, which only one that hangs reaches. On a busy machine, servers start late, and a Sentinel that
+/// did not run for two seconds promotes no replica for half a minute.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+/// Interval at which servers are polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Ports below those that Linux gives to connections, and to listeners that ask for any (`net.ipv4.ip_local_port_range`): nothing
+/// takes them before their server does.
+const PORTS: Range<u32> = 10_000..32_000;
 
 /// A server on a Unix socket that writes everything to disk before each answer.
 pub(crate) struct RedisServer {
@@ -94,13 +103,14 @@ impl RedisServer {
         self.launch(&[]);
         // An error that demands a password shows that the server is up as well.
         let there = |answer: String| answer.contains("PONG") || answer.contains("NOAUTH");
-        until("redis-server to start", || self.ask("PING").is_some_and(there));
+        until("redis-server to start", &[self.pid()], || self.ask("PING").is_some_and(there));
     }
 
     /// Starts the server with additional options, without waiting for the server to read its data.
     pub(crate) fn start_loading(&mut self, options: &[&str]) {
         self.launch(options);
-        until("redis-server to load", || self.ask("PING").is_some_and(|answer| answer.contains("LOADING")));
+        let loads = |answer: String| answer.contains("LOADING");
+        until("redis-server to load", &[self.pid()], || self.ask("PING").is_some_and(loads));
     }
 
     fn launch(&mut self, options: &[&str]) {
@@ -152,6 +162,10 @@ impl RedisServer {
     fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
+
+    fn pid(&self) -> u32 {
+        self.process.as_ref().expect("it was started").id()
+    }
 }
 
 impl Drop for RedisServer {
@@ -178,11 +192,8 @@ impl Cluster {
 
     /// A separate cluster.
     pub(crate) fn start() -> Self {
-        // All six ports are taken at once, so that no two are the same.
-        let taken: [TcpListener; 6] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let free = taken.map(|listener| listener.local_addr().unwrap().port());
-        let (ports, buses) = ([free[0], free[1], free[2]], [free[3], free[4], free[5]]);
-        let masters = std::array::from_fn(|n| master(ports[n], buses[n]));
+        let [ports, buses] = array::from_fn(|_| array::from_fn(|_| free_port()));
+        let masters: [RedisServer; 3] = array::from_fn(|n| master(ports[n], buses[n]));
         for (n, slots) in ["0 5460", "5461 10922", "10923 16383"].into_iter().enumerate() {
             must(ports[n], &format!("CLUSTER ADDSLOTSRANGE {slots}"));
             must(ports[n], &format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
@@ -190,7 +201,8 @@ impl Cluster {
         for (port, bus) in [(ports[1], buses[1]), (ports[2], buses[2])] {
             must(ports[0], &format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
         }
-        until("the cluster to form", || ports.iter().all(|port| has_all_slots(*port)));
+        let pids = masters.each_ref().map(RedisServer::pid);
+        until("the cluster to form", &pids, || ports.iter().all(|port| has_all_slots(*port)));
         Self { ports, masters }
     }
 }
@@ -206,8 +218,7 @@ impl Watched {
     }
 
     fn launch(more: &[&str], of_servers: &str, of_sentinel: &str) -> Self {
-        let taken: [TcpListener; 3] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [master, replica, port] = taken.map(|listener| listener.local_addr().unwrap().port());
+        let [master, replica, port] = array::from_fn(|_| free_port());
         let (master_port, of) = (master.to_string(), format!("127.0.0.1 {master}"));
         let replica_port = replica.to_string();
         let servers = [
@@ -216,7 +227,7 @@ impl Watched {
         ];
         let info = signed_in(of_servers, "INFO replication");
         let in_step = || servers[1].asks(&info, "master_link_status:up");
-        until("the replica to follow", in_step);
+        until("the replica to follow", &servers.each_ref().map(RedisServer::pid), in_step);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");
         let mut lines = format!("bind 127.0.0.1\nport {port}\nsentinel monitor main 127.0.0.1 {master} 1\n");
@@ -232,7 +243,7 @@ impl Watched {
         let sentinel = command.spawn().unwrap();
         let watched = Self { sentinel, port, password: of_sentinel.to_owned(), _folder: folder, servers };
         let knows = || watched.ask("SENTINEL REPLICAS main", 1).contains("*1");
-        until("the Sentinel to find the replica", knows);
+        until("the Sentinel to find the replica", &watched.pids(), knows);
         watched
     }
 
@@ -242,13 +253,17 @@ impl Watched {
 
     /// Makes the replica the master, and the master a replica, once the replica has all writes. Without passwords.
     pub(crate) fn fail_over(&self) {
-        until("the replica to be in step", || self.servers[0].is_replicated());
+        until("the replica to be in step", &self.pids(), || self.servers[0].is_replicated());
         // An array of two strings: five lines.
         let master = || self.ask("SENTINEL GET-MASTER-ADDR-BY-NAME main", 5);
         let before = master();
         // The Sentinel promotes no replica before a first poll, which comes within ten seconds.
-        until("the Sentinel to begin", || self.ask("SENTINEL FAILOVER main", 1) == "+OK\r\n");
-        until("the failover", || master() != before);
+        until("the Sentinel to begin", &self.pids(), || self.ask("SENTINEL FAILOVER main", 1) == "+OK\r\n");
+        until("the failover", &self.pids(), || master() != before);
+    }
+
+    fn pids(&self) -> [u32; 3] {
+        [self.sentinel.id(), self.servers[0].pid(), self.servers[1].pid()]
     }
 
     fn ask(&self, line: &str, lines: usize) -> String {
@@ -334,13 +349,32 @@ fn share<T>(shared: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
     })
 }
 
+/// A port of the loopback that is free and given out once.
+pub(crate) fn free_port() -> u16 {
+    static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
+    let count = PORTS.end - PORTS.start;
+    // Other processes that run tests begin elsewhere.
+    let first = process::id().wrapping_mul(7_919) % count;
+    let places = PORTS.map(|_| (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count);
+    let mut ports = places.map(|place| u16::try_from(PORTS.start + place).unwrap());
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("the loopback has a free port")
+}
+
+/// Waits until a condition holds, as long as the servers that can bring it about are running.
 #[expect(clippy::disallowed_methods, reason = "servers are started outside of any runtime")]
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+fn until(what: &str, servers: &[u32], mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < STARTING, "waited too long for {what}");
+        assert!(servers.iter().all(|pid| is_running(*pid)), "a server ended during the wait for {what}");
+        assert!(started.elapsed() < PATIENCE, "waited too long for {what}");
         std::thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// Returns whether a process has not ended: one that nobody has waited for yet is a zombie.
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Copies a folder with all contents.

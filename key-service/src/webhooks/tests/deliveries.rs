@@ -11,10 +11,10 @@ use shared::{
 use super::*;
 use crate::{
     credentials::Credentials,
-    management::{Management, testing::Office},
+    management::{Management, testing::Office, webhooks::MAX_WEBHOOKS},
     store::{
         EventSlice, Events as _, Store, Webhooks as _,
-        suite::{Subject as _, in_redis::InRedis},
+        suite::{Subject as _, in_redis::InRedis, servers::PATIENCE},
     },
     webhooks::Dispatcher,
 };
@@ -42,9 +42,7 @@ impl Desk {
         let (account, _) = office.account("acme").await;
         let url = WebhookUrl::parse(&receiver.url()).unwrap();
         let (webhook, _) = office.management.create_webhook(account, (url, settings)).await.unwrap();
-        let (store, clock, credentials) =
-            (office.store.clone(), office.clock.clone(), office.credentials.clone());
-        let dispatcher = Arc::new(Dispatcher::new(store, clock, credentials, Sender::new(&[])));
+        let dispatcher = dispatcher_of(&office);
         Self { office, account, webhook, dispatcher }
     }
 
@@ -71,6 +69,12 @@ impl Desk {
         let webhook = self.office.management.webhook(self.account, self.webhook.id).await.unwrap();
         webhook.disabled.map(|(_, reason)| reason)
     }
+}
+
+fn dispatcher_of(office: &Office) -> Arc<Dispatcher> {
+    let (store, clock, credentials) =
+        (office.store.clone(), office.clock.clone(), office.credentials.clone());
+    Arc::new(Dispatcher::new(store, clock, credentials, Sender::new(&[])))
 }
 
 /// Looks at all accounts, and waits for the end of the attempts.
@@ -159,8 +163,8 @@ async fn an_attempt_of_a_key_service_that_died_is_made_again() {
     let receiver = Receiver::answers(OK).await;
     let desk = Desk::open(&receiver, WebhookPatch::default()).await;
     desk.make_key().await;
-    let seen = desk.office.store.webhooks(desk.account).await.unwrap().remove(0);
-    desk.dispatcher.fan_out(desk.account, seen).await.unwrap().unwrap();
+    let seen = desk.office.store.webhooks(desk.account).await.unwrap();
+    desk.dispatcher.fan_out(desk.account, &seen, seen[0].cursor).await.unwrap();
     let now = desk.office.clock.now();
     let until = now.plus(crate::webhooks::CLAIMED_FOR);
     let lost =
@@ -231,4 +235,99 @@ async fn a_webhook_that_fails_for_a_day_is_disabled_with_an_event() {
     assert_eq!(last.event.kind.as_str(), "webhook.disabled");
     let attempts = desk.office.management.attempts(desk.account, desk.webhook.id).await.unwrap();
     assert_eq!(attempts.len(), domain::webhook::KEPT_ATTEMPTS);
+}
+
+/// Makes webhooks of an account, as many as it may have, which lead to this receiver.
+async fn every_webhook(office: &Office, account: AccountId, receiver: &str) {
+    for _ in 0..MAX_WEBHOOKS {
+        let settings = (WebhookUrl::parse(receiver).unwrap(), WebhookPatch::default());
+        office.management.create_webhook(account, settings).await.unwrap();
+    }
+}
+
+async fn make_keys(office: &Office, account: AccountId, n: usize) {
+    for _ in 0..n {
+        office.management.create(account, KeyPatch::default(), None, Actor::System).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn slow_receivers_of_one_account_leave_places_to_others() {
+    let receiver = Receiver::answers(OK).await;
+    let office = Office::open();
+    // The greedy account comes first: accounts are listed oldest first.
+    let (greedy, _) = office.account("greedy").await;
+    let (other, _) = office.account("other").await;
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    every_webhook(&office, greedy, &format!("http://{}/", silent.local_addr().unwrap())).await;
+    let url = WebhookUrl::parse(&receiver.url()).unwrap();
+    office.management.create_webhook(other, (url, WebhookPatch::default())).await.unwrap();
+    make_keys(&office, greedy, 10).await;
+    let dispatcher = dispatcher_of(&office);
+    for _ in 0..10 {
+        dispatcher.look().await;
+    }
+    // Each has a task until the receiver's time is over.
+    assert_eq!(dispatcher.running.len(), 16, "a quarter of the places");
+    make_keys(&office, other, 3).await;
+    dispatcher.look().await;
+    let arrive = async {
+        while receiver.requests().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    // There is no further look: these attempts began at once.
+    assert!(tokio::time::timeout(PATIENCE, arrive).await.is_ok(), "{:?}", receiver.requests());
+}
+
+#[tokio::test]
+async fn an_account_with_many_events_has_one_page_of_them_in_a_look() {
+    let receiver = Receiver::answers(OK).await;
+    let office = Office::open();
+    let (account, _) = office.account("acme").await;
+    every_webhook(&office, account, &receiver.url()).await;
+    let before = office.store.webhooks(account).await.unwrap().remove(0).cursor;
+    make_keys(&office, account, 150).await;
+    let dispatcher = dispatcher_of(&office);
+    let cursors = async || {
+        let webhooks = office.store.webhooks(account).await.unwrap();
+        webhooks.iter().map(|stored| stored.cursor - before).collect::<BTreeSet<u64>>()
+    };
+    dispatcher.look().await;
+    assert_eq!(cursors().await, [64].into(), "the page is for all webhooks that wait for it");
+    dispatcher.look().await;
+    assert_eq!(cursors().await, [128].into());
+    dispatcher.look().await;
+    assert_eq!(cursors().await, [150].into());
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_far_behind_and_one_that_is_not_take_turns() {
+    let receiver = Receiver::answers(OK).await;
+    let office = Office::open();
+    let (account, _) = office.account("acme").await;
+    let url = || WebhookUrl::parse(&receiver.url()).unwrap();
+    let types = WebhookPatch { types: Some(Some(vec!["key.revoked".into()])), ..WebhookPatch::default() };
+    let (far, _) = office.management.create_webhook(account, (url(), types)).await.unwrap();
+    let pause = WebhookPatch { disabled: Some(Some(DisabledReason::Owner)), ..WebhookPatch::default() };
+    office.management.update_webhook(account, far.id, pause, Actor::System).await.unwrap();
+    make_keys(&office, account, 1_000).await;
+    let (near, _) =
+        office.management.create_webhook(account, (url(), WebhookPatch::default())).await.unwrap();
+    let again = WebhookPatch { disabled: Some(None), ..WebhookPatch::default() };
+    office.management.update_webhook(account, far.id, again, Actor::System).await.unwrap();
+    make_keys(&office, account, 1).await;
+    let dispatcher = dispatcher_of(&office);
+    let stored = async |id| {
+        let webhooks = office.store.webhooks(account).await.unwrap();
+        webhooks.into_iter().find(|stored| stored.webhook.id == id).unwrap().cursor
+    };
+    let (begun, last) = (stored(far.id).await, stored(near.id).await + 1);
+    settle(&dispatcher).await;
+    settle(&dispatcher).await;
+    assert_eq!(kinds(&receiver), ["key.created"], "it waits for one page of the other");
+    assert_eq!(stored(far.id).await, begun + 64);
+    while stored(far.id).await < last {
+        settle(&dispatcher).await;
+    }
 }

@@ -14,7 +14,7 @@ use std::{
 use tokio::time::sleep;
 
 use crate::harness::{
-    LOOK_EVERY, PATIENCE,
+    LOOK_EVERY, SERVER_PATIENCE,
     server::{is_running, signal},
 };
 
@@ -73,9 +73,10 @@ impl Node {
 
     /// Waits until the server answers. While it reads its file, it reports that it is loading.
     pub(super) async fn ready(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SERVER_PATIENCE;
         while !self.ask("PING").is_some_and(|answer| answer.starts_with("+PONG")) {
             let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(self.is_running(), "redis-server ended\n{}", log());
             assert!(Instant::now() < deadline, "redis-server does not get ready\n{}", log());
             sleep(LOOK_EVERY).await;
         }

@@ -22,6 +22,19 @@ async fn a_link_to_a_page_leads_there_after_signing_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_new_link_ends_the_earlier_one_and_the_command_says_so() {
+    let stack = Stack::start().await;
+    let command = ["sign-in-link", "--account", "default"];
+    let earlier = stack.cli(&command);
+    let (status, link, said) = stack.server().settings().try_cli(&command);
+    assert!(status.success() && said.contains("works no longer"), "{said}");
+    assert_eq!(link.lines().count(), 1, "scripts take the output for the link");
+    let mut visitor = Browser::at(&stack.url(""));
+    assert_ne!(visitor.sign_in(&earlier).await.status, 303);
+    assert_eq!(visitor.sign_in(&link).await.status, 303);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn signing_in_leads_to_no_other_site() {
     let stack = Stack::start().await;
     for foreign in [

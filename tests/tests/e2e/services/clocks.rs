@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Server, Stack, cost_of},
+    harness::{ACCOUNT, Deployment, LOOK_EVERY, Options, PATIENCE, Server, Stack, cost_of},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -16,6 +16,9 @@ use super::outages::LEASE;
 const APART: i64 = 4;
 /// Difference from the store's clock, in seconds, that makes a key-service unready.
 const TOO_FAR: i64 = 15;
+
+/// Time in which a key-service has compared its last mark with the store's.
+const MARKED: Duration = Duration::from_secs(6);
 
 /// Starts two gateways and two key-services, whose clocks are this many seconds ahead of the machine's and of Redis'.
 async fn with_clocks(clocks: [i64; 2]) -> Stack {
@@ -96,6 +99,22 @@ async fn a_key_service_is_not_ready_while_its_clock_is_far_from_its_stores() {
     stack.clocks[1].set(0);
     stack.key_services[1].restart().await;
     becomes(&stack, &stack.key_services[1], 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_command_beside_a_key_service_whose_clock_steps_back_closes_nothing() {
+    let deployment = Deployment::services(1, 1);
+    let stack = Stack::with(Options { deployment, clocks: vec![0], ..Options::default() }).await;
+    let key = stack.key().await;
+    for seconds in [-120, -3_600] {
+        stack.clocks[0].set(seconds);
+        stack.cli(&["usage", "--account", ACCOUNT]);
+        stack.cli(&["audit"]);
+        stack.cli(&["management-keys", "create", "--account", ACCOUNT, "--name", "x"]);
+        sleep(MARKED).await;
+        let answer = stack.call(&key, Script::tokens(12, 5)).send().await;
+        assert_eq!(answer.status, 200, "{answer}\n{}", stack.key_services[0].last_words());
+    }
 }
 
 /// Waits until a process reports this readiness status.

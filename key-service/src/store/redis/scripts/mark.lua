@@ -1,11 +1,14 @@
--- Records the time at which a data directory has seen the store.
+-- Raises the count at which a data directory has seen the store. Another process of the directory may have raised it further.
 --
 -- Two writes of a script are kept as a transaction, like nearly all of the store. A server that leaves out
 -- transactions while reading the file again (as the user `default`, who may not be allowed these commands) leaves out
 -- this mark as well.
 --
 -- KEYS  the marks
--- ARGV  the data directory, the time
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('HSET', KEYS[1], 'last', ARGV[2])
+-- ARGV  the data directory, the count
+local count = redis.call('HGET', KEYS[1], ARGV[1])
+if not count or tonumber(count) < tonumber(ARGV[2]) then
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('HSET', KEYS[1], 'last', ARGV[2])
+end
 return redis.status_reply('OK')

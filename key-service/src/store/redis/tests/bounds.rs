@@ -9,7 +9,10 @@ use tokio::time::{Instant, sleep};
 use super::{Redis, open, place};
 use crate::store::{
     Accounts, Capacity, Created, Idempotency, Keys, Ledger, Members, NewAccount,
-    suite::{capture, hold, make_key, open_account_with, servers::RedisServer},
+    suite::{
+        capture, hold, make_key, open_account_with,
+        servers::{PATIENCE, RedisServer},
+    },
 };
 use domain::{
     digest::Digest,
@@ -40,7 +43,7 @@ async fn a_redis_that_is_nearly_full_says_so_and_still_serves_holds() {
     sleep(Duration::from_millis(1_100)).await;
     assert!(!store.is_nearly_full().await.unwrap(), "with room");
     server.ask(&format!("SETRANGE filler {} x", 27 << 20));
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + PATIENCE;
     while !store.is_nearly_full().await.unwrap() {
         assert!(Instant::now() < deadline, "it does not notice");
         sleep(Duration::from_millis(100)).await;

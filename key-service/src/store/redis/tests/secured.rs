@@ -1,6 +1,6 @@
 //! A Redis behind TLS, access lists and passwords.
 
-use std::{fs, net::TcpListener, path::Path};
+use std::{fs, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
@@ -12,7 +12,7 @@ use crate::store::{
     suite::{
         in_redis::settings,
         make_key, open_account_with,
-        servers::{RedisServer, Watched},
+        servers::{RedisServer, Watched, free_port},
     },
 };
 
@@ -67,7 +67,7 @@ fn at(url: &str, data_dir: &Path, certificates: Certificates) -> Settings {
 #[tokio::test]
 async fn a_redis_behind_tls_is_used_when_both_sides_trust_the_others_authority() {
     let signed = Signed::new();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let _server = RedisServer::start_with(&[
         "--port",
         "0",
