@@ -13,6 +13,7 @@ use tests::harness::{Deployment, Options, Stack};
 pub mod bodies;
 mod customers;
 mod demo;
+pub mod events;
 pub mod filling;
 pub mod interim;
 pub mod pages;
@@ -51,7 +52,7 @@ pub enum Part {
     Unauthenticated,
     /// Bodies that stall, and large heads.
     Bodies,
-    /// Pages of the dashboard that an unauthenticated client leaves unread.
+    /// Pages of the dashboard that an unauthenticated client leaves unread, and those of a group with many in it.
     Pages,
     /// Requests while no scraper reads the metrics.
     Unscraped,
@@ -65,6 +66,8 @@ pub enum Part {
     Filling,
     /// Webhooks of a customer that get no answers, and that look at many events again, beside another's.
     Webhooks,
+    /// An account that governs without end, each time with an event, over a Redis that is soon full.
+    Events,
     /// The demo model's own port.
     Demo,
 }
@@ -135,7 +138,11 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             }
             rows
         }
-        Part::Pages => pages::rows(&stack().await).await,
+        Part::Pages => {
+            let mut rows = pages::rows(&stack().await).await;
+            rows.extend(pages::of_groups(&stack().await).await);
+            rows
+        }
         Part::Unscraped => vec![customers::unscraped(&stack().await, plan.requests).await],
         Part::Slots => customers::slots().await,
         Part::Large => vec![customers::large_bodies(&stack().await).await],
@@ -146,6 +153,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             rows
         }
         Part::Webhooks => webhooks::rows().await,
+        Part::Events => events::rows().await,
         Part::Demo => demo::rows(plan.bodies).await,
     }
 }

@@ -301,6 +301,7 @@ const fn flag(refused: AccountRefused) -> &'static str {
         AccountRefused::NameTaken => "--name",
         AccountRefused::NotFound => "--account",
         AccountRefused::BadAmount => "--amount",
+        AccountRefused::StoreFull => "--store",
     }
 }
 

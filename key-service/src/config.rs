@@ -19,7 +19,7 @@ use shared::{
 use crate::{
     management::MAX_KEYS_PER_ACCOUNT,
     store::{
-        Store,
+        EventBounds, Store,
         redis::{Address, Certificates, Redis, Settings},
         sqlite::Sqlite,
     },
@@ -62,7 +62,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub redis_usage_days: u32,
 
-    /// Days for which events of an account are kept
+    /// Days for which events of an account are kept, the last 100,000 and 64 MiB of them
     #[arg(long, env = "FAREGATE_EVENT_DAYS", value_name = "DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub event_days: u32,
@@ -182,14 +182,14 @@ impl Options {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
         let url = self.store_url()?.unwrap_or_else(default);
         let url = url.expose_secret();
-        let events_kept = Duration::from_hours(u64::from(self.event_days) * 24);
+        let events = EventBounds::with_life(Duration::from_hours(u64::from(self.event_days) * 24));
         match url.split_once(':') {
             Some(("memory", "")) => {
-                Ok(Arc::new(Sqlite::in_memory().map_err(unusable_store)?.keeping_events(events_kept)))
+                Ok(Arc::new(Sqlite::in_memory().map_err(unusable_store)?.keeping_events(events)))
             }
             Some(("sqlite", path)) if !path.is_empty() => {
                 let store = Sqlite::open(Path::new(path)).map_err(unusable_store)?;
-                Ok(Arc::new(store.keeping_events(events_kept)))
+                Ok(Arc::new(store.keeping_events(events)))
             }
             _ => {
                 let settings = Settings {
@@ -197,7 +197,7 @@ impl Options {
                     prefix: self.redis_prefix.clone(),
                     journal_entries: self.redis_journal_entries,
                     usage_days: self.redis_usage_days,
-                    events_kept,
+                    events,
                     volatile_allowed: self.redis_allow_volatile,
                     wait_replicas: self.redis_wait_replicas,
                     certificates: self.redis_certificates()?,

@@ -51,8 +51,9 @@ use error::forbidden;
 use object::with_plaintext;
 use parts::{KeysCaller, PathId};
 
-/// Header of an answer about a key that an earlier request made or rotated.
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Header of an answer about an object that an earlier request made, or a key that it rotated.
+const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
 
 /// The dependencies of every handler.
 #[derive(Clone)]
@@ -137,7 +138,7 @@ async fn create(
     KeysCaller(caller): KeysCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let idempotency_key = body::idempotency_key(request.headers())?;
+    let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let mut draft: KeyPatch = body::read_draft(request).await?;
     api.name_models_by_id(&mut draft.bounds);
     api.place_new(&caller, &mut draft).await?;
@@ -158,7 +159,7 @@ async fn rotate(
     path: PathId<KeyId>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let idempotency_key = body::idempotency_key(request.headers())?;
+    let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let terms = body::read_rotation(request).await?;
     let id = api.key_in_reach(&caller, &path).await?;
     let issued = api.management.rotate((caller.account, id), terms, idempotency_key, caller.actor).await?;
@@ -169,7 +170,7 @@ async fn rotate(
 fn shown_once(issued: &Issued, now: Timestamp) -> Response {
     match issued {
         Issued::New { key, plaintext } => ok(&with_plaintext(key, plaintext, now)),
-        Issued::Replayed(key) => ([(IDEMPOTENT_REPLAYED, "true")], ok(&key.shown(now))).into_response(),
+        Issued::Replayed(key) => ([IDEMPOTENT_REPLAYED], ok(&key.shown(now))).into_response(),
     }
 }
 

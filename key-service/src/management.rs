@@ -291,13 +291,16 @@ impl Management {
         patch: KeyPatch,
         actor: Actor,
     ) -> Result<ApiKey, Error<KeyRefused>> {
-        // A longer label takes memory. Bounds and expiries protect money, and change in a full store too.
-        let has_texts =
-            patch.label.as_ref().is_some_and(|label| !label.is_empty()) || !patch.metadata.changes.is_empty();
-        if has_texts && self.store.is_nearly_full().await? {
+        let act = self.act(actor);
+        // What only lowers bounds protects money, and is done in a full store too.
+        if self.store.is_nearly_full().await?
+            && let Some(before) = self.store.key(account, id).await?
+            && let Ok(after) = before.clone().updated(&patch, act.at)
+            && !after.only_lowers(&before, act.at)
+        {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        match self.store.update_key(account, id, patch, &self.act(actor)).await? {
+        match self.store.update_key(account, id, patch, &act).await? {
             Updated::Key(key) => Ok(key),
             Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
             Updated::NotChanged(KeyNotChanged::TooMuchMetadata) => {

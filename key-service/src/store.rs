@@ -25,6 +25,7 @@ pub(crate) use self::data::{
     ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
     JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
     NumberedEvent, Order, Page, RecordKind, Rotated, Skew, SpendLine, StoreError, Updated, UsageLine,
+    WebhookCreated,
 };
 pub(crate) use self::refused::{Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine};
 use domain::{
@@ -44,6 +45,29 @@ use domain::{
 
 /// Life of events unless configured otherwise: a year, and time to read what it began with.
 pub(crate) const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
+
+/// Events that an account keeps: a hundred acts a day for longer than [`EVENTS_KEPT`], and with indexes some 40 MB of Redis.
+const MAX_EVENTS: u64 = 100_000;
+/// Bytes of events that an account keeps, without indexes: 670 for each of [`MAX_EVENTS`], which is more than most acts write.
+const MAX_EVENT_BYTES: u64 = 64 << 20;
+
+/// Bounds of the events that an account keeps. The oldest are dropped first; the latest always stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventBounds {
+    /// Life of an event.
+    pub(crate) life: Duration,
+    /// Number of events.
+    pub(crate) count: u64,
+    /// Bytes of the events, as the store writes each.
+    pub(crate) bytes: u64,
+}
+
+impl EventBounds {
+    /// The bounds with this life of events.
+    pub(crate) const fn with_life(life: Duration) -> Self {
+        Self { life, count: MAX_EVENTS, bytes: MAX_EVENT_BYTES }
+    }
+}
 
 /// The complete store. Every method of these traits is atomic: a call takes effect completely or not at all, and
 /// concurrent calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine
@@ -204,9 +228,15 @@ pub trait Keys: Send + Sync + 'static {
 /// Groups of API keys.
 #[async_trait]
 pub trait Groups: Send + Sync + 'static {
-    /// Creates a group of an existing account, unless a group of the account has the external id, the parent cannot be one
-    /// ([`domain::group::may_be_parent`]), or the account is at its bound of groups.
-    async fn create_group(&self, group: NewGroup, act: &Act) -> Result<GroupCreated, StoreError>;
+    /// Creates a group of an existing account, unless its idempotency key was used within its time to live, a group of the
+    /// account has the external id, the parent cannot be one ([`domain::group::may_be_parent`]), or the account is at its
+    /// bound of groups.
+    async fn create_group(
+        &self,
+        group: NewGroup,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<GroupCreated, StoreError>;
 
     /// Finds a group of the account.
     async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError>;
@@ -255,14 +285,15 @@ pub trait Groups: Send + Sync + 'static {
 /// Webhooks of accounts, and the deliveries on their way.
 #[async_trait]
 pub trait Webhooks: Send + Sync + 'static {
-    /// Creates a webhook of an existing account with fewer than `most` webhooks; repeating it changes nothing. `false` where
-    /// the account has as many.
+    /// Creates a webhook of an existing account with fewer than `most` webhooks, unless its idempotency key was used within
+    /// its time to live; repeating it changes nothing.
     async fn create_webhook(
         &self,
         account: AccountId,
         new: StoredWebhook,
         most: u64,
-    ) -> Result<bool, StoreError>;
+        idempotency: Option<Idempotency>,
+    ) -> Result<WebhookCreated, StoreError>;
 
     /// The account's webhooks, oldest first.
     async fn webhooks(&self, account: AccountId) -> Result<Vec<StoredWebhook>, StoreError>;
@@ -564,7 +595,7 @@ pub trait Books: Send + Sync + 'static {
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError>;
 }
 
-/// Events of accounts, kept for some time.
+/// Events of accounts, kept within [`EventBounds`].
 #[async_trait]
 pub trait Events: Send + Sync + 'static {
     /// Finds matching events. Those of a key or a group are found by an index. Without an index, a bounded number of events

@@ -11,7 +11,7 @@ use shared::{
 
 mod changes;
 
-pub use self::changes::Change;
+pub use self::changes::{Change, MAX_CHANGE_BYTES};
 
 /// An act that governs an account: who, when, and the randomness of event ids.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -164,6 +164,23 @@ pub(crate) fn keep<T: Kept>(place: &mut Option<T>, value: Value) -> bool {
     place.is_some()
 }
 
+/// Returns whether a setting allows less than before: a bound or an expiry that is lower or was not set, or a part of a list.
+pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
+    match (before, after) {
+        (Value::Null, Value::Amount(_) | Value::Count(_) | Value::Time(_) | Value::Limits(_)) => true,
+        (Value::Amount(before), Value::Amount(after)) => after <= before,
+        (Value::Count(before), Value::Count(after)) => after <= before,
+        (Value::Time(before), Value::Time(after)) => after <= before,
+        (Value::Limits(before), Value::Limits(after)) => before
+            .iter()
+            .all(|before| after.iter().any(|after| after.per == before.per && after.amount <= before.amount)),
+        (Value::Texts(before), Value::Texts(after)) => {
+            after.len() <= before.len() && after.iter().all(|text| before.contains(text))
+        }
+        _ => false,
+    }
+}
+
 /// Implements the fields of an object: its patch, and what each field reads and changes. A setting is a line
 /// `Field = name: Type, place;`, under `merged` if a change is merged into what is there.
 macro_rules! fields {
@@ -221,6 +238,14 @@ macro_rules! fields {
                     (before != after).then(|| $crate::event::Change::new(name, &before, &after))
                 });
                 changes.collect()
+            }
+
+            /// Returns whether all settings that differ from an earlier state are bounds or an expiry, and allow less.
+            pub fn only_lowers(&self, before: &Self, now: Timestamp) -> bool {
+                let settings = <$field as shared::wire::Fields>::settings();
+                let mut values =
+                    settings.map(|field| (before.value(field, now).setting(), self.value(field, now).setting()));
+                values.all(|(before, after)| before == after || $crate::settings::is_lowered(&before, &after))
             }
 
             /// Value of a field at this time.

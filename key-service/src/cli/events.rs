@@ -15,7 +15,7 @@ pub enum EventCommand {
     /// Write the events of an account as JSON lines, in the order in which they were written
     ///
     /// To go on later, pass the last `seq` with --after: nothing is missed, and nothing comes twice. Events never change.
-    /// They are kept for FAREGATE_EVENT_DAYS.
+    /// They are kept for FAREGATE_EVENT_DAYS, the last 100,000 and 64 MiB of them.
     Export {
         /// The account's name
         #[arg(long, value_name = "NAME")]

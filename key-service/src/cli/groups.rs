@@ -87,8 +87,8 @@ pub(super) async fn run(
             let external_id = flags.external_id.filter(Option::is_some).or(patch.external_id);
             let parent = parent.map(Some).or(patch.parent);
             let patch = GroupPatch { name: flags.name, external_id, parent, ..patch };
-            let (MadeGroup::New(group) | MadeGroup::Existing(group)) =
-                management.create_group(account, patch, operator()).await.map_err(refused)?;
+            let (MadeGroup::New(group) | MadeGroup::Existing(group) | MadeGroup::Replayed(group)) =
+                management.create_group(account, patch, None, operator()).await.map_err(refused)?;
             writeln!(out, "{}", group.id)?;
         }
         GroupCommand::List { account, json } => {

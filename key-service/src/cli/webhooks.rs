@@ -9,7 +9,10 @@ use shared::{error::ApiError, ids::WebhookId};
 use super::{operator_error, store_error, table, write_json, write_json_object};
 use crate::{
     http::{Shown as _, settings, with_secret},
-    management::{Error, Management, webhooks::WebhookRefused},
+    management::{
+        Error, Management,
+        webhooks::{MadeWebhook, WebhookRefused},
+    },
 };
 use domain::webhook::{Webhook, WebhookPatch};
 
@@ -71,9 +74,10 @@ pub(super) async fn run(
             let patch: WebhookPatch =
                 settings(flags.as_bytes(), true).map_err(|error| anyhow!(error.message))?;
             let url = patch.url.clone().ok_or_else(|| anyhow!("--url: give the address"))?;
-            let (webhook, secret) =
-                management.create_webhook(account, (url, patch)).await.map_err(refused)?;
-            write_json_object(out, &with_secret(&webhook, &secret))?;
+            match management.create_webhook(account, (url, patch), None).await.map_err(refused)? {
+                MadeWebhook::New(webhook, secret) => write_json_object(out, &with_secret(&webhook, &secret))?,
+                MadeWebhook::Replayed(webhook) => write_json_object(out, &webhook.shown(management.now()))?,
+            }
         }
         WebhookCommand::List { account, json } => {
             let webhooks = management.webhooks(account_of(&account).await?).await?;

@@ -63,10 +63,12 @@ pub(super) async fn show(
         }
         Some(_) | None => None,
     };
+    let since = desk.management.events_complete_since(account).await?;
     let next = found.next.map(|next| next.to_string());
     let shown = Shown { rows: found.found.len(), total, next, is_filtered };
     let content = html! {
-        p.lead { "Who did what, and which limits are nearly used, newest first." }
+        p.lead { "Who did what, and which limits are nearly used, newest first."
+            @if let Some(since) = since { " Complete since " (time_to_second(since)) ": older events were dropped." } }
         (filters(&query, &search))
         @if found.found.is_empty() {
             p.empty { @if !is_filtered { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }

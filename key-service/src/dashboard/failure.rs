@@ -94,6 +94,7 @@ impl From<Error<GroupRefused>> for Failure {
             Error::Refused(GroupRefused::TooMany { most }) => Self::BadRequest(format!(
                 "This account has {most} groups, archived ones included, and may not have more."
             )),
+            Error::Refused(GroupRefused::IdempotencyKeyReused) => Self::StaleForm,
             Error::Refused(GroupRefused::StoreFull) => Self::StoreFull,
             Error::Store(unavailable) => Self::Store(unavailable),
         }
@@ -152,6 +153,7 @@ impl From<Error<WebhookRefused>> for Failure {
             Error::Refused(WebhookRefused::TooMany) => {
                 Self::BadRequest(format!("This account has {MAX_WEBHOOKS} webhooks, and may not have more."))
             }
+            Error::Refused(WebhookRefused::IdempotencyKeyReused) => Self::StaleForm,
             Error::Refused(WebhookRefused::StoreFull) => Self::StoreFull,
             Error::Store(unavailable) => Self::Store(unavailable),
         }
@@ -202,7 +204,8 @@ impl IntoResponse for Failure {
             Self::StoreFull => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The store is nearly full",
-                "Nothing new can be made until its operator enlarges it. What there is goes on working."
+                "Until its operator enlarges it, things can only be revoked, disabled or archived, and bounds lowered. \
+                 What there is goes on working."
                     .into(),
             ),
             Self::Store(cause) => {

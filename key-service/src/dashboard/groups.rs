@@ -36,6 +36,9 @@ use domain::group::Group;
 
 pub(super) mod acts;
 
+/// Newest child groups on the page of a group, which then takes some 100 kB at most.
+const CHILDREN_ON_PAGE: usize = 100;
+
 /// Lists the groups, child groups below parents.
 pub(super) async fn list(
     State(desk): State<Desk>,
@@ -49,6 +52,7 @@ pub(super) async fn list(
         order: Order::Descending,
         filter: GroupFilter {
             external_id: query.filled("external_id").map(str::to_owned),
+            parent: query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
             ..GroupFilter::default()
         },
         limit: ROWS_ON_PAGE,
@@ -56,7 +60,7 @@ pub(super) async fn list(
     let Page { items, has_more } = desk.management.list::<Group>(account, &listing).await?;
     let parents = items.iter().filter_map(|group| group.spend.parent).collect();
     let parents = desk.management.groups_by_id(account, parents).await?;
-    let is_filtered = listing.filter.external_id.is_some();
+    let is_filtered = listing.filter.external_id.is_some() || listing.filter.parent.is_some();
     let total = (!is_filtered).then_some(viewer.funds.groups);
     let next = items.last().filter(|_| has_more).map(|last| last.id.to_string());
     let shown = Shown { rows: items.len(), total, next, is_filtered };
@@ -69,6 +73,12 @@ pub(super) async fn list(
             p.empty { "There is no group yet. Keys need none; in a group they share a budget." }
         } @else {
             form.filters method="get" action=(PATH) role="search" {
+                @if let Some(parent) = listing.filter.parent {
+                    label { "In" select name="parent" {
+                        option value=(parent.to_string()) selected { (parents.get(&parent).map_or_else(|| parent.to_string(), name_of)) }
+                        option value="" { "All" }
+                    } }
+                }
                 label { "External id" input type="search" name="external_id" value=(query.get("external_id")) autocomplete="off"; }
                 button { "Apply" }
             }
@@ -167,8 +177,9 @@ async fn whole(
     let is_archived = group.spend.archived_at.is_some();
     let parent = desk.management.groups_by_id(account, group.spend.parent.into_iter().collect()).await?;
     let parent = group.spend.parent.and_then(|id| parent.get(&id));
-    let children = desk.management.groups_in(account, group.id).await?;
-    let children: Vec<_> = children.iter().map(|child| (child, true)).collect();
+    let filter = GroupFilter { parent: Some(group.id), ..GroupFilter::default() };
+    let listing = Listing { after: None, order: Order::Descending, filter, limit: CHILDREN_ON_PAGE };
+    let children = desk.management.list::<Group>(account, &listing).await?;
     let bounds = words::bounds(&group.spend.budget, parent.as_slice());
     let content = html! {
         p.lead { (badges(desk, group)) " " (keys_in(group)) " · created " (time(group.created_at))
@@ -177,7 +188,11 @@ async fn whole(
         @if let Some(parent) = parent { p { "In the group " a href=(path(parent)) { bdi { (name_of(parent)) } } "." } }
         @if !bounds.is_empty() { p { (bounds) } }
         (gauge(&group.spend.budget, now, is_archived))
-        @if !children.is_empty() { h2 { "Groups in it" } (table(desk, &children, &HashMap::new())) }
+        @if !children.items.is_empty() {
+            h2 { "Groups in it" }
+            (table(desk, &children.items.iter().map(|child| (child, true)).collect::<Vec<_>>(), &HashMap::new()))
+        }
+        @if children.has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All groups in it" } } }
         (keys_of(desk, viewer, group).await?)
         (events::last_events(desk, viewer, Subject::Group(group.id)).await?)
         @if viewer.is_owner() && !is_archived { (acts::forms(desk, viewer, group, refused).await?) }

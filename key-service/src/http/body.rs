@@ -15,13 +15,13 @@ use shared::{
     wire::{Fields, MAX_BODY_BYTES, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
 };
 
-use crate::management::rotation::RotationTerms;
+use crate::management::{governor::Governor, rotation::RotationTerms};
 use domain::settings::Patch;
 
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Header with the client's name for this attempt to make or rotate a key.
+/// Header with the client's name for this attempt to make an object, or to rotate a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Reads the settings of the object that a client asks for.
@@ -34,8 +34,19 @@ pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError
     read(request, Some(MERGE_PATCH), false).await
 }
 
-/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters.
-pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Those of management keys of a group are apart
+/// from all others of the account.
+pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<Option<String>, ApiError> {
+    let key = given_idempotency_key(headers)?;
+    // No header has a line feed.
+    let of_group = |key: String| match caller.access.group {
+        Some(group) => format!("{group}\n{key}"),
+        None => key,
+    };
+    Ok(key.map(of_group))
+}
+
+fn given_idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let refuse = |code, message| Err(ApiError::at(code, "Idempotency-Key", message));

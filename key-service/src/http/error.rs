@@ -43,14 +43,8 @@ impl From<KeyRefused> for ApiError {
                     format!("The account has {most} API keys, revoked ones included, and may not have more.");
                 Self::new(Code::TooManyKeys, message)
             }
-            KeyRefused::IdempotencyKeyReused => Self::new(
-                Code::IdempotencyKeyReuse,
-                "This Idempotency-Key was used with another request; choose a new one.",
-            ),
-            KeyRefused::StoreFull => Self::new(
-                Code::StoreFull,
-                "The store is nearly full; no keys can be made until its operator enlarges it.",
-            ),
+            KeyRefused::IdempotencyKeyReused => idempotency_key_reused(),
+            KeyRefused::StoreFull => store_full(),
         }
     }
 }
@@ -69,10 +63,8 @@ impl From<GroupRefused> for ApiError {
                     format!("The account has {most} groups, archived ones included, and may not have more.");
                 Self::new(Code::TooManyGroups, message)
             }
-            GroupRefused::StoreFull => Self::new(
-                Code::StoreFull,
-                "The store is nearly full; no groups can be made until its operator enlarges it.",
-            ),
+            GroupRefused::IdempotencyKeyReused => idempotency_key_reused(),
+            GroupRefused::StoreFull => store_full(),
         }
     }
 }
@@ -88,12 +80,21 @@ impl From<WebhookRefused> for ApiError {
                 let message = format!("The account has {MAX_WEBHOOKS} webhooks, and may not have more.");
                 Self::new(Code::TooManyWebhooks, message)
             }
-            WebhookRefused::StoreFull => Self::new(
-                Code::StoreFull,
-                "The store is nearly full; no webhooks can be made until its operator enlarges it.",
-            ),
+            WebhookRefused::IdempotencyKeyReused => idempotency_key_reused(),
+            WebhookRefused::StoreFull => store_full(),
         }
     }
+}
+
+fn idempotency_key_reused() -> ApiError {
+    let message = "This Idempotency-Key was used with another request; choose a new one.";
+    ApiError::new(Code::IdempotencyKeyReuse, message)
+}
+
+fn store_full() -> ApiError {
+    let message = "The store is nearly full: until its operator enlarges it, things can only be revoked, disabled or \
+                   archived, and bounds lowered.";
+    ApiError::new(Code::StoreFull, message)
 }
 
 fn too_much_metadata() -> ApiError {

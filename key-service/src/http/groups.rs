@@ -13,7 +13,7 @@ use shared::{
 };
 
 use super::{
-    Api, body, listing,
+    Api, IDEMPOTENT_REPLAYED, body, listing,
     object::Shown,
     parts::{Caller, KeysCaller, PathId},
     query,
@@ -47,14 +47,17 @@ pub(super) async fn create(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let settings = api.named_by_id(body::read_draft(request).await?);
-    let made = api.management.create_group(caller.account, settings, caller.actor).await?;
-    let (status, group) = match &made {
-        MadeGroup::New(group) => (StatusCode::CREATED, group),
-        MadeGroup::Existing(group) => (StatusCode::OK, group),
-    };
-    let location = format!("{GROUPS}/{}", group.id);
-    Ok((status, [(header::LOCATION, location)], ok(&group.shown(api.clock.now()))).into_response())
+    let made = api.management.create_group(caller.account, settings, idempotency_key, caller.actor).await?;
+    let (MadeGroup::New(group) | MadeGroup::Existing(group) | MadeGroup::Replayed(group)) = &made;
+    let location = [(header::LOCATION, format!("{GROUPS}/{}", group.id))];
+    let shown = (location, ok(&group.shown(api.clock.now())));
+    Ok(match made {
+        MadeGroup::New(_) => (StatusCode::CREATED, shown).into_response(),
+        MadeGroup::Existing(_) => (StatusCode::OK, shown).into_response(),
+        MadeGroup::Replayed(_) => (StatusCode::CREATED, [IDEMPOTENT_REPLAYED], shown).into_response(),
+    })
 }
 
 pub(super) async fn fetch(
@@ -101,6 +104,7 @@ pub(super) async fn keys(
     let id = api.keys_of_group_in_reach(&caller, &path).await?;
     let group = api.management.group(caller.account, id).await?;
     query.filter.group = Some(group.id);
+    query.filter.within = caller.access.group;
     listing::respond(api, caller.account, query).await
 }
 

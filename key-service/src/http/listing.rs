@@ -9,10 +9,15 @@ use http::{HeaderValue, header};
 use shared::{error::ApiError, ids::AccountId, time::Timestamp};
 use tracing::Span;
 
-use super::{Api, error::list_error, object::Shown, query::ListQuery};
+use super::{
+    Api,
+    error::{list_error, read_error},
+    object::Shown,
+    query::ListQuery,
+};
 use crate::management::{
     Management,
-    listing::{Listed, Listing, Page},
+    listing::{Completeness, Listed, Listing, Page},
 };
 
 /// Objects kept in memory at a time while all are listed: some 200 KiB of JSON.
@@ -32,7 +37,9 @@ pub(super) async fn respond<T: Shown>(
     let page = api.management.list(account, &listing).await.map_err(list_error::<T>)?;
     let mut json = ListJson::<T>::new(api.clock.now());
     let body = if limit.is_some() || !page.has_more {
-        Body::from(json.piece(&page.items, Some(page.has_more)).map_err(|e| unwritable(&e))?)
+        let completeness = T::completeness(&api.management, account).await.map_err(read_error)?;
+        let end = Some(End { has_more: page.has_more, completeness });
+        Body::from(json.piece(&page.items, end).map_err(|e| unwritable(&e))?)
     } else {
         let (page, span) = (Some(page), Span::current());
         let rest = Rest { management: api.management, account, listing, json, page, span };
@@ -81,7 +88,14 @@ impl<T: Shown> Rest<T> {
             let read = rest.management.list(rest.account, &rest.listing).await;
             read.map_err(|error| rest.broken(&error))?
         };
-        let end = (!page.has_more).then_some(false);
+        // Asked for at the end: what was dropped while the list was sent may be missing.
+        let end = if page.has_more {
+            None
+        } else {
+            let completeness = T::completeness(&rest.management, rest.account).await;
+            let completeness = completeness.map_err(|error| rest.broken(&error))?;
+            Some(End { has_more: false, completeness })
+        };
         let piece = rest.json.piece(&page.items, end).map_err(|error| rest.broken(&error))?;
         rest.listing.after = rest.json.last;
         Ok(Some((piece, page.has_more.then_some(rest))))
@@ -91,6 +105,12 @@ impl<T: Shown> Rest<T> {
         self.span.in_scope(|| tracing::error!(?error, "a listing broke off"));
         Broken
     }
+}
+
+/// What the end of a list says.
+struct End {
+    has_more: bool,
+    completeness: Completeness,
 }
 
 /// Writer of the JSON list, piece by piece.
@@ -107,8 +127,8 @@ impl<T: Shown> ListJson<T> {
         Self { now, begun: false, first: None, last: None }
     }
 
-    /// JSON of these objects. With `end`, the list ends behind the objects, and `end` is its `has_more`.
-    fn piece(&mut self, objects: &[T], end: Option<bool>) -> Result<Bytes, serde_json::Error> {
+    /// JSON of these objects. With `end`, the list ends behind the objects.
+    fn piece(&mut self, objects: &[T], end: Option<End>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {
             json.extend_from_slice(br#"{"object":"list","data":["#);
@@ -122,13 +142,17 @@ impl<T: Shown> ListJson<T> {
             self.first.get_or_insert(object.id());
             self.last = Some(object.id());
         }
-        if let Some(has_more) = end {
+        if let Some(End { has_more, completeness }) = end {
             json.extend_from_slice(br#"],"first_id":"#);
             serde_json::to_writer(&mut json, &self.first)?;
             json.extend_from_slice(br#","last_id":"#);
             serde_json::to_writer(&mut json, &self.last)?;
             json.extend_from_slice(br#","has_more":"#);
             serde_json::to_writer(&mut json, &has_more)?;
+            if let Completeness::Since(since) = completeness {
+                json.extend_from_slice(br#","complete_since":"#);
+                serde_json::to_writer(&mut json, &since)?;
+            }
             json.push(b'}');
         }
         Ok(json.into())

@@ -141,6 +141,12 @@ impl Desk {
         self.send(self.request(method, path).body(body.into()).unwrap()).await
     }
 
+    /// Makes an object with an idempotency key.
+    async fn once(&self, path: &str, idempotency_key: &str, body: &str) -> Answer {
+        let request = self.request(Method::POST, path).header("idempotency-key", idempotency_key);
+        self.send(request.body(Body::from(body.to_owned())).unwrap()).await
+    }
+
     async fn get(&self, path: &str) -> Answer {
         self.call(Method::GET, path, "").await
     }

@@ -14,13 +14,13 @@ use shared::{
 };
 
 use super::{
-    Api, body,
+    Api, IDEMPOTENT_REPLAYED, body,
     listing::{self, json_response},
     object::{Shown, with_secret},
     parts::{Caller, PathId},
     query,
 };
-use crate::management::webhooks::WebhookRefused;
+use crate::management::webhooks::{MadeWebhook, WebhookRefused};
 use domain::webhook::{Answer, Attempt, Webhook, WebhookPatch};
 
 pub(super) async fn list(
@@ -37,13 +37,20 @@ pub(super) async fn create(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let settings: WebhookPatch = body::read_draft(request).await?;
     // A body without a URL was refused.
     let url = settings.url.clone().ok_or_else(ApiError::internal)?;
-    let (webhook, secret) = api.management.create_webhook(caller.account, (url, settings)).await?;
-    let location = format!("{WEBHOOKS}/{}", webhook.id);
-    let response = ok(&with_secret(&webhook, &secret));
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], response).into_response())
+    let made = api.management.create_webhook(caller.account, (url, settings), idempotency_key).await?;
+    let (MadeWebhook::New(webhook, _) | MadeWebhook::Replayed(webhook)) = &made;
+    let location = [(header::LOCATION, format!("{WEBHOOKS}/{}", webhook.id))];
+    let shown = match &made {
+        MadeWebhook::New(webhook, secret) => ok(&with_secret(webhook, secret)),
+        MadeWebhook::Replayed(webhook) => {
+            ([IDEMPOTENT_REPLAYED], ok(&webhook.shown(api.clock.now()))).into_response()
+        }
+    };
+    Ok((StatusCode::CREATED, location, shown).into_response())
 }
 
 pub(super) async fn fetch(

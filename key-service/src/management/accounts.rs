@@ -25,6 +25,9 @@ pub enum AccountRefused {
     /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit stay within {} USD", NanoUsd::MAX)]
     BadAmount,
+    /// The store is nearly full.
+    #[error("the store is nearly full, and keeps the rest for requests")]
+    StoreFull,
 }
 
 impl Management {
@@ -37,6 +40,9 @@ impl Management {
     ) -> Result<AccountId, Error<AccountRefused>> {
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
             return Err(Error::Refused(AccountRefused::BadAmount));
+        }
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(AccountRefused::StoreFull));
         }
         let now = self.clock.now();
         let id = AccountId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
@@ -78,6 +84,9 @@ impl Management {
         note: &str,
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(AccountRefused::StoreFull));
+        }
         let now = self.clock.now();
         let id = DepositId::new(now, random_bytes(&*self.clock));
         let command = Command::Deposit { id, amount, note: note.to_owned(), actor };

@@ -1,11 +1,14 @@
 //! Events of an account: listed by filters, and read in their order.
 
 use async_trait::async_trait;
-use shared::ids::{AccountId, EventId};
+use shared::{
+    ids::{AccountId, EventId},
+    time::Timestamp,
+};
 
 use super::{
     Error, Management,
-    listing::{Listed, Listing, Page, Paged, UnknownCursor},
+    listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
 };
 use crate::store::{EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 use domain::event::{Event, EventSearch};
@@ -27,6 +30,13 @@ impl Management {
         self.store.events(account, search.clone(), slice).await
     }
 
+    /// Time since which all events of the account are kept; `None` where none was dropped.
+    pub async fn events_complete_since(&self, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
+        let first = self.store.events_after(account, 0, 1).await?;
+        let at = |event: &NumberedEvent| event.event.at;
+        Ok(first.events.first().map(at).filter(|_| first.gone_until > 0))
+    }
+
     /// Events of the account after this number, at most `limit`.
     pub async fn events_after(
         &self,
@@ -46,6 +56,10 @@ impl Listed for Event {
 
     fn id(&self) -> EventId {
         self.id
+    }
+
+    async fn completeness(management: &Management, account: AccountId) -> Result<Completeness, StoreError> {
+        management.events_complete_since(account).await.map(Completeness::Since)
     }
 
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {

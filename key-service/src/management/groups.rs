@@ -6,7 +6,7 @@ use shared::{
     ids::{AccountId, GroupId, KeyId},
 };
 
-use super::{Error, Management};
+use super::{Error, Management, once::digest_of_request};
 use crate::store::{GroupCreated, GroupPage, GroupUpdated, Order, Page, StoreError};
 use domain::{
     event::Actor,
@@ -30,6 +30,8 @@ pub enum GroupRefused {
         /// Largest number of groups that the account may have.
         most: u64,
     },
+    /// The idempotency key was used with another request.
+    IdempotencyKeyReused,
     /// The store is nearly full.
     StoreFull,
 }
@@ -41,18 +43,23 @@ pub enum MadeGroup {
     New(Group),
     /// A group with the external id exists, and stays as it is.
     Existing(Group),
+    /// An earlier attempt with the same idempotency key made this group.
+    Replayed(Group),
 }
 
 impl Management {
-    /// Creates a group, only once for each external id.
+    /// Creates a group, only once for each idempotency key and each external id.
     pub async fn create_group(
         &self,
         account: AccountId,
         settings: GroupPatch,
+        idempotency_key: Option<String>,
         actor: Actor,
     ) -> Result<MadeGroup, Error<GroupRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
+        // With an idempotency key the store tells a repetition from a group that was there before.
         if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
+            && idempotency_key.is_none()
             && let Some(group) = self.store.group_with_external_id(account, external_id).await?
         {
             return Ok(MadeGroup::Existing(group));
@@ -64,10 +71,14 @@ impl Management {
         let now = act.at;
         let id = GroupId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let (group, most) = (Group::new(id, now.to_whole_seconds()).with(&settings, now), self.max_keys);
+        let request = digest_of_request("group", |field| group.value(field, now));
+        let attempt = Self::attempt(idempotency_key, request, now);
         let new = NewGroup { account, group, most };
-        match self.store.create_group(new, &act).await? {
+        match self.store.create_group(new, attempt, &act).await? {
             GroupCreated::New(group) => Ok(MadeGroup::New(group)),
             GroupCreated::Existing(group) => Ok(MadeGroup::Existing(group)),
+            GroupCreated::Replayed(group) => Ok(MadeGroup::Replayed(group)),
+            GroupCreated::Reused => refused(GroupRefused::IdempotencyKeyReused),
             GroupCreated::BadParent(bad) => refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))),
             GroupCreated::TooMany => refused(GroupRefused::TooMany { most }),
         }
@@ -86,13 +97,16 @@ impl Management {
         patch: GroupPatch,
         actor: Actor,
     ) -> Result<Group, Error<GroupRefused>> {
-        let has_texts = patch.name.as_ref().is_some_and(|name| !name.is_empty())
-            || !patch.metadata.changes.is_empty()
-            || !patch.key_defaults.metadata.changes.is_empty();
-        if has_texts && self.store.is_nearly_full().await? {
+        let act = self.act(actor);
+        // As of a key. What the store would refuse is left to the store.
+        if self.store.is_nearly_full().await?
+            && let Some(before) = self.store.group(account, id).await?
+            && let Ok(after) = before.clone().updated(&patch, Ok(()), act.at)
+            && !after.only_lowers(&before, act.at)
+        {
             return Err(Error::Refused(GroupRefused::StoreFull));
         }
-        match self.store.update_group(account, id, patch, &self.act(actor)).await? {
+        match self.store.update_group(account, id, patch, &act).await? {
             GroupUpdated::Group(group) => Ok(group),
             GroupUpdated::NotChanged(reason) => Err(Error::Refused(GroupRefused::NotChanged(reason))),
             GroupUpdated::NotFound => Err(Error::Refused(GroupRefused::NotFound)),
@@ -140,13 +154,6 @@ impl Management {
     pub async fn newest_groups(&self, account: AccountId, limit: usize) -> Result<Vec<Group>, StoreError> {
         let page = GroupPage { after: None, order: Order::Descending, limit };
         self.store.groups(account, page).await
-    }
-
-    /// The groups that have this parent, oldest first.
-    pub async fn groups_in(&self, account: AccountId, parent: GroupId) -> Result<Vec<Group>, StoreError> {
-        let ids = self.store.child_groups(account, parent).await?;
-        let found = try_join_all(ids.into_iter().map(|id| self.store.group(account, id))).await?;
-        Ok(found.into_iter().flatten().collect())
     }
 
     async fn revoke_one(&self, account: AccountId, key: KeyId, actor: Actor) -> Result<(), StoreError> {

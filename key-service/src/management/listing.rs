@@ -2,11 +2,14 @@
 
 use async_trait::async_trait;
 use futures_util::{
-    FutureExt,
+    FutureExt, TryFutureExt,
     future::{BoxFuture, try_join_all},
 };
 use serde::Serialize;
-use shared::ids::{AccountId, GroupId, KeyId};
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    time::Timestamp,
+};
 
 use super::{Error, Management};
 use crate::store::{GroupPage, Order, Page as KeyPage, Store, StoreError};
@@ -34,8 +37,22 @@ pub trait Listed: Sized + Send + Sync + 'static {
     /// The identifier.
     fn id(&self) -> Self::Id;
 
+    /// Tells whether old objects are missing.
+    async fn completeness(_: &Management, _: AccountId) -> Result<Completeness, StoreError> {
+        Ok(Completeness::NoneIsDropped)
+    }
+
     /// Reads a page.
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self>;
+}
+
+/// Completeness of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// Objects of this type are never dropped.
+    NoneIsDropped,
+    /// The oldest objects are dropped in time: all since this one are there, or all where it is `None`.
+    Since(Option<Timestamp>),
 }
 
 /// The objects to list.
@@ -97,6 +114,8 @@ pub struct KeyFilter {
 pub struct GroupFilter {
     /// The caller's own id of the group.
     pub external_id: Option<String>,
+    /// Group that the groups are in.
+    pub parent: Option<GroupId>,
     /// Texts of the caller that the groups have.
     pub metadata: MetadataFilter,
 }
@@ -125,6 +144,14 @@ async fn wanted<'a, T: Listed>(
 
 fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
     filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
+}
+
+/// Returns whether a group stands behind another in an order, if it has to.
+fn is_behind(id: GroupId, after: Option<GroupId>, order: Order) -> bool {
+    after.is_none_or(|after| match order {
+        Order::Ascending => id > after,
+        Order::Descending => id < after,
+    })
 }
 
 /// Returns whether a key is in one of the groups, if it has to be.
@@ -214,17 +241,27 @@ impl Listed for Group {
         {
             return Err(Error::Refused(UnknownCursor));
         }
-        let is_wanted = |group: &Self| has(&group.metadata, &filter.metadata);
+        let is_wanted = |group: &Self| {
+            has(&group.metadata, &filter.metadata)
+                && filter.parent.is_none_or(|parent| group.spend.parent == Some(parent))
+        };
         if let Some(external_id) = &filter.external_id {
             let found = store.group_with_external_id(account, external_id).await?;
-            let is_behind = |group: &Self| {
-                after.is_none_or(|after| match order {
-                    Order::Ascending => group.id > after,
-                    Order::Descending => group.id < after,
-                })
+            let items =
+                found.into_iter().filter(is_wanted).filter(|group| is_behind(group.id, *after, *order));
+            return Ok(Page { items: items.collect(), has_more: false });
+        }
+        if let Some(parent) = filter.parent {
+            let mut ids = store.child_groups(account, parent).await?;
+            if *order == Order::Descending {
+                ids.reverse();
+            }
+            let read = |after, limit| {
+                let behind = ids.iter().filter(|id| is_behind(**id, after, *order)).take(limit);
+                let found = try_join_all(behind.map(|id| store.group(account, *id)));
+                found.map_ok(|found| found.into_iter().flatten().collect()).boxed()
             };
-            let items = found.into_iter().filter(is_wanted).filter(is_behind).collect();
-            return Ok(Page { items, has_more: false });
+            return Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?);
         }
         let read = |after, limit| store.groups(account, GroupPage { after, order: *order, limit });
         Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?)

@@ -85,7 +85,7 @@ async fn make_groups(store: &dyn Store, account: AccountId, is_bounded: bool, en
         (group.name, group.external_id) = (format!("Customer {n:06}"), Some(format!("customer-{n}")));
         group.metadata.insert("team".into(), (n % 10).to_string());
         group.spend.budget = budget(is_bounded, end);
-        store.create_group(NewGroup { account, group, most: GROUPS }, &act(end)).await.unwrap();
+        store.create_group(NewGroup { account, group, most: GROUPS }, None, &act(end)).await.unwrap();
     };
     stream::iter(0..GROUPS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
 }
@@ -130,7 +130,7 @@ async fn make_key(store: &dyn Store, account: AccountId, is_bounded: bool, now: 
         let mut made = Group::new(group_id(n, now), now);
         (made.spend.parent, made.spend.budget) = (group, budget(true, now));
         group = Some(made.id);
-        store.create_group(NewGroup { account, group: made, most: GROUPS }, &act(now)).await.unwrap();
+        store.create_group(NewGroup { account, group: made, most: GROUPS }, None, &act(now)).await.unwrap();
     }
     let mut key = ApiKey::new(key_id(is_bounded.into(), now), "fg_api_0000…".into(), now);
     (key.spend.group, key.spend.budget) = (group, budget(is_bounded, now));

@@ -235,6 +235,8 @@ impl Management {
         let _owners = self.owners.lock().await;
         if role != Role::Owner {
             self.keep_an_owner(account, id).await?;
+        } else if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(MemberRefused::StoreFull));
         }
         let change = MemberChange { role: Some(role), ..MemberChange::default() };
         let found = self.store.update_member(account, id, change).await?;

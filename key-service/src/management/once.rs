@@ -1,10 +1,17 @@
-//! Marks of forms, so that a form that is sent twice makes a single object.
+//! Requests that make a single object however often they are sent: marks of forms, and digests of requests with an
+//! idempotency key.
 
 use std::time::Duration;
 
-use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
+use shared::{
+    clock::random_bytes,
+    ids::AccountId,
+    time::Timestamp,
+    wire::{Fields, Value},
+};
 
 use super::{IDEMPOTENCY_TTL, Management};
+use domain::digest::Digest;
 
 /// Tolerated difference between the clocks of two key-services: one may show a form, and the other receive the form.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
@@ -18,6 +25,14 @@ pub enum Once<T> {
     Replayed,
     /// The form is none of ours.
     Stale,
+}
+
+/// Digest of a request to make an object with these settings, equal for settings of equal meaning.
+#[expect(clippy::expect_used, reason = "texts, numbers and ids always have a form in JSON")]
+pub(super) fn digest_of_request<F: Fields>(object: &str, value: impl Fn(F) -> Value) -> Digest {
+    let settings = F::settings().map(|field| (field.row().name, value(field).setting()));
+    let given: Vec<(&str, Value)> = settings.filter(|(_, value)| !value.is_unset()).collect();
+    Digest::of(&serde_json::to_vec(&(object, given)).expect("settings are JSON"))
 }
 
 impl Management {

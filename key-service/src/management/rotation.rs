@@ -35,8 +35,7 @@ impl Management {
         idempotency_key: Option<String>,
         actor: Actor,
     ) -> Result<Issued, Error<KeyRefused>> {
-        // Of a rotation only the record of its idempotency key takes memory: older credentials are forgotten.
-        if idempotency_key.is_some() && self.store.is_nearly_full().await? {
+        if self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
         let act = self.act(actor);

@@ -12,9 +12,9 @@ use shared::{
 use super::{
     Error, Management,
     listing::{Listed, Listing, Page, Paged, UnknownCursor},
-    once::Once,
+    once::{Once, digest_of_request},
 };
-use crate::store::{EventSlice, Order, StoreError};
+use crate::store::{EventSlice, Order, StoreError, WebhookCreated};
 use domain::{
     event::{Actor, EventSearch},
     webhook::{
@@ -37,19 +37,31 @@ pub enum WebhookRefused {
     Address(AddressRefused),
     /// The account is at its bound of webhooks.
     TooMany,
+    /// The idempotency key was used with another request.
+    IdempotencyKeyReused,
     /// The store is nearly full.
     StoreFull,
 }
 
+/// Answer to the creation of a webhook.
+#[derive(Debug)]
+pub enum MadeWebhook {
+    /// The webhook was made; the secret is not shown again.
+    New(Webhook, SecretString),
+    /// An earlier attempt with the same idempotency key made this webhook.
+    Replayed(Webhook),
+}
+
 impl Management {
-    /// Makes a webhook, and returns its secret. Events that were written before are not sent.
+    /// Makes a webhook, only once per idempotency key. Events that were written before are not sent.
     pub async fn create_webhook(
         &self,
         account: AccountId,
         settings: (WebhookUrl, WebhookPatch),
-    ) -> Result<(Webhook, SecretString), Error<WebhookRefused>> {
+        idempotency_key: Option<String>,
+    ) -> Result<MadeWebhook, Error<WebhookRefused>> {
         let id = WebhookId::new(self.later_than_the_last(self.clock.now()), random_bytes(&*self.clock));
-        self.make_webhook(account, id, settings).await
+        self.make_webhook(account, id, settings, idempotency_key).await
     }
 
     /// Makes a webhook, once per attempt and settings.
@@ -66,7 +78,10 @@ impl Management {
         if webhooks.iter().any(|stored| stored.webhook.id == id(stored.webhook.id.created_at())) {
             return Ok(Once::Replayed);
         }
-        self.make_webhook(account, id(shown), settings).await.map(Once::New)
+        Ok(match self.make_webhook(account, id(shown), settings, None).await? {
+            MadeWebhook::New(webhook, secret) => Once::New((webhook, secret)),
+            MadeWebhook::Replayed(_) => Once::Replayed,
+        })
     }
 
     async fn make_webhook(
@@ -74,22 +89,29 @@ impl Management {
         account: AccountId,
         id: WebhookId,
         (url, settings): (WebhookUrl, WebhookPatch),
-    ) -> Result<(Webhook, SecretString), Error<WebhookRefused>> {
+        idempotency_key: Option<String>,
+    ) -> Result<MadeWebhook, Error<WebhookRefused>> {
         self.check_address(&url)?;
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(WebhookRefused::StoreFull));
         }
         let secret = self.credentials.webhook_secret(id);
-        let (digest, created_at) = (secret.digest(), self.clock.now().to_whole_seconds());
+        let now = self.clock.now();
+        let (digest, created_at) = (secret.digest(), now.to_whole_seconds());
         let blank = Webhook { id, url, types: None, secret: digest, created_at, disabled: None };
         let webhook = blank.with(&settings, created_at);
         let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
         let cursor = last.first().map_or(0, |event| event.number);
         let new = StoredWebhook { webhook: webhook.clone(), cursor };
-        if !self.store.create_webhook(account, new, MAX_WEBHOOKS).await? {
-            return Err(Error::Refused(WebhookRefused::TooMany));
+        let request = digest_of_request("webhook", |field| webhook.value(field));
+        let attempt = Self::attempt(idempotency_key, request, now);
+        match self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await? {
+            WebhookCreated::New => Ok(MadeWebhook::New(webhook, secret.plaintext())),
+            // One that was removed since is unknown: a repetition makes no second one.
+            WebhookCreated::Replayed(id) => self.webhook(account, id).await.map(MadeWebhook::Replayed),
+            WebhookCreated::Reused => Err(Error::Refused(WebhookRefused::IdempotencyKeyReused)),
+            WebhookCreated::TooMany => Err(Error::Refused(WebhookRefused::TooMany)),
         }
-        Ok((webhook, secret.plaintext()))
     }
 
     /// The account's webhooks, oldest first.
@@ -122,6 +144,11 @@ impl Management {
         actor: Actor,
     ) -> Result<Webhook, Error<WebhookRefused>> {
         patch.url.as_ref().map_or(Ok(()), |url| self.check_address(url))?;
+        let only_disables =
+            matches!(patch, WebhookPatch { url: None, types: None, disabled: None | Some(Some(_)) });
+        if !only_disables && self.store.is_nearly_full().await? {
+            return Err(Error::Refused(WebhookRefused::StoreFull));
+        }
         let changed = self.store.update_webhook(account, id, patch, &self.act(actor)).await?;
         changed.ok_or(Error::Refused(WebhookRefused::NotFound))
     }
@@ -143,6 +170,9 @@ impl Management {
         account: AccountId,
         id: WebhookId,
     ) -> Result<String, Error<WebhookRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(WebhookRefused::StoreFull));
+        }
         let now = self.clock.now();
         let event = EventId::new(now, random_bytes(&*self.clock));
         let body = test_event(event, id, now);

@@ -1,7 +1,7 @@
 //! Records, requests, answers and failures of stores.
 
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
@@ -190,7 +190,7 @@ impl ManagementKey {
     }
 }
 
-/// Request to make a key only once.
+/// Request to make an object only once.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
     /// Digest of the client's name for the attempt, unique in the account until `expires_at`. Digests are equally long
@@ -316,9 +316,26 @@ pub enum GroupCreated {
     New(Group),
     /// The account has this group with the same external id, which stays as it is.
     Existing(Group),
+    /// The same request made this group before; the answer is the group's current state.
+    Replayed(Group),
+    /// The idempotency key was used with another request.
+    Reused,
     /// The group cannot have this parent.
     BadParent(BadGroup),
     /// The account is at its bound of groups.
+    TooMany,
+}
+
+/// Answer to the creation of a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookCreated {
+    /// The webhook was made.
+    New,
+    /// The same request made this webhook before, which may have been removed since.
+    Replayed(WebhookId),
+    /// The idempotency key was used with another request.
+    Reused,
+    /// The account is at its bound of webhooks.
     TooMany,
 }
 

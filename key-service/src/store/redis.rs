@@ -42,6 +42,7 @@ mod spend;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod turns;
 mod usage;
 mod watermark;
 mod webhooks;
@@ -63,6 +64,7 @@ use self::{
     hold_index::AccountIndex,
     key_space::KeySpace,
     script::Scripts,
+    turns::ChangeTurns,
     watermark::{MARKED_EVERY, Watermark},
 };
 pub(crate) use self::{
@@ -79,6 +81,7 @@ pub(crate) struct Redis {
     index: AccountIndex,
     durability: DurabilityWait,
     memory: MemoryWatch,
+    turns: ChangeTurns,
     clock: Arc<dyn Clock>,
     kept: Kept,
     chained: ChainedAccounts,
@@ -126,11 +129,12 @@ impl Redis {
             index: AccountIndex::new(Arc::clone(&clock)),
             durability: DurabilityWait::new(settings.wait_replicas),
             memory: MemoryWatch::default(),
+            turns: ChangeTurns::default(),
             clock,
             kept: Kept {
                 journal_entries: settings.journal_entries,
                 usage_days: settings.usage_days,
-                events: settings.events_kept,
+                events: settings.events,
             },
             chained: ChainedAccounts::default(),
         })

@@ -16,14 +16,14 @@ mod tables;
 mod tests;
 mod writer;
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, ffi::SQLITE_CONSTRAINT_FOREIGNKEY};
 
 pub(crate) use self::file::OpenError;
 use self::{reader::Readers, tables::events::ActLog, writer::Writer};
-use super::{Capacity, StoreError};
+use super::{Capacity, EventBounds, StoreError};
 use domain::event::Act;
 
 /// A store in a file or in memory. Dropping the store finishes queued calls and closes the file.
@@ -50,9 +50,9 @@ impl Sqlite {
         Self { readers, writer }
     }
 
-    /// Sets the life of events.
-    pub(crate) fn keeping_events(mut self, life: Duration) -> Self {
-        self.writer.events_kept = life;
+    /// Sets the bounds of events.
+    pub(crate) fn keeping_events(mut self, bounds: EventBounds) -> Self {
+        self.writer.events = bounds;
         self
     }
 
@@ -62,7 +62,7 @@ impl Sqlite {
         act: &Act,
         work: impl FnOnce(&Connection, &ActLog) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let log = ActLog { act: act.clone(), kept: self.writer.events_kept };
+        let log = ActLog { act: act.clone(), kept: self.writer.events };
         self.writer.write(move |connection| work(connection, &log)).await
     }
 

@@ -24,7 +24,7 @@ mod webhooks;
 pub(crate) use outage::Outage;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -42,7 +42,7 @@ use shared::{
 use tempfile::TempDir;
 
 use self::reference::Reference;
-use super::{DueHold, NewAccount, Outcomes, Store, sqlite::Sqlite};
+use super::{DueHold, EVENTS_KEPT, EventBounds, NewAccount, Outcomes, Store, sqlite::Sqlite};
 use domain::{
     digest::Digest,
     event::{Act, Actor},
@@ -53,6 +53,9 @@ use domain::{
         histories::{START, deposit},
     },
 };
+
+/// Bounds of events: more than any case writes that is not about them.
+const SUITE_EVENTS: EventBounds = EventBounds { life: EVENTS_KEPT, count: 1_000, bytes: 512 << 10 };
 
 /// The list of cases, written once.
 macro_rules! contract {
@@ -99,11 +102,14 @@ macro_rules! contract {
                     events_are_found_by_type_key_and_group_page_by_page,
                     a_keys_and_a_groups_events_are_found_until_they_end,
                     events_are_dropped_when_they_are_too_old,
+                    an_account_keeps_its_latest_events_within_their_number_and_bytes,
                     acts_at_once_leave_an_event_each,
                 }
                 groups::{
                     a_group_is_made_once_and_found_by_both_of_its_ids,
                     a_race_for_an_external_id_makes_one_group,
+                    changes_of_one_object_at_once_all_take_effect,
+                    an_idempotency_key_makes_one_group,
                     groups_are_listed_in_the_order_of_their_ids,
                     groups_have_two_levels,
                     a_patch_of_a_group_changes_what_it_names,
@@ -128,6 +134,7 @@ macro_rules! contract {
                 webhooks::{
                     webhooks_are_listed_oldest_first_and_leave_nothing_behind,
                     an_account_has_no_more_webhooks_than_it_may,
+                    an_idempotency_key_makes_one_webhook_until_it_ends,
                     a_change_of_a_webhook_changes_what_it_names,
                     a_cursor_moves_together_with_the_deliveries,
                     a_delivery_is_claimed_once_until_it_falls_due_again,
@@ -281,7 +288,7 @@ struct InMemory {
 
 impl Subject for InMemory {
     async fn new() -> Self {
-        let sqlite = Arc::new(Sqlite::in_memory().unwrap());
+        let sqlite = Arc::new(Sqlite::in_memory().unwrap().keeping_events(SUITE_EVENTS));
         Self { store: sqlite.clone(), sqlite }
     }
 
@@ -305,7 +312,7 @@ impl Subject for InFile {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
-        Self { store: Arc::new(Sqlite::open(&path).unwrap()), path, _folder: folder }
+        Self { store: Arc::new(open_file(&path)), path, _folder: folder }
     }
 
     fn store(&self) -> &Arc<dyn Store> {
@@ -315,6 +322,10 @@ impl Subject for InFile {
     async fn doctor(&self, account: AccountId, fault: Fault) {
         doctor(&Connection::open(&self.path).unwrap(), account, fault);
     }
+}
+
+fn open_file(path: &Path) -> Sqlite {
+    Sqlite::open(path).unwrap().keeping_events(SUITE_EVENTS)
 }
 
 /// Writes a fault into tables of SQLite.
@@ -360,7 +371,7 @@ impl Subject for Reopened {
     async fn interrupt(&mut self) {
         // The file is closed before it is opened again.
         self.0.store = Arc::new(Reference::new());
-        self.0.store = Arc::new(Sqlite::open(&self.0.path).unwrap());
+        self.0.store = Arc::new(open_file(&self.0.path));
     }
 }
 

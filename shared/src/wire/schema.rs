@@ -12,7 +12,10 @@ use super::{
     kind::{described, properties},
     reading::{BillObject, OwnGroup},
 };
-use crate::ids::{EventId, GenerationId, GroupId, KeyId, WebhookId};
+use crate::{
+    ids::{EventId, GenerationId, GroupId, KeyId, WebhookId},
+    time::Timestamp,
+};
 
 /// An object of the management API: its fields, and what stands before them.
 pub trait Object {
@@ -116,6 +119,8 @@ impl JsonSchema for OwnKey {
 pub trait Listable: JsonSchema {
     /// Cursor of the listing.
     type Id: JsonSchema;
+    /// The oldest objects are dropped in time, and a listing tells since when it is complete.
+    const IS_DROPPED: bool = false;
 }
 
 impl Listable for KeyObject {
@@ -136,6 +141,7 @@ impl Listable for BillObject<'_> {
 
 impl Listable for EventObject {
     type Id = EventId;
+    const IS_DROPPED: bool = true;
 }
 
 /// A listing of objects.
@@ -148,7 +154,7 @@ impl<O: Listable> JsonSchema for List<O> {
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
         let id = schemas.subschema_for::<Option<O::Id>>();
-        json_schema!({
+        let mut list = json_schema!({
             "type": "object",
             "description": "A listing, written piece by piece in constant memory.",
             "properties": {
@@ -159,7 +165,19 @@ impl<O: Listable> JsonSchema for List<O> {
                 "has_more": {"type": "boolean"},
             },
             "required": ["object", "data", "first_id", "last_id", "has_more"],
-        })
+        });
+        if O::IS_DROPPED {
+            let mut since = schemas.subschema_for::<Option<Timestamp>>();
+            let told = "All since then are kept; older ones were dropped. Null where none was dropped.";
+            since.insert("description".to_owned(), told.into());
+            if let Some(properties) = list.get_mut("properties").and_then(serde_json::Value::as_object_mut) {
+                properties.insert("complete_since".to_owned(), since.into());
+            }
+            if let Some(required) = list.get_mut("required").and_then(serde_json::Value::as_array_mut) {
+                required.push("complete_since".into());
+            }
+        }
+        list
     }
 }
 

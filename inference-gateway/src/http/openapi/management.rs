@@ -139,7 +139,7 @@ fn idempotency_key() -> Value {
         "name": "Idempotency-Key",
         "in": "header",
         "schema": {"type": "string", "pattern": format!("^[!-~]{{1,{MAX_IDEMPOTENCY_KEY_CHARS}}}$")},
-        "description": "A request with the same key and body makes no second plaintext.",
+        "description": "A request with the same key and body makes nothing a second time.",
     })
 }
 
@@ -208,10 +208,17 @@ fn list_groups(schemas: &mut SchemaGenerator) -> Value {
 fn create_group(schemas: &mut SchemaGenerator) -> Value {
     let summary =
         "A new group. A group with the `external_id` that exists is answered with 200, and stays as it is.";
-    let operation = governs("createGroup", summary).takes::<Body<GroupObject, true>>(schemas, &[JSON]);
+    let operation = governs("createGroup", summary).with("parameters", json!([idempotency_key()]));
+    let operation = operation.takes::<Body<GroupObject, true>>(schemas, &[JSON]);
     let operation = operation.answers::<GroupObject>(schemas, 200, &["Location"]);
-    let operation = operation.answers::<GroupObject>(schemas, 201, &["Location"]);
-    let own = [Code::GroupKeyNotAllowed, Code::TooManyGroups, Code::ArchivedGroup, Code::StoreFull];
+    let operation = operation.answers::<GroupObject>(schemas, 201, &["Location", "Idempotent-Replayed"]);
+    let own = [
+        Code::GroupKeyNotAllowed,
+        Code::IdempotencyKeyReuse,
+        Code::TooManyGroups,
+        Code::ArchivedGroup,
+        Code::StoreFull,
+    ];
     operation.refuses(&writing(&[&BODY[..], &SETTINGS, &own].concat())).into_value()
 }
 
@@ -257,9 +264,18 @@ fn list_webhooks(schemas: &mut SchemaGenerator) -> Value {
 
 fn create_webhook(schemas: &mut SchemaGenerator) -> Value {
     let summary = "A new webhook, which gets later events; the secret that signs them is shown this once.";
-    let operation = governs("createWebhook", summary).takes::<Body<WebhookObject, true>>(schemas, &[JSON]);
-    let operation = operation.answers::<WebhookObject>(schemas, 201, &["Location", "Cache-Control"]);
-    let own = [Code::GroupKeyNotAllowed, Code::TooManyWebhooks, Code::StoreFull];
+    let operation = governs("createWebhook", summary).with("parameters", json!([idempotency_key()]));
+    let operation = operation.takes::<Body<WebhookObject, true>>(schemas, &[JSON]);
+    let headers = ["Location", "Cache-Control", "Idempotent-Replayed"];
+    let operation = operation.answers::<WebhookObject>(schemas, 201, &headers);
+    // Not found is a repetition whose webhook was removed since.
+    let own = [
+        Code::GroupKeyNotAllowed,
+        Code::WebhookNotFound,
+        Code::IdempotencyKeyReuse,
+        Code::TooManyWebhooks,
+        Code::StoreFull,
+    ];
     operation.refuses(&writing(&[&BODY[..], &SETTINGS, &own].concat())).into_value()
 }
 
@@ -275,7 +291,7 @@ fn webhook(schemas: &mut SchemaGenerator) -> Value {
         "get": fetch.refuses(&reading(&unreached)).into_value(),
         "patch": update
             .answers::<WebhookObject>(schemas, 200, &[])
-            .refuses(&writing(&[&BODY[..], &SETTINGS, &unreached].concat()))
+            .refuses(&writing(&[&BODY[..], &SETTINGS, &unreached, &[Code::StoreFull]].concat()))
             .into_value(),
         "delete": delete.refuses(&writing(&unreached)).into_value(),
     })
@@ -290,7 +306,8 @@ fn deliveries(schemas: &mut SchemaGenerator) -> Value {
 fn test_webhook(schemas: &mut SchemaGenerator) -> Value {
     let summary = "Sends an event of type `webhook.test`, once, and answers with it.";
     let operation = governs("testWebhook", summary).answers::<EventObject>(schemas, 200, &[]);
-    operation.refuses(&writing(&[Code::GroupKeyNotAllowed, Code::WebhookNotFound])).into_value()
+    let own = [Code::GroupKeyNotAllowed, Code::WebhookNotFound, Code::StoreFull];
+    operation.refuses(&writing(&own)).into_value()
 }
 
 fn credits(schemas: &mut SchemaGenerator) -> Value {

@@ -1,8 +1,12 @@
 //! Changes of settings: each field with its values before and after.
 
-use serde::{Deserializer, Serializer, de, ser::SerializeMap as _};
+use serde::{Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 use serde_json::value::RawValue;
 use shared::wire::Value;
+
+/// Largest value of a change in bytes of JSON: every setting but lists of models, metadata and key defaults is far shorter, and
+/// an event of all settings takes some kilobytes.
+pub const MAX_CHANGE_BYTES: usize = 1024;
 
 /// A changed setting. Values are JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +22,40 @@ pub struct Change {
 impl Change {
     /// A change from one value to another.
     pub fn new(field: &str, before: &Value, after: &Value) -> Self {
-        Self { field: field.to_owned(), before: super::json(before), after: super::json(after) }
+        let bounded = |value: &Value| bounded(super::json(value));
+        Self { field: field.to_owned(), before: bounded(before), after: bounded(after) }
     }
+}
+
+/// Stands in an event for a value of more than [`MAX_CHANGE_BYTES`]. No setting has the member `cut` with this value: texts of
+/// metadata are strings.
+#[derive(Serialize)]
+struct CutValue<'a> {
+    /// `true`
+    cut: bool,
+    /// Length of the whole value as JSON.
+    bytes: usize,
+    /// The first characters of the value's JSON.
+    begins: &'a str,
+}
+
+/// The value, or its beginning where it is too long.
+fn bounded(value: String) -> String {
+    if value.len() <= MAX_CHANGE_BYTES {
+        return value;
+    }
+    let cut = |begins| super::json(&CutValue { cut: true, bytes: value.len(), begins });
+    let (mut room, mut end) = (MAX_CHANGE_BYTES - cut("").len(), 0);
+    for c in value.chars() {
+        // JSON has no control characters, and quotes only these two within a text.
+        let written = c.len_utf8() + usize::from(matches!(c, '"' | '\\'));
+        if written > room {
+            break;
+        }
+        room -= written;
+        end += c.len_utf8();
+    }
+    cut(value.get(..end).unwrap_or_default())
 }
 
 /// Writes changes as an object: each field with its values before and after.

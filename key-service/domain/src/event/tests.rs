@@ -98,3 +98,23 @@ fn events_of_one_act_have_different_ids_and_the_same_ids_each_time() {
     assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
     assert_eq!(ids[2], act().event(2, None, None, EventKind::KeyRevoked {}).id);
 }
+
+#[test]
+fn a_long_value_of_a_change_is_cut_and_says_so() {
+    let models = |n: usize| Value::Texts((0..n).map(|n| format!("\u{1f511}\"{n}\\").repeat(20)).collect());
+    let short = Change::new("models", &Value::Null, &models(2));
+    assert_eq!(short.after, json(&models(2)));
+    for n in [4, 5, 64] {
+        let (whole, change) = (json(&models(n)), Change::new("models", &models(n), &Value::Null));
+        assert!(whole.len() > MAX_CHANGE_BYTES && change.before.len() <= MAX_CHANGE_BYTES, "{n}");
+        assert!(change.before.len() > MAX_CHANGE_BYTES - 8, "as much as fits: {}", change.before.len());
+        let cut: serde_json::Value = serde_json::from_str(&change.before).unwrap();
+        assert_eq!((&cut["cut"], &cut["bytes"]), (&true.into(), &whole.len().into()));
+        assert!(whole.starts_with(cut["begins"].as_str().unwrap()));
+        let event = act().event(0, None, None, EventKind::GroupUpdated { changes: vec![change] });
+        assert_eq!(Event::from_json(&event.to_json()), Some(event));
+    }
+    let text = |chars| Change::new("name", &Value::Text("x".repeat(chars)), &Value::Null).before;
+    assert_eq!(text(MAX_CHANGE_BYTES - 2).len(), MAX_CHANGE_BYTES);
+    assert!(text(MAX_CHANGE_BYTES - 1).starts_with(r#"{"cut":true,"bytes":1025,"begins":"\"xx"#));
+}

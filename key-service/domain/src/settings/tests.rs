@@ -168,3 +168,52 @@ fn a_change_names_the_settings_that_differ_and_no_others() {
     assert_eq!(changed.changes_since(&key, NOW), [label, limit]);
     assert_eq!(changed.clone().with(&patch, NOW).changes_since(&changed, NOW), []);
 }
+
+#[test]
+fn a_change_only_lowers_where_every_setting_that_differs_allows_less() {
+    let usd = |usd| Some(Some(NanoUsd::from_usd(usd)));
+    let models = |models: &[&str]| Some(Some(models.iter().map(|id| (*id).to_owned()).collect()));
+    let bounds = BoundsPatch {
+        limit: usd(9),
+        windows: Some(vec![(Per::Day, NanoUsd::from_usd(5)), (Per::Week, NanoUsd::from_usd(7))]),
+        models: models(&["a", "b"]),
+        requests_per_minute: Some(Some(60)),
+        ..BoundsPatch::default()
+    };
+    let before = key().with(&KeyPatch { label: Some("x".into()), bounds, ..KeyPatch::default() }, NOW);
+    let lowers = |patch: KeyPatch| before.clone().with(&patch, NOW).only_lowers(&before, NOW);
+    let bound = |bounds: BoundsPatch| lowers(KeyPatch { bounds, ..KeyPatch::default() });
+    let empty = BoundsPatch::default;
+    let windows = |windows: &[(Per, i64)]| {
+        let windows = windows.iter().map(|(per, usd)| (*per, NanoUsd::from_usd(*usd)));
+        bound(BoundsPatch { windows: Some(windows.collect()), ..empty() })
+    };
+    assert!(lowers(KeyPatch::default()), "nothing differs");
+    assert!(lowers(KeyPatch { expires_at: Some(Some(NOW)), ..KeyPatch::default() }));
+    assert!(!lowers(KeyPatch { label: Some("y".into()), ..KeyPatch::default() }));
+    assert!(!lowers(KeyPatch { group: Some(Some(group().id)), ..KeyPatch::default() }));
+    for (allowed, usd) in [(true, usd(8)), (false, usd(10)), (false, Some(None))] {
+        assert_eq!(bound(BoundsPatch { limit: usd, ..empty() }), allowed, "{usd:?}");
+    }
+    assert!(!lowers(KeyPatch {
+        label: Some("y".into()),
+        bounds: BoundsPatch { limit: usd(8), ..empty() },
+        ..KeyPatch::default()
+    }));
+    assert!(windows(&[(Per::Day, 4), (Per::Week, 7), (Per::Month, 9)]));
+    assert!(!windows(&[(Per::Day, 4)]) && !windows(&[(Per::Day, 6), (Per::Week, 7)]) && !windows(&[]));
+    for (allowed, list) in [
+        (true, models(&["b"])),
+        (false, models(&["b", "c"])),
+        (false, models(&["a", "a", "b"])),
+        (false, Some(None)),
+    ] {
+        assert_eq!(bound(BoundsPatch { models: list.clone(), ..empty() }), allowed, "{list:?}");
+    }
+    assert!(bound(BoundsPatch {
+        requests_per_minute: Some(Some(59)),
+        max_in_flight: Some(Some(1)),
+        ..empty()
+    }));
+    assert!(!bound(BoundsPatch { requests_per_minute: Some(None), ..empty() }));
+}

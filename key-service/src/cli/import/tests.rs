@@ -125,7 +125,7 @@ async fn lines_of_json_make_keys_with_the_settings_of_the_management_api() {
     let (account, _) = office.account(ACCOUNT).await;
     let (name, external_id) = (Some("A".into()), Some(Some("customer-a".into())));
     let group = GroupPatch { name, external_id, ..GroupPatch::default() };
-    office.management.create_group(account, group, domain::event::Actor::System).await.unwrap();
+    office.management.create_group(account, group, None, domain::event::Actor::System).await.unwrap();
     let file = fixture("keys.jsonl");
     let said = say(&office, ImportCommand::Keys { into: into(false), file }).await.unwrap();
     assert_eq!(said, "made 0 groups and 2 keys, 0 of them revoked\n");

@@ -120,7 +120,7 @@ pub(in crate::dashboard) async fn create(
         Ok(settings) => {
             let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
             desk.management
-                .create_group(account, settings, actor)
+                .create_group(account, settings, None, actor)
                 .await
                 .map_err(|error| (fault(&error), Some(error)))
         }
@@ -128,7 +128,7 @@ pub(in crate::dashboard) async fn create(
     };
     match made {
         Ok(MadeGroup::New(group)) => Ok(notice::done(&viewer, &path(&group), "The group is created.")),
-        Ok(MadeGroup::Existing(group)) => Ok(notice::done(
+        Ok(MadeGroup::Existing(group) | MadeGroup::Replayed(group)) => Ok(notice::done(
             &viewer,
             &path(&group),
             "This group has the external id already; nothing was changed.",

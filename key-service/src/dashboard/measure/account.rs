@@ -68,7 +68,7 @@ pub(super) async fn fill(store: &dyn Store, management: &Management, account: Ac
         let settings = ManagementKeySettings::full(&format!("System {n}"));
         management.create_management_key(account, settings, Actor::System).await.unwrap();
         let url = WebhookUrl::parse(&format!("https://hooks.example.com/{n}")).unwrap();
-        management.create_webhook(account, (url, WebhookPatch::default())).await.unwrap();
+        management.create_webhook(account, (url, WebhookPatch::default()), None).await.unwrap();
     }
     bill(store, account, end).await;
 }
@@ -80,7 +80,7 @@ async fn make_groups(store: &dyn Store, account: AccountId, end: Timestamp) {
         let mut group = Group::new(id, id.created_at().to_whole_seconds());
         (group.name, group.external_id) = (format!("Group {n:04}"), Some(format!("group-{n}")));
         group.spend.parent = (n >= PARENTS).then(|| group_id(n % PARENTS, end));
-        store.create_group(NewGroup { account, group, most: *GROUPS }, &act(end)).await.unwrap();
+        store.create_group(NewGroup { account, group, most: *GROUPS }, None, &act(end)).await.unwrap();
     }
 }
 

@@ -281,6 +281,51 @@ async fn a_replay_shows_no_key_that_has_left_the_group() {
 }
 
 #[tokio::test]
+async fn idempotency_keys_are_apart_by_the_group_of_the_management_key() {
+    let team = Team::open().await;
+    let (own, other) = (&team.own, &team.other);
+    let (ours, theirs) = (team.with(Scope::Full, Some(own)).await, team.with(Scope::Full, Some(other)).await);
+    let made = [ours.once(KEYS, "once", "{}").await, theirs.once(KEYS, "once", "{}").await];
+    let whole = team.desk.once(KEYS, "once", r#"{"label":"of the account"}"#).await;
+    for answer in made.iter().chain([&whole]) {
+        assert!(
+            answer.status == 201 && answer.headers.get("idempotent-replayed").is_none(),
+            "{}",
+            answer.text
+        );
+    }
+    let again = team.with(Scope::Full, Some(own)).await.once(KEYS, "once", "{}").await;
+    assert!(again.headers.get("idempotent-replayed").is_some(), "another management key of the group");
+    assert_eq!(id_of(&again.json), id_of(&made[0].json));
+    let rotate = |desk: &Desk, id: &str| {
+        let (path, desk) = (format!("{KEYS}/{id}/rotate"), Desk::of(desk));
+        async move { desk.once(&path, "turn", "{}").await.status.as_u16() }
+    };
+    assert_eq!(rotate(&ours, &id_of(&made[0].json)).await, 200);
+    assert_eq!(rotate(&theirs, &id_of(&made[1].json)).await, 200);
+}
+
+#[tokio::test]
+async fn a_cursor_tells_a_groups_management_key_nothing_of_what_exists_elsewhere() {
+    let team = Team::open().await;
+    let desk = team.with(Scope::Full, Some(&team.own)).await;
+    let foreign = team.desk.created_id("{}").await;
+    let unknown = "ak_00000000000070008000000000000000";
+    let bill = team.desk.bill(&foreign, 7).await;
+    let no_bill = "gen_00000000000070008000000000000000";
+    for (path, cursors) in [
+        (KEYS.to_owned(), [foreign.as_str(), unknown]),
+        (format!("{GROUPS}/{}/keys", team.own), [foreign.as_str(), unknown]),
+        (GENERATIONS.to_owned(), [bill.as_str(), no_bill]),
+    ] {
+        let [answer, expected] = cursors.map(|cursor| format!("{path}?after={cursor}"));
+        let (answer, expected) = (desk.get(&answer).await, desk.get(&expected).await);
+        expected.is_error(400, "invalid_value", Some("after"));
+        assert_eq!((answer.status, answer.text), (expected.status, expected.text), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn an_archived_group_can_still_be_looked_at() {
     let team = Team::open().await;
     let desk = team.with(Scope::Full, Some(&team.own)).await;

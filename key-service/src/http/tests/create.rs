@@ -5,8 +5,7 @@ use crate::management::testing::BEGIN;
 
 impl Desk {
     async fn create_once(&self, idempotency_key: &str, body: &str) -> Answer {
-        let request = self.request(Method::POST, KEYS).header("idempotency-key", idempotency_key);
-        self.send(request.body(Body::from(body.to_owned())).unwrap()).await
+        self.once(KEYS, idempotency_key, body).await
     }
 }
 
@@ -200,8 +199,28 @@ async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it
     desk.create_once("once", "{}").await.is_error(503, "store_full", None);
     assert_eq!(desk.everything().await, before);
     desk.patch(&id, r#"{"label":"a longer one"}"#).await.is_error(503, "store_full", None);
-    assert_eq!(desk.patch(&id, r#"{"limit":5}"#).await.status, 200);
+    // Bounds only come down.
+    assert_eq!(desk.patch(&id, r#"{"limit":5,"requests_per_minute":9}"#).await.status, 200);
+    assert_eq!(desk.patch(&id, r#"{"limit":4}"#).await.status, 200);
+    assert_eq!(desk.patch(&id, r#"{"label":"","limit":4}"#).await.status, 200, "nothing changes");
+    for more in [
+        r#"{"limit":4.5}"#,
+        r#"{"limit":null}"#,
+        r#"{"limit":3,"label":"x"}"#,
+        r#"{"models":["Model Flash"]}"#,
+        r#"{"metadata":{"a":"b"}}"#,
+        r#"{"requests_per_minute":null}"#,
+    ] {
+        desk.patch(&id, more).await.is_error(503, "store_full", None);
+    }
+    assert_eq!(desk.get(&format!("{KEYS}/{id}")).await.json["limit"], 4);
+    desk.patch("ak_00000000000070008000000000000000", r#"{"label":"x"}"#).await.is_error(
+        404,
+        "key_not_found",
+        None,
+    );
     assert_eq!(desk.delete(&id).await.status, 200);
+    desk.patch(&id, r#"{"label":"x"}"#).await.is_error(409, "key_revoked", None);
     desk.office.store.set_nearly_full(false);
     assert_eq!(desk.create_once("once", "{}").await.status, 201);
 }

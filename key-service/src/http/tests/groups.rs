@@ -245,6 +245,9 @@ async fn a_nearly_full_store_and_a_full_account_take_no_new_groups() {
     assert_eq!(desk.call(Method::POST, GROUPS, r#"{"external_id":"here"}"#).await.status, 200);
     desk.call(Method::PATCH, &group, r#"{"name":"longer"}"#).await.is_error(503, "store_full", None);
     assert_eq!(desk.call(Method::PATCH, &group, r#"{"limit":1}"#).await.status, 200);
+    for more in [r#"{"limit":2}"#, r#"{"key_defaults":{"limit":1}}"#, r#"{"models":["Model Flash"]}"#] {
+        desk.call(Method::PATCH, &group, more).await.is_error(503, "store_full", None);
+    }
     desk.office.store.set_nearly_full(false);
     let Office { store, clock, credentials, .. } = &desk.office;
     let management = Management::new(store.clone(), clock.clone(), credentials.clone()).with_max_keys(2);
@@ -282,4 +285,30 @@ async fn a_key_is_shown_to_its_holder_with_its_groups_whatever_money_is_left() {
     desk.delete(&id_of(&key)).await;
     holder.get(OWN_KEY).await.is_error(401, "invalid_api_key", None);
     holder.call(Method::POST, OWN_KEY, "").await.is_error(405, "method_not_allowed", None);
+}
+
+#[tokio::test]
+async fn an_idempotency_key_makes_one_group() {
+    let desk = Desk::open().await;
+    let body =
+        r#"{"name":"Team","external_id":"c-1","metadata":{"a":"b"},"limits":[{"amount":5,"per":"day"}]}"#;
+    let first = desk.once(GROUPS, "once", body).await;
+    assert!(first.status == 201 && first.headers.get("idempotent-replayed").is_none());
+    let same = r#"{"limits":[{"per":"day","amount":5.0}],"external_id":"c-1","metadata":{"a":"b"},"name":"Team","limit":null}"#;
+    let again = desk.once(GROUPS, "once", same).await;
+    assert_eq!(
+        (again.status.as_u16(), &again.headers["idempotent-replayed"]),
+        (201, &HeaderValue::from_static("true"))
+    );
+    assert_eq!((&again.json, &again.headers["location"]), (&first.json, &first.headers["location"]));
+    for other in [r#"{"name":"Team"}"#, r#"{"name":"Other","external_id":"c-1"}"#, r#"{"external_id":"c-1"}"#]
+    {
+        desk.once(GROUPS, "once", other).await.is_error(409, "idempotency_key_reuse", None);
+    }
+    desk.once(KEYS, "once", "{}").await.is_error(409, "idempotency_key_reuse", None);
+    assert_eq!(desk.once(GROUPS, "twice", body).await.status, 200, "the external id is there");
+    assert_eq!(desk.once(GROUPS, "", "{}").await.status, 400);
+    assert_eq!(desk.get(GROUPS).await.json["data"].as_array().unwrap().len(), 1);
+    desk.office.clock.set("2026-11-21T02:11:05.678Z");
+    assert_eq!(desk.once(GROUPS, "once", r#"{"name":"Other"}"#).await.status, 201);
 }

@@ -209,3 +209,23 @@ async fn events_tell_who_did_what_newest_first() {
         assert_eq!((answer.status.as_u16(), &answer.json["error"]["param"]), (400, &json!(param)), "{query}");
     }
 }
+
+#[tokio::test]
+async fn the_list_of_events_says_since_when_it_is_complete() {
+    let desk = Desk::open().await;
+    let id = desk.created_id("{}").await;
+    let since = async || desk.get(&format!("{EVENTS}?limit=1")).await.json["complete_since"].clone();
+    assert_eq!(since().await, Value::Null);
+    desk.office.clock.set("2026-11-20T03:00:00Z");
+    // As many as the store in memory keeps.
+    for n in 0..1_000 {
+        desk.patch(&id, &format!(r#"{{"label":"{n}"}}"#)).await;
+    }
+    assert_eq!(since().await, "2026-11-20T03:00:00Z");
+    let all = desk.get(EVENTS).await.json;
+    assert_eq!(
+        (all["data"].as_array().unwrap().len(), &all["complete_since"]),
+        (1_000, &json!("2026-11-20T03:00:00Z"))
+    );
+    assert_eq!(desk.get(KEYS).await.json.get("complete_since"), None);
+}

@@ -1,7 +1,6 @@
 //! Rotation of keys (governing §4).
 
 use super::*;
-use crate::store::Keys as _;
 use domain::ledger::{Outcome, Refused};
 
 impl Desk {
@@ -206,12 +205,12 @@ async fn wrong_terms_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_nearly_full_still_rotates_without_an_idempotency_key() {
+async fn a_store_that_is_nearly_full_rotates_no_key() {
     let desk = Desk::open().await;
     let (id, _) = desk.made().await;
     desk.office.store.set_nearly_full(true);
     desk.rotate_once("once", &id, "{}").await.is_error(503, "store_full", None);
-    assert_eq!(desk.rotate(&id, "{}").await.status, 200);
-    let key = desk.office.store.key(desk.account, id.parse().unwrap()).await.unwrap().unwrap();
-    assert_eq!(key.spend.rotation.current, 1);
+    desk.rotate(&id, "{}").await.is_error(503, "store_full", None);
+    assert_eq!(desk.accepted(&id).await, [0]);
+    assert_eq!(desk.delete(&id).await.status, 200, "what leaked is revoked");
 }

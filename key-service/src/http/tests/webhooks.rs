@@ -130,3 +130,45 @@ async fn a_test_is_queued_and_other_accounts_webhooks_are_not_found() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_idempotency_key_makes_one_webhook_and_shows_its_secret_once() {
+    let desk = Desk::open().await;
+    let body = |types: &str| format!(r#"{{"url":"{URL}","types":{types}}}"#);
+    let first = desk.once(WEBHOOKS, "once", &body("null")).await;
+    let again = desk.once(WEBHOOKS, "once", &format!(r#"{{"url":"{URL}"}}"#)).await;
+    assert_eq!(
+        (again.status.as_u16(), &again.headers["idempotent-replayed"]),
+        (201, &HeaderValue::from_static("true"))
+    );
+    assert_eq!(again.headers["location"], first.headers["location"]);
+    let mut object = first.json.clone();
+    assert!(object.as_object_mut().unwrap().remove("secret").is_some());
+    assert_eq!(again.json, object);
+    let other = desk.once(WEBHOOKS, "once", &body(r#"["key.created"]"#)).await;
+    other.is_error(409, "idempotency_key_reuse", None);
+    assert_eq!(ids_in(&desk.get(WEBHOOKS).await).0.len(), 1);
+    let path = format!("{WEBHOOKS}/{}", id_of(&first.json));
+    assert_eq!(desk.call(Method::DELETE, &path, "").await.status, 200);
+    let gone = desk.once(WEBHOOKS, "once", &body("null")).await;
+    gone.is_error(404, "webhook_not_found", None);
+    assert_eq!(ids_in(&desk.get(WEBHOOKS).await), (Vec::new(), false), "a repetition makes no second one");
+}
+
+#[tokio::test]
+async fn a_nearly_full_store_only_disables_and_removes_webhooks() {
+    let desk = Desk::open().await;
+    let made = desk.call(Method::POST, WEBHOOKS, format!(r#"{{"url":"{URL}"}}"#)).await;
+    let path = format!("{WEBHOOKS}/{}", id_of(&made.json));
+    desk.office.store.set_nearly_full(true);
+    for more in [
+        r#"{"url":"https://hooks.example/other"}"#,
+        r#"{"enabled":true}"#,
+        r#"{"types":["key.created"],"enabled":false}"#,
+    ] {
+        desk.call(Method::PATCH, &path, more).await.is_error(503, "store_full", None);
+    }
+    desk.call(Method::POST, &format!("{path}/test"), "").await.is_error(503, "store_full", None);
+    assert_eq!(desk.call(Method::PATCH, &path, r#"{"enabled":false}"#).await.status, 200);
+    assert_eq!(desk.call(Method::DELETE, &path, "").await.status, 200);
+}

@@ -1,8 +1,11 @@
 //! Tests of how much one account may have.
 
+use shared::money::NanoUsd;
+
 use super::{Client, MAX_MEMBERS, MAX_SESSIONS, MemberRefused};
 use crate::management::{
     Error,
+    accounts::AccountRefused,
     management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
     testing::Office,
 };
@@ -52,7 +55,7 @@ async fn a_member_that_signs_in_again_and_again_keeps_its_latest_sessions() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_nearly_full_takes_no_members_links_or_management_keys() {
+async fn a_store_that_is_nearly_full_takes_no_accounts_credit_members_links_or_management_keys() {
     let office = Office::open();
     let management = &office.management;
     let account = office.account("acme").await.0;
@@ -67,6 +70,10 @@ async fn a_store_that_is_nearly_full_takes_no_members_links_or_management_keys()
         .await
         .unwrap_err();
     assert!(matches!(refused, Error::Refused(ManagementKeyRefused::StoreFull)), "{refused}");
+    let refused = management.create_account("other", NanoUsd::ZERO, Actor::System).await.unwrap_err();
+    assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
+    let refused = management.deposit(account, NanoUsd::from_usd(1), "", Actor::System).await.unwrap_err();
+    assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
     // Members with a link can still sign in.
     management.sign_in_with_link(&link, "", Client::default()).await.unwrap();
     assert_eq!(management.members(account).await.unwrap().len(), 1);

@@ -81,6 +81,9 @@ impl Management {
         if member.second_factor.is_some() {
             return Err(Error::Refused(MemberRefused::SecondFactorOn));
         }
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(MemberRefused::StoreFull));
+        }
         self.check_password_condition(signed_in, present).await?;
         let secret = self.credentials.totp_secret(member.id, id);
         let step = secret.step_of(code, self.clock.now());

@@ -1,6 +1,6 @@
 //! Arguments and answers of `scripts/ledger/`: a batch of commands to an account.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use quick_cache::sync::Cache;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
@@ -19,7 +19,7 @@ use super::{
     records::{self, FUNDS, amount, double},
     script::{Arguments, LedgerScripts},
 };
-use crate::store::Outcomes;
+use crate::store::{EventBounds, Outcomes};
 use domain::{
     ledger::{self, Command, Ending, Outcome, Payer, Progress, RecordId, Refused},
     usage::{COUNTED, COUNTED_PER_REQUEST, Day},
@@ -47,8 +47,8 @@ const MOST_TICKS: u64 = 1 << 48;
 pub(super) struct Kept {
     pub(super) journal_entries: u32,
     pub(super) usage_days: u32,
-    /// Life of events.
-    pub(super) events: Duration,
+    /// Bounds of the events of an account.
+    pub(super) events: EventBounds,
 }
 
 /// Accounts in which a key, a hold or a settlement has a group, bounds, or further parts of a bill.
@@ -67,6 +67,8 @@ pub(super) struct Batch<'a> {
     pub(super) chained: &'a ChainedAccounts,
     pub(super) key_space: &'a KeySpace,
     pub(super) kept: Kept,
+    /// Bounds of events, as scripts read them.
+    pub(super) event_bounds: Vec<u8>,
     pub(super) account: AccountId,
     pub(super) now: Timestamp,
 }
@@ -141,14 +143,14 @@ impl Batch<'_> {
         // Counters of a day are kept for `usage_days` after that day.
         let counters_kept = SECONDS_PER_DAY * (i64::from(kept.usage_days) + 1);
         let hour = generations.ids.first().map_or(0, |id| id.created_at().millis().div_euclid(HOUR));
-        let begins = now.minus(kept.events).millis();
-        let mut settings = Vec::with_capacity(9 * 8 + 6 * 2 + 8);
-        for number in [now.millis(), kept.journal_entries.into(), counters_kept, hour, begins] {
+        let mut settings = Vec::with_capacity(12 * 8 + 6 * 2 + 8);
+        for number in [now.millis(), kept.journal_entries.into(), counters_kept, hour] {
             settings.extend(double(number));
         }
         for count in counts {
             settings.extend(place(count));
         }
+        settings.extend(&self.event_bounds);
         if has_chains {
             settings.extend(place(writer.payers.all.len()));
             settings.extend(Per::ALL.iter().flat_map(|per| double(per.beginning(*now).millis())));

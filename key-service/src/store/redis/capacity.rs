@@ -12,8 +12,10 @@ use crate::store::{Capacity, StoreError};
 /// Share of a server's `maxmemory`, in percent, from which on nothing new is created. The rest serves holds and captures.
 const NEARLY_FULL_PERCENT: u128 = 80;
 
-/// Time for which a look at the memory serves. What is created meanwhile takes a few megabytes.
+/// Time for which a look at the memory serves.
 const LOOK_SERVES: Duration = Duration::from_secs(1);
+/// Acts for which a look at the memory serves: of the largest, with long lists of models, they write a megabyte.
+const LOOK_SERVES_ACTS: u32 = 16;
 
 /// The last look at the memory of all masters.
 #[derive(Debug, Default)]
@@ -24,15 +26,26 @@ pub(super) struct MemoryWatch {
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
+    /// Acts that have asked since.
+    served: u32,
     is_nearly_full: bool,
+}
+
+impl MemoryWatch {
+    /// Returns whether some server was nearly full at the last look.
+    pub(super) fn was_nearly_full(&self) -> bool {
+        self.last.lock().is_some_and(|look| look.is_nearly_full)
+    }
 }
 
 #[async_trait]
 impl Capacity for Redis {
     async fn is_nearly_full(&self) -> Result<bool, StoreError> {
-        if let Some(look) = *self.memory.last.lock()
+        if let Some(look) = &mut *self.memory.last.lock()
             && look.at.elapsed() < LOOK_SERVES
+            && look.served < LOOK_SERVES_ACTS
         {
+            look.served += 1;
             return Ok(look.is_nearly_full);
         }
         // Simultaneous calls look at once, so that none waits out the timeout of another.
@@ -42,11 +55,11 @@ impl Capacity for Redis {
         for info in self.client.ask_masters(question).await? {
             is_nearly_full |= judge(&redis::from_redis_value::<String>(info)?);
         }
-        let before = self.memory.last.lock().replace(Look { at, is_nearly_full });
+        let before = self.memory.last.lock().replace(Look { at, served: 0, is_nearly_full });
         if is_nearly_full && !before.is_some_and(|look| look.is_nearly_full) {
             tracing::error!(
-                "Redis uses {NEARLY_FULL_PERCENT} % of its maxmemory: no keys, members or links are made until it has \
-                 more, or less to keep"
+                "Redis uses {NEARLY_FULL_PERCENT} % of its maxmemory: nothing is made or changed but revoked, \
+                 archived and lowered until it has more, or less to keep"
             );
         }
         Ok(is_nearly_full)

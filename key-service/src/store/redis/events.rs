@@ -12,11 +12,11 @@ use shared::{
 
 use super::{
     Redis,
-    records::{Reader, damaged},
+    records::{Reader, damaged, double},
     script::Arguments,
 };
 use crate::store::{
-    EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError,
+    EventBounds, EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError,
     search::{READ_AT_ONCE, Scan},
 };
 use domain::{
@@ -129,13 +129,13 @@ impl Redis {
         let id = event.map_or_else(Vec::new, |event| event.id.as_bytes().to_vec());
         let arguments = self.with_events(arguments, account);
         let arguments = arguments.with(event.map_or_else(String::new, Event::to_json)).with(id);
-        arguments.with(event.map_or(0, |event| self.events_begin(event.at)).to_string())
+        arguments.with(event.map_or_else(Vec::new, |event| self.event_bounds(event.at)))
     }
 
     /// Adds the arguments of `scripts/events.lua` for an act whose events are among the other arguments.
     pub(super) fn with_act(&self, arguments: Arguments, account: AccountId, act: &Act) -> Arguments {
         let arguments = self.with_events(arguments, account);
-        arguments.with("").with("").with(self.events_begin(act.at).to_string())
+        arguments.with("").with("").with(self.event_bounds(act.at))
     }
 
     fn with_events(&self, mut arguments: Arguments, account: AccountId) -> Arguments {
@@ -145,9 +145,14 @@ impl Redis {
         arguments
     }
 
-    /// Time in milliseconds before which events are dropped.
-    fn events_begin(&self, now: Timestamp) -> i64 {
-        now.minus(self.kept.events).millis()
+    /// Bounds of events, as `scripts/act_arguments.lua` has them. In a store that was nearly full at the last look, the
+    /// events of an account grow no more: what is not refused there, such as revocations, replaces the oldest.
+    pub(super) fn event_bounds(&self, now: Timestamp) -> Vec<u8> {
+        let EventBounds { life, count, bytes } = self.kept.events;
+        let most = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let is_nearly_full = i64::from(self.memory.was_nearly_full());
+        let numbers = [now.minus(life).millis(), most(count), most(bytes), is_nearly_full];
+        numbers.into_iter().flat_map(double).collect()
     }
 }
 

@@ -10,10 +10,12 @@ use shared::ids::{AccountId, GroupId};
 
 use super::{
     Redis,
+    keys::idempotency_record,
     records::{self, Fields, amount, damaged},
     script::Arguments,
+    turns::ChangeTurn,
 };
-use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError};
+use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Idempotency, Order, Page, StoreError};
 use domain::{
     event::{Act, EventKind},
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
@@ -21,10 +23,6 @@ use domain::{
     ledger::{self, Rotation},
 };
 
-/// Attempts at a change before the call is given up. Owners change the same group a few times a second at most.
-pub(super) const ATTEMPTS: u32 = 32;
-/// Error of a change that was overtaken by others [`ATTEMPTS`] times.
-pub(super) const OVERTAKEN: StoreError = StoreError::Busy("others change the same key or group");
 /// Groups read per round trip of a listing.
 const READ_AT_ONCE: usize = 500;
 /// Field of an account with the revision of the groups.
@@ -64,16 +62,20 @@ impl Groups for Redis {
     async fn create_group(
         &self,
         NewGroup { account, group, most }: NewGroup,
+        idempotency: Option<Idempotency>,
         act: &Act,
     ) -> Result<GroupCreated, StoreError> {
         let event = act.event(0, None, Some(group.id), group.creation(act.at));
-        for _ in 0..ATTEMPTS {
+        let mut turn = self.turn_in(account, group.id, group.spend.parent).await?;
+        loop {
+            turn.attempt().await?;
             let judged = self.may_have_parent(account, group.id, group.spend.parent).await?;
             let mut arguments = Arguments::keys([
                 self.key_space.account(account),
                 self.key_space.groups(account),
                 self.key_space.external_ids(account),
                 self.key_space.group(account, group.id),
+                self.idempotency_name(account, idempotency.as_ref()),
             ]);
             if let Some(parent) = group.spend.parent {
                 arguments.key(self.key_space.group(account, parent));
@@ -84,6 +86,7 @@ impl Groups for Redis {
                 .with(group.external_id.as_deref().unwrap_or_default())
                 .with(records::write_group_spend(&group.spend))
                 .with(most.to_string())
+                .with_all(idempotency_record(idempotency.as_ref()).into())
                 .with(judged.revision.as_str())
                 .with(judged.refusal())
                 .with_all(records::write_group(&group));
@@ -100,13 +103,17 @@ impl Groups for Redis {
                     let id = id.parse().map_err(|_| damaged("the group of an external id"))?;
                     GroupCreated::Existing(existing(id).await?)
                 }
+                ["replayed", id] => {
+                    let id = id.parse().map_err(|_| damaged("an idempotency record"))?;
+                    GroupCreated::Replayed(existing(id).await?)
+                }
+                ["reused"] => GroupCreated::Reused,
                 ["bad_parent"] => GroupCreated::BadParent(judged.of.err().unwrap_or(BadGroup::Unknown)),
                 ["full"] => GroupCreated::TooMany,
                 ["stale"] => continue,
                 _ => return Err(damaged("the answer to a creation")),
             });
         }
-        Err(OVERTAKEN)
     }
 
     async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError> {
@@ -181,7 +188,9 @@ impl Groups for Redis {
         patch: GroupPatch,
         act: &Act,
     ) -> Result<GroupUpdated, StoreError> {
-        for _ in 0..ATTEMPTS {
+        let mut turn = self.turn_in(account, id, patch.parent.flatten()).await?;
+        loop {
+            turn.attempt().await?;
             let revision = self.revision(&self.key_space.group(account, id), "past_parents").await?;
             let Some(group) = self.group(account, id).await? else { return Ok(GroupUpdated::NotFound) };
             let judged = self.may_have_parent(account, id, patch.parent.flatten()).await?;
@@ -220,7 +229,6 @@ impl Groups for Redis {
                 Some(_) => {}
             }
         }
-        Err(OVERTAKEN)
     }
 
     async fn archive_group(
@@ -242,6 +250,16 @@ impl Groups for Redis {
 }
 
 impl Redis {
+    /// Waits for the turn to change a group, or all groups of the account where the change puts the group into another.
+    async fn turn_in(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        parent: Option<GroupId>,
+    ) -> Result<ChangeTurn<'_>, StoreError> {
+        self.turn(if parent.is_some() { account.as_bytes() } else { id.as_bytes() }).await
+    }
+
     /// Judges whether keys may be in a group, if any.
     pub(super) async fn takes_keys(
         &self,

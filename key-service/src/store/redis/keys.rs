@@ -13,7 +13,7 @@ use shared::{
 
 use super::{
     Redis,
-    groups::{ATTEMPTS, Judged, OVERTAKEN, Revision},
+    groups::{Judged, Revision},
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
     script::Arguments,
 };
@@ -43,9 +43,11 @@ impl Keys for Redis {
         act: &Act,
     ) -> Result<Created, StoreError> {
         let event = act.event(0, Some(key.id), key.spend.group, key.creation(act.at));
-        for _ in 0..ATTEMPTS {
+        let mut turn = self.turn(key.id.as_bytes()).await?;
+        loop {
+            turn.attempt().await?;
             let judged = self.takes_keys(account, key.spend.group).await?;
-            let arguments = self.creation(account, &key, most, idempotency.as_ref(), (digest, &judged));
+            let arguments = self.creation(account, &key, most, idempotency.as_ref(), &judged);
             let arguments = self.with_event(arguments, account, Some(&event));
             let answer: Option<Vec<String>> = self.client.run(&self.scripts.create_key, &arguments).await?;
             let Some(answer) = answer else { return Err(StoreError::no_account(account)) };
@@ -69,7 +71,6 @@ impl Keys for Redis {
                 _ => return Err(damaged("the answer to a creation")),
             });
         }
-        Err(OVERTAKEN)
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
@@ -140,7 +141,9 @@ impl Keys for Redis {
         patch: KeyPatch,
         act: &Act,
     ) -> Result<Updated, StoreError> {
-        for _ in 0..ATTEMPTS {
+        let mut turn = self.turn(id.as_bytes()).await?;
+        loop {
+            turn.attempt().await?;
             let Some((key, revision)) = self.key_with_revision(account, id).await? else {
                 return Ok(Updated::NotFound);
             };
@@ -179,7 +182,6 @@ impl Keys for Redis {
                 Some((Changed::Stale, _)) => {}
             }
         }
-        Err(OVERTAKEN)
     }
 
     async fn rotate_key(
@@ -197,7 +199,9 @@ impl Keys for Redis {
         id: KeyId,
         act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
-        for _ in 0..ATTEMPTS {
+        let mut turn = self.turn(id.as_bytes()).await?;
+        loop {
+            turn.attempt().await?;
             let Some((key, revision)) = self.key_with_revision(account, id).await? else { return Ok(None) };
             let change = KeyChange {
                 revisions: [revision.number, String::new()],
@@ -211,7 +215,6 @@ impl Keys for Redis {
                 Some((Changed::Stale, _)) => {}
             }
         }
-        Err(OVERTAKEN)
     }
 }
 
@@ -248,14 +251,12 @@ impl Redis {
         key: &ApiKey,
         most: u64,
         attempt: Option<&Idempotency>,
-        (digest, judged): (Digest, &Judged),
+        judged: &Judged,
     ) -> Arguments {
         let mut arguments = self.key_arguments(account);
         arguments.key(self.key_space.keys(account));
         arguments.key(self.key_space.key(account, key.id));
-        // Without an attempt the script leaves the idempotency record alone.
-        let name = attempt.map_or(digest, |attempt| attempt.key);
-        arguments.key(self.key_space.idempotency(account, &name));
+        arguments.key(self.idempotency_name(account, attempt));
         if let Some(group) = key.spend.group {
             arguments.key(self.key_space.keys_in(account, group));
         }
@@ -264,6 +265,12 @@ impl Redis {
         let arguments = arguments.with_all(idempotency_record(attempt).into());
         let arguments = arguments.with(judged.revision.as_str()).with(judged.refusal());
         arguments.with_all(records::write_key(key))
+    }
+
+    /// Name of an idempotency record. Without an attempt scripts leave the record alone.
+    pub(super) fn idempotency_name(&self, account: AccountId, attempt: Option<&Idempotency>) -> String {
+        let none = Digest::from_bytes([0; 32]);
+        self.key_space.idempotency(account, attempt.map_or(&none, |attempt| &attempt.key))
     }
 
     /// Changes a key, unless the key is revoked. Returns the result, and the key.

@@ -40,7 +40,8 @@ impl Ledger for Redis {
         let (client, key_space) = (&self.client, &self.key_space);
         self.index.list(client, key_space, account, &commands).await?;
         let (ledger, chained, kept) = (&self.scripts.ledger, &self.chained, self.kept);
-        let batch = Batch { client, ledger, chained, key_space, kept, account, now };
+        let event_bounds = self.event_bounds(now);
+        let batch = Batch { client, ledger, chained, key_space, kept, event_bounds, account, now };
         let outcomes = batch.execute(&commands).await?;
         if commands.iter().any(must_survive) {
             self.confirm_account(account).await?;

@@ -68,11 +68,14 @@ impl Imports for Redis {
                 .arg(used);
             self.client.ask::<()>(&put).await?;
             let new = NewGroup { account, group: group.clone(), most: u64::MAX >> 11 };
-            match self.create_group(new, &act.clone().nth(n)).await? {
+            match self.create_group(new, None, &act.clone().nth(n)).await? {
                 GroupCreated::New(_) => {}
                 // Another caller made the group since the import was planned.
                 GroupCreated::Existing(existing) => drop(moved.insert(group.id, existing.id)),
-                GroupCreated::BadParent(_) | GroupCreated::TooMany => return Err(damaged("a group")),
+                GroupCreated::BadParent(_)
+                | GroupCreated::TooMany
+                | GroupCreated::Replayed(_)
+                | GroupCreated::Reused => return Err(damaged("a group")),
             }
         }
         for (key, _) in &mut plan.keys {

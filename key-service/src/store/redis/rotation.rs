@@ -4,7 +4,6 @@ use shared::rpc::Principal;
 
 use super::{
     Redis,
-    groups::{ATTEMPTS, OVERTAKEN},
     keys::idempotency_record,
     records::{damaged, write_rotation},
     script::Arguments,
@@ -29,7 +28,9 @@ impl Redis {
         attempt: Option<Idempotency>,
         act: &Act,
     ) -> Result<Rotated, StoreError> {
-        for _ in 0..ATTEMPTS {
+        let mut turn = self.turn(new.key.as_bytes()).await?;
+        loop {
+            turn.attempt().await?;
             let Some((key, revision)) = self.key_with_revision(new.account, new.key).await? else {
                 return Ok(Rotated::NotFound);
             };
@@ -58,7 +59,6 @@ impl Redis {
                 _ => return Err(damaged("the answer to a rotation")),
             });
         }
-        Err(OVERTAKEN)
     }
 
     /// Arguments of a rotation, computed from a revision of the key, or of the refusal of one.
@@ -68,12 +68,10 @@ impl Redis {
         attempt: Option<&Idempotency>,
         (revision, judged): (String, Result<Rotation, KeyNotRotated>),
     ) -> Arguments {
-        // Without an attempt the script leaves the idempotency record alone.
-        let name = attempt.map_or(new.digest, |attempt| attempt.key);
         let arguments = Arguments::keys([
             self.key_space.account(new.account),
             self.key_space.key(new.account, new.key),
-            self.key_space.idempotency(new.account, &name),
+            self.idempotency_name(new.account, attempt),
         ]);
         let arguments = arguments.with(*new.key.as_bytes()).with(new.key.to_string());
         let arguments = arguments.with_all(idempotency_record(attempt).into()).with(revision);

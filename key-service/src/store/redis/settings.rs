@@ -1,11 +1,12 @@
 //! Address of a Redis, and the requirements on the server.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, io::tcp::TcpSettings};
 use shared::secret::SecretString;
 
 use super::tls::Certificates;
+use crate::store::EventBounds;
 
 /// Default port of a Redis or a cluster's node.
 const REDIS_PORT: &str = "6379";
@@ -23,8 +24,8 @@ pub(crate) struct Settings {
     pub(crate) journal_entries: u32,
     /// Days for which usage counters are kept, some 100 bytes for each key and model used on a day.
     pub(crate) usage_days: u32,
-    /// Life of events.
-    pub(crate) events_kept: Duration,
+    /// Bounds of the events of an account.
+    pub(crate) events: EventBounds,
     /// True to accept a Redis without an append-only file, which loses all data when stopped.
     pub(crate) volatile_allowed: bool,
     /// Number of replicas that must have a change before the answer.

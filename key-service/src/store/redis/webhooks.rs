@@ -9,15 +9,8 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{
-    Redis,
-    accounts::Listing,
-    groups::{ATTEMPTS, OVERTAKEN},
-    key_space::PARTS,
-    records::damaged,
-    script::Arguments,
-};
-use crate::store::{StoreError, Webhooks, webhook_records};
+use super::{Redis, key_space::PARTS, keys::idempotency_record, records::damaged, script::Arguments};
+use crate::store::{Idempotency, StoreError, WebhookCreated, Webhooks, webhook_records};
 use domain::{
     event::Act,
     webhook::{
@@ -39,7 +32,8 @@ impl Webhooks for Redis {
         account: AccountId,
         StoredWebhook { webhook, cursor }: StoredWebhook,
         most: u64,
-    ) -> Result<bool, StoreError> {
+        idempotency: Option<Idempotency>,
+    ) -> Result<WebhookCreated, StoreError> {
         let mut list = cmd("SADD");
         list.arg(self.key_space.webhook_accounts_of(account)).arg(account.to_string());
         self.client.ask::<()>(&list).await?;
@@ -48,15 +42,26 @@ impl Webhooks for Redis {
             self.key_space.account(account),
             self.key_space.webhooks(account),
             self.key_space.webhook(account, webhook.id),
+            self.idempotency_name(account, idempotency.as_ref()),
         ]);
-        let arguments = arguments.with(webhook.id.to_string()).with("").with(most.to_string());
+        let arguments = arguments.with(webhook.id.to_string()).with(most.to_string());
+        let arguments = arguments.with_all(idempotency_record(idempotency.as_ref()).into());
         let fields = ["record".to_owned(), webhook_records::webhook(&webhook)];
         let fields = fields.into_iter().chain(["cursor".to_owned(), cursor.to_string()]);
-        let arguments = self.with_event(arguments.with_all(fields.collect()), account, None);
-        match self.create_listed(account, &arguments).await? {
-            Listing::Created => Ok(true),
-            Listing::Full => Ok(false),
-            Listing::Taken => Err(damaged("the answer to a creation")),
+        let arguments = arguments.with_all(fields.collect());
+        let answer: Option<Vec<String>> = self.client.run(&self.scripts.create_webhook, &arguments).await?;
+        let answer = answer.ok_or_else(|| StoreError::no_account(account))?;
+        match answer.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["new", _] => {
+                self.confirm_account(account).await?;
+                Ok(WebhookCreated::New)
+            }
+            ["replayed", id] => {
+                Ok(WebhookCreated::Replayed(id.parse().map_err(|_| damaged("an idempotency record"))?))
+            }
+            ["reused"] => Ok(WebhookCreated::Reused),
+            ["full"] => Ok(WebhookCreated::TooMany),
+            _ => Err(damaged("the answer to a creation")),
         }
     }
 
@@ -80,7 +85,9 @@ impl Webhooks for Redis {
         patch: WebhookPatch,
         act: &Act,
     ) -> Result<Option<Webhook>, StoreError> {
-        for _ in 0..ATTEMPTS {
+        let mut turn = self.turn(id.as_bytes()).await?;
+        loop {
+            turn.attempt().await?;
             let Some(Read { stored, texts }) = self.read_webhook(account, id).await? else { return Ok(None) };
             let pending = self.pending(account, id).await?;
             let after = stored.clone().with(&patch, pending.iter(), act.at);
@@ -96,11 +103,12 @@ impl Webhooks for Redis {
                 return Ok(Some(after.webhook));
             }
         }
-        Err(OVERTAKEN)
     }
 
     async fn delete_webhook(&self, account: AccountId, id: WebhookId) -> Result<Option<Webhook>, StoreError> {
-        for _ in 0..ATTEMPTS {
+        let mut turn = self.turn(id.as_bytes()).await?;
+        loop {
+            turn.attempt().await?;
             let Some(Read { stored, texts }) = self.read_webhook(account, id).await? else { return Ok(None) };
             let mut arguments = self.webhook_arguments(account, id).with_all(texts).with(id.to_string());
             arguments.key(self.key_space.attempts_of(account, id));
@@ -111,7 +119,6 @@ impl Webhooks for Redis {
                 return Ok(Some(stored.webhook));
             }
         }
-        Err(OVERTAKEN)
     }
 
     async fn accounts_with_webhooks(&self) -> Result<Vec<AccountId>, StoreError> {

@@ -1,6 +1,6 @@
 //! Executes many commands to an account together: each row of the account and of the keys is read and written once.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use rusqlite::Connection;
 use shared::{
@@ -13,7 +13,7 @@ use super::tables::{
     spend::{self, Part},
     usage as counters,
 };
-use crate::store::Outcomes;
+use crate::store::{EventBounds, Outcomes};
 use domain::{
     ledger::{self, CallEvents, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
     usage::{self, Added, Counts, Day, Margin},
@@ -23,8 +23,8 @@ use domain::{
 pub(super) struct Request {
     pub(super) commands: Vec<Command>,
     pub(super) now: Timestamp,
-    /// Life of events.
-    pub(super) events_kept: Duration,
+    /// Bounds of the events of the account.
+    pub(super) events: EventBounds,
 }
 
 /// Applies all requests in order, and returns the outcomes of each.
@@ -84,7 +84,7 @@ impl LedgerBatch<'_> {
         let outcomes = commands.map(|command| self.apply(command, request.now, &mut events));
         let outcomes = outcomes.collect::<rusqlite::Result<_>>()?;
         let told = events.finish(&self.books.current.money);
-        events::append_told(self.connection, self.account, told, request.events_kept)?;
+        events::append_told(self.connection, self.account, told, request.events)?;
         Ok(outcomes)
     }
 

@@ -5,6 +5,7 @@ pub(super) mod budgets;
 pub(super) mod events;
 pub(super) mod groups;
 pub(super) mod holds;
+mod idempotency;
 pub(super) mod journal;
 pub(super) mod keys;
 mod moving;

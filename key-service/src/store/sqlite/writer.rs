@@ -1,6 +1,6 @@
 //! The writer thread: runs all waiting calls in one transaction, and answers after the sync.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use rusqlite::Connection;
 use shared::{ids::AccountId, time::Timestamp};
@@ -10,7 +10,7 @@ use super::{
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
 };
-use crate::store::{EVENTS_KEPT, Outcomes, StoreError, latency::timed};
+use crate::store::{EVENTS_KEPT, EventBounds, Outcomes, StoreError, latency::timed};
 use domain::ledger::Command;
 
 /// Largest number of calls in a transaction, which bounds the wait of the first call for the last, and the work that a
@@ -22,8 +22,8 @@ pub(super) struct Writer {
     calls: Queue<Call>,
     /// `None` in memory.
     file: Option<Arc<FileIdentity>>,
-    /// Life of events.
-    pub(super) events_kept: Duration,
+    /// Bounds of the events of an account.
+    pub(super) events: EventBounds,
 }
 
 /// Something to write.
@@ -51,7 +51,7 @@ impl Writer {
         calls
             .serve("store-writer", move || serve(&mut connection, written.as_deref(), waiting))
             .map_err(OpenError::NoThread)?;
-        Ok(Self { calls, file, events_kept: EVENTS_KEPT })
+        Ok(Self { calls, file, events: EventBounds::with_life(EVENTS_KEPT) })
     }
 
     /// The file being written; `None` in memory.
@@ -72,7 +72,7 @@ impl Writer {
         now: Timestamp,
     ) -> Result<Outcomes, StoreError> {
         let _timed = timed("ledger");
-        let request = Request { commands, now, events_kept: self.events_kept };
+        let request = Request { commands, now, events: self.events };
         self.calls.ask(|reply| Call::Execute { account, request, reply }).await
     }
 

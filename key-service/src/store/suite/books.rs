@@ -310,7 +310,7 @@ pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     // Each counts once, also where its creation is sent again.
     for n in [1, 2, 2] {
         make_key(&**store, account, n, None).await;
-        store.create_group(new_group(account, n), &act(START)).await.unwrap();
+        store.create_group(new_group(account, n), None, &act(START)).await.unwrap();
     }
     store.revoke_key(account, key, &act(START)).await.unwrap();
     let key = make_key(&**store, account, 3, None).await;

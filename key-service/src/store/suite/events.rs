@@ -1,6 +1,9 @@
 //! Events: one for each act, in the order of the acts, found by filters, and dropped by age.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
@@ -8,10 +11,10 @@ use shared::{
 };
 
 use super::{
-    Subject, accounts::new_management_key, after, capture, digest, hold, members, nanos, new_group, new_key,
-    open_account, open_account_with,
+    SUITE_EVENTS, Subject, accounts::new_management_key, after, capture, digest, hold, members, nanos,
+    new_group, new_key, open_account, open_account_with,
 };
-use crate::store::{EVENTS_KEPT, EventSlice, Idempotency, NumberedEvent, Order, Store};
+use crate::store::{EVENTS_KEPT, EventBounds, EventSlice, Idempotency, NumberedEvent, Order, Store};
 use domain::{
     event::{Act, Actor, Event, EventKind, EventSearch},
     group::GroupPatch,
@@ -20,6 +23,7 @@ use domain::{
         BoundsPatch,
         histories::{START, account, generation, group, key},
     },
+    settings::MetadataPatch,
 };
 
 /// All events that are kept, oldest first.
@@ -87,8 +91,8 @@ pub(super) async fn each_act_leaves_one_event_and_a_repetition_none(subject: &mu
     let into = GroupPatch { parent: Some(Some(group(1))), ..GroupPatch::default() };
     let session = members::session(1, member.id);
     for _ in 0..2 {
-        store.create_group(parent.clone(), &act(1)).await.unwrap();
-        store.create_group(team.clone(), &act(2)).await.unwrap();
+        store.create_group(parent.clone(), None, &act(1)).await.unwrap();
+        store.create_group(team.clone(), None, &act(2)).await.unwrap();
         store.update_group(mine, group(2), into.clone(), &act(3)).await.unwrap();
         store.create_key(made.clone(), None, &act(4)).await.unwrap();
         store.update_key(mine, key(1), to_team.clone(), &act(5)).await.unwrap();
@@ -134,7 +138,7 @@ pub(super) async fn an_act_that_changes_nothing_or_is_refused_leaves_no_event(su
     let store = subject.store();
     let mine = open_account(&**store, 1).await;
     store.create_key(new_key(mine, 1), None, &act(1)).await.unwrap();
-    store.create_group(new_group(mine, 1), &act(2)).await.unwrap();
+    store.create_group(new_group(mine, 1), None, &act(2)).await.unwrap();
     store.archive_group(mine, group(1), &act(3)).await.unwrap();
     store.update_key(mine, key(1), KeyPatch::default(), &act(4)).await.unwrap();
     store.update_key(mine, key(1), labelled("Key 1"), &act(4)).await.unwrap();
@@ -168,7 +172,7 @@ pub(super) async fn events_are_found_by_type_key_and_group_page_by_page(subject:
     let store = subject.store();
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     store.create_key(new_key(theirs, 1), None, &act(0)).await.unwrap();
-    store.create_group(new_group(mine, 1), &act(1)).await.unwrap();
+    store.create_group(new_group(mine, 1), None, &act(1)).await.unwrap();
     for n in 1..=3 {
         let mut new = new_key(mine, n);
         new.key.spend.group = (n < 3).then_some(group(1));
@@ -212,7 +216,7 @@ pub(super) async fn a_keys_and_a_groups_events_are_found_until_they_end(subject:
     for (n, account) in [(1, mine), (2, theirs)] {
         let store = &**subject.store();
         open_account_with(store, n, 1_000).await;
-        store.create_group(new_group(account, 1), &super::act(START)).await.unwrap();
+        store.create_group(new_group(account, 1), None, &super::act(START)).await.unwrap();
         let limit = BoundsPatch { limit: Some(Some(nanos(20))), ..BoundsPatch::default() };
         let bounded = GroupPatch { bounds: limit, ..GroupPatch::default() };
         store.update_group(account, group(1), bounded, &super::act(START)).await.unwrap();
@@ -282,6 +286,44 @@ pub(super) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl 
     assert_eq!((page.gone_until, page.events.len()), (4, 1), "numbers go on when all others are dropped");
     assert_eq!(page.events[0].number, 5);
     each_key_and_group_has_its_events(&**store, mine, 2).await;
+}
+
+pub(super) async fn an_account_keeps_its_latest_events_within_their_number_and_bytes(
+    subject: &mut impl Subject,
+) {
+    let EventBounds { count, bytes, .. } = SUITE_EVENTS;
+    let store = subject.store();
+    let mine = open_account(&**store, 1).await;
+    store.create_key(new_key(mine, 1), None, &act(1)).await.unwrap();
+    // An event of each change, in the order of the changes.
+    let change = async |store: &dyn Store, changes: std::ops::Range<u64>, metadata: usize| {
+        for n in changes {
+            let text = format!("{n} {}", "x".repeat(metadata));
+            let metadata =
+                MetadataPatch { is_cleared: false, changes: BTreeMap::from([("a".into(), Some(text))]) };
+            let patch = KeyPatch { metadata, ..labelled(&n.to_string()) };
+            let act = act(2).nth(u32::try_from(n).unwrap());
+            store.update_key(mine, key(1), patch, &act).await.unwrap();
+        }
+    };
+    change(&**store, 1..count, 0).await;
+    assert_eq!(store.events_after(mine, 0, 1).await.unwrap().gone_until, 0, "as many as it may have");
+    change(&**store, count..count + 9, 0).await;
+    subject.interrupt().await;
+    let store = subject.store();
+    let all = kept(&**store, mine).await;
+    assert_eq!((all[0].number, all.len() as u64), (10, count));
+    let size = |event: &NumberedEvent| event.event.to_json().len() as u64;
+    // Long ones displace several others each, up to the bytes.
+    change(&**store, 2_000..2_300, 450).await;
+    let (page, all) = (store.events_after(mine, 0, 1).await.unwrap(), kept(&**store, mine).await);
+    let (sum, first) = (all.iter().map(size).sum::<u64>(), all[0].number);
+    assert!(sum <= bytes && sum + 2_000 > bytes, "{sum} of {bytes}");
+    assert_eq!((all.last().unwrap().number, page.gone_until), (count + 309, first - 1));
+    assert_eq!(all.len() as u64, count + 309 - first + 1, "none is missing between");
+    each_key_and_group_has_its_events(&**store, mine, 100).await;
+    let gone = store.event_number(mine, all[0].event.id).await.unwrap();
+    assert_eq!(gone, Some(first));
 }
 
 pub(super) async fn acts_at_once_leave_an_event_each(subject: &mut impl Subject) {

@@ -9,7 +9,8 @@ use shared::{
 };
 
 use super::{
-    Subject, act, after, hold, make_key, nanos, new_group, new_key, open_account, open_account_with,
+    Subject, act, after, events::kept, hold, keys::attempt, make_key, nanos, new_group, new_key,
+    open_account, open_account_with,
 };
 use crate::store::{Created, GroupCreated, GroupPage, GroupUpdated, Order, Page, Store, Updated};
 use domain::{
@@ -52,7 +53,10 @@ pub(super) async fn make_bounded(
     let mut new = new_group(account, n);
     let budget = Budget::new(bounds, START);
     new.group.spend = ledger::Group { budget, parent: parent.map(group), archived_at: None };
-    assert_eq!(store.create_group(new.clone(), &act(START)).await.unwrap(), GroupCreated::New(new.group));
+    assert_eq!(
+        store.create_group(new.clone(), None, &act(START)).await.unwrap(),
+        GroupCreated::New(new.group)
+    );
     group(n)
 }
 
@@ -95,7 +99,10 @@ pub(super) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     new.group.key_defaults.metadata = metadata(&[("from", "group")]);
     new.group.spend.budget.update(&bounds(), START);
     let made = new.group.clone();
-    assert_eq!(store.create_group(new.clone(), &act(START)).await.unwrap(), GroupCreated::New(made.clone()));
+    assert_eq!(
+        store.create_group(new.clone(), None, &act(START)).await.unwrap(),
+        GroupCreated::New(made.clone())
+    );
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.group(mine, made.id).await.unwrap(), Some(made.clone()));
@@ -106,14 +113,20 @@ pub(super) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     // The external id finds the group that has it; groups without one are as many as wanted.
     let mut again = new_group(mine, 2);
     again.group.external_id.clone_from(&made.external_id);
-    assert_eq!(store.create_group(again.clone(), &act(START)).await.unwrap(), GroupCreated::Existing(made));
+    assert_eq!(
+        store.create_group(again.clone(), None, &act(START)).await.unwrap(),
+        GroupCreated::Existing(made)
+    );
     again.account = theirs;
-    assert_eq!(store.create_group(again.clone(), &act(START)).await.unwrap(), GroupCreated::New(again.group));
+    assert_eq!(
+        store.create_group(again.clone(), None, &act(START)).await.unwrap(),
+        GroupCreated::New(again.group)
+    );
     make(&**store, mine, 3, None).await;
     make(&**store, mine, 4, None).await;
     // A caller that lost the answer asks again.
     make(&**store, mine, 4, None).await;
-    store.create_group(new_group(account(9), 1), &act(START)).await.unwrap_err();
+    store.create_group(new_group(account(9), 1), None, &act(START)).await.unwrap_err();
 }
 
 pub(super) async fn groups_are_listed_in_the_order_of_their_ids(subject: &mut impl Subject) {
@@ -146,7 +159,7 @@ pub(super) async fn groups_have_two_levels(subject: &mut impl Subject) {
     let refused = async |of: Option<GroupId>| {
         let mut new = new_group(mine, 9);
         new.group.spend.parent = of;
-        store.create_group(new, &act(START)).await.unwrap()
+        store.create_group(new, None, &act(START)).await.unwrap()
     };
     assert_eq!(refused(Some(child)).await, GroupCreated::BadParent(BadGroup::TooDeep));
     assert_eq!(refused(Some(other)).await, GroupCreated::BadParent(BadGroup::Unknown));
@@ -243,7 +256,7 @@ pub(super) async fn an_account_has_no_more_groups_than_it_may(subject: &mut impl
     let limited = async |account, n| {
         let mut new = new_group(account, n);
         new.most = 2;
-        store.create_group(new, &act(START)).await.unwrap()
+        store.create_group(new, None, &act(START)).await.unwrap()
     };
     for n in [1, 2] {
         assert!(matches!(limited(mine, n).await, GroupCreated::New(_)));
@@ -298,6 +311,61 @@ pub(super) async fn usage_has_its_parts_and_the_cost_to_the_operator(subject: &m
     assert_eq!(money, (nanos(80), nanos(30), nanos(40)));
 }
 
+pub(super) async fn changes_of_one_object_at_once_all_take_effect(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    let (parent, team) = (make(&**store, account, 1, None).await, make(&**store, account, 2, None).await);
+    make_key(&**store, account, 1, None).await;
+    // More than attempts of each.
+    let changes = (10..110).map(|n: u8| async move {
+        let name = GroupPatch { name: Some(n.to_string()), ..GroupPatch::default() };
+        let label = KeyPatch { label: Some(n.to_string()), ..KeyPatch::default() };
+        let mut child = new_group(account, n);
+        (child.group.spend.parent, child.most) = (Some(parent), 1_000);
+        let acts = [0, 1, 2].map(|of| act(START).nth(3 * u32::from(n) + of));
+        let (name, label, child) = tokio::join!(
+            store.update_group(account, team, name, &acts[0]),
+            store.update_key(account, key(1), label, &acts[1]),
+            store.create_group(child, None, &acts[2]),
+        );
+        assert!(matches!(name, Ok(GroupUpdated::Group(_))), "{name:?}");
+        assert!(matches!(label, Ok(Updated::Key(_))), "{label:?}");
+        assert!(matches!(child, Ok(GroupCreated::New(_))), "{child:?}");
+    });
+    futures_util::future::join_all(changes).await;
+    subject.interrupt().await;
+    assert_eq!(subject.store().child_groups(account, parent).await.unwrap().len(), 100);
+}
+
+pub(super) async fn an_idempotency_key_makes_one_group(subject: &mut impl Subject) {
+    let account = open_account(&**subject.store(), 1).await;
+    let create = async |store: &dyn Store, n: u8, request: &str| {
+        let mut new = new_group(account, n);
+        new.group.external_id = Some("customer-7".into());
+        store.create_group(new, Some(attempt("once", request, START)), &act(START)).await.unwrap()
+    };
+    let store = subject.store();
+    let GroupCreated::New(made) = create(&**store, 1, "a").await else { panic!("it is the first") };
+    assert_eq!(create(&**store, 1, "a").await, GroupCreated::New(made.clone()), "the same call again");
+    assert_eq!(create(&**store, 2, "a").await, GroupCreated::Replayed(made.clone()));
+    assert_eq!(create(&**store, 2, "b").await, GroupCreated::Reused);
+    subject.interrupt().await;
+    let store = subject.store();
+    let archived = store.archive_group(account, group(1), &act(START)).await.unwrap().unwrap();
+    assert_eq!(create(&**store, 3, "a").await, GroupCreated::Replayed(archived), "as it is now");
+    let mut other = new_group(account, 4);
+    other.group.spend.parent = Some(group(9));
+    let refused = store.create_group(other, Some(attempt("other", "a", START)), &act(START)).await.unwrap();
+    assert!(matches!(refused, GroupCreated::BadParent(_)), "{refused:?}");
+    let again =
+        store.create_group(new_group(account, 4), Some(attempt("other", "b", START)), &act(START)).await;
+    assert!(
+        matches!(again.unwrap(), GroupCreated::New(_)),
+        "what was refused has used up no idempotency key"
+    );
+    assert_eq!(kept(&**store, account).await.len(), 3);
+}
+
 pub(super) async fn a_race_for_an_external_id_makes_one_group(subject: &mut impl Subject) {
     let mine = open_account(&**subject.store(), 1).await;
     let callers = (0..CALLERS).map(|n| {
@@ -305,7 +373,7 @@ pub(super) async fn a_race_for_an_external_id_makes_one_group(subject: &mut impl
         tokio::spawn(async move {
             let mut new = new_group(mine, n);
             new.group.external_id = Some("customer 7".into());
-            match store.create_group(new, &act(START)).await.unwrap() {
+            match store.create_group(new, None, &act(START)).await.unwrap() {
                 GroupCreated::New(group) | GroupCreated::Existing(group) => group.id,
                 other => panic!("{other:?}"),
             }

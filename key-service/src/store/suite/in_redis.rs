@@ -13,9 +13,9 @@ use super::{
     servers::{Cluster, RedisServer},
 };
 use crate::store::{
-    EVENTS_KEPT, Store,
+    Store,
     redis::{Address, Certificates, Redis, Settings},
-    suite::reference::Reference,
+    suite::{SUITE_EVENTS, reference::Reference},
 };
 
 /// Entries that a journal keeps: more than any case settles.
@@ -29,7 +29,7 @@ pub(crate) fn settings(url: &str, data_dir: &TempDir) -> Settings {
         prefix: format!("store-{}", STORES.fetch_add(1, Ordering::Relaxed)),
         journal_entries: JOURNAL_ENTRIES,
         usage_days: 400,
-        events_kept: EVENTS_KEPT,
+        events: SUITE_EVENTS,
         volatile_allowed: false,
         wait_replicas: 0,
         certificates: Certificates::default(),

@@ -51,7 +51,7 @@ async fn make(store: &dyn Store, account: AccountId, id: KeyId, group: Option<Gr
 async fn make_group(store: &dyn Store, account: AccountId, n: u64) {
     let mut new = new_group(account, 0);
     (new.group.id, new.most) = (group_id(n), GROUPS);
-    assert!(matches!(store.create_group(new, &act(START)).await.unwrap(), GroupCreated::New(_)));
+    assert!(matches!(store.create_group(new, None, &act(START)).await.unwrap(), GroupCreated::New(_)));
 }
 
 /// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning comes

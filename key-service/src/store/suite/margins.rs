@@ -96,7 +96,7 @@ pub(super) async fn margins_are_those_of_the_journal(subject: &mut impl Subject)
     });
     let [first, second] = [groups[0].group.id, groups[1].group.id];
     for new in groups {
-        store.create_group(new, &act(START)).await.unwrap();
+        store.create_group(new, None, &act(START)).await.unwrap();
     }
     let to = |group| KeyPatch { group: Some(Some(group)), ..KeyPatch::default() };
     store.update_key(account, mine, to(first), &act(START)).await.unwrap();

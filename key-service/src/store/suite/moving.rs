@@ -159,10 +159,10 @@ pub(super) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
     let store = &**subject.store();
     let (account, other) = (open_account(store, 1).await, open_account(store, 2).await);
     make(store, import(other, Vec::new(), vec![imported(other, 3, 0, None)])).await;
-    store.create_group(new_group(account, 5), &act(START)).await.unwrap();
+    store.create_group(new_group(account, 5), None, &act(START)).await.unwrap();
     let mut archived = new_group(account, 4);
     archived.group.external_id = Some("team 4".into());
-    store.create_group(archived, &act(START)).await.unwrap();
+    store.create_group(archived, None, &act(START)).await.unwrap();
     store.archive_group(account, group(4), &act(START)).await.unwrap();
     let in_team =
         |n| Import { groups: Vec::new(), keys: vec![imported(account, 8, 0, Some(n))], ..small(account) };

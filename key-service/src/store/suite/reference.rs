@@ -192,7 +192,7 @@ impl Keys for Reference {
             if let Some(refused) = book.refused(&new) {
                 return Ok(refused);
             }
-            book.keep_idempotency_record(&attempt, new.key.id);
+            book.keep_idempotency_record(&attempt, new.key.id.as_bytes());
         }
         if let Some(refused) = book.refused(&new) {
             return Ok(refused);
@@ -287,7 +287,7 @@ impl Keys for Reference {
             Err(reason) => return Ok(Rotated::Refused(reason)),
         };
         if let Some(attempt) = &idempotency {
-            book.keep_idempotency_record(attempt, new.key);
+            book.keep_idempotency_record(attempt, new.key.as_bytes());
         }
         book.tell(act.event(0, Some(new.key), rotated.spend.group, rotated.rotation_event(act.at)));
         book.keys.insert(new.key, rotated.clone());

@@ -58,7 +58,7 @@ async fn open(subject: &mut impl Subject, is_grouped: bool) {
     open_account_with(store, 1, 1_000).await;
     let mut new = new_key(account(1), 1);
     if is_grouped {
-        store.create_group(new_group(account(1), 1), &act(START)).await.unwrap();
+        store.create_group(new_group(account(1), 1), None, &act(START)).await.unwrap();
         new.key.spend.group = Some(group(1));
     }
     store.create_key(new, None, &act(START)).await.unwrap();
@@ -114,7 +114,7 @@ async fn both_spend(subject: &mut impl Subject, is_grouped: bool) {
 pub(super) async fn a_rotated_key_that_moves_keeps_its_credentials(subject: &mut impl Subject) {
     open(subject, false).await;
     let store = &**subject.store();
-    store.create_group(new_group(account(1), 1), &act(START)).await.unwrap();
+    store.create_group(new_group(account(1), 1), None, &act(START)).await.unwrap();
     rotate(store, credential("a", GRACE), START).await;
     for (to, credentials) in [(Some(group(1)), vec![0, 1]), (None, vec![1, 2])] {
         let patch = KeyPatch { group: Some(to), ..KeyPatch::default() };

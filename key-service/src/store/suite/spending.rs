@@ -309,7 +309,7 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
         for g in 0..GROUPS {
             let mut new = new_group(account(a), g);
             new.group.spend = world.groups[&(account(a), group(g))].clone();
-            subject.store().create_group(new, &act(START)).await.unwrap();
+            subject.store().create_group(new, None, &act(START)).await.unwrap();
         }
         for k in 0..KEYS {
             let mut new = new_key(account(a), k);

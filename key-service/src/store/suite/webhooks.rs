@@ -1,6 +1,6 @@
 //! Webhooks, their deliveries, and the last attempts.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use futures_util::future::join_all;
 use shared::{
@@ -8,8 +8,10 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Subject, act, after, digest, open_account};
-use crate::store::{Store, StoreError};
+use WebhookCreated::{New, Replayed, Reused, TooMany};
+
+use super::{Subject, act, after, digest, keys, new_key, open_account};
+use crate::store::{Created, Store, StoreError, WebhookCreated};
 use domain::{
     event::EventKind,
     ledger::histories::{START, account},
@@ -35,7 +37,7 @@ fn webhook(n: u8) -> StoredWebhook {
 }
 
 async fn make(store: &dyn Store, account: AccountId, n: u8) -> StoredWebhook {
-    assert!(store.create_webhook(account, webhook(n), MANY).await.unwrap());
+    assert_eq!(store.create_webhook(account, webhook(n), MANY, None).await.unwrap(), WebhookCreated::New);
     webhook(n)
 }
 
@@ -92,18 +94,45 @@ pub(super) async fn webhooks_are_listed_oldest_first_and_leave_nothing_behind(su
     make(store, one, 2).await;
     assert_eq!(store.attempts(one, id).await.unwrap(), []);
     assert_eq!(claim(store, one, id, after(100)).await, []);
-    let orphan = store.create_webhook(account(9), webhook(4), MANY).await;
+    let orphan = store.create_webhook(account(9), webhook(4), MANY, None).await;
     assert!(matches!(orphan, Err(StoreError::Conflict(_))), "{orphan:?}");
 }
 
 pub(super) async fn an_account_has_no_more_webhooks_than_it_may(subject: &mut impl Subject) {
     let account = open_account(&**subject.store(), 1).await;
     let store = subject.store();
-    for (n, expected) in [(1, true), (2, true), (3, false), (1, true)] {
-        assert_eq!(store.create_webhook(account, webhook(n), 2).await.unwrap(), expected, "{n}");
+    for (n, expected) in [(1, New), (2, New), (3, TooMany), (1, New)] {
+        assert_eq!(store.create_webhook(account, webhook(n), 2, None).await.unwrap(), expected, "{n}");
     }
     store.delete_webhook(account, webhook(1).webhook.id).await.unwrap();
-    assert!(store.create_webhook(account, webhook(3), 2).await.unwrap());
+    assert_eq!(store.create_webhook(account, webhook(3), 2, None).await.unwrap(), New);
+}
+
+pub(super) async fn an_idempotency_key_makes_one_webhook_until_it_ends(subject: &mut impl Subject) {
+    let (mine, theirs) =
+        (open_account(&**subject.store(), 1).await, open_account(&**subject.store(), 2).await);
+    let create = async |store: &dyn Store, account, n, request: &str, at| {
+        let attempt = keys::attempt("once", request, at);
+        store.create_webhook(account, webhook(n), MANY, Some(attempt)).await.unwrap()
+    };
+    let first = webhook(1).webhook.id;
+    let store = subject.store();
+    assert_eq!(create(&**store, mine, 1, "a", START).await, New);
+    assert_eq!(create(&**store, mine, 1, "a", after(1)).await, New, "the same call again");
+    assert_eq!(create(&**store, mine, 2, "a", after(1)).await, Replayed(first));
+    assert_eq!(create(&**store, mine, 2, "b", after(1)).await, Reused);
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(create(&**store, theirs, 2, "b", after(1)).await, New, "accounts are apart");
+    assert_eq!(store.webhooks(mine).await.unwrap().len(), 1);
+    store.delete_webhook(mine, first).await.unwrap();
+    assert_eq!(create(&**store, mine, 2, "a", after(2)).await, Replayed(first));
+    assert_eq!(store.webhooks(mine).await.unwrap(), []);
+    let other =
+        store.create_key(new_key(mine, 1), Some(keys::attempt("once", "c", after(2))), &act(START)).await;
+    assert_eq!(other.unwrap(), Created::Reused, "keys of an account are for all that it makes");
+    let ended = START.plus(Duration::from_hours(24));
+    assert_eq!(create(&**store, mine, 2, "b", ended).await, New);
 }
 
 pub(super) async fn a_change_of_a_webhook_changes_what_it_names(subject: &mut impl Subject) {

@@ -11,7 +11,7 @@ use shared::{
 use super::*;
 use crate::{
     credentials::Credentials,
-    management::{Management, testing::Office, webhooks::MAX_WEBHOOKS},
+    management::{Management, testing::Office, webhooks::{MAX_WEBHOOKS, MadeWebhook}},
     store::{
         EventSlice, Events as _, Store, Webhooks as _,
         suite::{Subject as _, in_redis::InRedis, servers::PATIENCE},
@@ -41,7 +41,8 @@ impl Desk {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
         let url = WebhookUrl::parse(&receiver.url()).unwrap();
-        let (webhook, _) = office.management.create_webhook(account, (url, settings)).await.unwrap();
+        let made = office.management.create_webhook(account, (url, settings), None).await.unwrap();
+        let MadeWebhook::New(webhook, _) = made else { panic!("it is new") };
         let dispatcher = dispatcher_of(&office);
         Self { office, account, webhook, dispatcher }
     }
@@ -137,7 +138,7 @@ async fn two_key_services_over_a_redis_never_make_the_same_attempt() {
     let account = crate::store::suite::open_account_with(&*store, 1, 1).await;
     let receiver = Receiver::answers(OK).await;
     let url = WebhookUrl::parse(&receiver.url()).unwrap();
-    management.create_webhook(account, (url, WebhookPatch::default())).await.unwrap();
+    management.create_webhook(account, (url, WebhookPatch::default()), None).await.unwrap();
     let seen = store.webhooks(account).await.unwrap().remove(0);
     let delivery = |n: u8| {
         let event = EventId::new(NOW, [n; 10]);

@@ -2,8 +2,9 @@
 -- take their arguments from the ends of the lists.
 --
 -- KEYS  at the end: the events, the numbers of events, and the index of events
--- ARGV  at the end: the event (empty: none), its id, and the time before which events are dropped
+-- ARGV  at the end: the event (empty: none), its id, and the bounds of events: the time before which
+--       they are dropped, the most events, their most bytes, and 1 where the store is nearly full, as doubles
 local INDEX, NUMBERS, EVENTS = table.remove(KEYS), table.remove(KEYS), table.remove(KEYS)
-local BEGINS, EVENT_ID, EVENT = tonumber(table.remove(ARGV)), table.remove(ARGV), table.remove(ARGV)
+local EVENTS_KEPT, EVENT_ID, EVENT = table.remove(ARGV), table.remove(ARGV), table.remove(ARGV)
 local tells = true
 

@@ -26,7 +26,7 @@ async fn margins_of_days_that_an_earlier_version_has_written_are_added_up_and_ke
         (make_key(&store, account, 1, None).await, make_key(&store, account, 2, None).await);
     let group = new_group(account, 1);
     let id = group.group.id;
-    store.create_group(group, &act(START)).await.unwrap();
+    store.create_group(group, None, &act(START)).await.unwrap();
     let to_group = KeyPatch { group: Some(Some(id)), ..KeyPatch::default() };
     store.update_key(account, grouped, to_group, &act(START)).await.unwrap();
     spend_one_each(&store, account, alone, 2).await;

@@ -1,6 +1,4 @@
-//! Events, numbered by account, and dropped by age.
-
-use std::time::Duration;
+//! Events, numbered by account, and dropped by age, number and bytes.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
@@ -10,7 +8,9 @@ use shared::{
 };
 
 use super::{damaged, journal::number, rows};
-use crate::store::{EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError, sqlite::Sqlite};
+use crate::store::{
+    EventBounds, EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError, sqlite::Sqlite,
+};
 use domain::{
     event::{Act, Event, EventKind, EventSearch},
     ledger::Told,
@@ -26,8 +26,8 @@ pub(crate) type Subject = (Option<KeyId>, Option<GroupId>);
 pub(crate) struct ActLog {
     /// The act.
     pub(crate) act: Act,
-    /// Life of events.
-    pub(crate) kept: Duration,
+    /// Bounds of the events of an account.
+    pub(crate) kept: EventBounds,
 }
 
 impl ActLog {
@@ -59,7 +59,7 @@ pub(crate) fn append_told(
     connection: &Connection,
     account: AccountId,
     told: Vec<Told>,
-    kept: Duration,
+    kept: EventBounds,
 ) -> rusqlite::Result<()> {
     for Told { once, event } in told {
         let once = once.map(hex::encode);
@@ -73,15 +73,19 @@ pub(crate) fn append_told(
     Ok(())
 }
 
-/// Appends an event, with the name of its threshold, and drops some that are older than `kept`.
+/// Appends an event, with the name of its threshold, and drops some that are not `kept`.
 fn append(
     connection: &Connection,
     account: AccountId,
     (event, once): (&Event, Option<String>),
-    kept: Duration,
+    kept: EventBounds,
 ) -> rusqlite::Result<()> {
-    let sql = "UPDATE accounts SET events = events + 1 WHERE id = ?1 RETURNING events";
-    let number: i64 = connection.prepare_cached(sql)?.query_row([account.as_bytes()], |row| row.get(0))?;
+    let json = event.to_json();
+    let sql = "UPDATE accounts SET events = events + 1, event_bytes = event_bytes + ?2 WHERE id = ?1
+               RETURNING events, event_bytes";
+    let row = params![account.as_bytes(), i64::try_from(json.len()).unwrap_or(i64::MAX)];
+    let (number, bytes): (i64, i64) =
+        connection.prepare_cached(sql)?.query_row(row, |row| Ok((row.get(0)?, row.get(1)?)))?;
     let sql = "INSERT INTO events (account, number, id, at, type, key, group_id, event, once)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let row = params![
@@ -92,28 +96,42 @@ fn append(
         event.kind.as_str(),
         event.key.as_ref().map(KeyId::as_bytes),
         event.group.as_ref().map(GroupId::as_bytes),
-        event.to_json(),
+        json,
         once,
     ];
     connection.prepare_cached(sql)?.execute(row)?;
-    prune(connection, account, event.at.minus(kept))
+    prune(connection, account, (number, bytes), (event.at.minus(kept.life), kept))
 }
 
-/// Removes the oldest events, up to the first that is not older than `begins`.
-fn prune(connection: &Connection, account: AccountId, begins: Timestamp) -> rusqlite::Result<()> {
-    let sql = "SELECT number, at FROM events WHERE account = ?1 ORDER BY number LIMIT ?2";
+/// Removes the oldest events, up to the first that is within the bounds. The last one, of this number, stays. `bytes` are
+/// those of all events.
+fn prune(
+    connection: &Connection,
+    account: AccountId,
+    (number, bytes): (i64, i64),
+    (begins, kept): (Timestamp, EventBounds),
+) -> rusqlite::Result<()> {
+    let sql = "SELECT number, at, length(CAST(event AS BLOB)) FROM events
+               WHERE account = ?1 AND number < ?2 ORDER BY number LIMIT ?3";
     let mut oldest = connection.prepare_cached(sql)?;
-    let mut oldest = oldest.query(params![account.as_bytes(), PRUNED_AT_ONCE])?;
-    let mut last: Option<i64> = None;
+    let mut oldest = oldest.query(params![account.as_bytes(), number, PRUNED_AT_ONCE])?;
+    let (mut left, mut last) = (bytes, None);
     while let Some(row) = oldest.next()? {
-        if row.get::<_, i64>(1)? >= begins.millis() {
+        let oldest: i64 = row.get(0)?;
+        let is_kept = row.get::<_, i64>(1)? >= begins.millis()
+            && (number - oldest).unsigned_abs() < kept.count
+            && left.unsigned_abs() <= kept.bytes;
+        if is_kept {
             break;
         }
-        last = Some(row.get(0)?);
+        left = left.saturating_sub(row.get(2)?).max(0);
+        last = Some(oldest);
     }
     if let Some(last) = last {
         let sql = "DELETE FROM events WHERE account = ?1 AND number <= ?2";
         connection.prepare_cached(sql)?.execute(params![account.as_bytes(), last])?;
+        let sql = "UPDATE accounts SET event_bytes = ?2 WHERE id = ?1";
+        connection.prepare_cached(sql)?.execute(params![account.as_bytes(), left])?;
     }
     Ok(())
 }

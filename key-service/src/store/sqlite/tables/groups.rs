@@ -9,10 +9,15 @@ use shared::{
 };
 
 use super::{
-    accounts, bounds, budget, budgets, events::ActLog, id as column_id, keys, metadata, metadata_column,
-    rows, time,
+    accounts, bounds, budget, budgets,
+    events::ActLog,
+    id as column_id,
+    idempotency::{self, Earlier, missing},
+    keys, metadata, metadata_column, rows, time,
 };
-use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError, sqlite::Sqlite};
+use crate::store::{
+    GroupCreated, GroupPage, GroupUpdated, Groups, Idempotency, Order, Page, StoreError, sqlite::Sqlite,
+};
 use domain::{
     event::{Act, EventKind},
     group::{self, BadGroup, Group, GroupPatch, KeyDefaults, NewGroup},
@@ -28,8 +33,15 @@ const COLUMNS: &str = "g.id, g.name, g.external_id, g.metadata, g.created_at,
 
 #[async_trait]
 impl Groups for Sqlite {
-    async fn create_group(&self, new: NewGroup, act: &Act) -> Result<GroupCreated, StoreError> {
-        self.govern(act, move |connection, log| create(connection, &new, log)).await
+    async fn create_group(
+        &self,
+        new: NewGroup,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<GroupCreated, StoreError> {
+        let work =
+            move |connection: &Connection, log: &ActLog| create(connection, &new, idempotency.as_ref(), log);
+        self.govern(act, work).await
     }
 
     async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError> {
@@ -126,9 +138,22 @@ impl Groups for Sqlite {
     }
 }
 
-/// Creates a group unless another one has the external id; repeating it changes nothing.
-fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Result<GroupCreated> {
+/// Creates a group unless the idempotency key is taken or another one has the external id; repeating it changes nothing.
+fn create(
+    connection: &Connection,
+    new: &NewGroup,
+    attempt: Option<&Idempotency>,
+    log: &ActLog,
+) -> rusqlite::Result<GroupCreated> {
     let NewGroup { account, group, most } = new;
+    match idempotency::earlier(connection, *account, attempt, GroupId::from_slice)? {
+        Some(Earlier::OtherRequest) => return Ok(GroupCreated::Reused),
+        Some(Earlier::Made(id)) => {
+            let made = get(connection, *account, id)?.ok_or_else(missing)?;
+            return Ok(if id == group.id { GroupCreated::New(made) } else { GroupCreated::Replayed(made) });
+        }
+        None => {}
+    }
     let external_id = group.external_id.as_deref();
     let named = external_id.map(|id| with_external_id(connection, *account, id)).transpose()?.flatten();
     if let Some(existing) = named {
@@ -146,6 +171,7 @@ fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Re
         let created = group.creation(log.act.at);
         log.write(connection, *account, (None, Some(group.id)), created)?;
     }
+    idempotency::keep(connection, *account, attempt, group.id.as_bytes())?;
     let made = get(connection, *account, group.id)?;
     Ok(made.map_or_else(|| GroupCreated::New(group.clone()), GroupCreated::New))
 }

@@ -1,4 +1,4 @@
-//! API keys and idempotency keys.
+//! API keys.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -10,23 +10,21 @@ use shared::{
 };
 
 use super::{
-    accounts, bounds, budgets, damaged, events::ActLog, id as column_id, metadata, metadata_column, rows,
-    time,
+    accounts, bounds, budgets,
+    events::ActLog,
+    id as column_id,
+    idempotency::{self, Earlier, missing},
+    metadata, metadata_column, rows, time,
 };
 use crate::store::{
     Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated, sqlite::Sqlite,
 };
 use domain::{
-    digest::Digest,
     event::{Act, EventKind},
     group::{self, BadGroup},
     key::{ApiKey, KeyPatch, NewCredential, NewKey, Status},
     ledger::{self, Rotation},
 };
-
-/// Number of expired idempotency keys that a call may remove: more than a call can add, so that none accumulate, and
-/// few enough that a busy day's keys delay no caller.
-const PRUNED_AT_ONCE: i64 = 64;
 
 /// Columns of a key in the order of [`api_key`], of a table named `k`.
 const COLUMNS: &str =
@@ -150,15 +148,13 @@ fn create(
     attempt: Option<&Idempotency>,
     log: &ActLog,
 ) -> rusqlite::Result<Created> {
-    if let Some(attempt) = attempt {
-        prune_idempotency_records(connection, attempt.now)?;
-        if let Some((request, made)) = idempotency_record(connection, new.account, attempt)? {
-            if request != attempt.request {
-                return Ok(Created::Reused);
-            }
-            let key = get(connection, new.account, made)?.ok_or_else(missing)?;
-            return Ok(if made == new.key.id { Created::New(key) } else { Created::Replayed(key) });
+    match idempotency::earlier(connection, new.account, attempt, KeyId::from_slice)? {
+        Some(Earlier::OtherRequest) => return Ok(Created::Reused),
+        Some(Earlier::Made(id)) => {
+            let key = get(connection, new.account, id)?.ok_or_else(missing)?;
+            return Ok(if id == new.key.id { Created::New(key) } else { Created::Replayed(key) });
         }
+        None => {}
     }
     if accounts::numbers(connection, new.account)?.keys >= new.most
         && get(connection, new.account, new.key.id)?.is_none()
@@ -174,9 +170,7 @@ fn create(
     }
     let owner = Principal::ApiKey(new.account, new.key.id);
     accounts::put_credential(connection, &new.digest, Credential::first(owner))?;
-    if let Some(attempt) = attempt {
-        put_idempotency_record(connection, new.account, attempt, new.key.id)?;
-    }
+    idempotency::keep(connection, new.account, attempt, new.key.id.as_bytes())?;
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
 
@@ -192,11 +186,10 @@ fn rotate(
     if connection.prepare_cached(sql)?.query_row([new.digest.as_bytes()], |row| row.get(0))? {
         return Ok(Rotated::New(key));
     }
-    if let Some(attempt) = attempt {
-        prune_idempotency_records(connection, attempt.now)?;
-        if let Some((request, _)) = idempotency_record(connection, new.account, attempt)? {
-            return Ok(if request == attempt.request { Rotated::Replayed(key) } else { Rotated::Reused });
-        }
+    match idempotency::earlier(connection, new.account, attempt, KeyId::from_slice)? {
+        Some(Earlier::OtherRequest) => return Ok(Rotated::Reused),
+        Some(Earlier::Made(_)) => return Ok(Rotated::Replayed(key)),
+        None => {}
     }
     let key = match key.rotated(new, log.act.at) {
         Ok(key) => key,
@@ -204,9 +197,7 @@ fn rotate(
     };
     put_rotation(connection, new, &key)?;
     log.write(connection, new.account, (Some(new.key), key.spend.group), key.rotation_event(log.act.at))?;
-    if let Some(attempt) = attempt {
-        put_idempotency_record(connection, new.account, attempt, new.key)?;
-    }
+    idempotency::keep(connection, new.account, attempt, new.key.as_bytes())?;
     Ok(Rotated::New(key))
 }
 
@@ -337,52 +328,6 @@ fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusql
     Ok(())
 }
 
-/// Finds the request of a live idempotency key, with the key that the request created.
-fn idempotency_record(
-    connection: &Connection,
-    account: AccountId,
-    attempt: &Idempotency,
-) -> rusqlite::Result<Option<(Digest, KeyId)>> {
-    let sql = "SELECT request, api_key FROM idempotency
-               WHERE account = ?1 AND key = ?2 AND expires_at > ?3";
-    let params = params![account.as_bytes(), written(attempt), attempt.now.millis()];
-    let record = |row: &Row<'_>| Ok((Digest::from_bytes(row.get(0)?), column_id(row, 1, KeyId::from_slice)?));
-    connection.prepare_cached(sql)?.query_row(params, record).optional()
-}
-
-fn put_idempotency_record(
-    connection: &Connection,
-    account: AccountId,
-    attempt: &Idempotency,
-    key: KeyId,
-) -> rusqlite::Result<()> {
-    // An expired idempotency key may not have been removed yet.
-    let sql = "INSERT OR REPLACE INTO idempotency (account, key, request, api_key, expires_at)
-               VALUES (?1, ?2, ?3, ?4, ?5)";
-    connection.prepare_cached(sql)?.execute(params![
-        account.as_bytes(),
-        written(attempt),
-        attempt.request.as_bytes(),
-        key.as_bytes(),
-        attempt.expires_at.millis(),
-    ])?;
-    Ok(())
-}
-
-/// Returns the digest of an idempotency key, in the digits of its column. A file of an earlier version has the
-/// idempotency keys themselves in this column: such rows are no longer found, and are pruned within a day.
-fn written(attempt: &Idempotency) -> String {
-    hex::encode(attempt.key.as_bytes())
-}
-
-fn prune_idempotency_records(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
-    let sql = "DELETE FROM idempotency WHERE (account, key) IN
-                   (SELECT account, key FROM idempotency WHERE expires_at <= ?1
-                    ORDER BY expires_at LIMIT ?2)";
-    connection.prepare_cached(sql)?.execute([now.millis(), PRUNED_AT_ONCE])?;
-    Ok(())
-}
-
 fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
     Ok(ApiKey {
         id: column_id(row, 0, KeyId::from_slice)?,
@@ -392,9 +337,4 @@ fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
         metadata: metadata(row, 4)?,
         spend: budgets::key_from(row, 5)?,
     })
-}
-
-/// Error of a missing row, which foreign keys prevent in an intact file.
-fn missing() -> rusqlite::Error {
-    damaged(0, rusqlite::types::Type::Null, "a key that was made is missing")
 }

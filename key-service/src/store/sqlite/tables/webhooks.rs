@@ -7,8 +7,14 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{damaged, events::ActLog, id as column_id, rows};
-use crate::store::{StoreError, Webhooks, sqlite::Sqlite, webhook_records};
+use super::{
+    damaged,
+    events::ActLog,
+    id as column_id,
+    idempotency::{self, Earlier},
+    rows,
+};
+use crate::store::{Idempotency, StoreError, WebhookCreated, Webhooks, sqlite::Sqlite, webhook_records};
 use domain::{
     event::Act,
     webhook::{
@@ -23,21 +29,29 @@ impl Webhooks for Sqlite {
         account: AccountId,
         new: StoredWebhook,
         most: u64,
-    ) -> Result<bool, StoreError> {
+        attempt: Option<Idempotency>,
+    ) -> Result<WebhookCreated, StoreError> {
         let work = move |connection: &Connection| {
             let StoredWebhook { webhook, cursor } = &new;
+            match idempotency::earlier(connection, account, attempt.as_ref(), WebhookId::from_slice)? {
+                Some(Earlier::OtherRequest) => return Ok(WebhookCreated::Reused),
+                Some(Earlier::Made(id)) if id == webhook.id => return Ok(WebhookCreated::New),
+                Some(Earlier::Made(id)) => return Ok(WebhookCreated::Replayed(id)),
+                None => {}
+            }
             let sql = "SELECT count(*) FROM webhooks WHERE account = ?1 AND id != ?2";
             let row = params![account.as_bytes(), webhook.id.as_bytes()];
             let others: i64 = connection.prepare_cached(sql)?.query_row(row, |row| row.get(0))?;
             if others.unsigned_abs() >= most {
-                return Ok(false);
+                return Ok(WebhookCreated::TooMany);
             }
             let sql = "INSERT INTO webhooks (account, id, record, cursor) VALUES (?1, ?2, ?3, ?4)
                        ON CONFLICT DO NOTHING";
             let record = webhook_records::webhook(webhook);
             let row = params![account.as_bytes(), webhook.id.as_bytes(), record, cursor.cast_signed()];
             connection.prepare_cached(sql)?.execute(row)?;
-            Ok(true)
+            idempotency::keep(connection, account, attempt.as_ref(), webhook.id.as_bytes())?;
+            Ok(WebhookCreated::New)
         };
         self.writer.write(work).await
     }

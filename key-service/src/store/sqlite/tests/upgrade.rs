@@ -246,7 +246,7 @@ async fn keys_and_bills_of_version_6_have_no_groups_and_no_bounds_until_they_get
     // The open hold is billed to the key alone, though the key has a group by then.
     let mut group = new_group(account(0), 1);
     group.group.spend.budget.limit = Some(nanos(5));
-    let GroupCreated::New(group) = store.create_group(group, &act(START)).await.unwrap() else {
+    let GroupCreated::New(group) = store.create_group(group, None, &act(START)).await.unwrap() else {
         panic!("not made")
     };
     let patch = KeyPatch { group: Some(Some(group.id)), ..KeyPatch::default() };
@@ -267,7 +267,7 @@ async fn margins_of_version_19_are_added_up_from_the_counters() {
         [make_key(&store, account, 1, None).await, make_key(&store, account, 2, None).await];
     let group = new_group(account, 1);
     let to_group = KeyPatch { group: Some(Some(group.group.id)), ..KeyPatch::default() };
-    store.create_group(group, &act(START)).await.unwrap();
+    store.create_group(group, None, &act(START)).await.unwrap();
     store.update_key(account, grouped, to_group, &act(START)).await.unwrap();
     let bill = |key, n, cost, upstream_cost: Option<i64>| {
         let (usage, upstream_cost) = (Usage::of(3, 1, 2), upstream_cost.map(nanos));
@@ -286,7 +286,8 @@ async fn margins_of_version_19_are_added_up_from_the_counters() {
     assert_eq!((before.0["Model Flash"].amount(), before.1.len()), (Some(nanos(8)), 2));
     drop(store);
     let earlier = "DROP TABLE group_spend; ALTER TABLE spend DROP COLUMN upstream_cost;
-                   ALTER TABLE spend DROP COLUMN charged_at_known_cost; PRAGMA user_version = 19;";
+                   ALTER TABLE spend DROP COLUMN charged_at_known_cost;
+                   ALTER TABLE accounts DROP COLUMN event_bytes; PRAGMA user_version = 19;";
     Connection::open(folder.file()).unwrap().execute_batch(earlier).unwrap();
     assert_eq!(margins(&Sqlite::open(&folder.file()).unwrap()).await, before);
 }

@@ -65,11 +65,11 @@ pub(super) struct AccountBook {
     pub(super) refused: BTreeMap<(KeyId, Hour, &'static str), u64>,
 }
 
-/// The request of an idempotency key, and the key that it made.
+/// The request of an idempotency key, and the id of the object that it made.
 #[derive(Debug)]
 pub(super) struct IdempotencyRecord {
     pub(super) request: Digest,
-    pub(super) key: KeyId,
+    made: [u8; 16],
     pub(super) expires_at: Timestamp,
 }
 
@@ -192,24 +192,24 @@ impl AccountBook {
         self.keys.len() as u64 >= new.most && !self.keys.contains_key(&new.key.id)
     }
 
-    /// Key of a live idempotency key, unless of another request.
-    pub(super) fn idempotent(&self, attempt: &Idempotency) -> Option<Result<KeyId, ()>> {
+    /// What a live idempotency key has made, unless with another request.
+    pub(super) fn idempotent(&self, attempt: &Idempotency) -> Option<Result<[u8; 16], ()>> {
         let record = self.idempotency.get(&attempt.key).filter(|record| record.expires_at > attempt.now)?;
-        Some(if record.request == attempt.request { Ok(record.key) } else { Err(()) })
+        Some(if record.request == attempt.request { Ok(record.made) } else { Err(()) })
     }
 
     /// Answer of a live idempotency key to the creation of this key.
     pub(super) fn repeated(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
         let Ok(id) = self.idempotent(attempt)? else { return Some(Created::Reused) };
-        let made = self.keys.get(&id)?.clone();
+        let made = self.keys.get(&KeyId::from_slice(&id)?)?.clone();
         Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
     }
 
     /// Keeps an idempotency key until it expires, in place of those that have.
-    pub(super) fn keep_idempotency_record(&mut self, attempt: &Idempotency, id: KeyId) {
+    pub(super) fn keep_idempotency_record(&mut self, attempt: &Idempotency, made: &[u8; 16]) {
         self.idempotency.retain(|_, record| record.expires_at > attempt.now);
         let Idempotency { key, request, expires_at, .. } = *attempt;
-        self.idempotency.insert(key, IdempotencyRecord { request, key: id, expires_at });
+        self.idempotency.insert(key, IdempotencyRecord { request, made: *made, expires_at });
     }
 
     pub(super) fn entries_behind(&self, after: u64, limit: usize) -> Vec<JournalEntry> {

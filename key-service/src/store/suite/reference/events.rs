@@ -4,17 +4,27 @@ use async_trait::async_trait;
 use shared::ids::{AccountId, EventId};
 
 use super::{AccountBook, Reference};
-use crate::store::{EVENTS_KEPT, EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError};
+use crate::store::{
+    EventBounds, EventSlice, Events, EventsPage, Found, NumberedEvent, Order, StoreError, suite::SUITE_EVENTS,
+};
 use domain::event::{Event, EventSearch};
 
 impl AccountBook {
-    /// Writes an event, and drops those that are too old.
+    /// Writes an event, and drops the oldest that are not kept.
     pub(super) fn tell(&mut self, event: Event) {
-        let begins = event.at.minus(EVENTS_KEPT);
-        let old = self.events.iter().take_while(|event| event.event.at < begins).count();
-        self.events.drain(..old);
+        let EventBounds { life, count, bytes } = SUITE_EVENTS;
+        let begins = event.at.minus(life);
         self.told += 1;
         self.events.push(NumberedEvent { number: self.told, event });
+        let size = |event: &NumberedEvent| event.event.to_json().len() as u64;
+        let mut left: u64 = self.events.iter().map(size).sum();
+        let is_dropped = |event: &&NumberedEvent| {
+            let is_kept = event.event.at >= begins && self.told - event.number < count && left <= bytes;
+            left -= size(event);
+            !is_kept && event.number < self.told
+        };
+        let dropped = self.events.iter().take_while(is_dropped).count();
+        self.events.drain(..dropped);
     }
 }
 

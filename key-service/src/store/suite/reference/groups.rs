@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use shared::ids::{AccountId, GroupId};
 
 use super::{AccountBook, Reference};
-use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError};
+use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Idempotency, Order, Page, StoreError};
 use domain::{
     event::{Act, EventKind},
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
@@ -31,9 +31,23 @@ impl AccountBook {
 
 #[async_trait]
 impl Groups for Reference {
-    async fn create_group(&self, new: NewGroup, act: &Act) -> Result<GroupCreated, StoreError> {
+    async fn create_group(
+        &self,
+        new: NewGroup,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<GroupCreated, StoreError> {
         let mut books = self.books()?;
         let book = books.account(new.account)?;
+        match idempotency.as_ref().and_then(|attempt| book.idempotent(attempt)) {
+            Some(Err(())) => return Ok(GroupCreated::Reused),
+            Some(Ok(id)) => {
+                let made = book.counted(&book.groups[&GroupId::from_slice(&id).unwrap()]);
+                let is_repeated = made.id == new.group.id;
+                return Ok(if is_repeated { GroupCreated::New(made) } else { GroupCreated::Replayed(made) });
+            }
+            None => {}
+        }
         let has_id =
             |group: &&Group| group.external_id.is_some() && group.external_id == new.group.external_id;
         if let Some(group) = book.groups.values().find(has_id) {
@@ -48,6 +62,9 @@ impl Groups for Reference {
         if !book.groups.contains_key(&new.group.id) {
             let created = new.group.creation(act.at);
             book.tell(act.event(0, None, Some(new.group.id), created));
+        }
+        if let Some(attempt) = &idempotency {
+            book.keep_idempotency_record(attempt, new.group.id.as_bytes());
         }
         Ok(GroupCreated::New(book.groups.entry(new.group.id).or_insert(new.group).clone()))
     }

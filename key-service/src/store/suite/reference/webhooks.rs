@@ -9,7 +9,7 @@ use shared::{
 };
 
 use super::Reference;
-use crate::store::{StoreError, Webhooks};
+use crate::store::{Idempotency, StoreError, WebhookCreated, Webhooks};
 use domain::{
     event::Act,
     webhook::{
@@ -45,16 +45,26 @@ impl Webhooks for Reference {
         account: AccountId,
         stored: StoredWebhook,
         most: u64,
-    ) -> Result<bool, StoreError> {
+        idempotency: Option<Idempotency>,
+    ) -> Result<WebhookCreated, StoreError> {
         let mut books = self.books()?;
-        let webhooks = &mut books.account(account)?.webhooks;
+        let book = books.account(account)?;
         let id = stored.webhook.id;
-        if webhooks.len() as u64 >= most && !webhooks.contains_key(&id) {
-            return Ok(false);
+        match idempotency.as_ref().and_then(|attempt| book.idempotent(attempt)) {
+            Some(Err(())) => return Ok(WebhookCreated::Reused),
+            Some(Ok(made)) if made == *id.as_bytes() => return Ok(WebhookCreated::New),
+            Some(Ok(made)) => return Ok(WebhookCreated::Replayed(WebhookId::from_slice(&made).unwrap())),
+            None => {}
         }
-        let book = WebhookBook { stored, deliveries: BTreeMap::new(), attempts: VecDeque::new() };
-        webhooks.entry(id).or_insert(book);
-        Ok(true)
+        if book.webhooks.len() as u64 >= most && !book.webhooks.contains_key(&id) {
+            return Ok(WebhookCreated::TooMany);
+        }
+        if let Some(attempt) = &idempotency {
+            book.keep_idempotency_record(attempt, id.as_bytes());
+        }
+        let made = WebhookBook { stored, deliveries: BTreeMap::new(), attempts: VecDeque::new() };
+        book.webhooks.entry(id).or_insert(made);
+        Ok(WebhookCreated::New)
     }
 
     async fn webhooks(&self, account: AccountId) -> Result<Vec<StoredWebhook>, StoreError> {

@@ -26,8 +26,11 @@
 local NOTHING_USED = '\2' .. string.rep('\0', 32)
 
 -- The first generations are to be held (`holding`), and the first of all share two hashes (`alike`).
-local now, most_entries, counters_kept, hour, BEGINS, holding, alike, generations, deposits, named, next_setting =
-  read('>dddddHHHHH', ARGV[1])
+local now, most_entries, counters_kept, hour, holding, alike, generations, deposits, named, next_setting =
+  read('>ddddHHHHH', ARGV[1])
+-- As in `../act_arguments`.
+local EVENTS_KEPT
+EVENTS_KEPT, next_setting = sub(ARGV[1], next_setting, next_setting + 31), next_setting + 32
 local payer_count, STARTS -- chain
 payer_count, next_setting = read('>H', ARGV[1], next_setting) -- chain
 -- Beginnings of the hour, the day, the week and the month.
