@@ -36,6 +36,7 @@ use domain::{
 
 pub mod accounts;
 pub mod books;
+pub mod children;
 pub mod events;
 pub mod generations;
 pub mod governor;
@@ -49,6 +50,7 @@ mod measure;
 pub mod members;
 pub mod moving;
 pub mod once;
+pub mod reached;
 pub mod reading;
 pub mod rotation;
 pub mod spend;

@@ -616,6 +616,9 @@ pub trait Events: Send + Sync + 'static {
         limit: usize,
     ) -> Result<EventsPage, StoreError>;
 
+    /// Returns which of these thresholds were told by an event that is kept, by the names under which they are told once.
+    async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError>;
+
     /// Number of an event that is kept.
     async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError>;
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
-    money::NanoUsd,
     time::Timestamp,
     wire::{Kept, KeyField, Value},
 };
@@ -79,7 +78,7 @@ const SOON: Duration = Duration::from_hours(7 * 24);
 /// Condition of an active key that its owner may want to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// A limit of the key is used up, so that requests are refused.
+    /// A limit of the key or of its groups is reached, so that requests are refused.
     LimitReached,
     /// The key expires within a week.
     ExpiresSoon,
@@ -180,10 +179,11 @@ impl ApiKey {
         }
     }
 
-    /// Returns whether an active key is in this condition.
-    pub fn is_in(&self, condition: Condition, now: Timestamp) -> bool {
+    /// Returns whether an active key is in this condition. `is_limited` says that a limit of the key or of its groups is
+    /// reached, which the key alone does not show: what is left may be too little for any request.
+    pub fn is_in(&self, condition: Condition, is_limited: bool, now: Timestamp) -> bool {
         let is_so = match condition {
-            Condition::LimitReached => self.spend.budget.left(now) <= NanoUsd::ZERO,
+            Condition::LimitReached => is_limited,
             Condition::ExpiresSoon => self.spend.expires_at.is_some_and(|at| at <= now.plus(SOON)),
         };
         is_so && self.status(now) == Status::Active
@@ -252,30 +252,20 @@ impl ApiKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{BoundsPatch, Budget};
-    use shared::calendar::Per;
 
     #[test]
-    fn an_active_key_without_money_or_with_little_time_left_is_in_that_condition() {
+    fn an_active_key_with_a_reached_limit_or_little_time_left_is_in_that_condition() {
         let now = Timestamp::from_millis(0);
         let hours = |hours| now.plus(Duration::from_hours(hours));
         let mut key = ApiKey::new(KeyId::new(now, [0; 10]), String::new(), now);
-        let is_in = |key: &ApiKey| Condition::ALL.map(|condition| key.is_in(condition, now));
-        assert_eq!(is_in(&key), [false, false]);
-        for patch in [
-            BoundsPatch::of_limit(Some(NanoUsd::ZERO)),
-            BoundsPatch { windows: Some(vec![(Per::Day, NanoUsd::ZERO)]), ..BoundsPatch::default() },
-        ] {
-            key.spend.budget = Budget::new(&patch, now);
-            assert_eq!(is_in(&key), [true, false], "{patch:?}");
-        }
+        let is_in =
+            |key: &ApiKey, is_limited| Condition::ALL.map(|condition| key.is_in(condition, is_limited, now));
+        assert_eq!(is_in(&key, false), [false, false]);
+        assert_eq!(is_in(&key, true), [true, false]);
         key.spend.expires_at = Some(hours(7 * 24));
-        assert_eq!(is_in(&key), [true, true]);
-        key.spend.budget = Budget::new(&BoundsPatch::of_limit(Some(NanoUsd::from_usd(1))), now);
+        assert_eq!(is_in(&key, true), [true, true]);
         key.spend.expires_at = Some(hours(7 * 24 + 1));
-        assert_eq!(is_in(&key), [false, false]);
-        key.spend.budget.used = NanoUsd::from_usd(1);
-        assert_eq!(is_in(&key), [true, false]);
-        assert_eq!(is_in(&key.revoked(now)), [false, false], "a revoked key needs no change");
+        assert_eq!(is_in(&key, false), [false, false]);
+        assert_eq!(is_in(&key.revoked(now), true), [false, false], "a revoked key needs no change");
     }
 }

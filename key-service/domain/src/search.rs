@@ -1,11 +1,11 @@
 //! Filters of the journal for members.
 
-use shared::ids::{GroupId, KeyId};
-
-use super::{
-    ledger::{Ending, Settlement},
-    usage::Day,
+use shared::{
+    ids::{GroupId, KeyId},
+    time::Timestamp,
 };
+
+use super::ledger::{Ending, Settlement};
 
 /// The entries that a member looks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,10 +16,10 @@ pub struct EntrySearch {
     pub group: Option<GroupId>,
     /// Model of the entries; `None` matches any model.
     pub model: Option<String>,
-    /// First day of the entries; `None` matches from the beginning.
-    pub from: Option<Day>,
-    /// Last day of the entries; `None` matches to the end.
-    pub to: Option<Day>,
+    /// Instant from which the entries were billed; `None` matches from the beginning.
+    pub begins: Option<Timestamp>,
+    /// Instant before which the entries were billed; `None` matches to the end.
+    pub ends: Option<Timestamp>,
     /// Outcome of the entries; `None` matches any outcome.
     pub outcome: Option<Outcome>,
 }
@@ -73,8 +73,8 @@ impl EntrySearch {
         self.key.is_none_or(|key| key == settlement.payer.key)
             && self.group.is_none_or(|group| settlement.payer.is_in(group))
             && self.model.as_ref().is_none_or(|model| *model == settlement.payer.model)
-            && self.from.is_none_or(|day| day <= Day::of(settlement.at))
-            && self.to.is_none_or(|day| day >= Day::of(settlement.at))
+            && self.begins.is_none_or(|begins| begins <= settlement.at)
+            && self.ends.is_none_or(|ends| settlement.at < ends)
             && self.outcome.is_none_or(|outcome| outcome.is_of(settlement))
     }
 }

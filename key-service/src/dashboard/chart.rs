@@ -11,10 +11,10 @@ use domain::usage::{Day, Sums};
 
 /// Parts with colours of their own; further parts are added up.
 const PARTS: usize = 5;
+/// Colours of parts in the style sheet, told apart also by people who see two primary colours. A further one is that of others.
+const COLOURS: usize = 7;
 /// Height of the picture in pixels. The style sheet knows the height as well.
 const HEIGHT: i64 = 160;
-/// Height in pixels of the smallest part, so that every part is seen.
-const SMALLEST: i64 = 2;
 /// Lines of the scale above zero.
 const LINES: i64 = 3;
 /// Round steps of a scale, in tenths of a power of ten.
@@ -81,12 +81,26 @@ impl Measure {
         }
     }
 
-    /// An amount at a line of the scale.
+    /// An amount in a sentence.
     fn label(self, amount: i64) -> String {
         match self {
             Self::Spend => usd(NanoUsd::from_nanos(amount)),
             Self::Requests | Self::Tokens => short_count(amount.unsigned_abs()),
         }
+    }
+
+    /// Amounts at the lines of a scale, from the top down to zero. All have as many decimals.
+    fn scale(self, step: i64) -> Vec<String> {
+        let lines = (0..=LINES).rev().map(|line| self.label(step.saturating_mul(line)));
+        let mut labels: Vec<String> = lines.collect();
+        if self == Self::Spend {
+            let decimals = |label: &String| label.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            let most = labels.iter().map(decimals).max().unwrap_or_default();
+            for label in &mut labels {
+                label.extend(std::iter::repeat_n('0', most - decimals(label)));
+            }
+        }
+        labels
     }
 }
 
@@ -94,6 +108,11 @@ impl Measure {
 pub(super) struct Series {
     /// The name of the model or the label of the key.
     pub(super) name: Markup,
+    /// What decides on the colour, the same on every page: the model's place in the catalogue, or a number of the key. `None` for
+    /// models that left the catalogue.
+    pub(super) place: Option<usize>,
+    /// Adds up several parts.
+    pub(super) is_rest: bool,
     /// Sums by day.
     pub(super) days: BTreeMap<Day, Sums>,
 }
@@ -111,16 +130,18 @@ pub(super) struct Chart<'a> {
     pub(super) series: &'a [Series],
 }
 
-/// The parts of a spend by model, the largest first; those without a colour of their own as one.
-pub(super) fn by_model(spend: &Spend, measure: Measure) -> Vec<Series> {
-    let mut models: BTreeMap<&str, BTreeMap<Day, Sums>> = BTreeMap::new();
+/// The parts of a spend by model, the largest first; those without a colour of their own as one. `models` are those of the
+/// catalogue.
+pub(super) fn by_model(spend: &Spend, measure: Measure, models: &[String]) -> Vec<Series> {
+    let mut parts_of: BTreeMap<&str, BTreeMap<Day, Sums>> = BTreeMap::new();
     for (day, parts) in spend {
         for (model, sums) in parts {
-            models.entry(model).or_default().insert(*day, *sums);
+            parts_of.entry(model).or_default().insert(*day, *sums);
         }
     }
-    let series = |(name, days)| Series { name: html! { (name) }, days };
-    let mut series: Vec<Series> = models.into_iter().map(series).collect();
+    let place = |name| models.iter().position(|model| model == name);
+    let series = |(name, days)| Series { name: html! { (name) }, place: place(name), is_rest: false, days };
+    let mut series: Vec<Series> = parts_of.into_iter().map(series).collect();
     series.sort_by_key(|series| Reverse(measure.of(series.total())));
     if series.len() > PARTS + 1 {
         let others = series.split_off(PARTS);
@@ -129,7 +150,7 @@ pub(super) fn by_model(spend: &Spend, measure: Measure) -> Vec<Series> {
             let all = days.entry(*day).or_default();
             *all = all.plus(*sums);
         }
-        series.push(Series { name: html! { (others.len()) " others" }, days });
+        series.push(Series { name: html! { (others.len()) " others" }, place: None, is_rest: true, days });
     }
     series
 }
@@ -154,14 +175,14 @@ impl Chart<'_> {
         if most <= 0 {
             return html! { p.empty { "No request was billed in the last " (count) " days." } };
         }
-        let step = step(most);
+        let (step, colours) = (step(most), colours(self.series));
         let says =
             format!("{} by day, at most {}; the table has the amounts", measure.title(), measure.label(most));
         html! {
             figure.chart {
                 div.plot {
                     div.axis aria-hidden="true" {
-                        @for line in (0..=LINES).rev() { span { (measure.label(step.saturating_mul(line))) } }
+                        @for label in measure.scale(step) { span { (label) } }
                     }
                     svg role="img" aria-label=(says) {
                         @for line in 0..=LINES {
@@ -169,14 +190,14 @@ impl Chart<'_> {
                             line x1="0" y1=(y) x2="100%" y2=(y) {}
                         }
                         @for (at, day) in self.days().enumerate() {
-                            (self.column(day, (at, count), step.saturating_mul(LINES)))
+                            (self.column(day, (at, count), &self.bars(day, step.saturating_mul(LINES), &colours)))
                         }
                     }
                     p.box hidden {}
                 }
                 ul.legend {
-                    @for (at, series) in self.series.iter().enumerate() {
-                        li { i class=(colour(at)) {} (series.name) " " strong { (measure.glance(measure.of(series.total()))) } }
+                    @for (series, colour) in self.series.iter().zip(&colours) {
+                        li { i class={ "c" (colour) } {} (series.name) " " strong { (measure.glance(measure.of(series.total()))) } }
                     }
                 }
                 (self.table())
@@ -184,16 +205,15 @@ impl Chart<'_> {
         }
     }
 
-    /// The bar of a day, which is one of so many, below the top of the scale.
-    fn column(&self, day: Day, (at, count): (usize, usize), top: i64) -> Markup {
+    /// Draws the bar of a day, the `at`th of `count`, of parts with a colour and a height.
+    fn column(&self, day: Day, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
         let mut y = HEIGHT;
-        let heights = self.heights(day, top);
         html! {
             rect.ground x=(across(10 * at, count)) y="0" width=(across(10, count)) height=(HEIGHT) {}
-            @for (number, height) in heights.into_iter().enumerate() {
-                @if height > 0 {
+            @for (colour, height) in bars {
+                @if *height > 0 {
                     @let y = { y -= height; y };
-                    rect class=(colour(number)) x=(across(10 * at + 1, count)) y=(y) width=(across(8, count)) height=(height) {}
+                    rect class={ "c" (colour) } x=(across(10 * at + 1, count)) y=(y) width=(across(8, count)) height=(height) {}
                 }
             }
             @match dated(day, at, count) {
@@ -204,15 +224,27 @@ impl Chart<'_> {
         }
     }
 
-    /// The height of each part of a day. All of them are as high as the day's sum, as far as the smallest parts leave room.
+    /// The colour and the height of each part of a day. `top` is the top of the scale.
+    fn bars(&self, day: Day, top: i64, colours: &[usize]) -> Vec<(usize, i64)> {
+        colours.iter().copied().zip(self.heights(day, top)).collect()
+    }
+
+    /// The height of each part of a day. Together they are as high as the day's sum, at least a pixel; a part is as high as its
+    /// share of that, so that a part may be too small to be seen.
     fn heights(&self, day: Day, top: i64) -> Vec<i64> {
-        let height = |part: i64| if part > 0 { share(part, top, HEIGHT).max(SMALLEST) } else { 0 };
-        let mut heights: Vec<i64> = self.series.iter().map(|series| height(self.on(series, day))).collect();
-        let excess = heights.iter().sum::<i64>() - height(self.total(day));
-        if let Some(largest) = heights.iter_mut().max().filter(|_| excess > 0) {
-            *largest = (*largest - excess).max(SMALLEST);
-        }
-        heights
+        let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, day).max(0)).collect();
+        let sum: i128 = parts.iter().copied().map(i128::from).sum();
+        let whole = self.total(day);
+        let height = if whole > 0 { share(whole, top, HEIGHT).max(1) } else { 0 };
+        let (mut below, mut y) = (0, 0);
+        let heights = parts.into_iter().map(|part| {
+            below += i128::from(part);
+            // Rounded where the part ends, so that what was rounded adds up to the height of the day.
+            let end =
+                i64::try_from((2 * below * i128::from(height) + sum) / (2 * sum).max(1)).unwrap_or(height);
+            end - std::mem::replace(&mut y, end)
+        });
+        heights.collect()
     }
 
     /// A row for each day, which the box at the pointer shows too, with a column for each part.
@@ -293,8 +325,19 @@ fn short(day: Day) -> String {
     format!("{month} {}", number(date.get(8..10)))
 }
 
-fn colour(number: usize) -> &'static str {
-    ["c0", "c1", "c2", "c3", "c4", "c5"][number.min(PARTS)]
+/// The colour of each part. One whose colour another part has takes the next that is free.
+fn colours(series: &[Series]) -> Vec<usize> {
+    let mut colours = vec![COLOURS; series.len()];
+    let mut order: Vec<usize> = (0..series.len()).filter(|at| !series[*at].is_rest).collect();
+    // By place, and not by amount, so that a colour does not change with the amounts.
+    order.sort_by_key(|at| (series[*at].place.is_none(), series[*at].place));
+    for at in order {
+        let wanted = series[at].place.unwrap_or(COLOURS - 1);
+        let free =
+            (0..COLOURS).map(|next| (wanted + next) % COLOURS).find(|colour| !colours.contains(colour));
+        colours[at] = free.unwrap_or(COLOURS);
+    }
+    colours
 }
 
 #[cfg(test)]
@@ -321,20 +364,51 @@ mod tests {
         }
     }
 
+    fn part(name: &str, place: Option<usize>, day: Day, nanos: i64) -> Series {
+        let sums = Sums { charged: NanoUsd::from_nanos(nanos), ..Sums::default() };
+        Series { name: html! { (name) }, place, is_rest: false, days: BTreeMap::from([(day, sums)]) }
+    }
+
     #[test]
-    fn a_day_is_as_high_as_its_sum_however_many_small_parts_it_has() {
+    fn a_day_is_as_high_as_its_sum_and_a_part_as_its_share() {
         let today = Day::parse("2026-11-23").unwrap();
-        let part = |n: i64| Series {
-            name: html! {},
-            days: BTreeMap::from([(today, Sums { charged: NanoUsd::from_nanos(n), ..Sums::default() })]),
-        };
         let heights = |parts: &[i64], top| {
-            let series: Vec<Series> = parts.iter().copied().map(part).collect();
+            let series: Vec<Series> = parts.iter().map(|nanos| part("", None, today, *nanos)).collect();
             Chart { measure: Measure::Spend, days: today..=today, series: &series }.heights(today, top)
         };
-        assert_eq!(heights(&[996, 1, 1, 1, 1], 1_000), [152, 2, 2, 2, 2]);
+        assert_eq!(heights(&[996, 1, 1, 1, 1], 1_000), [159, 1, 0, 0, 0], "as high as the scale");
         assert_eq!(heights(&[500, 500, 0], 1_000), [80, 80, 0]);
-        assert_eq!(heights(&[1, 1, 1], 1_000), [2, 2, 2], "each part is seen");
+        assert_eq!(
+            heights(&[10, 10, 10, 10, 10, 10], 1_000).iter().sum::<i64>(),
+            9,
+            "six models cost as much as one"
+        );
+        assert_eq!(heights(&[60], 1_000), [9]);
+        assert_eq!(heights(&[1, 1, 1], 1_000_000).iter().sum::<i64>(), 1, "every day with a cost is seen");
+        assert_eq!(heights(&[0, 0], 1_000), [0, 0]);
+        assert_eq!(heights(&[i64::MAX / 2, i64::MAX / 2], i64::MAX), [80, 79]);
+    }
+
+    #[test]
+    fn a_colour_follows_the_place_in_the_catalogue_and_no_two_parts_share_one() {
+        let today = Day::parse("2026-11-23").unwrap();
+        let of = |places: &[Option<usize>]| {
+            let series: Vec<Series> = places.iter().map(|place| part("", *place, today, 1)).collect();
+            colours(&series)
+        };
+        assert_eq!(of(&[Some(3), Some(0)]), [3, 0]);
+        assert_eq!(of(&[Some(0), Some(1), Some(3)]), [0, 1, 3], "another order changes no colour");
+        assert_eq!(of(&[Some(8), Some(1), None, None]), [2, 1, 6, 0]);
+        let mut rest = part("3 others", None, today, 1);
+        rest.is_rest = true;
+        assert_eq!(colours(&[part("", Some(6), today, 1), rest]), [6, COLOURS]);
+    }
+
+    #[test]
+    fn amounts_of_a_scale_have_as_many_decimals() {
+        assert_eq!(Measure::Spend.scale(15_000_000), ["$0.045", "$0.030", "$0.015", "$0.000"]);
+        assert_eq!(Measure::Spend.scale(2_000_000_000), ["$6.00", "$4.00", "$2.00", "$0.00"]);
+        assert_eq!(Measure::Requests.scale(20), ["60", "40", "20", "0"]);
     }
 
     #[test]
@@ -343,7 +417,7 @@ mod tests {
         let sums = |n: i64| Sums { requests: 1, tokens: 7, charged: NanoUsd::from_nanos(n) };
         let models = (1..=8).map(|n| (format!("model-{n}"), sums(n))).collect();
         let spend = Spend::from([(today.plus(-2), models)]);
-        let series = by_model(&spend, Measure::Spend);
+        let series = by_model(&spend, Measure::Spend, &[]);
         let page = |measure, days: i64| {
             Chart { measure, days: today.plus(1 - days)..=today, series: &series }.markup().into_string()
         };
@@ -357,5 +431,62 @@ mod tests {
         assert!(month.contains("title=\"$0.000000006\""), "{month}");
         assert!(month.contains(">Nov 16</text>") && month.contains(">Nov 23</text>"), "{month}");
         assert!(page(Measure::Tokens, 7).contains(">21</td>"), "three models of seven tokens");
+    }
+
+    /// A colour in the space in which distances are as people see them (CIELAB), for eyes of some kind.
+    fn seen(colour: &str, eyes: [[f64; 3]; 3]) -> [f64; 3] {
+        let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+        let linear = [1, 3, 5]
+            .map(part)
+            .map(|c| if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) });
+        let product = |row: &[f64; 3], of: [f64; 3]| row.iter().zip(of).map(|(a, b)| a * b).sum::<f64>();
+        let rgb = eyes.map(|row| product(&row, linear).clamp(0.0, 1.0));
+        // Of the white of screens (D65).
+        let whites = [[0.4338, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8729]];
+        let roots = whites.map(|row| match product(&row, rgb) {
+            light if light > 0.008_856 => light.cbrt(),
+            light => 7.787 * light + 16.0 / 116.0,
+        });
+        let [red, light, blue] = roots;
+        [116.0 * light - 16.0, 500.0 * (red - light), 200.0 * (light - blue)]
+    }
+
+    #[test]
+    fn colours_are_told_apart_by_people_who_see_two_primary_colours() {
+        // All cones; without the first and the second kind (Machado, Oliveira and Fernandes 2009).
+        let eyes = [
+            [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            [
+                [0.152_286, 1.052_583, -0.204_868],
+                [0.114_503, 0.786_281, 0.099_216],
+                [-0.003_882, -0.048_116, 1.051_998],
+            ],
+            [
+                [0.367_322, 0.860_646, -0.227_968],
+                [0.280_085, 0.672_501, 0.047_413],
+                [-0.011_820, 0.042_940, 0.968_881],
+            ],
+        ];
+        let css = include_str!("assets/dashboard.css");
+        let palettes: Vec<&str> = css.lines().filter(|line| line.trim_start().starts_with("--c0:")).collect();
+        assert_eq!(palettes.len(), 3, "light, dark by the system, and dark by choice");
+        for palette in palettes {
+            let colours: Vec<&str> =
+                palette.split(';').filter_map(|one| one.split_once(": ")).map(|(_, colour)| colour).collect();
+            assert_eq!(colours.len(), COLOURS + 1);
+            for eye in eyes {
+                for (at, one) in colours.iter().enumerate() {
+                    for other in &colours[at + 1..] {
+                        let apart = seen(one, eye)
+                            .iter()
+                            .zip(seen(other, eye))
+                            .map(|(a, b)| (a - b).powi(2))
+                            .sum::<f64>()
+                            .sqrt();
+                        assert!(apart >= 7.0, "{one} and {other} are {apart} apart");
+                    }
+                }
+            }
+        }
     }
 }

@@ -6,7 +6,10 @@ use axum::{
 };
 use http::header;
 use maud::{Markup, html};
-use shared::{ids::DepositId, money::NanoUsd};
+use shared::{
+    ids::{AccountId, DepositId},
+    money::NanoUsd,
+};
 
 use super::{
     Desk,
@@ -63,7 +66,7 @@ pub(super) async fn show(
                 (copyable("Command", &format!("{} credits add --account '{name}' --amount 25 --note 'Invoice 1'", program())))
             }
         }
-        (statements(&desk))
+        (statements(&desk, viewer.signed_in.account))
         h2 { "Deposits" }
         @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else {
             (table(&listed))
@@ -74,10 +77,12 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Credit, "Credit", &content))
 }
 
-/// Leads to the statements of the months whose counters are there.
-fn statements(desk: &Desk) -> Markup {
-    let first = Month::of(desk.management.today());
-    let months = std::iter::successors(Some(first), |month| Some(month.before())).take(MONTHS);
+/// Leads to the statements of the months since the account was opened whose counters are there.
+fn statements(desk: &Desk, account: AccountId) -> Markup {
+    let (this, first) = (Month::of(desk.management.today()), Month::of(Day::of(account.created_at())));
+    let months = std::iter::successors(Some(this), |month| Some(month.before()))
+        .take_while(|month| *month == this || month.first >= first.first)
+        .take(MONTHS);
     html! {
         h2 { "Statements" }
         nav aria-label="Statements" { ul.inline {

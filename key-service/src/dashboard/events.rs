@@ -1,5 +1,7 @@
 //! The page of events: who did what, and which thresholds were passed.
 
+use std::collections::HashMap;
+
 use axum::{
     extract::{Request, State},
     response::Response,
@@ -17,10 +19,15 @@ use super::{
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::Viewer,
-    show::{time_to_second, usd},
+    show::{name_of, or_unnamed, time_to_second, usd},
+    words,
 };
 use crate::store::NumberedEvent;
-use domain::event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold};
+use domain::{
+    event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold},
+    group::Group,
+    key::ApiKey,
+};
 
 /// Path of this page.
 pub(super) const PATH: &str = "/dashboard/events";
@@ -69,11 +76,11 @@ pub(super) async fn show(
     let content = html! {
         p.lead { "Who did what, and which limits are nearly used, newest first."
             @if let Some(since) = since { " Complete since " (time_to_second(since)) ": older events were dropped." } }
-        (filters(&query, &search))
+        (filters(&query, &search, &Named::of_search(&desk, &viewer, &search).await?))
         @if found.found.is_empty() {
             p.empty { @if !is_filtered { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
         } @else {
-            (table(&found.found, &EventSearch::default()))
+            (table(&found.found, &EventSearch::default(), &Named::of(&desk, &viewer, &found.found).await?))
         }
         (pagination.links(PATH, &query, &shown))
     };
@@ -92,38 +99,99 @@ pub(super) async fn last_events(desk: &Desk, viewer: &Viewer, subject: Subject) 
     Ok(html! {
         h2 { "Last events" }
         @if last.found.is_empty() { p.empty { "No event is kept any more." } }
-        @else { (table(&last.found, &search)) }
+        @else { (table(&last.found, &search, &Named::of(desk, viewer, &last.found).await?)) }
         p { a href={ (PATH) "?" (name) "=" (id) } { "All events of this " (name) } }
     })
 }
 
-/// A table of events, without links to the key or the group that the page is about.
-fn table(events: &[NumberedEvent], about: &EventSearch) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Events" {
-            table {
-                thead { tr {
-                    th.wide-only scope="col" { "Time" } th scope="col" { "Event" }
-                    th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
-                } }
-                tbody { @for numbered in events { (row(&numbered.event, about)) } }
+/// The keys and groups that events are about, or name.
+struct Named {
+    keys: HashMap<KeyId, ApiKey>,
+    groups: Vec<Group>,
+}
+
+impl Named {
+    async fn of(desk: &Desk, viewer: &Viewer, events: &[NumberedEvent]) -> Result<Self, Failure> {
+        let account = viewer.signed_in.account;
+        let keys = events.iter().filter_map(|numbered| numbered.event.key).collect();
+        let groups = events.iter().flat_map(|numbered| groups_of(&numbered.event)).collect();
+        let groups = desk.management.groups_by_id(account, groups).await?.into_values().collect();
+        Ok(Self { keys: desk.management.keys_by_id(account, keys).await?, groups })
+    }
+
+    /// The key and the group that a search names.
+    async fn of_search(desk: &Desk, viewer: &Viewer, search: &EventSearch) -> Result<Self, Failure> {
+        let account = viewer.signed_in.account;
+        let groups = desk.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+        let keys = desk.management.keys_by_id(account, search.key.into_iter().collect()).await?;
+        Ok(Self { keys, groups: groups.into_values().collect() })
+    }
+
+    fn group(&self, id: GroupId) -> Markup {
+        let group = self.groups.iter().find(|group| group.id == id);
+        html! { a href={ "/dashboard/groups/" (id.to_string()) } { bdi { (group.map_or_else(|| id.to_string(), name_of)) } } }
+    }
+
+    fn key(&self, id: KeyId) -> Markup {
+        html! {
+            a href={ "/dashboard/keys/" (id.to_string()) } {
+                @match self.keys.get(&id) { Some(key) => (or_unnamed(&key.label)), None => (id.to_string()) }
             }
         }
     }
 }
 
-fn filters(query: &Fields, search: &EventSearch) -> Markup {
-    let only = |name: &'static str, title: &'static str, id: Option<String>| {
+/// The groups that an event is about, or names.
+fn groups_of(event: &Event) -> Vec<GroupId> {
+    let named = if let EventKind::KeyCreated { changes }
+    | EventKind::GroupCreated { changes }
+    | EventKind::KeyUpdated { changes }
+    | EventKind::GroupUpdated { changes } = &event.kind
+    {
+        let values = changes.iter().flat_map(|change| [&change.before, &change.after]);
+        values.filter_map(|json| json.trim_matches('"').parse().ok()).collect()
+    } else if let EventKind::ManagementKeyCreated { group_id: Some(group), .. } = &event.kind {
+        vec![*group]
+    } else {
+        Vec::new()
+    };
+    event.group.into_iter().chain(named).collect()
+}
+
+/// A table of events, without links to the key or the group that the page is about.
+fn table(events: &[NumberedEvent], about: &EventSearch, named: &Named) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Events" {
+            table {
+                thead { tr {
+                    th.wide-only scope="col" { "Time, " span data-zone="now" { "UTC" } } th scope="col" { "Event" }
+                    th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
+                } }
+                tbody { @for numbered in events { (row(&numbered.event, about, named)) } }
+            }
+        }
+    }
+}
+
+fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {
+    let only = |name: &'static str, title: &'static str, id: Option<(String, String)>| {
         html! {
-            @if let Some(id) = id {
-                label { (title) select name=(name) { option value=(id) selected { (id) } option value="" { "All" } } }
+            @if let Some((id, shown)) = id {
+                label { (title) select name=(name) { option value=(id) selected { (shown) } option value="" { "All" } } }
             }
         }
     };
+    let label =
+        |id: &KeyId| named.keys.get(id).map(|key| key.label.clone()).filter(|label| !label.trim().is_empty());
+    let key = search.key.map(|id| (id.to_string(), label(&id).unwrap_or_else(|| id.to_string())));
+    let group = |id: GroupId| {
+        named.groups.iter().find(|group| group.id == id).map_or_else(|| id.to_string(), name_of)
+    };
+    let group = search.group.map(|id| (id.to_string(), group(id)));
     html! {
         form.filters method="get" action=(PATH) role="search" {
-            (only("key", "Key", search.key.map(|id| id.to_string())))
-            (only("group", "Group", search.group.map(|id| id.to_string())))
+            (only("key", "Key", key))
+            (only("group", "Group", group))
             label { "Type" select name="type" {
                 option value="" { "All" }
                 @for kind in EVENT_TYPES { option value=(kind) selected[query.get("type") == kind] { (kind) } }
@@ -133,21 +201,22 @@ fn filters(query: &Fields, search: &EventSearch) -> Markup {
     }
 }
 
-fn row(event: &Event, about: &EventSearch) -> Markup {
+fn row(event: &Event, about: &EventSearch, named: &Named) -> Markup {
     let key = event.key.filter(|_| about.key.is_none());
     let group = event.group.filter(|_| about.group.is_none());
     let of = html! {
-        @if let Some(key) = key { a href={ "/dashboard/keys/" (key.to_string()) } { "key" } " " }
-        @if let Some(group) = group { a href={ "/dashboard/groups/" (group.to_string()) } { "group" } }
+        @if let Some(key) = key { (named.key(key)) }
+        @if key.is_some() && group.is_some() { " in " }
+        @if let Some(group) = group { (named.group(group)) }
     };
     html! {
         tr title=(event.id.to_string()) {
             td.wide-only { (time_to_second(event.at)) }
-            td.wraps { span.badge { (event.kind.as_str()) } " " (told(&event.kind))
+            td.wraps { span.badge { (event.kind.as_str()) } " " (told(&event.kind, named))
                 p.narrow-only { (time_to_second(event.at)) " by " (actor(&event.actor))
                     @if key.is_some() || group.is_some() { " · " (of) } } }
             td.wide-only { (actor(&event.actor)) }
-            td.wide-only { (of) }
+            td.wide-only.wraps.of { (of) }
         }
     }
 }
@@ -164,11 +233,11 @@ fn actor(actor: &Actor) -> Markup {
 }
 
 /// Details of an event in words.
-fn told(kind: &EventKind) -> Markup {
+fn told(kind: &EventKind, named: &Named) -> Markup {
     html! {
         @match kind {
-            EventKind::KeyCreated { changes } | EventKind::GroupCreated { changes } => (list(changes, false)),
-            EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true)),
+            EventKind::KeyCreated { changes } | EventKind::GroupCreated { changes } => (list(changes, false, named)),
+            EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true, named)),
             EventKind::KeyRotated { previous_key_expires_at } => {
                 @if let Some(at) = previous_key_expires_at { "the previous key works until " (time_to_second(*at)) }
             },
@@ -181,7 +250,7 @@ fn told(kind: &EventKind) -> Markup {
             EventKind::ManagementKeyCreated { name, scope, group_id, expires_at, .. } => {
                 bdi { (name) }
                 @if let Some(scope) = scope { ", " (scope) }
-                @if let Some(group) = group_id { " in " code { (group.to_string()) } }
+                @if let Some(group) = group_id { " in " (named.group(*group)) }
                 @if let Some(at) = expires_at { ", until " (time_to_second(*at)) }
             },
             EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
@@ -194,11 +263,12 @@ fn told(kind: &EventKind) -> Markup {
     }
 }
 
-fn list(changes: &[Change], with_before: bool) -> Markup {
+fn list(changes: &[Change], with_before: bool, named: &Named) -> Markup {
     html! {
         @for (n, change) in changes.iter().enumerate() {
+            @let (title, [before, after]) = words::of_event(change, &named.groups);
             @if n > 0 { ", " }
-            (change.field) " " @if with_before { bdi { (change.before) } " → " } bdi { (change.after) }
+            (title) " " @if with_before { bdi { (before) } " → " } bdi { (after) }
         }
     }
 }

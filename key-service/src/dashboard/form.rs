@@ -41,6 +41,25 @@ impl Fields {
         Ok(Self(form_urlencoded::parse(&bytes).into_owned().collect()))
     }
 
+    /// The fields as a query.
+    pub(super) fn query(&self) -> String {
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.0).finish()
+    }
+
+    /// These fields, with a field replaced.
+    #[must_use]
+    pub(super) fn with(self, name: &str, value: String) -> Self {
+        self.replaced_by(Self::of([(name, value)]))
+    }
+
+    /// These fields, those of the same names replaced by the others.
+    #[must_use]
+    pub(super) fn replaced_by(mut self, others: Self) -> Self {
+        self.0.retain(|(name, _)| !others.has(name));
+        self.0.extend(others.0);
+        self
+    }
+
     /// Returns whether there is a field, which may be empty.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(named, _)| named == name)

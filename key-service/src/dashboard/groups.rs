@@ -7,11 +7,11 @@ use axum::{
     response::Response,
 };
 use maud::{Markup, html};
-use shared::{ids::GroupId, money::NanoUsd};
+use shared::ids::GroupId;
 
 use super::{
     Desk, GROUPS as PATH, KEYS,
-    budget::{bar, gauge, tightest},
+    budget::{gauge, reached_badge, tightest},
     entry::Entered,
     events::{self, Subject},
     failure::Failure,
@@ -21,18 +21,19 @@ use super::{
     many_keys,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::Viewer,
-    settings_form::name_of,
-    show::{aligned, copyable_line, count, time},
+    show::{aligned, copyable_line, count, name_of, time},
     words,
 };
 use crate::{
     management::{
+        children::Children,
         listing::{GroupFilter, Listing, Page},
-        reading::KeySearch,
+        reached::ReachedLimits,
+        reading::{Found, KeySearch},
     },
     store::Order,
 };
-use domain::group::Group;
+use domain::{group::Group, ledger::Holder};
 
 pub(super) mod acts;
 
@@ -47,43 +48,53 @@ pub(super) async fn list(
 ) -> Result<Response, Failure> {
     let query = query(&request);
     let (account, pagination) = (viewer.signed_in.account, Pagination::of(&query)?);
-    let listing = Listing {
-        after: pagination.after(|id| id.parse().ok())?,
-        order: Order::Descending,
-        filter: GroupFilter {
-            external_id: query.filled("external_id").map(str::to_owned),
-            parent: query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
-            ..GroupFilter::default()
-        },
-        limit: ROWS_ON_PAGE,
+    let after: Option<GroupId> = pagination.after(|id| id.parse().ok())?;
+    let parent: Option<GroupId> =
+        query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
+    let (items, next) = match query.filled("q") {
+        Some(text) => {
+            let Found { found, next } =
+                desk.management.find_groups(account, text, after, ROWS_ON_PAGE).await?;
+            (found, next)
+        }
+        None => {
+            let listing = Listing {
+                after,
+                order: Order::Descending,
+                filter: GroupFilter { parent, ..GroupFilter::default() },
+                limit: ROWS_ON_PAGE,
+            };
+            let Page { items, has_more } = desk.management.list::<Group>(account, &listing).await?;
+            let next = items.last().filter(|_| has_more).map(|last| last.id);
+            (items, next)
+        }
     };
-    let Page { items, has_more } = desk.management.list::<Group>(account, &listing).await?;
-    let parents = items.iter().filter_map(|group| group.spend.parent).collect();
-    let parents = desk.management.groups_by_id(account, parents).await?;
-    let is_filtered = listing.filter.external_id.is_some() || listing.filter.parent.is_some();
+    let reached = desk.management.reached_limits(account, &[], &items).await?;
+    let children = desk.management.children_of(account, &items).await?;
+    let parents = desk.management.groups_by_id(account, parent.into_iter().collect()).await?;
+    let is_filtered = query.filled("q").is_some() || parent.is_some();
     let total = (!is_filtered).then_some(viewer.funds.groups);
-    let next = items.last().filter(|_| has_more).map(|last| last.id.to_string());
-    let shown = Shown { rows: items.len(), total, next, is_filtered };
+    let shown = Shown { rows: items.len(), total, next: next.map(|next| next.to_string()), is_filtered };
     let content = html! {
         div.split {
             p.lead { "The keys of a group share its bounds: a team, a course, a customer." }
             @if viewer.is_owner() { a.button.primary href={ (PATH) "/new" } { "New group" } }
         }
-        @if items.is_empty() && !is_filtered && listing.after.is_none() {
+        @if items.is_empty() && !is_filtered && after.is_none() {
             p.empty { "There is no group yet. Keys need none; in a group they share a budget." }
         } @else {
             form.filters method="get" action=(PATH) role="search" {
-                @if let Some(parent) = listing.filter.parent {
+                @if let Some(parent) = parent {
                     label { "In" select name="parent" {
                         option value=(parent.to_string()) selected { (parents.get(&parent).map_or_else(|| parent.to_string(), name_of)) }
                         option value="" { "All" }
                     } }
                 }
-                label { "External id" input type="search" name="external_id" value=(query.get("external_id")) autocomplete="off"; }
+                label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Name, external id or id" autocomplete="off"; }
                 button { "Apply" }
             }
             @if items.is_empty() { p.empty { "No groups match. " a href=(PATH) { "Clear filters" } } }
-            @else { (table(&desk, &tree(&items), &parents)) }
+            @else { (table(&tree(&items), &reached, &children)) }
         }
         (pagination.links(PATH, &query, &shown))
     };
@@ -102,34 +113,41 @@ fn tree<'a>(groups: &'a [Group]) -> Vec<(&'a Group, bool)> {
     tops.flat_map(with_children).collect()
 }
 
-fn table(desk: &Desk, groups: &[(&Group, bool)], parents: &HashMap<GroupId, Group>) -> Markup {
-    let now = desk.management.now();
+fn table(
+    groups: &[(&Group, bool)],
+    reached: &ReachedLimits,
+    children: &HashMap<GroupId, Children>,
+) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Groups" {
             table {
                 thead { tr {
-                    th scope="col" { "Name" } th.wide-only scope="col" { "Bounds" } th.n scope="col" { "Used" }
-                    th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
+                    th scope="col" { "Name" } th.wide-only scope="col" { "Bounds" } th.wide-only scope="col" { "Limit" }
+                    th.n scope="col" { "Used in all" } th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
                 } }
-                tbody {
-                    @for (group, is_below) in groups {
-                        @let parent = group.spend.parent.filter(|_| !is_below).and_then(|id| parents.get(&id));
-                        @let bounds = words::bounds(&group.spend.budget, &[]);
-                        tr.gone[group.spend.archived_at.is_some()].below[*is_below] {
-                            th scope="row" {
-                                a href=(path(group)) { bdi { (name_of(group)) } } " " (badges(desk, group))
-                                @if let Some(parent) = parent { p.under { "in " bdi { (name_of(parent)) } } }
-                                p.narrow-only { (bounds) " " (keys_in(group)) }
-                            }
-                            td.wide-only.wraps { @if bounds.is_empty() { span.quiet { "none" } } @else { (bounds) } }
-                            td.n { (aligned(group.spend.budget.used))
-                                @if let Some((used, limit)) = tightest(&group.spend.budget, now) { (bar(used, NanoUsd::ZERO, limit)) } }
-                            td.n.wide-only { (count(group.keys)) }
-                            td.wide-only { (time(group.created_at)) }
-                        }
-                    }
-                }
+                tbody { @for (group, is_below) in groups { (row((group, *is_below), reached, children.get(&group.id))) } }
             }
+        }
+    }
+}
+
+fn row((group, is_below): (&Group, bool), reached: &ReachedLimits, children: Option<&Children>) -> Markup {
+    let parent = reached.parent_of(group).filter(|_| !is_below);
+    let bounds = words::bounds(&group.spend.budget, &[]);
+    let limits = reached.limits(Holder::Group(group.id), &group.spend.budget);
+    html! {
+        tr.gone[group.spend.archived_at.is_some()].below[is_below] {
+            th scope="row" {
+                a href=(path(group)) { bdi { (name_of(group)) } } " " (badges(group, reached))
+                @if let Some(parent) = parent { p.under { "in " bdi { (name_of(parent)) } } }
+                p.narrow-only { (bounds) " " (keys_in(group, children)) }
+            }
+            td.wide-only.wraps { @if bounds.is_empty() { span.quiet { "none" } } @else { (bounds) } }
+            td.wide-only.limit { (tightest(&limits)) }
+            td.n { (aligned(group.spend.budget.used))
+                @if !limits.is_empty() { p.narrow-only.limit { (tightest(&limits)) } } }
+            td.n.wide-only { (count(group.keys)) @if let Some(children) = children { p.under { (in_children(children)) } } }
+            td.wide-only { (time(group.created_at)) }
         }
     }
 }
@@ -138,15 +156,24 @@ fn path(group: &Group) -> String {
     format!("{PATH}/{}", group.id)
 }
 
-fn keys_in(group: &Group) -> String {
-    if group.keys == 1 { "1 key".into() } else { format!("{} keys", count(group.keys)) }
+/// The number of keys in a group, and in its child groups: `1 key, 6 in 3 groups`.
+fn keys_in(group: &Group, children: Option<&Children>) -> String {
+    let own = if group.keys == 1 { "1 key".into() } else { format!("{} keys", count(group.keys)) };
+    children.map_or_else(|| own.clone(), |children| format!("{own}, {}", in_children(children)))
 }
 
-fn badges(desk: &Desk, group: &Group) -> Markup {
-    let is_used_up = group.spend.budget.left(desk.management.now()) <= NanoUsd::ZERO;
+fn in_children(Children { groups, keys }: &Children) -> String {
+    let groups = if *groups == 1 { "1 group".into() } else { format!("{} groups", count(*groups)) };
+    match keys {
+        Some(keys) => format!("{} in {groups}", count(*keys)),
+        None => format!("others in {groups}"),
+    }
+}
+
+fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
     html! {
         @if group.spend.archived_at.is_some() { span.badge { "archived" } }
-        @else if is_used_up { span.badge.short { "limit reached" } }
+        @else { (reached_badge(reached.of_group(group))) }
     }
 }
 
@@ -173,27 +200,29 @@ async fn whole(
     group: &Group,
     refused: Option<Entered<'_>>,
 ) -> Result<Response, Failure> {
-    let (account, now) = (viewer.signed_in.account, desk.management.now());
+    let account = viewer.signed_in.account;
     let is_archived = group.spend.archived_at.is_some();
-    let parent = desk.management.groups_by_id(account, group.spend.parent.into_iter().collect()).await?;
-    let parent = group.spend.parent.and_then(|id| parent.get(&id));
     let filter = GroupFilter { parent: Some(group.id), ..GroupFilter::default() };
     let listing = Listing { after: None, order: Order::Descending, filter, limit: CHILDREN_ON_PAGE };
-    let children = desk.management.list::<Group>(account, &listing).await?;
+    let Page { items: children, has_more } = desk.management.list::<Group>(account, &listing).await?;
+    let reached = [std::slice::from_ref(group), &children].concat();
+    let reached = desk.management.reached_limits(account, &[], &reached).await?;
+    let sums = desk.management.children_of(account, std::slice::from_ref(group)).await?;
+    let parent = reached.parent_of(group);
+    let children: Vec<_> = children.iter().map(|child| (child, true)).collect();
     let bounds = words::bounds(&group.spend.budget, parent.as_slice());
     let content = html! {
-        p.lead { (badges(desk, group)) " " (keys_in(group)) " · created " (time(group.created_at))
+        p.lead { (badges(group, &reached)) " " (keys_in(group, sums.get(&group.id))) " · created " (time(group.created_at))
             @if let Some(external_id) = &group.external_id { " · external id " bdi { code { (external_id) } } }
             @if let Some(at) = group.spend.archived_at { " · archived " (time(at)) } }
         @if let Some(parent) = parent { p { "In the group " a href=(path(parent)) { bdi { (name_of(parent)) } } "." } }
         @if !bounds.is_empty() { p { (bounds) } }
-        (gauge(&group.spend.budget, now, is_archived))
-        @if !children.items.is_empty() {
-            h2 { "Groups in it" }
-            (table(desk, &children.items.iter().map(|child| (child, true)).collect::<Vec<_>>(), &HashMap::new()))
-        }
-        @if children.has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All groups in it" } } }
+        (models_note(desk, group, parent))
+        (gauge((Holder::Group(group.id), &group.spend.budget), parent.as_slice(), &reached, is_archived))
+        @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }
+        @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All groups in it" } } }
         (keys_of(desk, viewer, group).await?)
+        p { a href={ "/dashboard/activity?group=" (group.id.to_string()) } { "See all activity" } }
         (events::last_events(desk, viewer, Subject::Group(group.id)).await?)
         @if viewer.is_owner() && !is_archived { (acts::forms(desk, viewer, group, refused).await?) }
         (copyable_line("Id", &group.id.to_string()))
@@ -201,11 +230,22 @@ async fn whole(
     Ok(page(viewer, Section::Groups, &name_of(group), &content))
 }
 
+/// Says which models of the lists are not offered.
+fn models_note(desk: &Desk, group: &Group, parent: Option<&Group>) -> Markup {
+    let lists: Vec<_> = std::iter::once(group)
+        .chain(parent)
+        .filter_map(|group| words::list_of(&group.spend.budget))
+        .collect();
+    let says = words::unknown_models(&lists, &desk.catalog.get().ids(), "its keys");
+    html! { @if let Some(says) = says { p.note { (says) } } }
+}
+
 /// The newest keys of a group.
 async fn keys_of(desk: &Desk, viewer: &Viewer, group: &Group) -> Result<Markup, Failure> {
     let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
     let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
-    let table = keys::table(viewer, &found.found, &HashMap::new(), desk.management.now());
+    let reached = desk.management.reached_limits(viewer.signed_in.account, &found.found, &[]).await?;
+    let table = keys::table(viewer, &found.found, &reached, desk.management.now());
     let may_add = viewer.is_owner() && group.spend.archived_at.is_none();
     Ok(html! {
         div.split {

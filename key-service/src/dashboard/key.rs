@@ -15,19 +15,21 @@ use super::{
     entry::{Entered, Fault},
     events::{self, Subject},
     failure::{Failure, bad_group},
+    first_steps,
     form::Fields,
-    keys::{badges, named, read},
+    keys::{badges, named},
     layout::{Section, confirmation, hidden, page},
     notice, refused, rotation,
     session::{Act, OwnerAct, Viewer},
-    settings_form::{self, name_of, offered},
-    show::{copyable_line, count, or_unnamed, time, time_or, usd},
+    settings_form::{self, Edit, offered},
+    show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
     words,
 };
 use crate::management::{Error, KeyRefused, reading::EntrySearch, spend::DAYS};
 use domain::{
     group::Group,
-    key::{ApiKey, Status},
+    key::{ApiKey, KeyPatch, Status},
+    ledger::Holder,
     usage::Day,
 };
 
@@ -58,22 +60,25 @@ async fn whole(
     let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
     let days = made.max(today.plus(1 - DAYS))..=today;
     let spend = desk.management.spend_of(account, key.id, days.clone()).await?;
-    let series = chart::by_model(&spend, Measure::Spend);
+    let series = chart::by_model(&spend, Measure::Spend, &desk.catalog.get().ids());
     let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
     let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
-    let groups = groups_of(desk, viewer, key).await?;
+    let reached = desk.management.reached_limits(account, std::slice::from_ref(key), &[]).await?;
+    let groups = reached.groups_of(key);
     let is_revoked = key.status(now) == Status::Revoked;
     let last_events = events::last_events(desk, viewer, Subject::Key(key.id)).await?;
     let refused = desk.management.refused_lately(account, Some(key.id)).await?;
     let content = html! {
-        p.lead { (badges(key, now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
+        p.lead { (badges(key, reached.of_key(key), now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never"))
             @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
         (refused::notice(&refused))
         (bounds(key, &groups))
-        (gauge(&key.spend.budget, now, is_revoked))
+        (models_note(desk, key, &groups))
+        (gauge((Holder::Key(key.id, None), &key.spend.budget), &groups, &reached, is_revoked))
         section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
+        @if !is_revoked { (first_steps::commands_of_known_key(&viewer.browser.base(), &first_model(desk, key, &groups))) }
         @if viewer.is_owner() && !is_revoked { (forms(desk, viewer, key, sent).await?) }
         h2 { "Last generations" }
         @if entries.found.is_empty() { p.empty { "No requests yet." } }
@@ -86,16 +91,9 @@ async fn whole(
     Ok(page(viewer, Section::Keys, title, &content))
 }
 
-/// The groups whose bounds hold for a key, the nearest first.
-async fn groups_of(desk: &Desk, viewer: &Viewer, key: &ApiKey) -> Result<Vec<Group>, Failure> {
-    let Some(group) = key.spend.group else { return Ok(Vec::new()) };
-    let found = desk.management.group_with_parent(viewer.signed_in.account, group).await?;
-    Ok(found.map_or_else(Vec::new, |(group, parent)| std::iter::once(group).chain(parent).collect()))
-}
-
 /// What the bounds of a key and of its groups mean together.
-fn bounds(key: &ApiKey, groups: &[Group]) -> Markup {
-    let sentence = words::bounds(&key.spend.budget, &groups.iter().collect::<Vec<_>>());
+fn bounds(key: &ApiKey, groups: &[&Group]) -> Markup {
+    let sentence = words::bounds(&key.spend.budget, groups);
     let is_archived = groups.iter().any(|group| group.spend.archived_at.is_some());
     html! {
         @if is_archived { p.problem { "The group of this key is archived, so that its requests are refused." } }
@@ -104,6 +102,22 @@ fn bounds(key: &ApiKey, groups: &[Group]) -> Markup {
         }
         @if !sentence.is_empty() { p { (sentence) } }
     }
+}
+
+/// Says which models of the lists are not offered.
+fn models_note(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> Markup {
+    let budgets = std::iter::once(&key.spend.budget).chain(groups.iter().map(|group| &group.spend.budget));
+    let lists: Vec<_> = budgets.filter_map(words::list_of).collect();
+    html! { @if let Some(says) = words::unknown_models(&lists, &desk.catalog.get().ids(), "this key") { p.note { (says) } } }
+}
+
+/// The first model that a key may use, for commands to paste.
+fn first_model(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> String {
+    let budgets = std::iter::once(&key.spend.budget).chain(groups.iter().map(|group| &group.spend.budget));
+    let lists: Vec<_> = budgets.filter_map(words::list_of).collect();
+    let models = desk.catalog.get().ids();
+    let is_allowed = |model: &&String| lists.iter().all(|list| list.contains(model));
+    models.iter().find(is_allowed).or(models.first()).cloned().unwrap_or_default()
 }
 
 /// Settings, rotation and revocation, for owners.
@@ -123,7 +137,7 @@ async fn forms(
             h2 { "Settings" }
             form.stack method="post" action=(path) {
                 (hidden(viewer))
-                (settings_form::fields::<KeyField>(entered, &offered, false))
+                (settings_form::edit_fields::<KeyField>(entered, &present, &offered))
                 (settings_form::other_settings(value))
                 div.buttons { button.primary { "Save" } }
             }
@@ -144,14 +158,19 @@ pub(super) async fn update(
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let key = named(&desk, &viewer, &id).await?;
-    let patch = match read(&desk, &form, false) {
-        Ok(patch) => patch,
+    let now = desk.management.now();
+    let present = settings_form::entered(|field: KeyField| key.value(field, now));
+    let Edit { mut patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
+        Ok(edit) => edit,
         Err(fault) => return again(&desk, &viewer, &key, (&form, &fault)).await,
     };
-    let account = viewer.signed_in.account;
+    settings_form::name_models_by_id(&desk, &mut patch.bounds);
+    let (account, groups) = (viewer.signed_in.account, offered(&desk, &viewer).await?.groups);
+    if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
+        return again(&desk, &viewer, &key, (&form, &fault)).await;
+    }
     match desk.management.update(account, key.id, patch, viewer.signed_in.actor()).await {
         Ok(changed) => {
-            let (now, groups) = (desk.management.now(), offered(&desk, &viewer).await?.groups);
             let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), &words::saved(values, &groups)))
         }

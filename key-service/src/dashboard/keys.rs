@@ -11,7 +11,6 @@ use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
     key::without_keys,
-    money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
@@ -19,7 +18,7 @@ use shared::{
 use super::{
     Desk, KEYS as PATH, MANAGEMENT_KEYS,
     browser::form_token,
-    budget::{bar, tightest},
+    budget::{reached_badge, tightest},
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::{Fields, query, with},
@@ -27,16 +26,19 @@ use super::{
     many_keys, notice,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::{Act, OwnerAct, Viewer},
-    settings_form::{self, name_of, offered},
-    show::{aligned, copyable_line, new_key, or_unnamed, status, time_or, usd},
+    settings_form::{self, offered},
+    show::{aligned, copyable_line, name_of, new_key, or_unnamed, status, time_or},
+    words,
 };
 use crate::management::{
     Error, Issued, KeyRefused,
+    reached::{LimitOf, ReachedLimits},
     reading::{KeyCursor, KeyOrder, KeySearch},
 };
 use domain::{
     group::Group,
     key::{ApiKey, Condition, KeyPatch, Status},
+    ledger::Holder,
 };
 
 /// Path of the form that searches.
@@ -84,8 +86,8 @@ pub(super) async fn list(
     };
     let account = viewer.signed_in.account;
     let found = desk.management.find_keys(account, &search).await?;
-    let groups = found.found.iter().filter_map(|key| key.spend.group).chain(search.group).collect();
-    let groups = desk.management.groups_by_id(account, groups).await?;
+    let groups = desk.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+    let reached = desk.management.reached_limits(account, &found.found, &[]).await?;
     let is_filtered = ["q", "status", "group"].iter().any(|name| query.filled(name).is_some());
     let total = total(&viewer, &search, &groups);
     let next = found.next.map(|next| next.to_string());
@@ -100,7 +102,7 @@ pub(super) async fn list(
         } @else {
             (filters(&viewer, &query, &groups))
             @if found.found.is_empty() { p.empty { "No keys match. " a href=(PATH) { "Clear filters" } } }
-            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &groups, desk.management.now()))) }
+            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &reached, desk.management.now()))) }
             (pagination.links(PATH, &query, &shown))
         }
     };
@@ -173,31 +175,29 @@ fn is_secret(text: &str) -> bool {
     is_random || without_keys(text) != text
 }
 
-/// A table of keys. Owners choose rows in it.
-pub(super) fn table(
-    viewer: &Viewer,
-    keys: &[ApiKey],
-    groups: &HashMap<GroupId, Group>,
-    now: Timestamp,
-) -> Markup {
+/// A table of keys. Owners choose rows in it. `reached` knows the limits of the keys.
+pub(super) fn table(viewer: &Viewer, keys: &[ApiKey], reached: &ReachedLimits, now: Timestamp) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="API keys" {
             table {
                 thead { tr {
                     @if viewer.is_owner() { td.pick {} }
-                    th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.n scope="col" { "Used" }
-                    th.n.wide-only scope="col" { "Limit" }
+                    th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.wide-only scope="col" { "Limit" }
+                    th.n scope="col" { "Used in all" }
                     th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Expires" }
                 } }
-                tbody { @for key in keys { (row(viewer, key, groups, now)) } }
+                tbody { @for key in keys { (row(viewer, key, reached, now)) } }
             }
         }
     }
 }
 
-fn row(viewer: &Viewer, key: &ApiKey, groups: &HashMap<GroupId, Group>, now: Timestamp) -> Markup {
+fn row(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits, now: Timestamp) -> Markup {
     let (is_revoked, budget) = (key.status(now) == Status::Revoked, &key.spend.budget);
-    let (id, group) = (key.id.to_string(), key.spend.group.and_then(|id| groups.get(&id)));
+    let id = key.id.to_string();
+    let group = key.spend.group.and_then(|id| reached.groups.get(&id));
+    let limits = reached.limits(Holder::Key(key.id, None), budget);
+    let limit = html! { @if is_revoked { span.quiet { "–" } } @else { (tightest(&limits)) } };
     html! {
         tr.gone[is_revoked] {
             @if viewer.is_owner() {
@@ -208,28 +208,28 @@ fn row(viewer: &Viewer, key: &ApiKey, groups: &HashMap<GroupId, Group>, now: Tim
             th scope="row" {
                 a href={ (PATH) "/" (id) } { (or_unnamed(&key.label)) }
                 p.under { code { (key.hint) } @if let Some(group) = group { " in " bdi { (name_of(group)) } } }
-                p.narrow-only { (badges(key, now, true)) }
+                p.narrow-only { (badges(key, reached.of_key(key), now, true)) }
             }
-            td.wide-only { (badges(key, now, false)) }
+            td.wide-only.wraps.state { (badges(key, reached.of_key(key), now, false)) }
+            td.wide-only.limit { (limit) }
             td.n {
                 (aligned(budget.used))
-                @if let Some((used, limit)) = tightest(budget, now).filter(|_| !is_revoked) { (bar(used, NanoUsd::ZERO, limit)) }
-                p.narrow-only { @match budget.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } }
+                @if !is_revoked && !limits.is_empty() { p.narrow-only.limit { (limit) } }
             }
-            td.n.wide-only { @match budget.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
             td.wide-only { (time_or(key.spend.last_used_at, "never")) }
             td.wide-only { (time_or(key.spend.expires_at, "never")) }
         }
     }
 }
 
-/// The status of a key, and what its owner may want to change. `is_brief` leaves out that a key is active.
-pub(super) fn badges(key: &ApiKey, now: Timestamp, is_brief: bool) -> Markup {
-    let has_limit_reached = key.is_in(Condition::LimitReached, now);
-    let expires_soon = key.spend.expires_at.filter(|_| key.is_in(Condition::ExpiresSoon, now));
-    let is_fine = key.status(now) == Status::Active && !has_limit_reached && expires_soon.is_none();
+/// The status of a key, and what its owner may want to change: `limit` is the reached limit for which its requests are refused.
+/// `is_brief` leaves out that a key is active.
+pub(super) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, is_brief: bool) -> Markup {
+    let limit = limit.filter(|_| key.is_in(Condition::LimitReached, true, now));
+    let expires_soon = key.spend.expires_at.filter(|_| key.is_in(Condition::ExpiresSoon, false, now));
+    let is_fine = key.status(now) == Status::Active && limit.is_none() && expires_soon.is_none();
     html! {
-        @if has_limit_reached { span.badge.short { "limit reached" } " " }
+        @if limit.is_some() { (reached_badge(limit)) " " }
         @if let Some(at) = expires_soon { span.badge.expired { "expires " (within(at, now)) } " " }
         @if key.status(now) != Status::Active || (is_fine && !is_brief) { (status(key.status(now))) }
     }
@@ -266,7 +266,7 @@ async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Res
                 (hidden(viewer))
                 // A form sent twice creates a single key.
                 input type="hidden" name="attempt" value=(form_token(&desk.management.visit()));
-                (settings_form::fields::<shared::wire::KeyField>(entered, &offered, true))
+                (settings_form::new_fields::<shared::wire::KeyField>(entered, &offered))
                 div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
             }
         } @else { p.empty { "Owners create keys. Your role is viewer." } }
@@ -283,10 +283,11 @@ pub(super) async fn create(
         let again = asked(&desk, &viewer, Entered::refused(&form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
-    let settings = match read(&desk, &form, true) {
+    let mut settings: KeyPatch = match settings_form::read(&form) {
         Ok(settings) => settings,
         Err(fault) => return refused(&fault).await,
     };
+    settings_form::name_models_by_id(&desk, &mut settings.bounds);
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let account = viewer.signed_in.account;
     match desk.management.create(account, settings, attempt, viewer.signed_in.actor()).await {
@@ -298,9 +299,11 @@ pub(super) async fn create(
         Ok(Issued::New { key, plaintext }) => {
             let catalog = desk.catalog.get();
             let model = catalog.models.first().map_or("", |model| model.id.as_str());
+            let lists: Vec<_> = words::list_of(&key.spend.budget).into_iter().collect();
             let content = html! {
                 p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
                 (new_key(&plaintext))
+                @if let Some(says) = words::unknown_models(&lists, &catalog.ids(), "this key") { p.note { (says) } }
                 (copyable_line("Base address for SDKs:", &format!("{}/v1", viewer.browser.base())))
                 p { a.button.primary data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
                 (super::first_steps::commands(&viewer.browser.base(), &plaintext, model))
@@ -312,13 +315,6 @@ pub(super) async fn create(
         }
         Err(other) => Err(other.into()),
     }
-}
-
-/// Reads the settings of a form, with models by their ids.
-pub(super) fn read(desk: &Desk, form: &Fields, is_new: bool) -> Result<KeyPatch, Fault> {
-    let mut patch: KeyPatch = settings_form::read(form, is_new)?;
-    settings_form::name_models_by_id(desk, &mut patch.bounds);
-    Ok(patch)
 }
 
 /// Finds the key of a path in the account.

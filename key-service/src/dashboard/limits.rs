@@ -30,7 +30,12 @@ pub(super) struct Limits {
     pub(super) windows: Option<Value>,
 }
 
-/// Reads the limits of a form.
+/// Names of the fields.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    FIELDS.into_iter().flat_map(|(name, resets, _, _)| [name, resets])
+}
+
+/// Reads the limits of a form, the shortest window first.
 pub(super) fn read(form: &Fields) -> Result<Limits, Fault> {
     if !form.has("limit") {
         return Ok(Limits::default());
@@ -54,6 +59,7 @@ pub(super) fn read(form: &Fields) -> Result<Limits, Fault> {
         }
         windows.push(Limit { amount, per, window: None });
     }
+    windows.sort_by_key(|limit| limit.per);
     let windows = if windows.is_empty() { Value::Null } else { Value::Limits(windows) };
     Ok(Limits { lifetime: Some(lifetime), windows: form.has("resets").then_some(windows) })
 }
@@ -85,7 +91,7 @@ pub(super) fn without_commas(number: &str) -> Option<String> {
     (is_grouped && are_thousands).then(|| number.replace(',', ""))
 }
 
-/// The texts of a form for these settings.
+/// The texts of a form for these settings: all fields, the first of them filled.
 pub(super) fn texts(lifetime: &Value, windows: &Value) -> Vec<(String, String)> {
     let mut limits: Vec<(String, String)> = Vec::new();
     if let Value::Amount(amount) = lifetime {
@@ -94,10 +100,13 @@ pub(super) fn texts(lifetime: &Value, windows: &Value) -> Vec<(String, String)> 
     if let Value::Limits(windows) = windows {
         limits.extend(windows.iter().map(|limit| (limit.amount.to_string(), limit.per.as_str().to_owned())));
     }
-    let texts = FIELDS.iter().zip(limits).flat_map(|((name, resets, _, _), (amount, per))| {
-        [((*name).to_owned(), amount), ((*resets).to_owned(), per)]
-    });
-    texts.collect()
+    let filled = limits.into_iter().chain(std::iter::repeat_with(Default::default));
+    let texts = FIELDS.into_iter().zip(filled);
+    texts
+        .flat_map(|((name, resets, _, _), (amount, per))| {
+            [(name.to_owned(), amount), (resets.to_owned(), per)]
+        })
+        .collect()
 }
 
 /// The fields of the first limit.

@@ -163,7 +163,7 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         format!("/dashboard/keys?group={}", group_id(42, end)),
         format!("/dashboard/keys/new?group={}", group_id(42, end)),
         "/dashboard/groups".into(),
-        "/dashboard/groups?external_id=group-42".into(),
+        "/dashboard/groups?q=group-42".into(),
         "/dashboard/groups/new".into(),
         format!("/dashboard/groups/{}", group_id(2, end)),
         format!("/dashboard/groups/{}", group_id(42, end)),

@@ -1,5 +1,7 @@
 //! Members: invitations, rights, sign-in links, and removal.
 
+use std::collections::HashMap;
+
 use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
@@ -22,7 +24,7 @@ use crate::{
     cli::link,
     management::{
         Error,
-        members::{MAX_MEMBER_NAME_CHARS, MemberRefused, SignedIn, Token},
+        members::{LastSignIn, MAX_MEMBER_NAME_CHARS, MemberRefused, SignedIn, Token},
     },
 };
 use domain::member::{LinkMaker, Member, Role};
@@ -45,6 +47,7 @@ async fn whole(
     entered: Entered<'_>,
 ) -> Result<Response, Failure> {
     let members = desk.management.members(viewer.signed_in.account).await?;
+    let last = desk.management.last_sign_ins(viewer.signed_in.account, &members).await?;
     let content = html! {
         p.lead { "Owners can change everything. Viewers can see everything, and change nothing. Members see who made a sign-in link for them." }
         (problem(wrong))
@@ -64,34 +67,54 @@ async fn whole(
                 button.primary { "Invite" }
             }
         }
-        (table(viewer, &members))
+        (table(viewer, &members, &last))
     };
     Ok(page(viewer, Section::Members, "Members", &content))
 }
 
-fn table(viewer: &Viewer, members: &[Member]) -> Markup {
+fn table(viewer: &Viewer, members: &[Member], last: &HashMap<MemberId, LastSignIn>) -> Markup {
+    let yes_or_no = |is_set: bool| html! { @if is_set { "set" } @else { span.quiet { "none" } } };
     html! {
         div.scroll tabindex="0" role="region" aria-label="Members" {
             table {
                 thead { tr {
                     th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
-                    th.wide-only scope="col" { "Joined" }
+                    th.wide-only scope="col" { "Second factor" } th.wide-only scope="col" { "Last sign-in" }
+                    th.wide-only scope="col" { "Invited" }
                 } }
                 tbody {
                     @for member in members {
+                        @let signed_in = last.get(&member.id).copied();
                         tr {
                             th.wraps scope="row" {
                                 a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
                                 @if is_own(viewer, member) { " " span.badge { "you" } }
-                                p.narrow-only { (member.role.as_str()) ", joined " (time(member.created_at)) }
+                                p.narrow-only { (member.role.as_str()) ", " (came(member, signed_in)) }
                             }
                             td.wide-only { (member.role.as_str()) }
-                            td.wide-only { @if member.password.is_some() { "set" } @else { span.quiet { "none" } } }
+                            td.wide-only { (yes_or_no(member.password.is_some())) }
+                            td.wide-only { (yes_or_no(member.second_factor.is_some())) }
+                            td.wide-only { @match signed_in {
+                                Some(LastSignIn::At(at)) => (time(at)),
+                                Some(LastSignIn::NotSince(since)) => { span.quiet { "not since " (time(since)) } },
+                                Some(LastSignIn::Never) | None => span.badge.expired { "not yet" },
+                            } }
                             td.wide-only { (time(member.created_at)) }
                         }
                     }
                 }
             }
+        }
+    }
+}
+
+/// Says when a member last came.
+fn came(member: &Member, signed_in: Option<LastSignIn>) -> Markup {
+    html! {
+        @match signed_in {
+            Some(LastSignIn::At(at)) => { "last signed in " (time(at)) },
+            Some(LastSignIn::NotSince(since)) => { "not signed in since " (time(since)) },
+            Some(LastSignIn::Never) | None => { "invited " (time(member.created_at)) ", has not signed in yet" },
         }
     }
 }
@@ -114,8 +137,9 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let member = named(&desk, &viewer, &id).await?;
+    let last = desk.management.last_sign_ins(viewer.signed_in.account, std::slice::from_ref(&member)).await?;
     let content = html! {
-        p.lead { span.badge { (member.role.as_str()) } " joined " (time(member.created_at)) " · "
+        p.lead { span.badge { (member.role.as_str()) } " " (came(&member, last.get(&member.id).copied())) " · "
             @if member.password.is_some() { "has a password" } @else { "signs in with links" }
             @if member.second_factor.is_some() { " and a second factor" } }
         @if viewer.is_owner() { (actions(&viewer, &member)) }

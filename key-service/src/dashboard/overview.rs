@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use super::{
-    Desk, HOME,
+    Desk, HOME, KEYS,
     chart::{self, Chart, Measure, Series},
     failure::Failure,
     form::{Fields, query, with},
@@ -18,10 +18,14 @@ use super::{
     margin, refused,
     session::Viewer,
     show::{aligned, glance, or_unnamed},
+    webhooks,
 };
-use crate::management::spend::{DAYS, Spend};
+use crate::management::{
+    reading::KeySearch,
+    spend::{DAYS, Spend},
+};
 use domain::{
-    key::ApiKey,
+    key::{ApiKey, Status},
     usage::{Day, Sums},
 };
 
@@ -81,14 +85,20 @@ pub(super) async fn show(
     let series = if choice.by_key {
         by_key(&desk, &viewer, &shown, &top, days.clone()).await?
     } else {
-        chart::by_model(&shown, choice.measure)
+        chart::by_model(&shown, choice.measure, &desk.catalog.get().ids())
     };
     let refused = desk.management.refused_lately(account, None).await?;
+    let refused_keys = desk.management.refused_keys(account).await?;
+    let webhooks = desk.management.webhooks(account).await?;
+    let newest = KeySearch { status: Some(Status::Active), limit: 1, ..KeySearch::default() };
+    let newest =
+        if top.is_empty() { desk.management.find_keys(account, &newest).await?.found } else { Vec::new() };
     let chart = Chart { measure: choice.measure, days, series: &series };
     let content = html! {
         (warning(viewer.funds.credit, &spend, today))
-        (refused::notice(&refused))
-        @if top.is_empty() { (first_steps(&viewer)) }
+        (refused::notice_of_account(&refused, &refused_keys))
+        (webhooks::failed(&webhooks))
+        @if top.is_empty() { (first_steps(&viewer, newest.first())) }
         (choices(&query, &choice))
         (tiles(&viewer, &choice, &spend, today))
         section.card {
@@ -153,11 +163,13 @@ async fn by_key(
         for (day, sums) in &days {
             others.entry(*day).and_modify(|left| *left = left.less(*sums));
         }
-        series.push(Series { name: or_unnamed(&key.label), days });
+        // A number of the key, so that the key keeps its colour while others spend more or less.
+        let place = key.id.as_bytes().last().map(|byte| usize::from(*byte));
+        series.push(Series { name: or_unnamed(&key.label), place, is_rest: false, days });
     }
     others.retain(|_, left| *left != Sums::default());
     if !others.is_empty() {
-        series.push(Series { name: html! { "Other keys" }, days: others });
+        series.push(Series { name: html! { "Other keys" }, place: None, is_rest: true, days: others });
     }
     Ok(series)
 }
@@ -195,8 +207,8 @@ fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
     (spent > NanoUsd::ZERO).then(|| i64::try_from(days).unwrap_or(i64::MAX))
 }
 
-/// Steps until the first bill.
-fn first_steps(viewer: &Viewer) -> Markup {
+/// Steps until the first bill. `key` is a key that can be used.
+fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
     html! {
         section.card {
             h2 { "First steps" }
@@ -204,12 +216,17 @@ fn first_steps(viewer: &Viewer) -> Markup {
                 @if viewer.funds.credit <= NanoUsd::ZERO {
                     li { a href="/dashboard/credit" { "Add credit" } ", which an operator does on the server." }
                 }
-                @if viewer.funds.keys == 0 {
+                @if key.is_none() {
                     @if viewer.is_owner() {
                         li { a.button.primary href="/dashboard/keys/new" { "Create an API key" } " with a limit on what it may spend." }
                     } @else { li { "An owner creates an API key, with a limit on what it may spend." } }
                 }
-                li { "Send a first request: the new key's page has it for curl, Python and Node.js." }
+                li { "Send a first request: "
+                    @match key {
+                        Some(key) => { "the page of " a href={ (KEYS) "/" (key.id.to_string()) "#use" } { (or_unnamed(&key.label)) } },
+                        None => "the new key's page",
+                    }
+                    " has it for curl, Python and Node.js." }
                 li { "See here what it cost." }
             }
         }

@@ -15,6 +15,8 @@ use super::{
     form::Fields,
     limits::{self, Limits},
     session::Viewer,
+    show::name_of,
+    words,
 };
 use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
 
@@ -54,17 +56,112 @@ pub(super) fn name_models_by_id(desk: &Desk, bounds: &mut BoundsPatch) {
     }
 }
 
-/// Reads the settings that the form has, or finds the first fault. Settings without a field in the form stay as they are.
-pub(super) fn read<P: Patch>(form: &Fields, is_new: bool) -> Result<P, Fault> {
+/// Field of a form that has the texts which the form showed, as a query. Only what differs from them is changed, so that a
+/// page which was opened earlier takes nothing back that another member did meanwhile.
+const SHOWN: &str = "shown";
+
+/// What a form changes of an object that exists.
+pub(super) struct Edit<P> {
+    /// The settings that differ from those that the form showed.
+    pub(super) patch: P,
+    /// Those of them that somebody else has changed since the form was shown.
+    pub(super) overtaken: Vec<Overtaken>,
+}
+
+/// A setting that was changed by somebody else since a form showed it.
+pub(super) struct Overtaken {
+    /// The setting.
+    field: Field,
+    /// The value that the form showed, and the present value.
+    values: [Value; 2],
+}
+
+/// Reads the settings of a new object, or finds the first fault.
+pub(super) fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
     let (mut patch, limits) = (P::default(), limits::read(form)?);
-    for (field, row, _) in inputs::<P::Field>(is_new) {
-        if let Some(value) = value(&row, form, &limits).map_err(|says| Fault::of(row.name, says))?
-            && !patch.set(field, value)
-        {
-            return Err(Fault::of(row.name, "The value cannot be set here."));
+    for (field, row, _) in inputs::<P::Field>(true) {
+        if let Some(value) = value(&row, form, &limits).map_err(|says| Fault::of(row.name, says))? {
+            set(&mut patch, (field, &row), value)?;
         }
     }
     Ok(patch)
+}
+
+/// Reads what a form changes of an object whose settings are `present` now, or finds the first fault. Settings without a
+/// field in the form stay as they are.
+pub(super) fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, Fault> {
+    let (shown, changed) = changed::<P::Field>(form);
+    let (mut edit, limits) = (Edit { patch: P::default(), overtaken: Vec::new() }, limits::read(&changed)?);
+    let known = [&shown, present].map(|texts| (texts, limits::read(texts).unwrap_or_default()));
+    for (field, row, _) in inputs::<P::Field>(false) {
+        let wanted = value(&row, &changed, &limits).map_err(|says| Fault::of(row.name, says))?;
+        let Some(wanted) = wanted else { continue };
+        let values = known.each_ref().map(|(texts, limits)| value(&row, texts, limits).ok().flatten());
+        if let [Some(shown), Some(present)] = values {
+            if shown == wanted {
+                continue;
+            }
+            if present != shown && present != wanted {
+                edit.overtaken.push(Overtaken { field: row, values: [shown, present] });
+            }
+        }
+        set(&mut edit.patch, (field, &row), wanted)?;
+    }
+    Ok(edit)
+}
+
+/// The texts that a form showed, and the fields of the form whose texts differ from them. All fields of limits belong
+/// together.
+fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
+    let shown = Fields::of_query(Some(form.get(SHOWN)));
+    // Browsers send line breaks as CR LF.
+    let is_same = |name: &str| shown.has(name) && form.get(name).replace("\r\n", "\n") == shown.get(name);
+    let differs = |name: &str| form.has(name) && !is_same(name);
+    let has_limits = limits::names().any(differs);
+    let of_row =
+        inputs::<F>(false).map(|(_, row, _)| row.name).filter(|name| !limits::names().any(|of| of == *name));
+    let names = of_row.filter(|name| differs(name));
+    let names = names.chain(limits::names().filter(|name| has_limits && form.has(name)));
+    let changed = Fields::of(names.map(|name| (name, form.get(name).to_owned())));
+    (shown, changed)
+}
+
+fn set<P: Patch>(patch: &mut P, (field, row): (P::Field, &Field), value: Value) -> Result<(), Fault> {
+    let is_set = patch.set(field, value);
+    if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
+}
+
+/// The form with what was changed in it, over the present settings; and a fault that asks whether to overwrite what somebody
+/// else has changed. Sent again, the form changes it.
+pub(super) fn ask<F: Table>(
+    form: &Fields,
+    present: &Fields,
+    overtaken: &[Overtaken],
+    groups: &[Group],
+) -> Option<(Fields, Fault)> {
+    let changes: Vec<String> =
+        overtaken.iter().map(|of| words::change(&of.field, &of.values, groups)).collect();
+    let first = overtaken.first()?;
+    let name = if let Kind::Limits = first.field.kind { limits::names().next()? } else { first.field.name };
+    let says = format!(
+        "While this page was open, somebody else changed: {}. Save again to overwrite it with what is entered here.",
+        changes.join(", ")
+    );
+    Some((merged::<F>(form, present).with(SHOWN, present.query()), Fault::of(name, says)))
+}
+
+/// The texts of the present settings, with those that a form changes. The limit that never resets and those that do are settings
+/// of their own, in fields that they share.
+fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
+    let (shown, changed) = changed::<F>(form);
+    let [sent, shown, present_limits] =
+        [&changed, &shown, present].map(|texts| limits::read(texts).unwrap_or_default());
+    let latest = |sent: Option<Value>, shown, present: Option<Value>| {
+        if sent.is_some() && sent != shown { sent } else { present }.unwrap_or(Value::Null)
+    };
+    let lifetime = latest(sent.lifetime, shown.lifetime, present_limits.lifetime);
+    let windows = latest(sent.windows, shown.windows, present_limits.windows);
+    present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &windows)))
 }
 
 /// The fields of forms: of a new object, or of an existing object.
@@ -136,8 +233,23 @@ fn models(text: &str) -> Result<Vec<String>, String> {
     Ok(models)
 }
 
-/// The fields of a form. Rates and further limits are folded away unless one is set.
-pub(super) fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Markup {
+/// The fields of a form for a new object.
+pub(super) fn new_fields<F: Table>(entered: Entered<'_>, offered: &Offered) -> Markup {
+    fields::<F>(entered, offered, true)
+}
+
+/// The fields of a form for an object whose settings are `present`. The form keeps what it showed at first, also where it was
+/// refused.
+pub(super) fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &Offered) -> Markup {
+    let shown = if entered.get(SHOWN).is_empty() { present.query() } else { entered.get(SHOWN).to_owned() };
+    html! {
+        input type="hidden" name=(SHOWN) value=(shown);
+        (fields::<F>(entered, offered, false))
+    }
+}
+
+/// Rates and further limits are folded away unless one is set.
+fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Markup {
     let is_rate = |row: &Field| matches!(row.kind, Kind::Count { .. });
     let rows = || inputs::<F>(is_new).map(|(_, row, input)| (row, input));
     let rates: Vec<&str> = rows().filter(|(row, _)| is_rate(row)).map(|(row, _)| row.name).collect();
@@ -232,22 +344,18 @@ pub(super) fn group<'a>(
     })
 }
 
-/// Name of a group, or its id where it has none.
-pub(super) fn name_of(group: &Group) -> String {
-    if group.name.trim().is_empty() { group.id.to_string() } else { group.name.clone() }
-}
-
 /// The settings of an object that exists, as texts of its form; `value` reads a setting.
 pub(super) fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     let mut texts = Vec::new();
     let (mut lifetime, mut windows) = (Value::Null, Value::Null);
     for (field, row, _) in inputs::<F>(false) {
-        match value(field).setting() {
-            amount @ Value::Amount(_) => lifetime = amount,
-            limits @ Value::Limits(_) => windows = limits,
-            Value::Time(at) => texts.push((row.name.to_owned(), instant(at))),
-            Value::Texts(models) => texts.push((row.name.to_owned(), models.join("\n"))),
-            other => texts.push((row.name.to_owned(), other.to_string())),
+        // Limits stand in fields of their own, also where there is none.
+        match (row.kind, value(field).setting()) {
+            (Kind::Amount, amount) => lifetime = amount,
+            (Kind::Limits, limits) => windows = limits,
+            (_, Value::Time(at)) => texts.push((row.name.to_owned(), instant(at))),
+            (_, Value::Texts(models)) => texts.push((row.name.to_owned(), models.join("\n"))),
+            (_, other) => texts.push((row.name.to_owned(), other.to_string())),
         }
     }
     texts.extend(limits::texts(&lifetime, &windows));
@@ -268,3 +376,6 @@ pub(super) fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

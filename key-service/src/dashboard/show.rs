@@ -7,7 +7,7 @@ use shared::{
     time::Timestamp,
 };
 
-use domain::key::Status;
+use domain::{group::Group, key::Status};
 
 /// An exact amount with a sign and at least two decimals: `$1,234.50`, `$0.004215`.
 pub(super) fn usd(amount: NanoUsd) -> String {
@@ -98,6 +98,11 @@ pub(super) fn time_or(at: Option<Timestamp>, none: &str) -> Markup {
 /// A label apart from the direction of the text around, or a word for an empty label.
 pub(super) fn or_unnamed(label: &str) -> Markup {
     html! { @if label.trim().is_empty() { span.quiet { "no label" } } @else { bdi title=(label) { (label) } } }
+}
+
+/// Name of a group, or its id where it has none.
+pub(super) fn name_of(group: &Group) -> String {
+    if group.name.trim().is_empty() { group.id.to_string() } else { group.name.clone() }
 }
 
 /// The status of a key.

@@ -82,11 +82,11 @@ fn table(webhooks: &[Webhook]) -> Markup {
                 } }
                 tbody {
                     @for webhook in webhooks.iter().rev() {
-                        tr.gone[webhook.disabled.is_some()] {
-                            th scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
+                        tr.gone[matches!(webhook.disabled, Some((_, DisabledReason::Owner)))] {
+                            th.wraps scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
                             td.wide-only { (types(webhook)) }
                             td.wide-only { (time(webhook.created_at)) }
-                            td { (status(webhook)) }
+                            td.wraps { (status(webhook)) }
                         }
                     }
                 }
@@ -103,7 +103,24 @@ fn status(webhook: &Webhook) -> Markup {
     html! {
         @match webhook.disabled {
             None => span.badge.active { "enabled" },
-            Some((at, _)) => { span.badge.revoked { "disabled" } " " (time(at)) },
+            Some((at, DisabledReason::Owner)) => { span.badge.revoked { "disabled" } " by an owner, " (time(at)) },
+            Some((at, DisabledReason::Failing)) => { span.badge.short { "disabled" } " no delivery for 24 hours, " (time(at)) },
+            Some((at, DisabledReason::Gone)) => { span.badge.short { "disabled" } " answered 410, " (time(at)) },
+        }
+    }
+}
+
+/// Names the webhooks that were disabled because their deliveries failed, each with the reason.
+pub(super) fn failed(webhooks: &[Webhook]) -> Markup {
+    let failed = webhooks.iter().filter_map(|webhook| match webhook.disabled {
+        Some((at, DisabledReason::Failing)) => Some((webhook, at, "no delivery for 24 hours")),
+        Some((at, DisabledReason::Gone)) => Some((webhook, at, "it answered 410")),
+        Some((_, DisabledReason::Owner)) | None => None,
+    });
+    html! {
+        @for (webhook, at, reason) in failed {
+            p.problem { "The webhook " a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } }
+                " was disabled: " (reason) ", " (time(at)) "." }
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Settings in plain words: what bounds allow together, and what a change has changed.
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use shared::{
     calendar::Per,
     money::NanoUsd,
-    wire::{Field, Fields as Table, Kind, Value},
+    time::Timestamp,
+    wire::{Field, Fields as Table, GroupField, KeyField, Kind, Limit, Value},
 };
 
-use super::{
-    settings_form::name_of,
-    show::{count, usd},
-};
+use super::show::{count, name_of, usd};
 use domain::{
+    event::Change,
     group::Group,
     ledger::{Bounds, Budget},
 };
@@ -40,6 +41,32 @@ pub(super) fn bounds(own: &Budget, groups: &[&Group]) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
+/// Says which models of some lists, all of which bound the same requests, are not offered, and whether any model is left; `who` may
+/// call nothing then. Empty where all are offered. Lists name models by their ids.
+pub(super) fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &str) -> Option<String> {
+    let mut unknown: Vec<&str> = Vec::new();
+    for model in lists.iter().flat_map(|list| list.iter()).filter(|model| !offered.contains(model)) {
+        if !unknown.contains(&model.as_str()) {
+            unknown.push(model);
+        }
+    }
+    let is_allowed = |model: &&String| lists.iter().all(|list| list.contains(model));
+    let has_none = !lists.is_empty() && !offered.iter().any(|model| is_allowed(&model));
+    let names = joined(unknown.iter().map(ToString::to_string).collect());
+    let verb = if unknown.len() == 1 { "is" } else { "are" };
+    match (names, has_none) {
+        (Some(names), true) => Some(format!("{names} {verb} not offered; {who} can call nothing.")),
+        (Some(names), false) => Some(format!("{names} {verb} not offered.")),
+        (None, true) => Some(format!("No model is allowed by all of the lists; {who} can call nothing.")),
+        (None, false) => None,
+    }
+}
+
+/// The models that a budget allows, where it has a list.
+pub(super) fn list_of(budget: &Budget) -> Option<&Vec<String>> {
+    budget.bounds.as_deref()?.models.as_ref()
+}
+
 /// The limits of a budget, shortest window first.
 fn money(budget: &Budget) -> Option<String> {
     let mut windows = budget.bounds.as_deref().map_or_else(Vec::new, |bounds| bounds.windows.clone());
@@ -64,7 +91,7 @@ pub(super) fn per(amount: NanoUsd, per: Per) -> String {
 }
 
 /// An exact amount, without cents where there are none.
-fn dollars(amount: NanoUsd) -> String {
+pub(super) fn dollars(amount: NanoUsd) -> String {
     let text = usd(amount);
     text.strip_suffix(".00").map_or_else(|| text.clone(), str::to_owned)
 }
@@ -83,13 +110,64 @@ fn capitalised(text: &str) -> String {
 /// Says what a change has changed: `Saved: limit $25.00 → $5.00.` `values` are those of a setting before and after.
 pub(super) fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> String {
     let changes = F::settings().filter_map(|field| {
-        let [before, after] = values(field).map(Value::setting);
-        let row = field.row();
-        let change = || format!("{} {} → {}", title(&row), shown(&before, groups), shown(&after, groups));
-        (before != after).then(change)
+        let values = values(field).map(Value::setting);
+        (values[0] != values[1]).then(|| change(&field.row(), &values, groups))
     });
     let changes: Vec<String> = changes.collect();
     if changes.is_empty() { "Nothing was changed.".into() } else { format!("Saved: {}.", changes.join(", ")) }
+}
+
+/// Says how a setting was changed: `limit $25.00 → $5.00`.
+pub(super) fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> String {
+    format!("{} {} → {}", title(field), shown(before, groups), shown(after, groups))
+}
+
+/// Says a changed setting of an event: the name of the field, and the values before and after as JSON.
+pub(super) fn of_event(change: &Change, groups: &[Group]) -> (String, [String; 2]) {
+    let mut rows = KeyField::settings().map(KeyField::row).chain(GroupField::settings().map(GroupField::row));
+    let row = rows.find(|row| row.name == change.field);
+    let values = [&change.before, &change.after].map(|json| {
+        let value = row.as_ref().and_then(|row| read(row.kind, json));
+        // What was cut to be kept, or is of an earlier version, is said as it stands there.
+        let text = || serde_json::from_str(json).unwrap_or_else(|_| json.clone());
+        value.map_or_else(text, |value| shown(&value, groups))
+    });
+    (row.map_or_else(|| change.field.clone(), |row| title(&row)), values)
+}
+
+/// Reads the value of a setting from JSON that an event has.
+fn read(kind: Kind, json: &str) -> Option<Value> {
+    /// A limit of an event.
+    #[derive(Deserialize)]
+    struct EventLimit {
+        amount: Box<RawValue>,
+        per: Per,
+    }
+    if json == "null" {
+        return Some(Value::Null);
+    }
+    let text = || serde_json::from_str::<String>(json).ok();
+    match kind {
+        Kind::Amount => NanoUsd::parse(json).ok().map(Value::Amount),
+        Kind::Limits => {
+            let limits: Vec<EventLimit> = serde_json::from_str(json).ok()?;
+            let limit = |EventLimit { amount, per }: EventLimit| {
+                Some(Limit { amount: NanoUsd::parse(amount.get()).ok()?, per, window: None })
+            };
+            limits.into_iter().map(limit).collect::<Option<_>>().map(Value::Limits)
+        }
+        Kind::Time => Timestamp::parse(&text()?).map(Value::Time),
+        Kind::Count { .. } => json.parse().ok().map(Value::Count),
+        Kind::Models => serde_json::from_str(json).ok().map(Value::Texts),
+        Kind::Group => text()?.parse().ok().map(Value::Group),
+        Kind::Line { .. } | Kind::ExternalId { .. } => text().map(Value::Text),
+        Kind::Answered(_)
+        | Kind::Metadata
+        | Kind::Url
+        | Kind::EventTypes
+        | Kind::Flag
+        | Kind::KeyDefaults => None,
+    }
 }
 
 /// Name of a field within a sentence.
@@ -97,7 +175,8 @@ fn title(field: &Field) -> String {
     if let Kind::Limits = field.kind {
         return "limits by window".into();
     }
-    let title = field.input.map_or(field.name, |input| input.title);
+    let title = field.input.map_or_else(|| field.name.replace('_', " "), |input| input.title.to_owned());
+    let title = title.as_str();
     title.split(" (").next().unwrap_or(title).to_lowercase()
 }
 
@@ -126,7 +205,7 @@ fn shown(value: &Value, groups: &[Group]) -> String {
 mod tests {
     use super::*;
     use domain::ledger::BoundsPatch;
-    use shared::{ids::GroupId, time::Timestamp, wire::KeyField};
+    use shared::ids::GroupId;
 
     const NOW: Timestamp = Timestamp::from_millis(0);
 
@@ -171,6 +250,52 @@ mod tests {
             "At most $1 an hour. At most 60 requests a minute and 3 requests at the same time. \
              Only Model Flash, Model Max."
         );
+    }
+
+    #[test]
+    fn a_list_with_a_model_that_is_not_offered_says_so() {
+        let list = |models: &[&str]| models.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let offered = list(&["gpt-5", "gpt-5-mini"]);
+        let says = |lists: &[&[&str]]| {
+            let lists: Vec<_> = lists.iter().map(|models| list(models)).collect();
+            unknown_models(&lists.iter().collect::<Vec<_>>(), &offered, "this key").unwrap_or_default()
+        };
+        assert_eq!(says(&[]), "");
+        assert_eq!(says(&[&["gpt-5"]]), "");
+        assert_eq!(says(&[&["gpt-5-minni"]]), "gpt-5-minni is not offered; this key can call nothing.");
+        assert_eq!(says(&[&["gpt-5", "a", "b"], &["gpt-5", "b"]]), "a and b are not offered.");
+        assert_eq!(
+            says(&[&["gpt-5"], &["gpt-5-mini"]]),
+            "No model is allowed by all of the lists; this key can call nothing."
+        );
+    }
+
+    #[test]
+    fn changes_of_events_are_said_in_words() {
+        let team = group("Tiny team", &BoundsPatch::default());
+        let said = |field: &str, before: &str, after: &str| {
+            let change = Change { field: field.into(), before: before.into(), after: after.into() };
+            let (title, [before, after]) = of_event(&change, std::slice::from_ref(&team));
+            format!("{title} {before} → {after}")
+        };
+        let id = format!("\"{}\"", team.id);
+        for (change, words) in [
+            (("limit", "null", "25.5"), "limit none → $25.50"),
+            (
+                ("limits", "null", "[{\"amount\":35,\"per\":\"month\"}]"),
+                "limits by window none → $35 a month",
+            ),
+            (("group_id", "null", id.as_str()), "group none → Tiny team"),
+            (("expires_at", "\"2027-01-01T00:00:00Z\"", "null"), "expires 2027-01-01 00:00:00 UTC → none"),
+            (("models", "null", "[\"a\",\"b\"]"), "models none → a, b"),
+            (("label", "\"\"", "\"Ann\""), "label none → Ann"),
+            (("requests_per_minute", "60", "1000"), "requests a minute 60 → 1,000"),
+            (("metadata", "{}", "{\"team\":\"x\"}"), "metadata {} → {\"team\":\"x\"}"),
+            (("models", "null", "\"[\\\"a\\\",… (cut)\""), "models none → [\"a\",… (cut)"),
+            (("of_later", "1", "x"), "of_later 1 → x"),
+        ] {
+            assert_eq!(said(change.0, change.1, change.2), words);
+        }
     }
 
     #[test]

@@ -23,12 +23,14 @@ mod attempts;
 #[cfg(test)]
 mod bounds;
 mod known_browser;
+mod last_sign_in;
 mod links;
 mod password;
 mod second_factor;
 mod sign_in;
 
 pub use known_browser::KnownBrowser;
+pub use last_sign_in::LastSignIn;
 pub(super) use password::Passwords;
 pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
 pub use second_factor::{CodeSignIn, OfferedFactor};

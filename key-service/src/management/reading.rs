@@ -14,7 +14,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::Management;
+use super::{Management, reached::ReachedLimits};
 pub(crate) use crate::store::Found;
 use crate::store::{
     JournalEntry, KeyName, Order, Page, StoreError,
@@ -123,9 +123,11 @@ impl KeySearch {
         Page { after, order, status: self.status.map(|status| (status, now)), limit }
     }
 
-    fn matches(&self, key: &ApiKey, now: Timestamp) -> bool {
+    /// Returns whether a key matches. `reached` knows the key where the condition asks for limits.
+    fn matches(&self, key: &ApiKey, reached: &ReachedLimits, now: Timestamp) -> bool {
+        let is_in = |condition| key.is_in(condition, reached.of_key(key).is_some(), now);
         self.status.is_none_or(|status| key.status(now) == status)
-            && self.condition.is_none_or(|condition| key.is_in(condition, now))
+            && self.condition.is_none_or(is_in)
             && self.group.is_none_or(|group| key.spend.group == Some(group))
             && self.has_words(key.id, &key.label, &key.hint)
     }
@@ -163,10 +165,25 @@ impl Management {
                     }
                 }
             };
-            let matching = |key: ApiKey| (KeyCursor::Key(key.id), search.matches(&key, now).then_some(key));
+            let reached = self.limits_of_search(account, search, &keys).await?;
+            let matching =
+                |key: ApiKey| (KeyCursor::Key(key.id), search.matches(&key, &reached, now).then_some(key));
             scan.add(keys.into_iter().map(matching), at_once);
         }
         Ok(scan.page())
+    }
+
+    /// The reached limits of keys, where a search asks for them.
+    async fn limits_of_search(
+        &self,
+        account: AccountId,
+        search: &KeySearch,
+        keys: &[ApiKey],
+    ) -> Result<ReachedLimits, StoreError> {
+        match search.condition {
+            Some(Condition::LimitReached) => self.reached_limits(account, keys, &[]).await,
+            Some(Condition::ExpiresSoon) | None => Ok(ReachedLimits::none(self.clock.now())),
+        }
     }
 
     /// Reads the texts that keys are searched by, and of those that match the keys.
@@ -190,8 +207,10 @@ impl Management {
             let wanted = looked_at.iter().filter(|(_, matches)| *matches).map(|(id, _)| *id);
             let mut keys = self.keys_by_id(account, wanted.collect()).await?;
             let asked = if was_last && enough.is_none() { READ_AT_ONCE } else { looked_at.len() };
+            // Searches for a condition read whole keys instead.
+            let reached = ReachedLimits::none(self.clock.now());
             let found = |(id, _)| {
-                let key = keys.remove(&id).filter(|key| search.matches(key, now));
+                let key = keys.remove(&id).filter(|key| search.matches(key, &reached, now));
                 (KeyCursor::Key(id), key)
             };
             scan.add(looked_at.into_iter().map(found), asked);
@@ -212,10 +231,13 @@ impl Management {
             let entries = self.store.latest_entries(account, before, at_once).await?;
             let ids = entries.iter().map(|entry| entry.entry.settlement.payer.key);
             let keys = self.keys_by_id(account, ids.filter(|id| !seen.contains(id)).collect()).await?;
+            let of_page: Vec<ApiKey> = keys.values().cloned().collect();
+            let reached = self.limits_of_search(account, search, &of_page).await?;
             let matching = |entry: JournalEntry| {
                 let Settlement { payer, at, .. } = entry.entry.settlement;
                 let is_last = |key: &&ApiKey| key.spend.last_used_at == Some(at);
-                let key = keys.get(&payer.key).filter(is_last).filter(|key| search.matches(key, now));
+                let key =
+                    keys.get(&payer.key).filter(is_last).filter(|key| search.matches(key, &reached, now));
                 (KeyCursor::Entry(entry.number), key.filter(|key| seen.insert(key.id)).cloned())
             };
             scan.add(entries.into_iter().map(matching), at_once);

@@ -1,10 +1,19 @@
 //! Sums of days by model, and the keys that spent most.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
-use shared::ids::{AccountId, KeyId};
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    time::Timestamp,
+};
 
-use super::{Management, usage::MAX_DAYS};
+use super::{
+    Management,
+    usage::{Grouping, MAX_DAYS, UsageSearch},
+};
 use crate::store::StoreError;
 use domain::{
     key::ApiKey,
@@ -54,20 +63,22 @@ impl Management {
         Ok(spend)
     }
 
-    /// Adds up the counters of the days, the key and the model of a search. `None` for an outcome or a group, by which no
-    /// counters are kept.
+    /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
+    /// that a search for other times touches count whole. `None` for an outcome, by which no counters are kept, and where no
+    /// day is searched.
     pub async fn sums_of_entries(
         &self,
         account: AccountId,
         search: &EntrySearch,
     ) -> Result<Option<EntrySums>, StoreError> {
-        if search.outcome.is_some() || search.group.is_some() {
+        let last = search.ends.map(|ends| Day::of(Timestamp::from_millis(ends.millis() - 1)));
+        let last = last.map_or(self.today(), |last| last.min(self.today()));
+        let first = search.begins.map_or_else(|| last.plus(1 - DAYS), Day::of).max(last.plus(1 - MAX_DAYS));
+        if search.outcome.is_some() || first > last {
             return Ok(None);
         }
-        let last = search.to.map_or(self.today(), |to| to.min(self.today()));
-        let first = search.from.unwrap_or_else(|| last.plus(1 - DAYS)).max(last.plus(1 - MAX_DAYS));
-        if first > last {
-            return Ok(None);
+        if let Some(group) = search.group {
+            return self.sums_of_group(account, search, group, first..=last).await.map(Some);
         }
         let spend = match search.key {
             Some(key) => self.spend_of(account, key, first..=last).await?,
@@ -77,6 +88,21 @@ impl Management {
         let wanted = models.filter(|(model, _)| search.model.as_ref().is_none_or(|wanted| wanted == model));
         let sums = wanted.fold(Sums::default(), |all, (_, sums)| all.plus(sums));
         Ok(Some(EntrySums { days: first..=last, sums }))
+    }
+
+    async fn sums_of_group(
+        &self,
+        account: AccountId,
+        search: &EntrySearch,
+        group: GroupId,
+        days: RangeInclusive<Day>,
+    ) -> Result<EntrySums, StoreError> {
+        let by = BTreeSet::from([Grouping::Model]);
+        let usage = UsageSearch { days: days.clone(), key: search.key, group: Some(group), within: None, by };
+        let parts = self.sums_of_usage(account, &usage).await?.into_iter();
+        let wanted = parts.filter(|(parts, _)| search.model.is_none() || search.model == parts.model);
+        let sums = wanted.fold(Sums::default(), |all, (_, counts)| all.plus(Sums::from(counts)));
+        Ok(EntrySums { days, sums })
     }
 
     /// The keys of the account that spent most, largest spend first.

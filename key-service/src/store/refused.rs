@@ -9,6 +9,7 @@ use shared::{
 };
 
 use super::StoreError;
+use domain::usage::Day;
 
 /// Days for which counts of refused calls are kept.
 pub(crate) const REFUSED_KEPT_DAYS: i64 = 31;
@@ -63,6 +64,14 @@ pub trait RefusedCalls: Send + Sync + 'static {
         hours: RangeInclusive<Hour>,
         key: Option<KeyId>,
     ) -> Result<Vec<(String, u64)>, StoreError>;
+
+    /// The keys of the account with the most refused calls on a day, most first, at most `limit`.
+    async fn refused_keys(
+        &self,
+        account: AccountId,
+        day: Day,
+        limit: usize,
+    ) -> Result<Vec<(KeyId, u64)>, StoreError>;
 }
 
 /// The sums by reason, most first.

@@ -9,7 +9,6 @@ use super::{Books, Found, JournalEntry, StoreError};
 use domain::{
     ledger::{CLOCK_LEAD, Ending},
     search::EntrySearch,
-    usage::Day,
 };
 
 /// Largest number of records that a page reads in search of matches: some 20 ms of work.
@@ -18,7 +17,7 @@ const MAX_READ: usize = 4_000;
 pub(crate) const READ_AT_ONCE: usize = 500;
 /// Entries that are looked through for a generation's bill: those of a minute and more of a busy account.
 const LOOKED_THROUGH: usize = 50_000;
-/// Entries among which the beginning of a day is not looked for any further.
+/// Entries among which an instant is not looked for any further.
 const CLOSE: u64 = 64;
 
 /// A search under way: reads records behind a place, until `limit` of them match or [`MAX_READ`] were read.
@@ -99,9 +98,9 @@ pub(super) async fn entries<B: Books + ?Sized>(
     let mut scan = Scan::new(end, limit);
     while scan.goes_on() {
         let mut entries = books.latest_entries(account, scan.place(), READ_AT_ONCE).await?;
-        if let Some(first) = search.from {
-            // Entries only get older: after the first entry of an earlier day, no entry of these days follows.
-            let is_past = |entry: &JournalEntry| Day::of(entry.entry.settlement.at) < first;
+        if let Some(begins) = search.begins {
+            // Entries only get older: after the first that is too old, none that is wanted follows.
+            let is_past = |entry: &JournalEntry| entry.entry.settlement.at < begins;
             entries.truncate(entries.iter().position(is_past).unwrap_or(entries.len()));
         }
         let matching = |entry: JournalEntry| {
@@ -113,19 +112,19 @@ pub(super) async fn entries<B: Books + ?Sized>(
     Ok(scan.page())
 }
 
-/// The numbers between which all entries of the wanted days before a number lie, with some others around.
+/// The numbers between which all entries of the wanted time before a number lie, with some others around.
 pub(super) async fn numbers<B: Books + ?Sized>(
     books: &B,
     account: AccountId,
     search: &EntrySearch,
     before: Option<u64>,
 ) -> Result<(u64, Option<u64>), StoreError> {
-    let floor = match search.from {
-        Some(day) => end_of(books, account, day.plus(-1)).await?.saturating_sub(CLOSE + 1),
+    let floor = match search.begins {
+        Some(begins) => end_before(books, account, begins).await?.saturating_sub(CLOSE + 1),
         None => 0,
     };
-    let end = match search.to {
-        Some(day) => Some(end_of(books, account, day).await?),
+    let end = match search.ends {
+        Some(ends) => Some(end_before(books, account, ends).await?),
         None => None,
     };
     Ok((floor, before.into_iter().chain(end).min()))
@@ -156,11 +155,6 @@ pub(super) async fn entry_of<B: Books + ?Sized>(
 /// Returns whether no later entry can correct this one.
 fn is_final(entry: &JournalEntry) -> bool {
     entry.entry.settlement.ending == Ending::Captured
-}
-
-/// The number of an entry close behind the last entry of a day.
-async fn end_of<B: Books + ?Sized>(books: &B, account: AccountId, day: Day) -> Result<u64, StoreError> {
-    end_before(books, account, Timestamp::from_millis(day.millis().1 + 1)).await
 }
 
 /// The number of an entry close behind the last entry before a time, found by halving: entries are in the order of time.

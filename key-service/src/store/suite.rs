@@ -90,6 +90,7 @@ macro_rules! contract {
                     no_level_is_passed_by_many_at_once,
                     refusals_come_whole,
                     a_window_turns_between_two_commands,
+                    a_reached_limit_is_told_until_it_is_raised_or_its_window_ends,
                     a_rate_admits_exactly_its_number_at_once,
                     requests_in_flight_are_free_again_when_they_end,
                     tokens_count_by_their_bound_until_they_are_known,

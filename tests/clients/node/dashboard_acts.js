@@ -62,7 +62,7 @@ export async function keepsAManagementKey(owner, { width, theme }) {
 
 /** Creates, tests, disables and deletes a webhook. */
 export async function keepsAWebhook(owner, { width, theme }) {
-  const url = `http://127.0.0.1:9/${width}-${theme}-${owner.scripts}`;
+  const url = `http://127.0.0.1:9/hooks/of-the-billing-system/${width}-${theme}-${owner.scripts}/events?source=faregate&environment=production`;
   await owner.look(width, theme);
   await owner.visit('/dashboard/webhooks');
   await owner.fill('URL', 'https://10.0.0.1/hook');
@@ -79,6 +79,10 @@ export async function keepsAWebhook(owner, { width, theme }) {
   await owner.follow('button', 'Disable');
   await owner.reads('Nothing is sent.');
   await examineOnce(owner, 'owner-disabled-webhook');
+  await owner.visit('/dashboard/webhooks');
+  const cut = await owner.page.$$eval('.scroll', (all) => all.filter((e) => e.scrollWidth > e.clientWidth).length);
+  assert.equal(cut, 0, `the list is cut at ${width}`);
+  await owner.follow('link', url);
   await owner.follow('link', 'Delete');
   await examineOnce(owner, 'owner-delete-webhook');
   await owner.follow('button', 'Delete');

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fact, makeKey, scripted } from './facts.js';
+import { fact, makeGroup, makeKey, scripted, shownBy } from './facts.js';
 
 /** The smallest PNG. */
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
@@ -28,8 +28,37 @@ async function copied({ page }, hasApi, buttons) {
   return page.evaluate(() => window.kept.readText());
 }
 
+/** Bounds of keys and groups, each with and without a limit that never resets. */
+const BOUNDS = [
+  {}, { limits: [{ amount: 35, per: 'month' }] }, { limits: [{ amount: 0.5, per: 'week' }, { amount: 10, per: 'month' }] },
+  { limits: ['hour', 'day', 'week', 'month'].map((per, at) => ({ amount: at + 0.000000001, per })) },
+  { requests_per_minute: 60, tokens_per_minute: 100_000, max_in_flight: 3 }, { models: ['Model Flash', 'of later <b>'] },
+].flatMap((bounds) => [bounds, { ...bounds, limit: 1234.5 }]);
+
 /** Facts about forms, and about the menu. */
 export function addForms(owner) {
+  fact('a form saved as it was shown changes nothing', async () => {
+    await owner.look(1280, 'light');
+    const group = (await makeGroup({ name: 'Of forms' })).id;
+    for (const [at, bounds] of BOUNDS.entries()) {
+      const expires = [null, '2027-12-31T23:59:00Z', '2027-12-31T23:59:59.250Z'][at % 3];
+      const label = `Saved unchanged ${at}`;
+      await makeKey({ ...bounds, label, expires_at: expires, group_id: at % 2 ? group : null, metadata: { team: 'search' } });
+      await owner.visit(`/dashboard/keys?q=${encodeURIComponent(label)}`);
+      await owner.visit(await owner.page.$eval('tbody th a', (link) => new URL(link.href).pathname));
+      const key = `keys/${new URL(owner.page.url()).pathname.split('/').at(-1)}`;
+      const made = await makeGroup({ ...bounds, name: label, external_id: `form-${at}`, parent_id: at % 2 ? group : null });
+      for (const [path, page] of [[key, `/dashboard/${key}`], [`groups/${made.id}`, `/dashboard/groups/${made.id}`]]) {
+        // A window may end meanwhile.
+        const shown = async () => JSON.stringify(await shownBy(path), (name, value) => (name === 'resets_at' ? undefined : value));
+        const before = await shown();
+        await owner.visit(page);
+        await owner.follow('button', 'Save');
+        await owner.reads('Nothing was changed.');
+        assert.equal(await shown(), before);
+      }
+    }
+  });
   fact('a key whose expiry has seconds is changed and keeps them', async () => {
     const label = 'Ends with a year';
     await makeKey({ label, expires_at: '2027-12-31T23:59:59Z' });
@@ -105,6 +134,8 @@ export function addOverview(owner) {
     const days = await owner.page.$$('.chart .ground');
     await days.at(-1).hover();
     assert.match(await says(), /^\d{4}-\d\d-\d\d[^]*Model Max\s+\$\d[^]*Sum\s+\$\d/);
+    const ofParts = (part) => owner.page.$$eval(part, (all) => all.map((one) => one.className.split(' ').at(-1)));
+    assert.deepEqual(await ofParts('.chart .box .swatch'), await ofParts('.chart .legend i'), 'each part has its colour');
     await (await owner.the('heading', 'Overview')).hover();
     assert.equal(await says(), '');
     await owner.page.$eval('.chart svg', (picture) => picture.focus());
@@ -116,6 +147,34 @@ export function addOverview(owner) {
     await owner.page.keyboard.press('Escape');
     assert.equal(await says(), '');
     assert.deepEqual(await owner.shifts(), []);
+  });
+  fact('a model has the same colour on every page and in every order', async () => {
+    const colours = () => owner.page.$$eval('.chart .legend li', (all) => all.map((part) => [part.textContent.split(' $')[0].trim(), part.querySelector('i').className]));
+    await owner.look(1280, 'light');
+    await owner.visit('/dashboard');
+    const [first, ...others] = (await colours()).filter(([name]) => name.startsWith('Model '));
+    assert.ok(others.length > 0);
+    await owner.visit('/dashboard/keys');
+    await owner.follow('link', 'Customer A');
+    const onKey = Object.fromEntries(await colours());
+    for (const [name, colour] of [first, ...others]) assert.ok([colour, undefined].includes(onKey[name]), `${name} is ${colour} and ${onKey[name]}`);
+    assert.notEqual(first[1], others[0][1]);
+  });
+  fact('a time that is shown is found by its day', async () => {
+    for (const zone of ['Pacific/Kiritimati', 'Europe/Zurich', 'America/Adak', 'UTC']) {
+      await owner.page.emulateTimezone(zone);
+      await owner.visit('/dashboard/activity');
+      const shown = await owner.page.$eval('tbody time', (time) => time.textContent.slice(0, 10));
+      const name = await owner.page.$eval('thead [data-zone]', (e) => e.textContent);
+      await owner.fill(`From (${name})`, shown);
+      await owner.fill(`To (${name})`, shown);
+      await owner.follow('button', 'Apply');
+      assert.equal(await owner.page.$eval('tbody time', (time) => time.textContent.slice(0, 10)), shown, zone);
+      const dates = await owner.page.$$eval('tbody time', (all) => all.map((time) => time.textContent.slice(0, 10)));
+      assert.ok(dates.every((date) => date === shown), `${zone}: ${dates}`);
+      assert.equal(await (await owner.field(`From (${name})`)).evaluate((e) => e.value), shown);
+    }
+    await owner.page.emulateTimezone();
   });
   fact('times are the reader\u2019s, with UTC at hand, and UTC without scripts', async () => {
     await owner.page.emulateTimezone('Asia/Tokyo');

@@ -35,6 +35,18 @@ export async function makeKey(fields) {
   return (await management.post('/management/keys', { body: { label: 'clients', ...fields } })).key;
 }
 
+/** A new group. */
+export async function makeGroup(fields) {
+  const management = new OpenAI({ baseURL: setting('BASE_URL'), apiKey: setting('MANAGEMENT_KEY') });
+  return management.post('/management/groups', { body: fields });
+}
+
+/** A key or a group as the management API shows it; `path` stands behind `/management/`. */
+export async function shownBy(path) {
+  const management = new OpenAI({ baseURL: setting('BASE_URL'), apiKey: setting('MANAGEMENT_KEY') });
+  return management.get(`/management/${path}`);
+}
+
 /** Calls `use` while a slow answer holds the whole limit of a key. */
 export async function whileHeld(apiKey, use) {
   const holder = new OpenAI({ baseURL: setting('BASE_URL'), apiKey });

@@ -13,6 +13,7 @@ mod pages;
 mod rotation;
 mod second_factor;
 mod signing_in;
+mod trouble;
 mod webhooks;
 
 use tests::harness::{Account, Browser, Deployment, Options, Stack};

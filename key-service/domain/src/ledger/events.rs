@@ -12,8 +12,10 @@ use super::{
 };
 use crate::event::{Actor, Event, EventKind, MoneyBound, Threshold};
 
-/// Parts of a limit that are thresholds, in percent. The last is the whole limit.
-const LIMIT_PERCENTS: [u8; 4] = [50, 80, 95, 100];
+/// All of a limit, in percent.
+const WHOLE: u8 = 100;
+/// Parts of a limit that are thresholds, in percent.
+const LIMIT_PERCENTS: [u8; 4] = [50, 80, 95, WHOLE];
 /// Parts of the credit just after the last deposit of which no more is left, in percent.
 const CREDIT_PERCENTS: [u8; 3] = [20, 5, 0];
 
@@ -103,13 +105,13 @@ impl CallEvents {
             }
         };
         if resets_at.is_none() {
-            return self.limit(holder, budget, 100);
+            return self.limit(holder, budget, WHOLE);
         }
         let now = self.now;
         let amount = if budget.covers(NANO, now).is_ok() { *least } else { NANO };
         for window in budget.windows().map(|window| window.at(now)) {
             if window.left() < amount {
-                self.window(holder, &window, 100);
+                self.window(holder, &window, WHOLE);
             }
         }
     }
@@ -157,12 +159,7 @@ impl CallEvents {
     }
 
     fn window(&mut self, holder: Holder, window: &Window, percent: u8) {
-        let bound = match window.per {
-            Per::Hour => MoneyBound::Hour,
-            Per::Day => MoneyBound::Day,
-            Per::Week => MoneyBound::Week,
-            Per::Month => MoneyBound::Month,
-        };
+        let bound = bound_of(window.per);
         let threshold = Threshold { bound, percent, amount: window.amount, used: window.used };
         self.tell(Passed { holder, start: window.start, threshold });
     }
@@ -188,8 +185,7 @@ impl Passed {
     /// Name of the threshold.
     fn name(&self) -> Vec<u8> {
         let Threshold { bound, percent, amount, .. } = self.threshold;
-        let numbers = [self.start.millis(), amount.nanos()].map(i64::to_be_bytes).concat();
-        [self.holder.as_bytes(), &[bound as u8, percent], &numbers].concat()
+        name((self.holder, bound), percent, (self.start, amount))
     }
 
     /// Event of the threshold. Its id follows from the time and the holder, so that every store makes the same.
@@ -204,9 +200,9 @@ impl Passed {
             Holder::Account(_) => (None, None),
         };
         let kind = match (self.holder, percent) {
-            (Holder::Key(..), 100) => EventKind::KeyLimitReached,
+            (Holder::Key(..), WHOLE) => EventKind::KeyLimitReached,
             (Holder::Key(..), _) => EventKind::KeyThresholdReached,
-            (Holder::Group(_), 100) => EventKind::GroupLimitReached,
+            (Holder::Group(_), WHOLE) => EventKind::GroupLimitReached,
             (Holder::Group(_), _) => EventKind::GroupThresholdReached,
             (Holder::Account(_), 0) => EventKind::CreditExhausted,
             (Holder::Account(_), _) => EventKind::CreditThresholdReached,
@@ -217,12 +213,41 @@ impl Passed {
 }
 
 impl Holder {
+    /// Name under which an event tells that a lifetime limit of this amount is reached.
+    pub fn name_of_reached_limit(self, amount: NanoUsd) -> Vec<u8> {
+        name((self, MoneyBound::Limit), WHOLE, (Timestamp::from_millis(0), amount))
+    }
+
+    /// Name under which an event tells that the bound of a window, as of now, is reached.
+    pub fn name_of_reached_window(self, window: &Window) -> Vec<u8> {
+        name((self, bound_of(window.per)), WHOLE, (window.start, window.amount))
+    }
+
     fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Key(id, _) => id.as_bytes(),
             Self::Group(id) => id.as_bytes(),
             Self::Account(id) => id.as_bytes(),
         }
+    }
+}
+
+/// Name of a threshold that is told once. Stores write the same.
+fn name(
+    (holder, bound): (Holder, MoneyBound),
+    percent: u8,
+    (start, amount): (Timestamp, NanoUsd),
+) -> Vec<u8> {
+    let numbers = [start.millis(), amount.nanos()].map(i64::to_be_bytes).concat();
+    [holder.as_bytes(), &[bound as u8, percent], &numbers].concat()
+}
+
+const fn bound_of(per: Per) -> MoneyBound {
+    match per {
+        Per::Hour => MoneyBound::Hour,
+        Per::Day => MoneyBound::Day,
+        Per::Week => MoneyBound::Week,
+        Per::Month => MoneyBound::Month,
     }
 }
 

@@ -77,12 +77,33 @@ function showTimes() {
 showTimes();
 setInterval(showTimes, 60_000);
 
+// The reader's zone, by name where times are shown.
+const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'shortOffset' }).formatToParts().find(({ type }) => type === 'timeZoneName').value;
+for (const name of document.querySelectorAll('[data-zone="now"]')) name.textContent = zone;
+
+// Days of a filter are the reader's, and are sent with their offsets from UTC; those of an address from elsewhere stay as they are.
+const daysOf = document.querySelector('form[data-days]');
+if (daysOf) {
+  const { from, to, from_offset: fromOffset, to_offset: toOffset } = daysOf.elements;
+  const offset = ({ value }, more) => {
+    const midnight = new Date(`${value}T00:00`);
+    midnight.setDate(midnight.getDate() + more);
+    return value && String(-midnight.getTimezoneOffset());
+  };
+  const pairs = () => [[fromOffset, offset(from, 0)], [toOffset, offset(to, 1)]];
+  if (daysOf.dataset.days === 'reader' || pairs().every(([field, own]) => field.value === own)) {
+    for (const name of daysOf.querySelectorAll('[data-zone]')) name.textContent = zone;
+    daysOf.addEventListener('submit', () => { for (const [field, own] of pairs()) field.value = own; });
+  }
+}
+
 // A chart's day under the pointer or the finger, or chosen by arrow keys, with its row of the table behind.
 for (const chart of document.querySelectorAll('.chart')) {
   const [plot, picture, box] = ['.plot', 'svg', '.box'].map((part) => chart.querySelector(part));
   const names = [...chart.querySelectorAll('thead th')].map((cell) => cell.textContent);
   const rows = [...chart.querySelectorAll('tbody tr')].reverse();
   const days = [...picture.querySelectorAll('.ground')];
+  const colours = [...chart.querySelectorAll('.legend i')].map(({ className }) => className);
   let chosen = days.length - 1;
   const hide = () => {
     box.hidden = true;
@@ -92,15 +113,17 @@ for (const chart of document.querySelectorAll('.chart')) {
     days[chosen].classList.remove('at');
     chosen = Math.max(0, Math.min(days.length - 1, day));
     days[chosen].classList.add('at');
-    const lines = [...rows[chosen].cells].map((cell, at) => [at ? names[at] : '', cell.textContent]);
+    const lines = [...rows[chosen].cells].map((cell, at) => [at ? names[at] : '', cell.textContent, colours[at - 1]]);
     const shown = lines.filter(([, text], at) => text !== '\u2013' || at === lines.length - 1);
-    box.replaceChildren(...shown.map(([name, text]) => {
+    box.replaceChildren(...shown.map(([name, text, colour]) => {
       const line = document.createElement('span');
-      line.append(Object.assign(document.createElement('i'), { textContent: name || text }), name && text);
+      const title = Object.assign(document.createElement('i'), { textContent: name || text });
+      if (colour) title.prepend(Object.assign(document.createElement('b'), { className: `swatch ${colour}` }));
+      line.append(title, name && text);
       return line;
     }));
     picture.setAttribute('aria-valuenow', chosen);
-    picture.setAttribute('aria-valuetext', shown.map((line) => line.filter(Boolean).join(' ')).join(', '));
+    picture.setAttribute('aria-valuetext', shown.map(([name, text]) => [name, text].filter(Boolean).join(' ')).join(', '));
     box.hidden = false;
     const [area, bar] = [plot, days[chosen]].map((element) => element.getBoundingClientRect());
     const right = bar.right - area.left + 8;

@@ -17,8 +17,8 @@ use super::{
         layout::{Section, confirmation, hidden, page},
         notice,
         session::{Act, OwnerAct, Viewer},
-        settings_form::{self, Offered, name_of, offered},
-        show::count,
+        settings_form::{self, Edit, Offered, offered},
+        show::{count, name_of},
         words,
     },
     keys_in, named, path, whole,
@@ -46,7 +46,7 @@ pub(super) async fn forms(
             h2 { "Settings" }
             form.stack method="post" action=(path(group)) {
                 (hidden(viewer))
-                (settings_form::fields::<GroupField>(entered, &offered, false))
+                (settings_form::edit_fields::<GroupField>(entered, &present, &offered))
                 (settings_form::other_settings(value))
                 div.buttons { button.primary { "Save" } }
             }
@@ -86,19 +86,12 @@ async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Res
         @if viewer.is_owner() {
             form.stack method="post" action=(PATH) {
                 (hidden(viewer))
-                (settings_form::fields::<GroupField>(entered, &offered, true))
+                (settings_form::new_fields::<GroupField>(entered, &offered))
                 div.buttons { button.primary { "Create group" } a.button href=(PATH) { "Cancel" } }
             }
         } @else { p.empty { "Owners create groups. Your role is viewer." } }
     };
     Ok(page(viewer, Section::Groups, "New group", &content))
-}
-
-/// Reads the settings of a form, with models by id.
-fn read(desk: &Desk, form: &Fields, is_new: bool) -> Result<GroupPatch, Fault> {
-    let mut patch: GroupPatch = settings_form::read(form, is_new)?;
-    settings_form::name_models_by_id(desk, &mut patch.bounds);
-    Ok(patch)
 }
 
 /// The fault of a form that names a group which cannot be the parent.
@@ -116,8 +109,9 @@ pub(in crate::dashboard) async fn create(
     State(desk): State<Desk>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let made = match read(&desk, &form, true) {
-        Ok(settings) => {
+    let made = match settings_form::read::<GroupPatch>(&form) {
+        Ok(mut settings) => {
+            settings_form::name_models_by_id(&desk, &mut settings.bounds);
             let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
             desk.management
                 .create_group(account, settings, None, actor)
@@ -148,23 +142,28 @@ pub(in crate::dashboard) async fn update(
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let group = named(&desk, &viewer, &id).await?;
-    let again = async |fault: &Fault| {
-        let again = whole(&desk, &viewer, &group, Some(Entered::refused(&form, fault))).await?;
+    let now = desk.management.now();
+    let present = settings_form::entered(|field: GroupField| group.value(field, now));
+    let again = async |form: &Fields, fault: &Fault| {
+        let again = whole(&desk, &viewer, &group, Some(Entered::refused(form, fault))).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
-    let patch = match read(&desk, &form, false) {
-        Ok(patch) => patch,
-        Err(fault) => return again(&fault).await,
+    let Edit { mut patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
+        Ok(edit) => edit,
+        Err(fault) => return again(&form, &fault).await,
     };
-    let account = viewer.signed_in.account;
+    settings_form::name_models_by_id(&desk, &mut patch.bounds);
+    let (account, groups) = (viewer.signed_in.account, offered(&desk, &viewer).await?.groups);
+    if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, &groups) {
+        return again(&form, &fault).await;
+    }
     match desk.management.update_group(account, group.id, patch, viewer.signed_in.actor()).await {
         Ok(changed) => {
-            let (now, groups) = (desk.management.now(), offered(&desk, &viewer).await?.groups);
             let values = |field: GroupField| [group.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &path(&group), &words::saved(values, &groups)))
         }
         Err(error) => match fault(&error) {
-            Some(fault) => again(&fault).await,
+            Some(fault) => again(&form, &fault).await,
             None => Err(error.into()),
         },
     }
@@ -214,7 +213,8 @@ pub(in crate::dashboard) async fn confirm_revoking(
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let group = named(&desk, &viewer, &id).await?;
-    let number = format!("{} in it, revoked ones included; those of groups in it stay.", keys_in(&group));
+    let number =
+        format!("{} in it, revoked ones included; those of groups in it stay.", keys_in(&group, None));
     let effects = [
         number.as_str(),
         "Their next requests are refused, on every server; streams are cut within five seconds.",

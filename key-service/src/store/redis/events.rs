@@ -67,6 +67,16 @@ impl Events for Redis {
         Ok(EventsPage { events: page, gone_until: first.first().map_or(0, |event| event.number - 1) })
     }
 
+    async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut question = cmd("HMGET");
+        question.arg(self.key_space.event_numbers(account)).arg(names);
+        let numbers: Vec<Option<u64>> = self.client.ask(&question).await?;
+        Ok(numbers.into_iter().map(|number| number.is_some()).collect())
+    }
+
     async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         let mut question = cmd("HGET");
         question.arg(self.key_space.event_numbers(account)).arg(id.as_bytes());

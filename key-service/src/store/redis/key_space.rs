@@ -97,6 +97,11 @@ impl KeySpace {
         format!("{}:{{{account}}}:refused:{day}{key}", self.prefix)
     }
 
+    /// Sorted set: the bytes of the ids of the keys with refused calls on a day, by the number of the calls.
+    pub(super) fn refused_keys(&self, account: AccountId, day: i64) -> String {
+        format!("{}:{{{account}}}:refused-keys:{day}", self.prefix)
+    }
+
     /// Sorted set: the ids of API keys with a status, in order. Expired keys stay among the active keys until looked
     /// for.
     pub(super) fn keys_of(&self, account: AccountId, status: Status) -> String {

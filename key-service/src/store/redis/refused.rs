@@ -1,4 +1,5 @@
-//! Counts of refused calls: a hash for each day, with the counts of all keys, and one for each day of a key.
+//! Counts of refused calls: a hash for each day, with the counts of all keys, and one for each day of a key; and a sorted set for
+//! each day, which orders the keys by their counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,11 +7,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use redis::pipe;
+use redis::{cmd, pipe};
 use shared::ids::{AccountId, KeyId};
 
 use super::{Redis, records::damaged};
 use crate::store::{Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine, StoreError, refused::by_reason};
+use domain::usage::Day;
 
 /// Seconds for which the counts of a day are kept.
 const KEPT_SECONDS: i64 = (REFUSED_KEPT_DAYS + 1) * 24 * 3600;
@@ -26,6 +28,9 @@ impl RefusedCalls for Redis {
                 add.cmd("HINCRBY").arg(&name).arg(field(*hour, reason)).arg(*count).ignore();
                 names.insert(name);
             }
+            let name = self.key_space.refused_keys(account, hour.day());
+            add.cmd("ZINCRBY").arg(&name).arg(*count).arg(key.as_bytes()).ignore();
+            names.insert(name);
         }
         for name in names {
             add.cmd("EXPIRE").arg(name).arg(KEPT_SECONDS).ignore();
@@ -53,6 +58,22 @@ impl RefusedCalls for Redis {
             }
         }
         Ok(by_reason(counts.into_iter()))
+    }
+
+    async fn refused_keys(
+        &self,
+        account: AccountId,
+        day: Day,
+        limit: usize,
+    ) -> Result<Vec<(KeyId, u64)>, StoreError> {
+        let mut read = cmd("ZREVRANGE");
+        read.arg(self.key_space.refused_keys(account, day.number())).arg(0).arg(limit).arg("WITHSCORES");
+        let mut keys: Vec<(Vec<u8>, u64)> = self.client.ask(&read).await?;
+        keys.truncate(limit);
+        let key = |(id, count): (Vec<u8>, u64)| {
+            KeyId::from_slice(&id).map(|id| (id, count)).ok_or_else(|| damaged("a key with refused calls"))
+        };
+        keys.into_iter().map(key).collect()
     }
 }
 

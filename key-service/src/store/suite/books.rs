@@ -281,12 +281,24 @@ pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     let of_key = EntrySearch { key: Some(seldom), ..search.clone() };
     assert_eq!(numbers(&of_key, None, 3).await, (vec![180, 121, 120], Some(120)));
     assert_eq!(numbers(&of_key, Some(120), 3).await, (vec![61, 60, 1], None));
-    let on = |day| EntrySearch { from: Some(day), to: Some(day), ..search.clone() };
+    let on = |day: Day| {
+        let [begins, ends] = [day, day.plus(1)].map(|day| Some(Timestamp::from_millis(day.millis().0)));
+        EntrySearch { begins, ends, ..search.clone() }
+    };
     let of_day = on(Day::of(days[1]));
     assert_eq!(numbers(&of_day, None, 100).await, ((61..=120).rev().collect(), None));
     assert_eq!(numbers(&of_day, Some(63), 100).await, (vec![62, 61], None));
     let both = EntrySearch { key: Some(seldom), ..of_day };
     assert_eq!(numbers(&both, None, 9).await, (vec![120, 61], None));
+    // From one millisecond after the first day's entries to the second day's, which are not among them.
+    let between = EntrySearch {
+        begins: Some(days[0].plus(Duration::from_millis(1))),
+        ends: Some(days[1]),
+        ..search.clone()
+    };
+    assert_eq!(numbers(&between, None, 9).await, (vec![], None));
+    let to_the_second = EntrySearch { ends: Some(days[1].plus(Duration::from_millis(1))), ..between };
+    assert_eq!(numbers(&to_the_second, None, 1).await, (vec![120], Some(120)));
     let other_day = on(Day::of(days[2]).plus(1));
     assert_eq!(numbers(&other_day, None, 9).await, (vec![], None));
     let short = EntrySearch { outcome: Some(Wanted::Shortfall), ..search.clone() };
@@ -295,6 +307,7 @@ pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     assert_eq!(numbers(&exact, None, 1).await, (vec![180], Some(180)));
     for none in [
         EntrySearch { model: Some("Model Max".into()), ..search.clone() },
+        EntrySearch { group: Some(histories::group(1)), ..search.clone() },
         EntrySearch { outcome: Some(Wanted::Expired), ..search.clone() },
         EntrySearch { outcome: Some(Wanted::Estimated), ..search.clone() },
     ] {
@@ -368,4 +381,11 @@ pub(super) async fn refused_calls_are_counted_by_key_hour_and_reason(subject: &m
     assert_eq!(counts(account, (1, 30), None).await, ["7 key_expired"]);
     assert_eq!(counts(account, (-5, -1), None).await, [""; 0]);
     assert_eq!(counts(other, (0, 30), None).await, [""; 0]);
+    let keys = async |account, days, limit| {
+        store.refused_keys(account, Day::of(START).plus(days), limit).await.unwrap()
+    };
+    assert_eq!(keys(account, 0, 9).await, [(first, 404), (second, 10)]);
+    assert_eq!(keys(account, 0, 1).await, [(first, 404)]);
+    assert_eq!(keys(account, 1, 9).await, [(second, 7)]);
+    assert_eq!(keys(other, 0, 9).await, []);
 }

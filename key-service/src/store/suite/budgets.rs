@@ -21,7 +21,7 @@ use domain::{
     group::GroupPatch,
     key::KeyPatch,
     ledger::{
-        BoundsPatch, Command, IN_FLIGHT, Level, NewHold, Outcome, Progress, Refused,
+        BoundsPatch, Command, Holder, IN_FLIGHT, Level, NewHold, Outcome, Progress, Refused,
         histories::{KEY_LIMIT_REACHED, START, generation, key},
     },
     usage::Day,
@@ -195,6 +195,52 @@ pub(super) async fn a_window_turns_between_two_commands(subject: &mut impl Subje
     let resets_at = Some(Per::Hour.end(now));
     assert_eq!(refused, Err(Refused::LimitReached { level: Level::Key, resets_at }));
     assert_eq!(subject.store().audit(account).await.unwrap().unwrap().wrong, []);
+}
+
+pub(super) async fn a_reached_limit_is_told_until_it_is_raised_or_its_window_ends(
+    subject: &mut impl Subject,
+) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let group = make_bounded(&**store, account, 1, None, &limit(90)).await;
+    make_key_in(&**store, account, 1, group).await;
+    bound_key(
+        &**store,
+        account,
+        key(1),
+        BoundsPatch { limit: Some(Some(nanos(500))), ..windows(&[(Per::Day, 60)]) },
+    )
+    .await;
+    let spent = vec![hold(key(1), generation(1), 50, 7), capture(key(1), generation(1), 50)];
+    store.execute(account, spent, START).await.unwrap();
+    subject.interrupt().await;
+    let store = &**subject.store();
+    let (of_key, of_group) = (Holder::Key(key(1), None), Holder::Group(group));
+    let window = async |at| {
+        let budget = store.key(account, key(1)).await.unwrap().unwrap().spend.budget;
+        of_key.name_of_reached_window(&budget.bounds.unwrap().windows[0].at(at))
+    };
+    let told = async |at| {
+        let names = vec![
+            window(at).await,
+            of_key.name_of_reached_limit(nanos(500)),
+            of_group.name_of_reached_limit(nanos(90)),
+        ];
+        store.are_told(account, names).await.unwrap()
+    };
+    assert_eq!(told(START).await, [false; 3]);
+    at(store, account, hold(key(1), generation(2), 20, 7), START).await.unwrap_err();
+    assert_eq!(
+        told(START).await,
+        [true, false, false],
+        "ten are left of the day, too little for the request"
+    );
+    assert_eq!(told(Per::Day.end(START)).await, [false; 3], "the next day has a window of its own");
+    bound_key(store, account, key(1), windows(&[(Per::Day, 200)])).await;
+    assert_eq!(told(START).await, [false; 3], "the limit was raised");
+    assert_eq!(at(store, account, hold(key(1), generation(3), 45, 7), START).await, reached(Level::Group));
+    assert_eq!(told(START).await, [false, false, true]);
+    assert_eq!(store.are_told(account, Vec::new()).await.unwrap(), [false; 0]);
 }
 
 pub(super) async fn a_rate_admits_exactly_its_number_at_once(subject: &mut impl Subject) {

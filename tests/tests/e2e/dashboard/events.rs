@@ -31,7 +31,7 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
 
     let page = viewer.get(&format!("/dashboard/keys/{}", inside.id)).await;
-    let label = |n: usize| format!("<bdi>&quot;inside {n}&quot;</bdi>");
+    let label = |n: usize| format!("<bdi>inside {n}</bdi>");
     let change = format!("label {} → {}", label(CHANGES - 1), label(CHANGES));
     assert!(page.text().contains("key.revoked") && page.text().contains(&change), "{page}");
     assert!(page.text().contains("management key <bdi>"), "{page}");
@@ -45,6 +45,8 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
 
     let page = viewer.get(&format!("/dashboard/groups/{}", group.trim())).await;
     assert!(page.text().contains(&change) && !page.text().contains("outside"), "{page}");
+    let named = format!("<a href=\"/dashboard/keys/{}\"><bdi title=\"inside {CHANGES}\">", inside.id);
+    assert!(page.text().contains(&named), "the key by its name: {page}");
     assert_eq!(events(&page), 8, "{page}");
     let all = format!("/dashboard/events?group={}", group.trim());
     assert!(page.text().contains(&format!("href=\"{all}\">All events of this group</a>")), "{page}");
@@ -52,6 +54,14 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
     assert!(all.text().contains(">group.created</span>") && !all.text().contains("outside"), "{all}");
     assert_eq!(events(&all), CHANGES + 3, "{all}");
 
+    patch(&outside.id, json!({"limits": [{"amount": 35, "per": "month"}], "group_id": group.trim()})).await;
+    let page = viewer.get(&format!("/dashboard/events?key={}", outside.id)).await;
+    for change in [
+        "limits by window <bdi>none</bdi> → <bdi>$35 a month</bdi>",
+        "group <bdi>none</bdi> → <bdi>Agents</bdi>",
+    ] {
+        assert!(page.text().contains(change), "{change}: {page}");
+    }
     let other = stack.open_account("other", usd("1"));
     let mut stranger = signed_in(&stack, &other, "owner").await;
     for filter in [format!("key={}", inside.id), format!("group={}", group.trim())] {

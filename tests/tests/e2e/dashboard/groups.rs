@@ -44,8 +44,18 @@ async fn a_group_is_created_filled_changed_and_archived() {
         assert!(page.text().contains("Course 101") && page.text().contains(&used), "{path}: {page}");
         assert!(!page.text().contains("/archive\""), "{path}: {page}");
     }
-    let found = viewer.get(&format!("{PATH}?external_id=c101")).await;
-    assert!(found.text().contains("Course 101") && !found.text().contains("1,000 a month"), "{found}");
+    for text in ["c101", "course", "101+COURSE", &course_id] {
+        let found = viewer.get(&format!("{PATH}?q={text}")).await;
+        assert!(
+            found.text().contains("Course 101") && !found.text().contains("1,000 a month"),
+            "{text}: {found}"
+        );
+    }
+    assert!(viewer.get(&format!("{PATH}?q=northwind")).await.text().contains("No groups match."));
+    for path in [PATH, &school] {
+        let page = viewer.get(path).await;
+        assert!(page.text().contains("0 keys, 1 in 1 group"), "keys of child groups count: {path}: {page}");
+    }
     let page = viewer.get(&format!("/dashboard/keys/{}", key.id)).await;
     assert!(page.text().contains("At most $5 in all, shared with Course 101: $400 in all"), "{page}");
     let listed = viewer.get(&format!("/dashboard/keys?group={school_id}")).await;

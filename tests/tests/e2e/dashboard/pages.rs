@@ -8,6 +8,7 @@ use tests::{
 };
 
 use super::{replicas, signed_in};
+use crate::budgets::group;
 
 /// Every page without an id in its address.
 const PAGES: [&str; 13] = [
@@ -202,6 +203,108 @@ async fn activity_adds_up_and_finds_keys_by_label_and_generations_by_id_in_their
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
+    for stack in [Stack::start().await, replicas().await] {
+        let course = group(&stack, json!({"name": "Course 101"})).await;
+        let team = group(&stack, json!({"name": "Team A", "parent_id": course["id"]})).await;
+        let inside = stack.key_with(json!({"label": "inside", "group_id": team["id"]})).await;
+        let outside = stack.key_with(json!({"label": "outside"})).await;
+        for key in [&inside, &inside, &outside] {
+            spend(&stack, key).await;
+        }
+        let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+        for of in [&course, &team] {
+            let query = format!("?group={}", of["id"].as_str().unwrap());
+            let page = viewer.get(&format!("/dashboard/activity{query}")).await;
+            assert_eq!(page.text().matches("<tr title=\"gen_").count(), 2, "{page}");
+            assert!(page.text().contains("2 requests · ") && !page.text().contains("outside"), "{page}");
+            assert!(
+                page.text().contains(&format!(" Of the group <strong><bdi>{}", of["name"].as_str().unwrap()))
+            );
+            let csv = viewer.get(&format!("/dashboard/activity.csv{query}")).await;
+            assert_eq!(csv.text().lines().count(), 3, "{csv}");
+        }
+        assert_eq!(viewer.get("/dashboard/activity?group=agents").await.status, 404);
+        // A day of a zone in which it is another day now, and the one in which the requests were.
+        let at = stack.show(&outside).await["last_used_at"].as_str().unwrap().to_owned();
+        let (day, hour) = (&at[..10], at[11..13].parse::<i64>().unwrap());
+        let found = async |viewer: &mut Browser, offset: i64| {
+            let days = format!("?from={day}&from_offset={offset}&to={day}&to_offset={offset}");
+            let page = viewer.get(&format!("/dashboard/activity{days}")).await;
+            assert!(page.text().contains(if offset == 0 {
+                "(<span data-zone>UTC"
+            } else {
+                "(<span data-zone>GMT"
+            }));
+            page.text().matches("<tr title=\"gen_").count()
+        };
+        assert_eq!(found(&mut viewer, 0).await, 3);
+        // East enough, the next day has begun; west enough, the day has not begun.
+        let (other, same) = if hour < 11 { (-60 * (hour + 1), 60 * hour) } else { (60 * (24 - hour), -60) };
+        assert_eq!((found(&mut viewer, other).await, found(&mut viewer, same).await), (0, 3), "at {at}");
+        let page = viewer.get("/dashboard/activity").await;
+        let first = attribute(&page, "name=\"from\" value=\"").unwrap();
+        assert!(first < day.to_owned() && page.text().contains(&format!(" from {first} to ")), "{page}");
+        let all = viewer.get("/dashboard/activity?from=").await;
+        assert_eq!(
+            attribute(&all, "name=\"from\" value=\"").unwrap(),
+            day,
+            "the day of the first entry: {all}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
+    let stack = Stack::start().await;
+    let account = stack.open_account("new", usd("5"));
+    let mut owner = signed_in(&stack, &account, "owner").await;
+    let page = owner.get("/dashboard").await;
+    assert!(page.text().contains("Send a first request: the new key's page has it"), "{page}");
+    let key = stack.key_of(&account, json!({"label": "First"})).await;
+    let page = owner.get("/dashboard").await;
+    assert!(page.text().contains(&format!("href=\"/dashboard/keys/{}#use\"", key.id)), "{page}");
+    let page = owner.get(&format!("/dashboard/keys/{}", key.id)).await;
+    for text in [
+        "<h2 id=\"use\">Use this key</h2>",
+        "/v1/chat/completions",
+        "-H &quot;Authorization: Bearer $API_KEY&quot;",
+        "api_key=os.environ[&quot;API_KEY&quot;]",
+        "apiKey: process.env.API_KEY",
+    ] {
+        assert!(page.text().contains(text), "{text}: {page}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn members_who_never_came_are_told_from_those_who_did() {
+    for stack in [Stack::start().await, replicas().await] {
+        let mut owner = signed_in(&stack, &stack.account, "owner").await;
+        signed_in(&stack, &stack.account, "bob").await;
+        let account = stack.account.name.as_str();
+        stack.cli(&["members", "invite", "--account", account, "--name", "carol", "--role", "viewer"]);
+        let page = owner.get("/dashboard/members").await;
+        let row = |name: &str| {
+            let (_, list) = page.text().split_once("aria-label=\"Members\"").unwrap();
+            let (_, rest) = list.split_once(&format!("<bdi>{name}</bdi>")).unwrap();
+            rest.split("</tr>").next().unwrap().to_owned()
+        };
+        assert!(
+            row("carol").contains("has not signed in yet") && row("carol").contains(">not yet<"),
+            "{page}"
+        );
+        for came in ["owner", "bob"] {
+            assert!(row(came).contains("last signed in <time"), "{came}: {page}");
+        }
+        assert!(page.text().contains("Second factor</th>") && !page.text().contains("Joined"), "{page}");
+        let carol =
+            page.text().rsplit("href=\"/dashboard/members/").next().unwrap().split('"').next().unwrap();
+        let page = owner.get(&format!("/dashboard/members/{carol}")).await;
+        assert!(page.text().contains("has not signed in yet"), "{page}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
     let stack = replicas().await;
     let key = stack.key_with(json!({"label": "Customer A"})).await;
@@ -213,6 +316,8 @@ async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
     assert!(page.text().contains("=Invoice &lt;7&gt;") && page.text().contains("$5.000000"), "{page}");
     let csv = viewer.get("/dashboard/credit.csv").await;
     assert!(csv.text().contains(",5,") && csv.text().contains(",\"'=Invoice <7>\""), "{csv}");
+    let months = page.text().matches("<a href=\"/dashboard/credit/").count();
+    assert!(months <= 2, "an account of minutes has statements of {months} months");
     let month = attribute(&page, "<a href=\"/dashboard/credit/").unwrap();
     let statement = viewer.get(&format!("/dashboard/credit/{month}")).await;
     let (_, credit) = page.text().split_once("<dt>Credit</dt><dd>$").unwrap();
@@ -242,10 +347,17 @@ async fn refused_requests_are_counted_and_shown() {
         key_service.restart().await;
     }
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
-    for path in ["/dashboard", &format!("/dashboard/keys/{}", key.id)] {
-        let page = viewer.get(path).await;
-        assert!(page.text().contains("3 requests were refused today (UTC): limit reached"), "{path}: {page}");
-    }
+    let page = viewer.get(&format!("/dashboard/keys/{}", key.id)).await;
+    assert!(page.text().contains("3 requests were refused today (UTC): limit reached"), "{page}");
+    // The first page leads to what can be done, and names the key.
+    let page = viewer.get("/dashboard").await;
+    let reason = "<a href=\"/dashboard/keys?status=limit_reached\">limit reached</a>.";
+    assert!(page.text().contains(&format!("3 requests were refused today (UTC): {reason}")), "{page}");
+    let named = format!("<li><a href=\"/dashboard/keys/{}\"><bdi title=\"Customer A\">", key.id);
+    assert!(
+        page.text().contains(&named) && page.text().contains(": 3 refused, limit reached</li>"),
+        "{page}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -63,14 +63,17 @@ pub(crate) fn append_told(
 ) -> rusqlite::Result<()> {
     for Told { once, event } in told {
         let once = once.map(hex::encode);
-        let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE account = ?1 AND once = ?2)";
-        let row = params![account.as_bytes(), once];
-        let is_told: bool = connection.prepare_cached(sql)?.query_row(row, |row| row.get(0))?;
-        if !is_told {
+        if !is_told(connection, account, once.as_deref())? {
             append(connection, account, (&event, once), kept)?;
         }
     }
     Ok(())
+}
+
+/// Returns whether a kept event tells the threshold of this name, in hexadecimal digits.
+fn is_told(connection: &Connection, account: AccountId, once: Option<&str>) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE account = ?1 AND once = ?2)";
+    connection.prepare_cached(sql)?.query_row(params![account.as_bytes(), once], |row| row.get(0))
 }
 
 /// Appends an event, with the name of its threshold, and drops some that are not `kept`.
@@ -190,6 +193,13 @@ impl Events for Sqlite {
                 .prepare_cached(sql)?
                 .query_row([account.as_bytes()], |row| row.get::<_, i64>(0))?;
             Ok(EventsPage { events, gone_until: gone.unsigned_abs() })
+        };
+        self.read(work).await
+    }
+
+    async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
+        let work = move |connection: &Connection| {
+            names.iter().map(|name| is_told(connection, account, Some(&hex::encode(name)))).collect()
         };
         self.read(work).await
     }

@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::{
     ids::{AccountId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
+    time::Timestamp,
 };
 
 use super::{damaged, details, group_if_any, id as column_id, money, payer, progress, rows, time};
@@ -61,12 +62,13 @@ pub(crate) fn find(
     // Rows come in the order of reading. With an ORDER BY, SQLite would read and sort all rows.
     let sql = format!(
         "SELECT {COLUMNS}
-         FROM ({read}) WHERE (?5 IS NULL OR model = ?5) AND (?6 IS NULL OR at >= ?6) AND (?7 IS NULL OR at <= ?7) AND {of_outcome}
+         FROM ({read}) WHERE (?5 IS NULL OR model = ?5) AND (?6 IS NULL OR at >= ?6) AND (?7 IS NULL OR at < ?7) AND {of_outcome}
+           AND (?9 IS NULL OR group_id = ?9 OR parent = ?9)
          LIMIT ?8"
     );
-    let begins = search.from.map(|day| day.millis().0);
-    let ends = search.to.map(|day| day.millis().1);
-    let params = params![account.as_bytes(), floor, before, key, search.model, begins, ends, wanted];
+    let [begins, ends] = [search.begins, search.ends].map(|at| at.map(Timestamp::millis));
+    let group = search.group.as_ref().map(GroupId::as_bytes);
+    let params = params![account.as_bytes(), floor, before, key, search.model, begins, ends, wanted, group];
     let mut entries: Vec<JournalEntry> =
         connection.prepare_cached(&sql)?.query_map(params, entry_from)?.collect::<rusqlite::Result<_>>()?;
     if entries.len() > limit {

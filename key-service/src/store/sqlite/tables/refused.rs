@@ -3,12 +3,14 @@
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use shared::ids::{AccountId, KeyId};
 
+use super::{id as column_id, rows};
 use crate::store::{
     Hour, REFUSED_KEPT_DAYS, RefusedCalls, RefusedLine, StoreError, refused::by_reason, sqlite::Sqlite,
 };
+use domain::usage::Day;
 
 #[async_trait]
 impl RefusedCalls for Sqlite {
@@ -52,6 +54,28 @@ impl RefusedCalls for Sqlite {
             let counts =
                 statement.query_map(row, |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
             Ok(by_reason(counts.collect::<rusqlite::Result<Vec<_>>>()?.into_iter()))
+        };
+        self.read(work).await
+    }
+
+    async fn refused_keys(
+        &self,
+        account: AccountId,
+        day: Day,
+        limit: usize,
+    ) -> Result<Vec<(KeyId, u64)>, StoreError> {
+        let work = move |connection: &Connection| {
+            // The empty key has the counts of all keys.
+            let sql = "SELECT key, sum(count) AS all_of FROM refused
+                       WHERE account = ?1 AND key > x'' AND hour BETWEEN ?2 AND ?3
+                       GROUP BY key ORDER BY all_of DESC LIMIT ?4";
+            let first = day.number() * 24;
+            let row = params![account.as_bytes(), first, first + 23, rows(limit)];
+            let mut statement = connection.prepare_cached(sql)?;
+            let key = |row: &Row<'_>| {
+                Ok((column_id(row, 0, KeyId::from_slice)?, row.get::<_, i64>(1)?.unsigned_abs()))
+            };
+            statement.query_map(row, key)?.collect()
         };
         self.read(work).await
     }

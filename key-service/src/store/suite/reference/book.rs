@@ -58,7 +58,7 @@ pub(super) struct AccountBook {
     pub(super) openings: (HashMap<KeyId, NanoUsd>, HashMap<GroupId, NanoUsd>),
     pub(super) events: Vec<NumberedEvent>,
     /// Names of thresholds that were told.
-    told_once: HashSet<Vec<u8>>,
+    pub(super) told_once: HashSet<Vec<u8>>,
     /// Number of the last event.
     pub(super) told: u64,
     /// Counts of refused calls.

@@ -65,6 +65,12 @@ impl Events for Reference {
         Ok(EventsPage { events, gone_until: book.told - book.events.len() as u64 })
     }
 
+    async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
+        let books = self.books()?;
+        let book = books.accounts.get(&account);
+        Ok(names.iter().map(|name| book.is_some_and(|book| book.told_once.contains(name))).collect())
+    }
+
     async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         let books = self.books()?;
         let mut events = books.accounts.get(&account).into_iter().flat_map(|book| &book.events);

@@ -1,0 +1,190 @@
+//! Forms sent back as they were shown, and after others have changed what they showed.
+
+use shared::{
+    calendar::Per,
+    ids::{GroupId, KeyId},
+    money::NanoUsd,
+    wire::{GroupField, KeyField},
+};
+
+use super::*;
+use domain::{
+    group::GroupPatch,
+    key::{ApiKey, KeyPatch},
+    settings::MetadataPatch,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+/// What a browser sends of a form: inputs, chosen options, and texts with the line breaks of forms.
+fn sent(form: &Markup) -> Fields {
+    let html = form.clone().into_string();
+    let attribute = |tag: &str, name: &str| {
+        let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+        Some(unescaped(rest.split('"').next()?))
+    };
+    let mut fields = Vec::new();
+    for piece in html.split('<').skip(1) {
+        let (tag, _) = piece.split_once('>').unwrap();
+        let Some(name) = attribute(tag, "name") else { continue };
+        let (_, behind) = html.split_once(&format!("<{tag}>")).unwrap();
+        let value = if tag.starts_with("input") {
+            attribute(tag, "value").unwrap_or_default()
+        } else if tag.starts_with("textarea") {
+            unescaped(behind.split("</textarea>").next().unwrap()).replace('\n', "\r\n")
+        } else if tag.starts_with("select") {
+            let options: Vec<&str> =
+                behind.split("</select>").next().unwrap().split("<option").skip(1).collect();
+            let chosen = options.iter().find(|option| option.contains(" selected")).unwrap_or(&options[0]);
+            attribute(chosen, "value").unwrap()
+        } else {
+            continue;
+        };
+        fields.push((name, value));
+    }
+    Fields::of(fields)
+}
+
+fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+}
+
+fn group() -> Group {
+    Group::new(GroupId::new(NOW, [7; 10]), NOW)
+}
+
+fn offered() -> Offered {
+    Offered { groups: vec![group()], has_all_groups: true, models: vec!["Model Flash".into()], now: NOW }
+}
+
+/// The form of an object with these settings.
+fn form<F: Table>(present: &Fields) -> Markup {
+    edit_fields::<F>(Entered::new(present), present, &offered())
+}
+
+/// Every combination of bounds: lifetime limits, windows, rates and models.
+fn bounds() -> Vec<BoundsPatch> {
+    let mut all = Vec::new();
+    let lifetimes = [None, Some(0), Some(1), Some(25_000_000_000), Some(1_234_567_890_123)];
+    let lists = [None, Some(vec!["Model Flash"]), Some(vec!["a/b <\"&'>", "Zoë’s model", "  padded  "])];
+    for (lifetime, models) in
+        lifetimes.into_iter().flat_map(|limit| lists.iter().map(move |list| (limit, list)))
+    {
+        for chosen in 0..1_u32 << Per::ALL.len() {
+            let is_chosen = |(n, _): &(usize, Per)| chosen >> n & 1 == 1;
+            // Not in the order of their lengths.
+            let windows = Per::ALL.into_iter().enumerate().filter(is_chosen).rev();
+            let windows: Vec<_> =
+                windows.map(|(n, per)| (per, NanoUsd::from_nanos(35_000_000_001 << n))).collect();
+            for rate in [None, Some(60)] {
+                all.push(BoundsPatch {
+                    limit: Some(lifetime.map(NanoUsd::from_nanos)),
+                    windows: Some(Vec::clone(&windows)),
+                    models: Some(models.as_ref().map(|list| list.iter().map(ToString::to_string).collect())),
+                    requests_per_minute: Some(rate),
+                    tokens_per_minute: Some(rate.map(|rate| rate * 1_000_000)),
+                    max_in_flight: Some(rate.filter(|_| lifetime.is_some())),
+                });
+            }
+        }
+    }
+    all
+}
+
+fn metadata() -> MetadataPatch {
+    MetadataPatch {
+        changes: [("team".to_owned(), Some("search".to_owned()))].into(),
+        ..MetadataPatch::default()
+    }
+}
+
+fn key(patch: &KeyPatch) -> ApiKey {
+    ApiKey::new(KeyId::new(NOW, [1; 10]), String::new(), NOW).with(patch, NOW)
+}
+
+fn texts(key: &ApiKey) -> Fields {
+    entered(|field: KeyField| key.value(field, NOW))
+}
+
+#[test]
+fn the_form_of_a_key_or_a_group_sent_back_unchanged_changes_nothing() {
+    let expiries = ["2999-12-31T23:59:00Z", "2027-12-31T23:59:59Z", "2027-12-31T23:59:59.250Z"];
+    let expiries: Vec<_> = std::iter::once(None).chain(expiries.map(Timestamp::parse)).collect();
+    for (n, bounds) in bounds().into_iter().enumerate() {
+        let of_key = KeyPatch {
+            label: Some([" Customer <A>", ""][n % 2].to_owned()),
+            expires_at: Some(expiries[n % expiries.len()]),
+            group: Some([None, Some(group().id)][n / 2 % 2]),
+            bounds: bounds.clone(),
+            metadata: metadata(),
+        };
+        let key = key(&of_key);
+        let back = sent(&form::<KeyField>(&texts(&key)));
+        let edit = read_edit::<KeyPatch>(&back, &texts(&key)).unwrap();
+        assert_eq!(edit.patch, KeyPatch::default(), "{of_key:?} came back as {back:?}");
+        let of_group = GroupPatch {
+            name: Some("Team".into()),
+            external_id: Some(Some("c101".into())),
+            parent: Some([None, Some(group().id)][n % 2]),
+            bounds,
+            ..GroupPatch::default()
+        };
+        let team = Group::new(GroupId::new(NOW, [8; 10]), NOW).with(&of_group, NOW);
+        let present = entered(|field: GroupField| team.value(field, NOW));
+        let edit = read_edit::<GroupPatch>(&sent(&form::<GroupField>(&present)), &present).unwrap();
+        assert_eq!(edit.patch, GroupPatch::default(), "{of_group:?}");
+    }
+}
+
+#[test]
+fn a_form_changes_what_was_changed_in_it_alone() {
+    let limits = |limit, windows: &[(Per, i64)]| BoundsPatch {
+        limit: Some(limit),
+        windows: Some(windows.iter().map(|(per, usd)| (*per, NanoUsd::from_usd(*usd))).collect()),
+        ..BoundsPatch::default()
+    };
+    let before =
+        key(&KeyPatch { bounds: limits(None, &[(Per::Month, 35), (Per::Day, 2)]), ..KeyPatch::default() });
+    let opened = sent(&form::<KeyField>(&texts(&before)));
+    let change = |form: &Fields, of: &[(&str, &str)], present: &ApiKey| {
+        let form = of.iter().fold(form.clone(), |form, (name, text)| form.with(name, (*text).to_owned()));
+        let edit = read_edit::<KeyPatch>(&form, &texts(present)).unwrap();
+        let asked = ask::<KeyField>(&form, &texts(present), &edit.overtaken, &[]);
+        (edit.patch, asked)
+    };
+    let labelled = KeyPatch { label: Some("Ann".into()), ..KeyPatch::default() };
+    let (patch, asked) = change(&opened, &[("label", "Ann")], &before);
+    assert!(patch == labelled && asked.is_none(), "{patch:?}");
+    // Somebody else raised the limits meanwhile: a label takes nothing back.
+    let raised = key(&KeyPatch {
+        bounds: limits(Some(NanoUsd::from_usd(90)), &[(Per::Month, 70)]),
+        ..KeyPatch::default()
+    });
+    let (patch, asked) = change(&opened, &[("label", "Ann")], &raised);
+    assert!(patch == labelled && asked.is_none(), "{patch:?}");
+    // A change of the same limits is asked for, with what they are now, and made when the form is sent again.
+    let (_, asked) = change(&opened, &[("limit", "40")], &raised);
+    let (texts_now, fault) = asked.unwrap();
+    assert_eq!(fault.field, "limit");
+    assert!(fault.says.contains("limits by window $2 a day and $35 a month → $70 a month"), "{}", fault.says);
+    let again =
+        sent(&edit_fields::<KeyField>(Entered::refused(&texts_now, &fault), &texts(&raised), &offered()));
+    let (patch, asked) = change(&again, &[], &raised);
+    assert!(asked.is_none(), "{patch:?}");
+    let windows = limits(None, &[(Per::Day, 2), (Per::Month, 40)]).windows;
+    assert_eq!(
+        patch.bounds,
+        BoundsPatch { windows, ..BoundsPatch::default() },
+        "the new lifetime limit stays"
+    );
+    // The same change by both needs no question.
+    let (_, asked) = change(
+        &opened,
+        &[("limit", "70"), ("limit_2", "")],
+        &key(&KeyPatch { bounds: limits(None, &[(Per::Month, 70)]), ..KeyPatch::default() }),
+    );
+    assert!(asked.is_none());
+    // A form without what it showed changes all that it has.
+    let bare = Fields::of([("limit", "5".to_owned())]);
+    assert_eq!(change(&bare, &[], &before).0.bounds, BoundsPatch::of_limit(Some(NanoUsd::from_usd(5))));
+}
