@@ -26,6 +26,7 @@ RECORDED = 24
 HALF_A_CHARACTER = "127"
 TOOL = [{"type": "function", "function": {"name": "lookup", "parameters": {
     "type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}}}]
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "Town", "schema": TOOL[0]["function"]["parameters"]}}
 IMAGE = ("data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 TEXTS = ("a", "東京" * 50, "1234567890" * 50, "<|im_end|>" * 50, " " * 500)
 
@@ -91,6 +92,11 @@ def choices(stage):
         stage.is_exact(f"{SHAPE[stream]} chat, a stop string", "tiny",
                        lambda key: stage.ask(key, "chat", "tiny", stream=stream, stop=[" model answers"]),
                        so=lambda answer: answer.text() == "Yes, this small")
+        stage.is_exact(f"{SHAPE[stream]} chat, a JSON schema", "tiny",
+                       lambda key: stage.ask(key, "chat", "tiny", stream=stream, limit=200, response_format=SCHEMA),
+                       so=lambda answer: answer.text().lstrip().startswith("{"))
+        if "strict" in stage.servers:
+            stage.is_exact(f"{SHAPE[stream]} chat of a model that thinks", "strict", lambda key: stage.ask(key, "chat", "strict", stream=stream))
 
 
 def tools(stage):
@@ -212,7 +218,24 @@ def left(stage):
                 counted.generated == 400 == billed.completion and billed.price() == stage.at.used(key), f"{counted.generated} generated")
 
 
+def revoked(stage):
+    """A key that is revoked under its stream: the stream ends within seconds, and the server stops."""
+    key = stage.key()
+    revoke = lambda count: stage.at.manage("DELETE", f"keys/{key.id}") if count == 300 else None
+    answer, counted, _ = stage.measured("loop", lambda: stage.ask(key, "chat", "loop", limit=8000, stream=True, on_event=revoke))
+    billed = stage.at.billed(key).completion
+    stage.holds("a key that is revoked under its stream: the stream ends with an error, and what was generated is billed",
+                answer.code == "invalid_api_key" and counted.generated < 8000 and 0 <= counted.generated - billed <= UNDER_WAY,
+                f"{counted.generated:,} generated, {counted.generated - billed} of them unbilled, {answer.code}")
+
+
 def caps(stage):
+    before, _ = stage.servers["loop"].counters()
+    for usd in (0, 0.000_03):
+        answer = stage.ask(stage.key(usd), "chat", "dear")
+        after, _ = stage.servers["loop"].counters()
+        stage.holds("a limit that pays for no token: 402, and the server reads and generates nothing",
+                    answer.code == "key_limit_reached" and after == before, answer.code)
     for limit in (0.0501, 0.2, 1.2):
         for dialect, stream in [("chat", False), ("chat", True), ("responses", True), ("messages", True)]:
             key = stage.key(limit)
@@ -341,6 +364,6 @@ def audits(stage):
 
 BEFORE_EACH_SERVER = {
     "answers": whole_and_streamed, "choices": choices, "tools": tools, "cached": cached_tokens, "counting": counting, "bounds": bounds,
-    "faults": requests_at_fault, "half": half_a_character, "left": left, "caps": caps, "many": many_at_once, "against": against,
+    "faults": requests_at_fault, "half": half_a_character, "left": left, "revoked": revoked, "caps": caps, "many": many_at_once, "against": against,
 }
 KILLS = {"gateway": gateway_killed, "key-service": key_service_killed, "server": server_killed}

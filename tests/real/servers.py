@@ -55,16 +55,15 @@ class Tools:
     def build_llama(self):
         """Builds llama-server from its source package, with one job at the lowest priority."""
         pins = LLAMA + " ".join(LLAMA_OPTIONS)
-        name, version = LLAMA.split("==")
-        self.llama_source = self.cache / f"{name.replace('-', '_')}-{version}/vendor/llama.cpp"
-        self.llama_build = self.cache / "build"
+        package = LLAMA.replace("-", "_").replace("==", "-")
+        self.llama_source, self.llama_build = self.cache / package / "vendor/llama.cpp", self.cache / "build"
         if self.is_done("llama", pins):
             return
         print(f"building llama-server of {LLAMA} in {self.llama_build}, for some quarter of an hour", flush=True)
         env = {**os.environ, "PATH": f"{self.python.parent}:{os.environ['PATH']}"}
-        fetch = ["-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", name, "--dest", self.cache, LLAMA]
+        fetch = ["-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", self.cache, LLAMA]
         run([self.python, *fetch], INSTALLS, env)
-        run(["tar", "-xzf", self.llama_source.parents[1].with_suffix(self.llama_source.parents[1].suffix + ".tar.gz"), "-C", self.cache], INSTALLS)
+        run(["tar", "-xzf", self.cache / f"{package}.tar.gz", "-C", self.cache], INSTALLS)
         run(["nice", "-n", "19", "cmake", "-S", self.llama_source, "-B", self.llama_build, "-G", "Ninja", *LLAMA_OPTIONS], INSTALLS, env)
         run(["nice", "-n", "19", "ninja", "-C", self.llama_build, "-j1", "llama-server"], BUILDS, env)
         self.done("llama", pins)
