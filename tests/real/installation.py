@@ -268,9 +268,9 @@ class Services(Installation):
         env = environment(folder / "gateway", catalogue_file, **shared, **urls)
         self.public, self.admin = port_of(env, "LISTEN"), port_of(env, "ADMIN_LISTEN")
         self.gateway = Process([programs / "inference-gateway"], folder, "gateway", env)
-        for process, env in zip(self.key_services, envs):
-            process.answers(f"http://127.0.0.1:{port_of(env, 'ADMIN_LISTEN')}/readyz", READY)
-        self.ready()
+        self.admins = {self.gateway: self.admin, **dict(zip(self.key_services, (port_of(env, "ADMIN_LISTEN") for env in envs)))}
+        for process in self.admins:
+            self.ready(process)
 
-    def ready(self):
-        self.gateway.answers(f"http://127.0.0.1:{self.admin}/readyz", READY)
+    def ready(self, process):
+        process.answers(f"http://127.0.0.1:{self.admins[process]}/readyz", READY)

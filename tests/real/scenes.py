@@ -208,7 +208,8 @@ def left(stage):
         key, more = stage.key(), {"n": n} if n > 1 else {}
         _, counted, idle_after = stage.measured("loop", lambda: stage.ask(key, dialect, "loop", leave=leave, limit=3000, stream=True, **more))
         unbilled = counted.generated - stage.at.billed(key).completion
-        stage.holds(f"streamed {dialect}{f', n = {n},' if n > 1 else ''} left after {leave} events: the server stops, and what it generated is billed, less what was under way",
+        who = f"streamed {dialect}{f', n = {n},' if n > 1 else ''} left after {leave} events"
+        stage.holds(f"{who}: the server stops, and what it generated is billed, less what was under way",
                     0 <= unbilled <= UNDER_WAY and idle_after < STOPS,
                     f"{counted.generated} generated, {unbilled} of them unbilled, idle after {1000 * idle_after:.0f} ms")
     key = stage.key()
@@ -309,7 +310,7 @@ def gateway_killed(stage):
         answers = [stream.result() for stream in streams]
     after, idle_after = stage.servers["loop"].counters()
     at.gateway.start()
-    at.ready()
+    at.ready(at.gateway)
     billed = [at.billed(key) for key in keys]
     generated, tokens = after.since(before).generated, sum(usage.completion for usage in billed)
     stage.holds("`kill -9` of the gateway: no stream looks complete, the server stops, and what was last reported is billed, once",
@@ -321,12 +322,12 @@ def gateway_killed(stage):
 
 
 def key_service_killed(stage):
-    at, key = stage.at, stage.key()
-    kill = lambda count: at.key_services[0].kill() if count == 100 else None
+    at, victim = stage.at, stage.at.key_services[0]
+    kill = lambda count: victim.kill() if count == 100 else None
     stage.is_exact("`kill -9` of a key-service: a stream goes on by the other one", "loop",
                    lambda key: stage.ask(key, "chat", "loop", limit=1500, stream=True, on_event=kill))
-    at.key_services[0].start()
-    wait_until("a key-service is back", RESOLVED, lambda: stage.ask(key, "chat", "tiny", limit=1).status == 200)
+    victim.start()
+    at.ready(victim)
 
 
 def server_killed(stage):
