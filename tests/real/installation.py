@@ -16,11 +16,11 @@ PRICE = {"input": "1.00", "cached_input": "0.25", "output": "4.00"}
 DEAR = {**PRICE, "output": "1000.00"}
 CREDIT = "1000000"
 # Seconds in which a program is ready, and in which a request is answered on a busy machine.
-READY, ANSWERED = 60, 300
+READY, ANSWERED = 300, 300
 # Seconds that a hold outlives its gateway: the shortest there is, as a scene waits for it.
 LEASE = 3
 # Seconds in which every hold is settled after its request ended, or its gateway died.
-RESOLVED = LEASE + 30
+RESOLVED = LEASE + 120
 NANO = 1_000_000_000
 
 

@@ -24,11 +24,11 @@ LLAMA_OPTIONS = [
     "-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF", "-DLLAMA_BUILD_APP=OFF",
 ]
 # Seconds for a server to load its weights, on a machine that is busy with other work.
-LOADS = {"llama-server": 60, "vLLM": 600}
+LOADS = {"llama-server": 300, "vLLM": 900}
 # Seconds for an installation and for a build, after which both would not end at all.
 INSTALLS, BUILDS = 1200, 3600
 # Seconds in which a server has to notice that a client left, or to finish what it does.
-IDLE = 60
+IDLE = 120
 # Time without a change after which counters are complete.
 SETTLED = 0.3
 
@@ -129,7 +129,7 @@ class Server:
         self.process.answers(f"{self.url}/health", LOADS[self.software])
 
     def metrics(self):
-        text = urllib.request.urlopen(f"{self.url}/metrics", timeout=20).read().decode()
+        text = urllib.request.urlopen(f"{self.url}/metrics", timeout=60).read().decode()
         values = {}
         for name, value in re.findall(r"^([a-z_:]+)(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE):
             values[name] = values.get(name, 0) + float(value)
@@ -166,7 +166,7 @@ class Llama(Server):
         return f"llama-server {re.search(r'version: (.*)', said)[1]} of {LLAMA}"
 
     def is_idle(self):
-        slots = json.load(urllib.request.urlopen(f"{self.url}/slots", timeout=20))
+        slots = json.load(urllib.request.urlopen(f"{self.url}/slots", timeout=60))
         return not any(slot["is_processing"] for slot in slots) and self.metrics()["llamacpp:requests_deferred"] == 0
 
     def count(self):
