@@ -10,8 +10,10 @@
 # reproducible  build the release twice in different folders, and compare bytes; REPRODUCIBLE="--profile dev" for a trial
 # attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
 #        ATTACK="--only bodies,flood" for a part
+# real   compare bills with the counters of a real llama-server and vLLM; builds and installs these once, which takes a quarter of an hour;
+#        REAL="--servers llama --only caps,left" for a part
 
-.PHONY: run check test faults upgrade deny bench attack pgo sbom reproducible
+.PHONY: run check test faults upgrade deny bench attack real pgo sbom reproducible
 
 run:
 	cargo run
@@ -57,3 +59,8 @@ reproducible:
 attack:
 	cargo build --release --workspace --bins
 	target/release/attack $(ATTACK)
+
+real:
+	tests/tools/install.sh
+	cargo build --release --workspace --bins
+	tests/real/real.py $(REAL)
