@@ -11,7 +11,7 @@ pub use sizes::ContextSizes;
 
 /// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
 /// from the source or the documentation of a server.
-const TOO_LONG: [&str; 14] = [
+const TOO_LONG: [&str; 15] = [
     "maximum context length",         // OpenAI, vLLM, Mistral, DeepSeek, llama-cpp-python
     "context length",                 // SGLang, Ollama, LM Studio
     "context window",                 // llama-cpp-python, Together

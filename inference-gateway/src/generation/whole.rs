@@ -129,8 +129,8 @@ pub(super) async fn run(
         if running.upstream().folds(&job.forward) {
             let meter = FoldMeter::new(job.usage_counter(max_tokens, &running), job.forward.n);
             let read = read_folded(body, Box::new(meter), largest, &mut memory, silence).await;
-            return read
-                .unwrap_or_else(|error| Read::Failed(of_event(&error, &running.upstream().entry.model)));
+            let model = &running.upstream().entry.model;
+            return read.unwrap_or_else(|error| Read::Failed(of_event(&error, model, &job.forward)));
         }
         read(body, largest, &mut memory, silence).await
     };

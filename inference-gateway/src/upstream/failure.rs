@@ -80,6 +80,7 @@ impl Failure {
                 | Self::Overloaded
                 | Self::Timeout
                 | Self::Refused(_)
+                | Self::CredentialRefused(_)
                 | Self::Broken(_),
                 _,
             ) => false,

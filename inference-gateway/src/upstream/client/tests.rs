@@ -132,7 +132,7 @@ async fn interim_heads_are_skipped_and_those_without_end_cost_the_connection() {
             let _ = stream.write_all(ANSWER).await;
             let _ = stream.read_to_end(&mut Vec::new()).await;
         };
-        let (client, server) = (UpstreamClient::new(), Server::of(&url).unwrap());
+        let (client, server) = (UpstreamClient::new(), Server::of(&url, &Access::default()).unwrap());
         let asking = async move {
             let answer = post(&client, &server).await;
             assert_eq!(answer.is_ok(), is_answered, "{interim}: {answer:?}");

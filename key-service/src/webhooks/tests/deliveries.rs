@@ -11,7 +11,11 @@ use shared::{
 use super::*;
 use crate::{
     credentials::Credentials,
-    management::{Management, testing::Office, webhooks::{MAX_WEBHOOKS, MadeWebhook}},
+    management::{
+        Management,
+        testing::Office,
+        webhooks::{MAX_WEBHOOKS, MadeWebhook},
+    },
     store::{
         EventSlice, Events as _, Store, Webhooks as _,
         suite::{Subject as _, in_redis::InRedis, servers::PATIENCE},
@@ -41,8 +45,7 @@ impl Desk {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
         let url = WebhookUrl::parse(&receiver.url()).unwrap();
-        let made = office.management.create_webhook(account, (url, settings), None).await.unwrap();
-        let MadeWebhook::New(webhook, _) = made else { panic!("it is new") };
+        let webhook = made(&office.management, account, (url, settings)).await;
         let dispatcher = dispatcher_of(&office);
         Self { office, account, webhook, dispatcher }
     }
@@ -238,11 +241,18 @@ async fn a_webhook_that_fails_for_a_day_is_disabled_with_an_event() {
     assert_eq!(attempts.len(), domain::webhook::KEPT_ATTEMPTS);
 }
 
+/// Makes a webhook.
+async fn made(management: &Management, account: AccountId, settings: (WebhookUrl, WebhookPatch)) -> Webhook {
+    let made = management.create_webhook(account, settings, None).await.unwrap();
+    let (MadeWebhook::New(webhook, _) | MadeWebhook::Replayed(webhook)) = made;
+    webhook
+}
+
 /// Makes webhooks of an account, as many as it may have, which lead to this receiver.
 async fn every_webhook(office: &Office, account: AccountId, receiver: &str) {
     for _ in 0..MAX_WEBHOOKS {
         let settings = (WebhookUrl::parse(receiver).unwrap(), WebhookPatch::default());
-        office.management.create_webhook(account, settings).await.unwrap();
+        made(&office.management, account, settings).await;
     }
 }
 
@@ -262,7 +272,7 @@ async fn slow_receivers_of_one_account_leave_places_to_others() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     every_webhook(&office, greedy, &format!("http://{}/", silent.local_addr().unwrap())).await;
     let url = WebhookUrl::parse(&receiver.url()).unwrap();
-    office.management.create_webhook(other, (url, WebhookPatch::default())).await.unwrap();
+    made(&office.management, other, (url, WebhookPatch::default())).await;
     make_keys(&office, greedy, 10).await;
     let dispatcher = dispatcher_of(&office);
     for _ in 0..10 {
@@ -309,12 +319,11 @@ async fn a_webhook_that_is_far_behind_and_one_that_is_not_take_turns() {
     let (account, _) = office.account("acme").await;
     let url = || WebhookUrl::parse(&receiver.url()).unwrap();
     let types = WebhookPatch { types: Some(Some(vec!["key.revoked".into()])), ..WebhookPatch::default() };
-    let (far, _) = office.management.create_webhook(account, (url(), types)).await.unwrap();
+    let far = made(&office.management, account, (url(), types)).await;
     let pause = WebhookPatch { disabled: Some(Some(DisabledReason::Owner)), ..WebhookPatch::default() };
     office.management.update_webhook(account, far.id, pause, Actor::System).await.unwrap();
     make_keys(&office, account, 1_000).await;
-    let (near, _) =
-        office.management.create_webhook(account, (url(), WebhookPatch::default())).await.unwrap();
+    let near = made(&office.management, account, (url(), WebhookPatch::default())).await;
     let again = WebhookPatch { disabled: Some(None), ..WebhookPatch::default() };
     office.management.update_webhook(account, far.id, again, Actor::System).await.unwrap();
     make_keys(&office, account, 1).await;
