@@ -147,8 +147,10 @@ FAULTS = [
      "self.model_lists().count() > 0 && self.model_lists().all(|models| !models.contains(model))",
      "rates::models_are_those_that_key_group_and_parent_allow"),
     ("tokens are judged before requests", FUNDS,
-     "wait.or_else(|| by_tokens.max().map(|wait| (RateBound::Tokens, wait)))",
-     "by_tokens.max().map(|wait| (RateBound::Tokens, wait)).or(wait)",
+     "rate_limited(RateBound::Requests, requests, 1, self.now)\n"
+     "            .or_else(|| rate_limited(RateBound::Tokens, tokens, prompt_tokens, self.now))",
+     "rate_limited(RateBound::Tokens, tokens, prompt_tokens, self.now)\n"
+     "            .or_else(|| rate_limited(RateBound::Requests, requests, 1, self.now))",
      "rates::models_come_before_requests_in_flight_then_requests_then_tokens_then_what_is_left"),
     ("the loosest rate is answered", BOUNDS,
      ".min_by_key(|limit|", ".max_by_key(|limit|",
@@ -157,7 +159,7 @@ FAULTS = [
      "bounds.count(tokens, readmitted, now);", "bounds.count(tokens, false, now);",
      "rates::a_readmitted_request_counts_once_for_requests_per_minute_and_anew_for_all_else"),
     ("the rate of a readmitted request refuses it", FUNDS,
-     "bounds.requests_per_minute.filter(|_| !readmitted)?", "bounds.requests_per_minute?",
+     "bounds.requests_per_minute.filter(|_| !readmitted)", "bounds.requests_per_minute",
      "rates::a_readmitted_request_counts_once_for_requests_per_minute_and_anew_for_all_else"),
     ("a threshold is told beyond its border", EVENTS,
      "before < border && border <= after", "before < border && border < after",
