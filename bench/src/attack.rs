@@ -13,6 +13,7 @@ use tests::harness::{Deployment, Options, Stack};
 pub mod bodies;
 mod customers;
 mod demo;
+pub mod events;
 pub mod filling;
 pub mod pages;
 mod paying;
@@ -49,7 +50,7 @@ pub enum Part {
     Unauthenticated,
     /// Bodies that stall, and large heads.
     Bodies,
-    /// Pages of the dashboard that an unauthenticated client leaves unread.
+    /// Pages of the dashboard that an unauthenticated client leaves unread, and those of a group with many in it.
     Pages,
     /// Requests while no scraper reads the metrics.
     Unscraped,
@@ -57,6 +58,8 @@ pub enum Part {
     Slots,
     /// An owner that fills the store and reads its pages, and unauthenticated callers that guess at accounts.
     Filling,
+    /// An account that governs without end, each time with an event, over a Redis that is soon full.
+    Events,
     /// The demo model's own port.
     Demo,
 }
@@ -127,7 +130,11 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             }
             rows
         }
-        Part::Pages => pages::rows(&stack().await).await,
+        Part::Pages => {
+            let mut rows = pages::rows(&stack().await).await;
+            rows.extend(pages::of_groups(&stack().await).await);
+            rows
+        }
         Part::Unscraped => vec![customers::unscraped(&stack().await, plan.requests).await],
         Part::Slots => customers::slots().await,
         Part::Filling => {
@@ -135,6 +142,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             rows.push(filling::guesses().await);
             rows
         }
+        Part::Events => events::rows().await,
         Part::Demo => demo::rows(plan.bodies).await,
     }
 }

@@ -25,7 +25,7 @@ const KEY_BYTES: u64 = 3_072;
 /// Management keys, and members, that an account may have.
 const OF_EACH: usize = 100;
 /// Time that one owner may add to another customer's chat.
-const DELAY: Duration = Duration::from_secs(1);
+pub(super) const DELAY: Duration = Duration::from_secs(1);
 /// Accounts beside the one that unauthenticated clients guess at, and their guesses.
 const ACCOUNTS: usize = 200;
 const GUESSES: usize = 50;
@@ -33,7 +33,7 @@ const GUESSES: usize = 50;
 const COMMANDS: u64 = 40;
 
 /// An installation of services over one Redis, whose owners are bound tightly.
-async fn services() -> Stack {
+pub(super) async fn services() -> Stack {
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
     let env = vec![
         ("FAREGATE_MAX_KEYS_PER_ACCOUNT", KEYS.to_string()),
@@ -226,7 +226,7 @@ pub(super) async fn guesses() -> Row {
 }
 
 /// The longest of some chats, one after the other.
-async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
+pub(super) async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..10 {
         let began = Instant::now();
@@ -238,7 +238,7 @@ async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
 }
 
 /// A figure that the Redis of a stack has of itself.
-fn redis_info(stack: &Stack, section: &str, name: &str) -> u64 {
+pub(super) fn redis_info(stack: &Stack, section: &str, name: &str) -> u64 {
     let info = stack.redis().ask(0, &format!("INFO {section}"));
     let figure = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     figure.expect("Redis has the figure").trim().parse().expect("it is a number")

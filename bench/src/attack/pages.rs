@@ -1,19 +1,24 @@
-//! Pages of the dashboard that an unauthenticated client leaves unread, beside people who want to sign in.
+//! Pages of the dashboard that an unauthenticated client leaves unread, beside people who want to sign in; and pages of a group
+//! with thousands of groups in it, beside another customer.
 
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt, future::join_all, stream};
 use http::{Method, StatusCode};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::timeout;
 
 use super::{
-    Row, plain,
+    Row,
+    filling::owner_of,
+    plain,
     silent::address,
     unauthenticated::{client_address, connect_from},
     unread::{UnreadStreams, leave_answers_of},
 };
-use tests::harness::Stack;
+use serde_json::json;
+use tests::harness::{Account, Stack, usd};
 
 /// The page that anyone may ask for.
 const PAGE: &str = "/dashboard/sign-in";
@@ -25,6 +30,12 @@ const LOOKS: usize = 20;
 const DELAY: Duration = Duration::from_millis(500);
 /// Memory that the pages may take: the bound on requests of unauthenticated clients allows for fewer than are asked for.
 const MEMORY: u64 = 32 << 20;
+
+/// Groups in a group, and readers of its page.
+const CHILDREN: usize = 6_000;
+const READERS: usize = 10;
+/// Bytes of the page of a group.
+const GROUP_PAGE: usize = 192 << 10;
 
 /// Pages that one unauthenticated client leaves unread.
 pub async fn leave_pages(stack: &Stack) -> Vec<UnreadStreams> {
@@ -78,4 +89,61 @@ pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
         held: grown <= MEMORY && begun > 0,
     });
     rows
+}
+
+/// Makes a group of this account with this many groups in it, and returns the path of its page.
+pub async fn group_with_children(stack: &Stack, account: &Account, children: usize) -> String {
+    let url = stack.url("/v1/management/groups");
+    let make = async |body| {
+        let made = stack.http.send_as(&account.management_key, Method::POST, &url, Some(body)).await;
+        assert_eq!(made.status, 201, "{made}");
+        made.json()["id"].as_str().unwrap().to_owned()
+    };
+    let parent = make(json!({"name": "All of them"})).await;
+    let child = |n| make(json!({"name": format!("Customer {n}"), "parent_id": parent}));
+    stream::iter(0..children).map(child).buffer_unordered(16).for_each(async |_| {}).await;
+    format!("/dashboard/groups/{parent}")
+}
+
+/// The page of a group with thousands of groups in it, read without a pause, beside another customer's pages and files.
+pub(super) async fn of_groups(stack: &Stack) -> Vec<Row> {
+    let greedy = stack.open_account("greedy", usd("1"));
+    let path = group_with_children(stack, &greedy, CHILDREN).await;
+    let (mut owner, mut other) = (owner_of(stack, &greedy).await, owner_of(stack, &stack.account).await);
+    let page = owner.get(&path).await.text().len();
+    let until = Instant::now() + Duration::from_secs(5);
+    let readers = (0..READERS).map(|_| {
+        let (mut owner, path) = (owner.clone(), &path);
+        async move {
+            while Instant::now() < until {
+                owner.get(path).await;
+            }
+        }
+    });
+    let others = async {
+        let (mut slowest, mut refused) = (Duration::ZERO, 0);
+        while Instant::now() < until {
+            for path in ["/dashboard/groups", "/dashboard/activity.csv"] {
+                let began = Instant::now();
+                refused += usize::from(other.get(path).await.status != 200);
+                slowest = slowest.max(began.elapsed());
+            }
+        }
+        (slowest, refused)
+    };
+    let (_, (slowest, refused)) = tokio::join!(join_all(readers), others);
+    vec![
+        Row {
+            name: format!("the page of a group with {CHILDREN} groups in it"),
+            expected: format!("{} kB", GROUP_PAGE >> 10),
+            seen: format!("{} kB", page >> 10),
+            held: page <= GROUP_PAGE,
+        },
+        Row {
+            name: format!("{READERS} readers of it, another's pages and files meanwhile"),
+            expected: format!("served in {DELAY:?}"),
+            seen: format!("{slowest:.0?}, {refused} refused"),
+            held: slowest <= DELAY && refused == 0,
+        },
+    ]
 }

@@ -10,6 +10,7 @@ use std::{
 
 use bench::attack::{
     bodies::{Body, StalledBodies},
+    events::{bound_memory, change_without_end, long_names},
     pages::{leave_pages, slowest_look},
     silent::{Silence, address, flood, time_to_close},
     unauthenticated::{Stalling, connect_from, invented_key},
@@ -293,4 +294,29 @@ async fn a_log_that_nobody_reads_stops_no_request_and_lines_that_it_lacks_are_co
     drop(pipe);
     fs::remove_file(&log).unwrap();
     stack.server().restart().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_account_that_changes_its_keys_without_end_fills_no_redis_and_others_chat_on() {
+    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    stack.others_spend();
+    let greedy = stack.open_account("greedy", usd("1"));
+    let key = stack.key_of(&greedy, json!({"limit": 1_000})).await;
+    let other = stack.key().await;
+    bound_memory(&stack, 12 << 20);
+    let parties = (&greedy, &key, &other);
+    // Until the store is nearly full: a second of it, or many on a busy machine.
+    let deadline = Instant::now() + 4 * PATIENCE;
+    loop {
+        let long = change_without_end(&stack, parties, Duration::from_secs(5), long_names).await;
+        assert!(long.other == 0 && long.slowest_chat < PATIENCE, "{long:?}");
+        if long.full > 0 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{long:?}");
+    }
+    let lower = |number: u64| json!({"limit": 999 - number % 2});
+    let lowered = change_without_end(&stack, parties, Duration::from_secs(3), lower).await;
+    assert!(lowered.done > 0 && lowered.slowest_chat < PATIENCE, "{lowered:?}");
+    assert!(lowered.full > 0 && lowered.other == 0, "a bound that is raised again is refused: {lowered:?}");
 }

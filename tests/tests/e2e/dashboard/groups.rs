@@ -1,8 +1,12 @@
 //! The pages of groups.
 
+use bench::attack::pages::group_with_children;
 use http::Method;
 use serde_json::json;
-use tests::{harness::Stack, upstream::Script};
+use tests::{
+    harness::{Answer, Stack, attribute},
+    upstream::Script,
+};
 
 use super::signed_in;
 
@@ -77,4 +81,37 @@ async fn all_keys_of_a_group_are_revoked_together() {
     let status =
         async |id: &str| stack.manage(Method::GET, &format!("/{id}"), None).await.json()["status"].clone();
     assert_eq!((status(&inside.id).await, status(&outside.id).await), (json!("revoked"), json!("active")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_page_of_a_group_shows_a_hundred_groups_and_leads_to_all() {
+    // SQLite, and Redis.
+    for stack in [Stack::start().await, super::replicas().await] {
+        let path = group_with_children(&stack, &stack.account, 130).await;
+        let id = path.rsplit('/').next().unwrap().to_owned();
+        let mut owner = signed_in(&stack, &stack.account, "owner").await;
+        let rows = |page: &Answer| page.text().matches("<th scope=\"row\">").count();
+        let page = owner.get(&path).await;
+        assert!(
+            rows(&page) == 100 && page.text().len() < 160_000,
+            "{} rows, {}",
+            rows(&page),
+            page.text().len()
+        );
+        let all = attribute(&page, "<p><a href=\"/dashboard/groups?").unwrap();
+        assert_eq!(all, format!("parent={id}"));
+        let mut seen = Vec::new();
+        let mut next = Some(format!("{PATH}?{all}"));
+        while let Some(at) = next {
+            let page = owner.get(&at).await;
+            let named =
+                page.text().split("<bdi>Customer ").skip(1).map(|rest| rest.split('<').next().unwrap());
+            seen.extend(named.map(|number| number.parse::<usize>().unwrap()));
+            next = attribute(&page, "rel=\"next\" href=\"").map(|next| next.replace("&amp;", "&"));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..130).collect::<Vec<_>>());
+        let wrong = owner.get(&format!("{PATH}?parent=agents")).await;
+        assert_eq!(wrong.status, 404, "{wrong}");
+    }
 }

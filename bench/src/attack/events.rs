@@ -1,0 +1,143 @@
+//! One account that governs without end, each time with an event, beside another customer: over a small Redis, whose part
+//! kept for chats stays free.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+use tests::harness::{Account, ApiKey, Http, Stack, usd};
+
+use super::{
+    Row,
+    filling::{DELAY, redis_info, services, slowest_chat},
+};
+
+/// Memory of Redis beyond what an empty installation takes: a fifth of it is kept for chats.
+const MEMORY: u64 = 32 << 20;
+/// The largest limit of a key, which is lowered by a dollar each time.
+const LIMIT: u64 = 1_000_000;
+/// Connections of the account that governs.
+const CONNECTIONS: usize = 8;
+/// Bytes of an event with two lists of the longest names, as it is listed.
+const EVENT_BYTES: usize = 4_096;
+/// Memory that acts which go on in a nearly full store may take more, beside those under way when it became full.
+const GROWTH: u64 = 2 << 20;
+
+/// What became of changes, and of another customer's chats meanwhile.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Changes that were made, and those refused as the store is nearly full.
+    pub done: u64,
+    /// Changes that were refused as the store is nearly full.
+    pub full: u64,
+    /// Other answers.
+    pub other: u64,
+    /// The longest wait of another customer for a chat; `Duration::MAX` where one was refused.
+    pub slowest_chat: Duration,
+}
+
+/// Changes a key over several connections for this long, each time to the body of the next number, beside chats of another
+/// customer.
+pub async fn change_without_end(
+    stack: &Stack,
+    (account, key, other): (&Account, &ApiKey, &ApiKey),
+    lasts: Duration,
+    body: impl Fn(u64) -> Value,
+) -> Changed {
+    let until = Instant::now() + lasts;
+    let (next, done, full, failed) = <(AtomicU64, AtomicU64, AtomicU64, AtomicU64)>::default();
+    let url = stack.url(&format!("/v1/management/keys/{}", key.id));
+    let governors = (0..CONNECTIONS).map(|_| async {
+        let http = Http::new();
+        while Instant::now() < until {
+            let body = body(next.fetch_add(1, Relaxed));
+            let answer = http.send_as(&account.management_key, Method::PATCH, &url, Some(body)).await;
+            let count = match answer.status {
+                200 => &done,
+                503 if answer.code() == "store_full" => &full,
+                _ => &failed,
+            };
+            count.fetch_add(1, Relaxed);
+        }
+    });
+    let chats = async {
+        let mut slowest = Duration::ZERO;
+        while Instant::now() < until {
+            slowest = slowest.max(slowest_chat(stack, other).await);
+        }
+        slowest
+    };
+    let (_, slowest_chat) = tokio::join!(join_all(governors), chats);
+    Changed { done: done.into_inner(), full: full.into_inner(), other: failed.into_inner(), slowest_chat }
+}
+
+/// A list of the longest names, another for each number.
+pub fn long_names(number: u64) -> Value {
+    let names = (0..64).map(|n| format!("{n:02}{}{}", number % 10, "🔑".repeat(197)));
+    json!({"models": names.collect::<Vec<_>>()})
+}
+
+/// Bounds the memory of a stack's Redis, so that an empty installation has this much left.
+pub fn bound_memory(stack: &Stack, memory: u64) {
+    let most = redis_info(stack, "memory", "used_memory") + memory;
+    stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
+}
+
+/// All of them.
+pub(super) async fn rows() -> Vec<Row> {
+    let stack = services().await;
+    let greedy = stack.open_account("greedy", usd("1"));
+    let key = stack.key_of(&greedy, json!({"limit": LIMIT})).await;
+    let other = stack.key().await;
+    bound_memory(&stack, MEMORY);
+    let calm = slowest_chat(&stack, &other).await;
+    let parties = (&greedy, &key, &other);
+    let long = change_without_end(&stack, parties, Duration::from_secs(60), long_names).await;
+    let list = stack.url("/v1/management/events?limit=1&type=key.updated");
+    let event = Http::new().send_as(&greedy.management_key, Method::GET, &list, None).await.text().len();
+    let before = redis_info(&stack, "memory", "used_memory");
+    let lower = |number: u64| json!({"limit": LIMIT - 1 - number});
+    let lowered = change_without_end(&stack, parties, Duration::from_secs(20), lower).await;
+    let grown = redis_info(&stack, "memory", "used_memory").saturating_sub(before);
+    let left = |changed: &Changed| {
+        let delay = changed.slowest_chat.saturating_sub(calm);
+        (
+            delay <= DELAY,
+            if changed.slowest_chat == Duration::MAX {
+                "refused".into()
+            } else {
+                format!("{delay:.0?} longer")
+            },
+        )
+    };
+    let ((goes_on, waits), (still_goes_on, still_waits)) = (left(&long), left(&lowered));
+    vec![
+        Row {
+            name: format!("changes of 64 long names without end, {} MiB of Redis left", MEMORY >> 20),
+            expected: format!("store_full, another's chat waits {DELAY:?} longer"),
+            seen: format!("{} done, {} full, {} others; chats {waits}", long.done, long.full, long.other),
+            held: goes_on && long.full > 0 && long.other == 0,
+        },
+        Row {
+            name: "an event of such a change".into(),
+            expected: format!("{EVENT_BYTES} bytes"),
+            seen: format!("{event} bytes"),
+            held: event <= EVENT_BYTES,
+        },
+        Row {
+            name: "then bounds lowered without end, which a full store takes".into(),
+            expected: format!("{} MiB more, chats go on", GROWTH >> 20),
+            seen: format!(
+                "{} done, {} others, {} kB more; chats {still_waits}",
+                lowered.done,
+                lowered.full + lowered.other,
+                grown >> 10
+            ),
+            held: still_goes_on && grown <= GROWTH && lowered.other == 0 && lowered.done > 0,
+        },
+    ]
+}
