@@ -24,6 +24,7 @@ mod expiring;
 mod failover;
 mod groups;
 mod hold_index;
+mod idempotency;
 mod journal;
 mod key_lists;
 mod key_space;

@@ -10,7 +10,7 @@ use shared::ids::{AccountId, GroupId};
 
 use super::{
     Redis,
-    keys::idempotency_record,
+    idempotency::idempotency_record,
     records::{self, Fields, amount, damaged},
     script::Arguments,
     turns::ChangeTurn,

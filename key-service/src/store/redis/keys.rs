@@ -1,4 +1,4 @@
-//! API keys and idempotency keys.
+//! API keys.
 
 use std::{collections::HashSet, fmt::Display, str::FromStr};
 
@@ -14,6 +14,7 @@ use shared::{
 use super::{
     Redis,
     groups::{Judged, Revision},
+    idempotency::idempotency_record,
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
     script::Arguments,
 };
@@ -21,7 +22,6 @@ use crate::store::{
     Created, Credential, Idempotency, KeyName, Keys, Order, Page, Rotated, StoreError, Updated,
 };
 use domain::{
-    digest::Digest,
     event::{Act, Event, EventKind},
     group::BadGroup,
     key::{ApiKey, KeyNotChanged, KeyPatch, NewCredential, NewKey},
@@ -267,12 +267,6 @@ impl Redis {
         arguments.with_all(records::write_key(key))
     }
 
-    /// Name of an idempotency record. Without an attempt scripts leave the record alone.
-    pub(super) fn idempotency_name(&self, account: AccountId, attempt: Option<&Idempotency>) -> String {
-        let none = Digest::from_bytes([0; 32]);
-        self.key_space.idempotency(account, attempt.map_or(&none, |attempt| &attempt.key))
-    }
-
     /// Changes a key, unless the key is revoked. Returns the result, and the key.
     async fn change_key(
         &self,
@@ -389,13 +383,4 @@ impl Redis {
         let ids: Vec<String> = self.client.ask(&question).await?;
         ids.iter().map(|id| id.parse().map_err(|_| damaged("an id in a list"))).collect()
     }
-}
-
-/// The request, the time, and the end of the idempotency key: by the caller's clock, and as a lifetime for Redis. Empty
-/// without an idempotency key.
-pub(super) fn idempotency_record(attempt: Option<&Idempotency>) -> [String; 4] {
-    let Some(Idempotency { key: _, request, now, expires_at }) = attempt else { return Default::default() };
-    let life = expires_at.millis().saturating_sub(now.millis()).max(1);
-    let request = hex::encode(request.as_bytes());
-    [request, now.millis().to_string(), expires_at.millis().to_string(), life.to_string()]
 }

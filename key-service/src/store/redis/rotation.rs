@@ -4,7 +4,7 @@ use shared::rpc::Principal;
 
 use super::{
     Redis,
-    keys::idempotency_record,
+    idempotency::idempotency_record,
     records::{damaged, write_rotation},
     script::Arguments,
 };

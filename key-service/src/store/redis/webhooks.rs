@@ -9,7 +9,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Redis, key_space::PARTS, keys::idempotency_record, records::damaged, script::Arguments};
+use super::{Redis, idempotency::idempotency_record, key_space::PARTS, records::damaged, script::Arguments};
 use crate::store::{Idempotency, StoreError, WebhookCreated, Webhooks, webhook_records};
 use domain::{
     event::Act,
