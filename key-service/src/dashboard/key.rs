@@ -104,20 +104,24 @@ fn bounds(key: &ApiKey, groups: &[&Group]) -> Markup {
     }
 }
 
-/// Says which models of the lists are not offered.
-fn models_note(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> Markup {
-    let budgets = std::iter::once(&key.spend.budget).chain(groups.iter().map(|group| &group.spend.budget));
-    let lists: Vec<_> = budgets.filter_map(words::list_of).collect();
-    html! { @if let Some(says) = words::unknown_models(&lists, &desk.catalog.get().ids(), "this key") { p.note { (says) } } }
+/// The lists of models that bound a key.
+fn lists<'a>(key: &'a ApiKey, groups: &[&'a Group]) -> Vec<&'a Vec<String>> {
+    let of_groups = groups.iter().map(|group| &group.spend.budget);
+    std::iter::once(&key.spend.budget).chain(of_groups).filter_map(words::list_of).collect()
 }
 
-/// The first model that a key may use, for commands to paste.
+/// Says which models of the lists are not offered.
+fn models_note(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> Markup {
+    let says = words::unknown_models(&lists(key, groups), &desk.catalog.get().ids(), "this key");
+    html! { @if let Some(says) = says { p.note { (says) } } }
+}
+
+/// The first model that a key may chat with, for commands to paste.
 fn first_model(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> String {
-    let budgets = std::iter::once(&key.spend.budget).chain(groups.iter().map(|group| &group.spend.budget));
-    let lists: Vec<_> = budgets.filter_map(words::list_of).collect();
-    let models = desk.catalog.get().ids();
-    let is_allowed = |model: &&String| lists.iter().all(|list| list.contains(model));
-    models.iter().find(is_allowed).or(models.first()).cloned().unwrap_or_default()
+    let (catalog, lists) = (desk.catalog.get(), lists(key, groups));
+    let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
+    let allowed = chats.find(|model| lists.iter().all(|list| list.contains(&model.id)));
+    allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
 }
 
 /// Settings, rotation and revocation, for owners.
@@ -135,7 +139,8 @@ async fn forms(
     Ok(html! {
         section.card {
             h2 { "Settings" }
-            form.stack method="post" action=(path) {
+            // A browser that loads the page again shows what is there, and nothing that it kept.
+            form.stack method="post" action=(path) autocomplete="off" {
                 (hidden(viewer))
                 (settings_form::edit_fields::<KeyField>(entered, &present, &offered))
                 (settings_form::other_settings(value))

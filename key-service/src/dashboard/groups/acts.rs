@@ -44,7 +44,8 @@ pub(super) async fn forms(
     Ok(html! {
         section.card {
             h2 { "Settings" }
-            form.stack method="post" action=(path(group)) {
+            // A browser that loads the page again shows what is there, and nothing that it kept.
+            form.stack method="post" action=(path(group)) autocomplete="off" {
                 (hidden(viewer))
                 (settings_form::edit_fields::<GroupField>(entered, &present, &offered))
                 (settings_form::other_settings(value))
