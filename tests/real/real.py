@@ -47,6 +47,9 @@ def main():
     try:
         play(checks, tools, asked.programs.resolve(), folder, chosen, wanted, no_vllm)
     finally:
+        # A second signal must not leave processes behind.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
         stop_all()
         if not checks.failed and not sys.exc_info()[0]:
             shutil.rmtree(folder)
