@@ -20,10 +20,15 @@ use shared::process::{
     config::ConfigError,
     http_client::{self, Connector, connector},
 };
-use tokio::{select, sync::oneshot, time::sleep};
+use tokio::{
+    select,
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
-/// Longest time to make a connection.
+/// Longest time to make a connection, and to make TLS of it where the URL asks for that.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+const TLS_DEADLINE: Duration = Duration::from_secs(10);
 /// Idle connections kept to a server.
 const IDLE_CONNECTIONS: usize = 1024;
 /// Time between two rounds of pruning, which close connections that have been idle since before the last round.
@@ -154,8 +159,9 @@ impl UpstreamClient {
     async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
         let returned = self.0.wait(server.name.clone());
         let (connections, origin) = (self.0.clone(), server.origin.clone());
-        let mut connecting =
-            Box::pin(async move { http_client::connect(&connections.connector, origin).await });
+        let mut connecting = Box::pin(async move {
+            timeout(TLS_DEADLINE, http_client::connect(&connections.connector, origin)).await?
+        });
         select! {
             biased;
             Ok(connection) = returned => {

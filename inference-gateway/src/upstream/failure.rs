@@ -1,6 +1,6 @@
 //! Failures of an upstream, and the resulting errors for clients.
 
-use std::{error::Error as _, fmt};
+use std::{error::Error as _, fmt, time::Duration};
 
 use http::Response;
 use http_body_util::{BodyExt, Limited};
@@ -9,6 +9,7 @@ use shared::{
     error::{ApiError, Code},
     text::{cut, shown},
 };
+use tokio::time::timeout;
 
 use super::client::SendError;
 use domain::{
@@ -21,6 +22,9 @@ const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// Characters of an upstream's words in a log line.
 const MAX_LOGGED_CHARS: usize = 200;
+
+/// Longest time for the body of an error. Without the body, the status says what failed.
+const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,8 +133,8 @@ pub(super) fn of_connection(error: &SendError) -> Failure {
 /// Reads an error response.
 pub(super) async fn of_response(response: Response<Incoming>, upstream_model: &str) -> Failure {
     let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
-    let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let body = timeout(BODY_DEADLINE, Limited::new(response.into_body(), MAX_ERROR_BYTES).collect()).await;
+    let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
     of_error(&UpstreamError::read(&body), status, upstream_model)
 }
 
