@@ -3,8 +3,9 @@
 //!
 //! The program `attack` runs all of them, at length; the end-to-end tests run the quick ones.
 
-use std::{fmt, time::Duration};
+use std::{fmt, panic::AssertUnwindSafe, time::Duration};
 
+use futures_util::FutureExt;
 use http::{Method, Request};
 use http_body_util::Full;
 
@@ -91,25 +92,31 @@ impl fmt::Display for Row {
 /// Longest time that one part may take.
 const PART_DEADLINE: Duration = Duration::from_mins(10);
 
-/// Runs these parts, one after the other, and hands each row of the table to `show`. Returns whether all of them held.
-pub async fn run(plan: &Plan, parts: &[Part], mut show: impl FnMut(&Row)) -> bool {
-    let mut held = true;
+/// Runs these parts, one after the other, and hands each row of the table to `show`. Returns the parts that did not hold.
+pub async fn run(plan: &Plan, parts: &[Part], mut show: impl FnMut(&Row)) -> Vec<Part> {
+    let mut broken = Vec::new();
     for part in parts {
-        let rows = tokio::time::timeout(PART_DEADLINE, rows(plan, *part)).await.unwrap_or_else(|_| {
-            let row = Row {
-                name: format!("{part:?}"),
-                expected: format!("over in {PART_DEADLINE:?}"),
-                seen: "not over".into(),
-                held: false,
-            };
-            vec![row]
-        });
-        for row in &rows {
-            held &= row.held;
-            show(row);
+        let rows = rows_or_failure(plan, *part).await;
+        rows.iter().for_each(&mut show);
+        if rows.iter().any(|row| !row.held) {
+            broken.push(*part);
         }
     }
-    held
+    broken
+}
+
+/// The rows of a part. A part that does not come to its end, or an installation whose books do not balance after it, is a row
+/// that does not hold; the other parts go on.
+async fn rows_or_failure(plan: &Plan, part: Part) -> Vec<Row> {
+    let failure = |expected: String, seen: &str| {
+        vec![Row { name: format!("{part:?}"), expected, seen: seen.into(), held: false }]
+    };
+    let rows = AssertUnwindSafe(rows(plan, part)).catch_unwind();
+    match tokio::time::timeout(PART_DEADLINE, rows).await {
+        Ok(Ok(rows)) => rows,
+        Ok(Err(_panic)) => failure("comes to its end".into(), "panicked, as standard error says"),
+        Err(_) => failure(format!("over in {PART_DEADLINE:?}"), "not over"),
+    }
 }
 
 async fn rows(plan: &Plan, part: Part) -> Vec<Row> {

@@ -32,7 +32,7 @@ const BODIES_TIME: Duration = Duration::from_secs(8);
 /// A message of a large body: many short ones take the longest to parse.
 const MESSAGE: &str = r#"{"role":"user","content":"x"},"#;
 /// Time by which the longest of another's chats may be longer.
-const BODIES_DELAY: Duration = Duration::from_millis(250);
+const BODIES_DELAY: Duration = Duration::from_millis(500);
 
 /// Memory while requests are paid for and nobody reads the metrics.
 pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {

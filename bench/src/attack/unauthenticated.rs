@@ -34,6 +34,9 @@ const CONNECTIONS: usize = 400;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Connections that ask again and again, and requests at once on each.
 const ASKING: (usize, usize) = (16, 100);
+/// Connections that send frames without a pause, and the time that they may add.
+const FRAMING: usize = 16;
+const FRAMING_DELAY: Duration = Duration::from_millis(250);
 /// Rounds of the paying caller beside busy unauthenticated clients.
 const ROUNDS: usize = 10;
 
@@ -94,7 +97,18 @@ pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     }
     drop(asking);
     let name = format!("{} × {} requests at once with invented keys, without a pause", ASKING.0, ASKING.1);
-    vec![stalled, row(name, (calm, worst), BUSY_DELAY)]
+    let mut rows = vec![stalled, row(name, (calm, worst), BUSY_DELAY)];
+    for frames in Frames::ALL {
+        let sending = Framing::begin(address, frames, FRAMING);
+        let mut worst = Duration::ZERO;
+        for _ in 0..ROUNDS {
+            worst = worst.max(slowest(stack, &key, &pooled).await);
+        }
+        drop(sending);
+        let name = format!("{FRAMING} connections that send {} without a pause", frames.name());
+        rows.push(row(name, (calm, worst), FRAMING_DELAY));
+    }
+    rows
 }
 
 fn silent_address(stack: &Stack) -> SocketAddr {
@@ -181,6 +195,100 @@ async fn stall(source: IpAddr, address: SocketAddr) {
             let _ = stream.read_to_end(&mut Vec::new()).await;
         }
         tokio::time::sleep(AGAIN_AFTER).await;
+    }
+}
+
+/// Frames of HTTP/2 that cost their sender little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// Each asks for an answer.
+    Pings,
+    /// Heads of thousands of references to one long field.
+    References,
+}
+
+impl Frames {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Pings, Self::References];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pings => "pings",
+            Self::References => "heads of references to one field",
+        }
+    }
+
+    /// The beginning of a connection.
+    fn opening(self) -> Vec<u8> {
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        let mut opening = [&preface[..], &frame(SETTINGS, 0, 0, &[])].concat();
+        if self == Self::References {
+            // `GET /`, and a field `x` of 3,800 bytes for the table: a literal with indexing, and its length in HPACK.
+            let field = [&b"\x40\x01x\x7f\xd9\x1c"[..], &[b'a'; 3_800]].concat();
+            opening.extend(frame(HEADERS, END, 1, &[GET, &field[..]].concat()));
+        }
+        opening
+    }
+
+    /// Some more frames; `stream` is the number of the next stream.
+    fn more(self, stream: &mut u32) -> Vec<u8> {
+        match self {
+            Self::Pings => frame(PING, 0, 0, b"12345678").repeat(4_000),
+            Self::References => {
+                let references = [GET, &[0xbe; 16_000]].concat();
+                let mut frames = Vec::new();
+                for _ in 0..50 {
+                    *stream += 2;
+                    frames.extend(frame(HEADERS, END, *stream, &references));
+                }
+                frames
+            }
+        }
+    }
+}
+
+/// Types of frames, and the flags of a head that ends with its stream.
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const END: u8 = 5;
+/// `GET /` in HPACK's static table.
+const GET: &[u8] = b"\x82\x86\x84\x41\x01x";
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a frame is short").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Connections that send frames without a pause; one that is closed is opened again.
+pub struct Framing(Vec<JoinHandle<()>>);
+
+impl Framing {
+    /// Opens so many.
+    pub fn begin(address: SocketAddr, frames: Frames, connections: usize) -> Self {
+        Self((0..connections).map(|_| tokio::spawn(send_frames(address, frames))).collect())
+    }
+}
+
+impl Drop for Framing {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn send_frames(address: SocketAddr, frames: Frames) {
+    loop {
+        if let Ok(stream) = connect_from(client_address(1), address).await {
+            let (mut answers, mut requests) = stream.into_split();
+            let reading =
+                tokio::spawn(async move { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await });
+            let (mut bytes, mut number) = (frames.opening(), 1);
+            while requests.write_all(&bytes).await.is_ok() {
+                bytes = frames.more(&mut number);
+            }
+            reading.abort();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

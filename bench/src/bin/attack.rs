@@ -1,6 +1,7 @@
 //! Attacks on the real programs, on the loopback, within minutes, and a table of how they hold.
 
 use std::{
+    fmt::Display,
     io::{Write, stdin, stdout},
     net::SocketAddr,
     process::ExitCode,
@@ -50,9 +51,15 @@ async fn main() -> ExitCode {
     }
     let plan = Plan { sockets, processes: processes.max(1), bodies: (connections, 20), requests };
     let parts = if only.is_empty() { Part::value_variants().to_vec() } else { only };
-    let held = run(&plan, &parts, |row| {
+    let show = |line: &dyn Display| {
         // Where standard output is closed, the status alone reports the outcome.
-        let _ = writeln!(stdout(), "{row}");
-    });
-    if held.await { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        let _ = writeln!(stdout(), "{line}");
+    };
+    let broken = run(&plan, &parts, |row| show(row)).await;
+    if broken.is_empty() {
+        show(&format_args!("All {} parts hold.", parts.len()));
+        return ExitCode::SUCCESS;
+    }
+    show(&format_args!("{} of {} parts are BROKEN: {broken:?}", broken.len(), parts.len()));
+    ExitCode::FAILURE
 }

@@ -1,6 +1,6 @@
 //! Failures of an upstream, and the resulting errors for clients.
 
-use std::{error::Error as _, fmt};
+use std::{error::Error as _, fmt, time::Duration};
 
 use http::Response;
 use http_body_util::{BodyExt, Limited};
@@ -9,6 +9,7 @@ use shared::{
     error::{ApiError, Code},
     text::{cut, shown},
 };
+use tokio::time::timeout;
 
 use super::client::SendError;
 use domain::{
@@ -23,6 +24,8 @@ const MAX_MESSAGE_CHARS: usize = 1000;
 /// Characters of an upstream's words in a log line.
 const MAX_LOGGED_CHARS: usize = 200;
 
+/// Longest time for the body of an error. Without the body, the status says what failed.
+const BODY_DEADLINE: Duration = Duration::from_secs(5);
 /// A request was not answered with a 200.
 pub(crate) struct NotAnswered {
     pub(crate) failure: Failure,
@@ -166,8 +169,8 @@ pub(super) fn of_connection(error: &SendError) -> Failure {
 /// Reads the error of a response.
 pub(super) async fn read_error(response: Response<Incoming>) -> (UpstreamError, u16) {
     let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
-    let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let body = timeout(BODY_DEADLINE, Limited::new(response.into_body(), MAX_ERROR_BYTES).collect()).await;
+    let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
     (UpstreamError::read(&body), status)
 }
 

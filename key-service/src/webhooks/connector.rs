@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use shared::network::Network;
+use shared::{network::Network, process::fair_read::FairRead};
 use tokio::{
     net::{TcpStream, lookup_host},
     time::timeout,
@@ -68,7 +68,7 @@ impl Connector {
     }
 
     /// Connects the URL's host. A host of which one address is refused is not connected at all.
-    async fn connect(self, url: Uri) -> Result<TokioIo<TcpStream>, NotConnected> {
+    async fn connect(self, url: Uri) -> Result<TokioIo<FairRead<TcpStream>>, NotConnected> {
         let host = url.host().and_then(Host::parse).ok_or(NotConnected::NoHost)?;
         let name = match &host {
             Host::Name(name) => name.clone(),
@@ -84,7 +84,8 @@ impl Connector {
         }
         for address in found.into_iter().take(TRIED_ADDRESSES) {
             if let Ok(Ok(stream)) = timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
-                return Ok(TokioIo::new(stream));
+                // Below TLS, whose own messages a receiver may send without end.
+                return Ok(TokioIo::new(FairRead::new(stream)));
             }
         }
         Err(NotConnected::Unreachable)
@@ -92,7 +93,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<FairRead<TcpStream>>;
     type Error = NotConnected;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 

@@ -28,6 +28,8 @@ mod final_head;
 
 pub use final_head::{FinalHead, NoFinalHead};
 
+use super::fair_read::FairRead;
+
 /// A client, http and https, with a pool of connections that `C` makes. Cheap to clone.
 pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<Uri>>::Response>, B>;
 
@@ -35,8 +37,8 @@ pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<U
 type Connecting<C, S> =
     MapResponse<HttpsConnector<C>, fn(MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>>>;
 
-/// A connection whose answers are bounded up to their final heads.
-type Bounded<S> = TokioIo<FinalHead<S>>;
+/// A connection whose answers are bounded up to their final heads, and read in turns.
+type Bounded<S> = TokioIo<FinalHead<FairRead<S>>>;
 
 /// Connector of a server, http or https. Cheap to clone.
 #[derive(Clone)]
@@ -148,5 +150,5 @@ fn pooled<S>(stream: MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>
 }
 
 fn bounded<S>(stream: S) -> Bounded<S> {
-    TokioIo::new(FinalHead::new(stream))
+    TokioIo::new(FinalHead::new(FairRead::new(stream)))
 }

@@ -15,7 +15,7 @@ use bench::attack::{
     interim::{EndlessHeads, Flooded},
     pages::{leave_pages, slowest_look},
     silent::{Silence, address, flood, time_to_close},
-    unauthenticated::{Stalling, connect_from, invented_key},
+    unauthenticated::{Frames, Framing, Stalling, connect_from, invented_key},
     unread::{leave_answers, open_streams},
 };
 use bytes::Bytes;
@@ -194,6 +194,25 @@ async fn pages_that_an_unauthenticated_client_leaves_unread_close_the_dashboard_
     assert!(left.iter().any(|connection| connection.begun() > 0));
     let grown = stack.server().peak_memory().saturating_sub(before);
     assert!(grown < 32 << 20, "{} MiB", grown >> 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frames_without_a_pause_keep_no_one_waiting() {
+    let stack = stack(vec![("FAREGATE_WORKERS", "1".to_owned())]).await;
+    let key = stack.key().await;
+    for frames in Frames::ALL {
+        let sending = Framing::begin(address(stack.server().public()), frames, 8);
+        sleep(Duration::from_millis(300)).await;
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            let began = Instant::now();
+            assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+            waits.push(began.elapsed());
+        }
+        waits.sort();
+        assert!(waits[5] < Duration::from_millis(500), "{frames:?}: {waits:?}");
+        drop(sending);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

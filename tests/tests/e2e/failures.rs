@@ -6,6 +6,7 @@ use tests::{
     harness::{Answer, ApiKey, Models, Options, PATIENCE, Stack, cost_of},
     upstream::{Fault, Script, Shape, Style, Told, text},
 };
+use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 async fn whole(stack: &Stack, key: &ApiKey, fault: Fault) -> Answer {
     stack.call(key, Script::tokens(12, 9).fault(fault)).send().await
@@ -76,6 +77,23 @@ async fn an_upstream_that_hangs_up_or_is_not_there_is_unavailable() {
 
     let nowhere = Models::At("http://127.0.0.1:1/v1".into());
     let stack = Stack::with(Options { models: nowhere, ..Options::default() }).await;
+    let key = stack.key().await;
+    stack.call(&key, Script::default()).send().await.assert_error(503, "upstream_unavailable");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_error_whose_body_does_not_come_is_judged_by_its_status() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let models = Models::At(format!("http://{}/v1", listener.local_addr().unwrap()));
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.readable().await.unwrap();
+            stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{").await.unwrap();
+            kept.push(stream);
+        }
+    });
+    let stack = Stack::with(Options { models, ..Options::default() }).await;
     let key = stack.key().await;
     stack.call(&key, Script::default()).send().await.assert_error(503, "upstream_unavailable");
 }

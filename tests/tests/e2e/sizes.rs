@@ -1,8 +1,10 @@
 //! The longest prompts and the largest answers, and as many of them as fit into the memory budgets.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use http::{Request, header};
+use http_body_util::Full;
 use serde_json::{Value, json};
 use tests::{
     harness::{ApiKey, Call, Options, PATIENCE, Server, Settings, Stack, cost_of},
@@ -77,6 +79,30 @@ async fn a_prompt_of_a_million_tokens_passes_unchanged() {
     let answer = call.send().await;
     assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000_000, 5)), "{answer}");
     assert!(stack.upstream.tagged(&tag)[0].json()["messages"] == sent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_body_that_takes_long_to_parse_keeps_no_small_request_waiting() {
+    let env = vec![("FAREGATE_WORKERS", "1".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    // Many short messages take the longest. The model, which is not there, comes last.
+    let messages = vec![r#"{"role":"user","content":"x"}"#; 1 << 20].join(",");
+    let request = Request::post(stack.url("/v1/chat/completions"))
+        .header(header::AUTHORIZATION, format!("Bearer {}", key.secret))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::from(format!(r#"{{"messages":[{messages}],"model":"none"}}"#)));
+    let (http, began) = (stack.http.fresh(), Instant::now());
+    let large = tokio::spawn(async move { (http.send(request.unwrap()).await, began.elapsed()) });
+    let mut longest = Duration::ZERO;
+    while !large.is_finished() {
+        let began = Instant::now();
+        assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+        longest = longest.max(began.elapsed());
+    }
+    let (answer, took) = large.await.unwrap();
+    answer.assert_error(404, "model_not_found");
+    assert!(longest < took / 2, "a chat takes {longest:?} of {took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -152,6 +152,23 @@ async fn a_server_that_does_not_listen_is_told_from_one_that_hangs_up() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_finish_the_handshake_of_tls_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let (client, server) = (UpstreamClient::new(), Server::of(&url, &Access::default()).unwrap());
+    let silent = async {
+        let (_kept, _) = listener.accept().await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    tokio::time::pause();
+    let failed = select! {
+        () = silent => None,
+        failed = timeout(2 * HANDSHAKE_DEADLINE, post(&client, &server)) => failed.ok(),
+    };
+    assert!(matches!(failed, Some(Err(SendError::Connect(_)))), "{failed:?}");
+}
+
+#[tokio::test]
 async fn connections_that_stay_idle_are_closed() {
     let (server, connections) = serve(usize::MAX).await;
     let client = UpstreamClient::new();

@@ -26,6 +26,7 @@ use super::{
     tls::PortTls,
     workers::Workers,
 };
+use crate::process::fair_read::FairRead;
 
 /// Time that an idle connection has to end by itself: a request already under way is still answered.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -86,7 +87,7 @@ pub(super) async fn serve_connection(
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
     let peer = stream.peer_addr().ok().map(|address| PeerAddress(address.ip()));
-    let stream = Progress::new(stream, connection.clone());
+    let stream = Progress::new(FairRead::new(stream), connection.clone());
     let peer = Peer { address: peer, over_tls: server.tls.is_some() };
     let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
     // The first head has a deadline from the connection's beginning, which TLS does not prolong.

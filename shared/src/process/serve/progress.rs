@@ -7,7 +7,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::coop::has_budget_remaining,
+};
 
 use super::connection::Connection;
 
@@ -23,9 +26,14 @@ impl<S> Progress<S> {
     }
 
     fn note<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        self.connection.note_write(written.is_pending());
+        self.connection.note_write(waits(&written));
         written
     }
+}
+
+/// Returns whether the peer is waited for, rather than the task's next turn.
+fn waits<T>(polled: &Poll<T>) -> bool {
+    polled.is_pending() && has_budget_remaining()
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Progress<S> {
@@ -35,7 +43,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Progress<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if read.is_pending() {
+        if waits(&read) {
             self.connection.note_silence();
         }
         read
