@@ -134,7 +134,7 @@ async fn what_ran_on_after_a_cut_is_recorded_as_shortfall_at_the_prices_of_the_h
     };
     for _ in 0..2 {
         match one(&service, Call::Capture(capture.clone())).await {
-            Ok(Answer::Captured(captured)) => assert_eq!(captured, billed(50, 20)),
+            Ok(Answer::Captured(captured)) => assert_eq!(captured, billed(50 * 1_000, 20 * 1_000)),
             other => panic!("not captured: {other:?}"),
         }
     }

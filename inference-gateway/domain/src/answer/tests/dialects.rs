@@ -682,7 +682,7 @@ fn every_error_has_a_type_that_agents_know() {
     };
     for code in Code::ALL {
         let expected = match code.status().as_u16() {
-            400 | 405 | 409 | 415 => "invalid_request_error",
+            400 | 405 | 409 | 415 | 426 => "invalid_request_error",
             401 => "authentication_error",
             402 => "billing_error",
             403 => "permission_error",
