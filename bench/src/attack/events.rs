@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Memory of Redis beyond what an empty installation takes: a fifth of it is kept for chats.
-const MEMORY: u64 = 32 << 20;
+const MEMORY: u64 = 12 << 20;
 /// The largest limit of a key, which is lowered by a dollar each time.
 const LIMIT: u64 = 1_000_000;
 /// Connections of the account that governs.
