@@ -190,7 +190,7 @@ impl Chart<'_> {
                             line x1="0" y1=(y) x2="100%" y2=(y) {}
                         }
                         @for (at, day) in self.days().enumerate() {
-                            (self.column(day, (at, count), &self.bars(day, step.saturating_mul(LINES), &colours)))
+                            (Self::column(day, (at, count), &self.bars(day, step.saturating_mul(LINES), &colours)))
                         }
                     }
                     p.box hidden {}
@@ -206,7 +206,7 @@ impl Chart<'_> {
     }
 
     /// Draws the bar of a day, the `at`th of `count`, of parts with a colour and a height.
-    fn column(&self, day: Day, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
+    fn column(day: Day, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
         let mut y = HEIGHT;
         html! {
             rect.ground x=(across(10 * at, count)) y="0" width=(across(10, count)) height=(HEIGHT) {}

@@ -51,23 +51,15 @@ pub(super) async fn list(
     let after: Option<GroupId> = pagination.after(|id| id.parse().ok())?;
     let parent: Option<GroupId> =
         query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
-    let (items, next) = match query.filled("q") {
-        Some(text) => {
-            let Found { found, next } =
-                desk.management.find_groups(account, text, after, ROWS_ON_PAGE).await?;
-            (found, next)
-        }
-        None => {
-            let listing = Listing {
-                after,
-                order: Order::Descending,
-                filter: GroupFilter { parent, ..GroupFilter::default() },
-                limit: ROWS_ON_PAGE,
-            };
-            let Page { items, has_more } = desk.management.list::<Group>(account, &listing).await?;
-            let next = items.last().filter(|_| has_more).map(|last| last.id);
-            (items, next)
-        }
+    let (items, next) = if let Some(text) = query.filled("q") {
+        let Found { found, next } = desk.management.find_groups(account, text, after, ROWS_ON_PAGE).await?;
+        (found, next)
+    } else {
+        let (order, filter) = (Order::Descending, GroupFilter { parent, ..GroupFilter::default() });
+        let listing = Listing { after, order, filter, limit: ROWS_ON_PAGE };
+        let Page { items, has_more } = desk.management.list::<Group>(account, &listing).await?;
+        let next = items.last().filter(|_| has_more).map(|last| last.id);
+        (items, next)
     };
     let reached = desk.management.reached_limits(account, &[], &items).await?;
     let children = desk.management.children_of(account, &items).await?;
