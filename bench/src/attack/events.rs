@@ -96,7 +96,7 @@ pub(super) async fn rows() -> Vec<Row> {
     bound_memory(&stack, MEMORY);
     let calm = slowest_chat(&stack, &other).await;
     let parties = (&greedy, &key, &other);
-    let long = change_without_end(&stack, parties, Duration::from_secs(60), long_names).await;
+    let long = change_without_end(&stack, parties, Duration::from_mins(1), long_names).await;
     let list = stack.url("/v1/management/events?limit=1&type=key.updated");
     let event = Http::new().send_as(&greedy.management_key, Method::GET, &list, None).await.text().len();
     let before = redis_info(&stack, "memory", "used_memory");
