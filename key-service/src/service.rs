@@ -53,6 +53,10 @@ pub(crate) struct Service {
 }
 
 /// Next step of a call: none, or a command to the ledger with the meaning of the outcome.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a plan is carried out at once; a box would cost each command an allocation"
+)]
 enum Plan {
     Done(Result<Answer, CallFailure>),
     Run { account: AccountId, command: Command, meaning: Meaning },

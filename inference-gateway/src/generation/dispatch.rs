@@ -159,12 +159,12 @@ impl Generator {
         let salt = move || cache_salt(account);
         let terms = || Terms { deadline, traceparent: traceparent.cloned() };
         let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, terms(), salt);
-        let mut sent = max_tokens;
+        let mut limit = max_tokens;
         let mut answered = send(Some(max_tokens)).await;
         if let Err(NotAnswered { limit: Some(refused), .. }) = answered {
             match self.second_limit(running, job, max_tokens, refused).await {
                 Some(SecondLimit::Room(room)) => {
-                    sent = room;
+                    limit = room;
                     answered = send(Some(room)).await;
                 }
                 Some(SecondLimit::Upstreams) => answered = send(None).await,
@@ -173,7 +173,7 @@ impl Generator {
         }
         let answered = answered.map_err(|not_answered| not_answered.failure);
         running.note(answered.as_ref().map_or_else(Failure::outcome, |_| AttemptOutcome::Answered));
-        answered.map(|body| Answered { max_tokens: sent, body })
+        answered.map(|body| Answered { max_tokens: limit, body })
     }
 
     /// Decides the limit of a request whose first limit the upstream refused; `None` where the refusal stands. Only the

@@ -17,7 +17,7 @@ use tokio::{
 /// Longest time to read changed values, the wait for other readers included: the request waits meanwhile.
 const REREAD_DEADLINE: Duration = Duration::from_secs(2);
 /// Time between two log lines about a refused credential, since each request is refused alike.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// Names and values.
 pub(super) type HeaderValues = Box<[(HeaderName, HeaderValue)]>;

@@ -39,7 +39,7 @@ pub(super) async fn respond<T: Shown>(
     let body = if limit.is_some() || !page.has_more {
         let completeness = T::completeness(&api.management, account).await.map_err(read_error)?;
         let end = Some(End { has_more: page.has_more, completeness });
-        Body::from(json.piece(&page.items, end).map_err(|e| unwritable(&e))?)
+        Body::from(json.piece(&page.items, end.as_ref()).map_err(|e| unwritable(&e))?)
     } else {
         let (page, span) = (Some(page), Span::current());
         let rest = Rest { management: api.management, account, listing, json, page, span };
@@ -96,7 +96,7 @@ impl<T: Shown> Rest<T> {
             let completeness = completeness.map_err(|error| rest.broken(&error))?;
             Some(End { has_more: false, completeness })
         };
-        let piece = rest.json.piece(&page.items, end).map_err(|error| rest.broken(&error))?;
+        let piece = rest.json.piece(&page.items, end.as_ref()).map_err(|error| rest.broken(&error))?;
         rest.listing.after = rest.json.last;
         Ok(Some((piece, page.has_more.then_some(rest))))
     }
@@ -128,7 +128,7 @@ impl<T: Shown> ListJson<T> {
     }
 
     /// JSON of these objects. With `end`, the list ends behind the objects.
-    fn piece(&mut self, objects: &[T], end: Option<End>) -> Result<Bytes, serde_json::Error> {
+    fn piece(&mut self, objects: &[T], end: Option<&End>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {
             json.extend_from_slice(br#"{"object":"list","data":["#);
@@ -148,10 +148,10 @@ impl<T: Shown> ListJson<T> {
             json.extend_from_slice(br#","last_id":"#);
             serde_json::to_writer(&mut json, &self.last)?;
             json.extend_from_slice(br#","has_more":"#);
-            serde_json::to_writer(&mut json, &has_more)?;
+            serde_json::to_writer(&mut json, has_more)?;
             if let Completeness::Since(since) = completeness {
                 json.extend_from_slice(br#","complete_since":"#);
-                serde_json::to_writer(&mut json, &since)?;
+                serde_json::to_writer(&mut json, since)?;
             }
             json.push(b'}');
         }

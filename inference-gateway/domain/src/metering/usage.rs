@@ -28,6 +28,9 @@ pub enum UsageScope {
     Choice,
 }
 
+/// A member of a report, to read and to replace.
+type ReportedMember = fn(&mut Reported) -> &mut Option<u64>;
+
 /// Bytes of output per token that no long text exceeds on average.
 const LONG_TOKEN_BYTES: u64 = 32;
 
@@ -313,7 +316,7 @@ impl UsageCounter {
         beyond: &mut Reported,
         believable: Reported,
     ) {
-        let parts: [(fn(&mut Reported) -> &mut Option<u64>, OutputPart); 2] = [
+        let parts: [(ReportedMember, OutputPart); 2] = [
             (|report| &mut report.reasoning, |of_choice| &mut of_choice.reasoning),
             (|report| &mut report.audio_output, |of_choice| &mut of_choice.audio),
         ];

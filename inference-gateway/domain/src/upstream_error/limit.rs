@@ -87,7 +87,8 @@ fn number(text: &str, template: &str) -> Option<u64> {
         let rest = &text[at + before.len()..];
         let is_digit = |at: usize| rest.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
         // Some write "128,000".
-        let end = (0..).find(|at| !is_digit(*at) && !(rest[*at..].starts_with(',') && is_digit(at + 1)))?;
+        let is_comma = |at: usize| rest.as_bytes().get(at) == Some(&b',') && is_digit(at + 1);
+        let end = (0..rest.len()).find(|at| !is_digit(*at) && !is_comma(*at)).unwrap_or(rest.len());
         let (number, rest) = rest.split_at(end);
         rest.starts_with(after).then(|| number.replace(',', "").parse().ok()).flatten()
     })

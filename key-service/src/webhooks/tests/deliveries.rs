@@ -322,7 +322,7 @@ async fn a_webhook_that_is_far_behind_and_one_that_is_not_take_turns() {
     let far = made(&office.management, account, (url(), types)).await;
     let pause = WebhookPatch { disabled: Some(Some(DisabledReason::Owner)), ..WebhookPatch::default() };
     office.management.update_webhook(account, far.id, pause, Actor::System).await.unwrap();
-    make_keys(&office, account, 1_000).await;
+    make_keys(&office, account, 500).await;
     let near = made(&office.management, account, (url(), WebhookPatch::default())).await;
     let again = WebhookPatch { disabled: Some(None), ..WebhookPatch::default() };
     office.management.update_webhook(account, far.id, again, Actor::System).await.unwrap();

@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn each_answer_of_a_connection_has_bounds_of_its_own_and_bodies_count_for_nothing() {
         let mut heads = Heads::default();
-        let body = [b'x'; 1 << 20];
+        let body = vec![b'x'; 1 << 20];
         for _ in 0..3 {
             heads.await_answer();
             heads.read((INTERIM.repeat(16) + FINAL).as_bytes()).unwrap();

@@ -244,7 +244,7 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
         assert_eq!((found(&mut viewer, other).await, found(&mut viewer, same).await), (0, 3), "at {at}");
         let page = viewer.get("/dashboard/activity").await;
         let first = attribute(&page, "name=\"from\" value=\"").unwrap();
-        assert!(first < day.to_owned() && page.text().contains(&format!(" from {first} to ")), "{page}");
+        assert!(first.as_str() < day && page.text().contains(&format!(" from {first} to ")), "{page}");
         let all = viewer.get("/dashboard/activity?from=").await;
         assert_eq!(
             attribute(&all, "name=\"from\" value=\"").unwrap(),

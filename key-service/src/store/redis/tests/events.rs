@@ -69,6 +69,7 @@ async fn events_leave_the_index_when_they_are_dropped() {
 
 #[tokio::test]
 async fn events_of_a_version_that_counted_no_bytes_make_room_for_others() {
+    type Entry = (String, Vec<(String, Vec<u8>)>);
     let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
@@ -77,7 +78,7 @@ async fn events_of_a_version_that_counted_no_bytes_make_room_for_others() {
     relabel(&store, account, START, 300).await;
     let name = store.key_space.events(account);
     let all = cmd("XRANGE").arg(&name).arg("-").arg("+").to_owned();
-    let entries: Vec<(String, Vec<(String, Vec<u8>)>)> = store.client.ask(&all).await.unwrap();
+    let entries: Vec<Entry> = store.client.ask(&all).await.unwrap();
     store.client.ask::<()>(cmd("DEL").arg(&name)).await.unwrap();
     for (id, fields) in &entries {
         let mut add = cmd("XADD");
