@@ -91,7 +91,7 @@ pub enum Command {
     Members(MemberCommand),
     /// Print a link that signs a member in to the dashboard: once, within 15 minutes
     ///
-    /// An earlier link of the member works no longer. A member with a second factor is asked for a code as well. Where phone and
+    /// Earlier links of the member no longer work. A member with a second factor is asked for a code as well. Where phone and
     /// recovery codes are lost, remove it first, with `members remove-second-factor`.
     SignInLink(members::SignInLink),
     /// The bills of all generations

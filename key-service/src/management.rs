@@ -294,7 +294,7 @@ impl Management {
         actor: Actor,
     ) -> Result<ApiKey, Error<KeyRefused>> {
         let act = self.act(actor);
-        // What only lowers bounds protects money, and is done in a full store too.
+        // An act that only lowers bounds protects money, so a full store carries it out too.
         if self.store.is_nearly_full().await?
             && let Some(before) = self.store.key(account, id).await?
             && let Ok(after) = before.clone().updated(&patch, act.at)

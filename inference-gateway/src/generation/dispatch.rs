@@ -60,7 +60,7 @@ struct Answered {
 /// Limit of a request that is sent again, since the upstream refused the first one.
 #[derive(Clone, Copy)]
 enum SecondLimit {
-    /// What there is room for.
+    /// The output that fits the upstream's window.
     Room(u64),
     /// The upstream's own: it generates to the end of its window, which is less than what is held.
     Upstreams,

@@ -40,8 +40,8 @@ use domain::request::{Forward, Request};
 /// callers only.
 const SMALL_BODY: u64 = 64 << 10;
 
-/// Least size of a body that is parsed apart from the threads that serve. A mebibyte takes 1 to 11 ms, by its form: what stays
-/// with a worker keeps the others' requests waiting for at most 3 ms, and few prompts pay for the change of threads (50 µs).
+/// Least size of a body that is parsed apart from the threads that serve. A mebibyte takes 1 to 11 ms, by its form: a smaller
+/// body keeps other requests of its worker waiting for 3 ms at most.
 const LARGE_BODY: usize = 256 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

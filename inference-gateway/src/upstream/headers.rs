@@ -19,7 +19,7 @@ const REREAD_DEADLINE: Duration = Duration::from_secs(2);
 /// Time between two log lines about a refused credential, since each request is refused alike.
 const TELL_EVERY: Duration = Duration::from_mins(1);
 
-/// Names and values.
+/// Names and values of headers, in the order of the catalogue.
 pub(super) type HeaderValues = Box<[(HeaderName, HeaderValue)]>;
 
 /// The headers of an upstream's requests.

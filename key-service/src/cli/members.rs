@@ -125,7 +125,7 @@ pub(super) async fn sign_in_link(
     };
     let token = management.sign_in_link(account, &member, LinkMaker::Operator).await.map_err(refused)?;
     writeln!(out, "{}", link(public, &token))?;
-    tracing::info!(member = member.name, "an earlier sign-in link of this member works no longer");
+    tracing::info!(member = member.name, "the earlier sign-in link of this member no longer works");
     Ok(())
 }
 

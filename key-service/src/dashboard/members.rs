@@ -202,7 +202,7 @@ pub(super) async fn invite(
 fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> Response {
     let content = html! {
         p.lead { "Send this link to " strong { bdi { (member.name) } } ". It signs in once, within " (within)
-            ". An earlier link works no longer." }
+            ". Earlier links no longer work." }
         (copyable("Sign-in link", &link(&viewer.browser.base(), token)))
         p { a.button href=(PATH) { "Back to the members" } }
     };

@@ -60,11 +60,11 @@ pub(super) fn name_models_by_id(desk: &Desk, bounds: &mut BoundsPatch) {
 /// page which was opened earlier takes nothing back that another member did meanwhile.
 const SHOWN: &str = "shown";
 
-/// What a form changes of an object that exists.
+/// Changes that a form makes to an existing object.
 pub(super) struct Edit<P> {
     /// The settings that differ from those that the form showed.
     pub(super) patch: P,
-    /// Those of them that somebody else has changed since the form was shown.
+    /// Changed settings that somebody else has also changed since the form was shown.
     pub(super) overtaken: Vec<Overtaken>,
 }
 

@@ -128,7 +128,7 @@ pub(super) fn of_event(change: &Change, groups: &[Group]) -> (String, [String; 2
     let row = rows.find(|row| row.name == change.field);
     let values = [&change.before, &change.after].map(|json| {
         let value = row.as_ref().and_then(|row| read(row.kind, json));
-        // What was cut to be kept, or is of an earlier version, is said as it stands there.
+        // Shows a cut value, or one of an earlier version, as it was stored.
         let text = || serde_json::from_str(json).unwrap_or_else(|_| json.clone());
         value.map_or_else(text, |value| shown(&value, groups))
     });

@@ -107,7 +107,7 @@ impl<T: Shown> Rest<T> {
     }
 }
 
-/// What the end of a list says.
+/// Members that close a list.
 struct End {
     has_more: bool,
     completeness: Completeness,

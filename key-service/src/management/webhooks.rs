@@ -107,7 +107,7 @@ impl Management {
         let attempt = Self::attempt(idempotency_key, request, now);
         match self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await? {
             WebhookCreated::New => Ok(MadeWebhook::New(webhook, secret.plaintext())),
-            // One that was removed since is unknown: a repetition makes no second one.
+            // A webhook that was removed meanwhile is unknown: repeating the request makes no second one.
             WebhookCreated::Replayed(id) => self.webhook(account, id).await.map(MadeWebhook::Replayed),
             WebhookCreated::Reused => Err(Error::Refused(WebhookRefused::IdempotencyKeyReused)),
             WebhookCreated::TooMany => Err(Error::Refused(WebhookRefused::TooMany)),

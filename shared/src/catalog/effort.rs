@@ -8,15 +8,15 @@ use serde::Deserialize;
 pub enum Effort {
     /// No reasoning.
     None,
-    /// Hardly any.
+    /// The least reasoning that is not none.
     Minimal,
-    /// Little.
+    /// Less reasoning than usual.
     Low,
-    /// The middle.
+    /// The usual amount.
     Medium,
-    /// Much.
+    /// More reasoning than usual.
     High,
-    /// More than much.
+    /// More than `high`.
     Xhigh,
     /// As much as there can be.
     Max,

@@ -1,4 +1,4 @@
-//! What a model server tells of itself, beside what the catalogue promises of it.
+//! Descriptions that model servers give of themselves, compared with the catalogue.
 
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ const OLLAMA_TAG: &str = ":latest";
 /// Folder in which Gemini's API lists its models.
 const GEMINI_FOLDER: &str = "models/";
 
-/// Models and windows of a server, as far as it tells them.
+/// Models and windows of a server, where it tells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerDescription {
     /// Models that it lists. Empty where it lists none.

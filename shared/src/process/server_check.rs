@@ -42,7 +42,7 @@ pub enum FindingKind {
     NotTold(String),
 }
 
-/// What is asked, and by which way.
+/// A question to a server, with the access to it.
 #[derive(Clone)]
 struct Question {
     uri: Uri,
@@ -109,7 +109,7 @@ fn findings(
 }
 
 impl Question {
-    /// What an upstream is asked, unless it is the built-in model.
+    /// The question to an upstream; `None` for the built-in model.
     fn of(upstream: &Upstream) -> Option<Self> {
         let base = upstream.url.as_ref()?;
         let (path, is_beside) = ServerDescription::path(upstream.kind)?;

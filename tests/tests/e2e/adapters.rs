@@ -154,6 +154,9 @@ async fn a_prompt_that_is_found_too_long_only_once_the_stream_has_begun_is_calle
     ended.assert_error(400, "context_length_exceeded");
     stack.released(PATIENCE).await;
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+
+    let stack = self::stack("vllm").await;
+    let key = stack.key().await;
     let script = Script::tokens(12, 9).fault(Fault::ErrorEvent { after: 4, shape: Shape::TooLong });
     let ended = stack.call(&key, script).stream().await.rest().await;
     ended.assert_error(400, "context_length_exceeded");

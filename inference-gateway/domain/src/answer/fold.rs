@@ -107,7 +107,7 @@ impl FoldedChoice {
         let at = self.calls.iter().position(|known| known.index == piece.index).unwrap_or(self.calls.len());
         let mut added = 0;
         if at == self.calls.len() {
-            // One too many stays: whoever reads the answer refuses so many.
+            // Keeps one call too many, by which the reader of the answer refuses it.
             if at > MAX_CALLS {
                 return 0;
             }

@@ -32,7 +32,7 @@ impl Pace {
     /// Longest pause between two tokens that is no silence.
     pub const SILENCE_AFTER: Duration = SILENCE_AFTER;
 
-    /// Tokens of so many choices that may have been generated in this time without a sign of output.
+    /// Tokens that this number of choices may have generated in this time without a sign of output.
     pub fn silent_tokens(self, time: Duration, choices: u64) -> u64 {
         if time < SILENCE_AFTER {
             return 0;
@@ -43,7 +43,7 @@ impl Pace {
 }
 
 impl PaceMeter {
-    /// Measures a stream of so many choices, which has not begun.
+    /// Measures a stream with this number of choices before its first output.
     pub const fn new(choices: u64) -> Self {
         Self { choices, first: None }
     }

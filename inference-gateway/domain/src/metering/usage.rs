@@ -79,7 +79,7 @@ impl UsageBounds {
 pub struct UsageCounter {
     bounds: UsageBounds,
     scope: UsageScope,
-    /// Everything that passed.
+    /// Output that passed, reported or not.
     passed: Passed,
     /// Reports of output.
     output_reports: u64,

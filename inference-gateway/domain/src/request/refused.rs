@@ -56,10 +56,10 @@ impl Forward {
     }
 }
 
-/// What a template that refuses messages has to say, without its words, which may name the model.
+/// Sentence for messages that a template refuses. The template's own words may name the model.
 const TEMPLATE: &str =
     "the model's template refuses these messages; it may want other roles, another order, or other parts";
-/// What is wrong with arguments of a call that are no JSON.
+/// Sentence for arguments of a call that are not JSON.
 const ARGUMENTS: &str =
     "the model takes calls whose arguments are JSON alone; arguments that were cut off cannot be sent back";
 

@@ -60,7 +60,7 @@ impl Stream {
             End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
         }
         let (usage, estimated) = self.meter.usage();
-        // What ran on after the cut is not charged: the cost is the price of the usage that the client reads.
+        // Tokens that ran on after the cut are not charged: the cost is the price of the usage that the client reads.
         let cut = matches!(end, End::GrantUsedUp).then(|| self.meter.usage_up_to_cut());
         let charged = cut.filter(|cut| *cut != usage);
         self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running);

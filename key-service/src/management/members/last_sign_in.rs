@@ -1,4 +1,4 @@
-//! The last sign-ins of members, as far as events tell.
+//! The last sign-in of each member, found in the kept events.
 
 use std::collections::HashMap;
 

@@ -69,7 +69,7 @@ impl Drop for ChangeTurn<'_> {
     fn drop(&mut self) {
         self.guard = None;
         let mut turns = self.turns.0.lock();
-        // One of the list, and this one.
+        // The list's reference and this one.
         if Arc::strong_count(&self.place) == 2 {
             turns.remove(&self.of);
         }

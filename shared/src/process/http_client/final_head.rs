@@ -56,7 +56,7 @@ enum Place {
     /// Behind the final head, or before a request: nothing counts.
     #[default]
     Past,
-    /// In a status line, up to its code, of which these bytes have come.
+    /// In a status line, up to its code. Holds the bytes that have come, and their number.
     Status([u8; STATUS], usize),
     /// In the rest of a head.
     Lines {

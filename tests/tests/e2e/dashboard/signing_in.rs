@@ -27,7 +27,7 @@ async fn a_new_link_ends_the_earlier_one_and_the_command_says_so() {
     let command = ["sign-in-link", "--account", "default"];
     let earlier = stack.cli(&command);
     let (status, link, said) = stack.server().settings().try_cli(&command);
-    assert!(status.success() && said.contains("works no longer"), "{said}");
+    assert!(status.success() && said.contains("no longer works"), "{said}");
     assert_eq!(link.lines().count(), 1, "scripts take the output for the link");
     let mut visitor = Browser::at(&stack.url(""));
     assert_ne!(visitor.sign_in(&earlier).await.status, 303);

@@ -11,7 +11,7 @@ use domain::digest::Digest;
 /// few enough that a busy day's keys delay no caller.
 const PRUNED_AT_ONCE: i64 = 64;
 
-/// What became of an attempt before.
+/// Outcome of an earlier attempt.
 pub(super) enum Earlier<I> {
     /// The same request made, or changed, the object of this id.
     Made(I),
