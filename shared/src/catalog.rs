@@ -12,7 +12,7 @@ use std::{collections::HashSet, ops::Range, sync::Arc};
 use http::Uri;
 use serde::Deserialize;
 
-pub use access::{Access, Header, Source};
+pub use access::{ANTHROPIC_VERSION, Access, Header, Source};
 pub use effort::Effort;
 use file::{CatalogFile, RawModel};
 pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
@@ -93,6 +93,8 @@ pub struct Upstream {
     pub url: Option<Uri>,
     /// The server's own name for the model.
     pub model: String,
+    /// APIs that the server speaks, each once; never empty.
+    pub speaks: Vec<UpstreamApi>,
     /// Credential, further headers, authority and proxy.
     pub access: Access,
     /// The server's name for the limit of output.
@@ -130,7 +132,7 @@ impl ImageUrls {
     /// Returns the default of a kind: a self-hosted server can reach private addresses, and fetches nothing by default.
     const fn of(kind: UpstreamKind) -> Self {
         match kind {
-            UpstreamKind::Openai => Self::Https,
+            UpstreamKind::Openai | UpstreamKind::Anthropic => Self::Https,
             UpstreamKind::Vllm
             | UpstreamKind::Sglang
             | UpstreamKind::LlamaCpp
@@ -152,22 +154,30 @@ pub enum LeftBeforeHead {
 }
 
 /// Treatment of a stream whose client leaves midway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftMidStream {
     /// The upstream is stopped at once. Unreported tokens are estimated.
-    #[default]
     Stop,
     /// The upstream is read to the end, so that all tokens are billed as reported.
     Finish,
+}
+
+impl LeftMidStream {
+    /// Returns the default of a server: Responses and Messages tell usage at their end alone, of reasoning that no event shows.
+    fn of(speaks: &[UpstreamApi]) -> Self {
+        if speaks.iter().all(|api| *api == UpstreamApi::Chat) { Self::Stop } else { Self::Finish }
+    }
 }
 
 /// The software of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamKind {
-    /// Any server of the OpenAI chat API.
+    /// Any server of the OpenAI API.
     Openai,
+    /// Any server of the Anthropic API.
+    Anthropic,
     /// vLLM
     Vllm,
     /// SGLang
@@ -181,16 +191,68 @@ pub enum UpstreamKind {
 }
 
 impl UpstreamKind {
+    /// Returns whether servers of this kind run where the operator does, rather than at a provider.
+    pub const fn is_self_hosted(self) -> bool {
+        match self {
+            Self::Openai | Self::Anthropic => false,
+            Self::Vllm | Self::Sglang | Self::LlamaCpp | Self::Ollama | Self::Builtin => true,
+        }
+    }
+
+    /// APIs of a server whose entry names none.
+    fn speaks(self) -> Vec<UpstreamApi> {
+        let is_anthropic = self == Self::Anthropic;
+        vec![if is_anthropic { UpstreamApi::Messages } else { UpstreamApi::Chat }]
+    }
+
     /// Name in telemetry, as `gen_ai.provider.name`.
     pub const fn provider(self) -> &'static str {
         match self {
             Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
             Self::Vllm => "vllm",
             Self::Sglang => "sglang",
             Self::LlamaCpp => "llama_cpp",
             Self::Ollama => "ollama",
             Self::Builtin => "faregate",
         }
+    }
+}
+
+/// An API of model servers for chats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamApi {
+    /// OpenAI's `/chat/completions`.
+    Chat,
+    /// OpenAI's `/responses`.
+    Responses,
+    /// Anthropic's `/messages`.
+    Messages,
+}
+
+impl UpstreamApi {
+    /// Every API, in the order in which a hosted server is asked that does not speak the client's own.
+    pub const ALL: [Self; 3] = [Self::Responses, Self::Messages, Self::Chat];
+
+    /// Word in the catalogue.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+}
+
+impl Upstream {
+    /// Returns the API by which a client of this API is served: its own where the server speaks it. A server that shows its
+    /// progress in chats is asked there, so that a stream which is left or cut is billed exactly.
+    pub fn api_for(&self, client: UpstreamApi) -> UpstreamApi {
+        let speaks = |api: &UpstreamApi| self.speaks.contains(api);
+        let first = if self.kind.is_self_hosted() { UpstreamApi::Chat } else { client };
+        let preferred = [first, client].into_iter().chain(UpstreamApi::ALL);
+        preferred.into_iter().find(speaks).unwrap_or(UpstreamApi::Chat)
     }
 }
 

@@ -137,7 +137,7 @@ impl Request {
 const fn renders_templates(kind: UpstreamKind) -> bool {
     match kind {
         UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => true,
-        UpstreamKind::Openai | UpstreamKind::Builtin => false,
+        UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Builtin => false,
     }
 }
 

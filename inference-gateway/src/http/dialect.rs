@@ -7,14 +7,12 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use shared::{error::ApiError, ids::RequestId};
+use shared::{catalog::ANTHROPIC_VERSION, error::ApiError, ids::RequestId};
 
 use domain::{
     answer::message_error, chat, embeddings, messages, request::Request as ModelRequest, responses,
 };
 
-/// Header with the version of the Messages API, which its clients send to every route.
-pub(super) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 /// Header with the request's id under the name that the Messages API has for it.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// Longest `Retry-After` of the Messages API, in seconds: its SDKs ignore longer ones.

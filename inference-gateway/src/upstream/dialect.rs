@@ -93,7 +93,7 @@ impl Dialect {
     /// Dialect of this kind of server.
     pub(super) const fn of(kind: UpstreamKind) -> Self {
         match kind {
-            UpstreamKind::Openai => Self::OPENAI,
+            UpstreamKind::Openai | UpstreamKind::Anthropic => Self::OPENAI,
             UpstreamKind::Vllm => Self::VLLM,
             UpstreamKind::Sglang => Self::SGLANG,
             UpstreamKind::LlamaCpp => Self::LLAMA_CPP,

@@ -136,7 +136,9 @@ fn hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> 
 /// Returns whether an upstream may generate tokens that no chunk shows, and report them at its end alone.
 const fn may_hide_tokens(upstream: &Upstream) -> bool {
     match upstream.kind {
-        UpstreamKind::Openai | UpstreamKind::Ollama => !upstream.streams_every_token,
+        UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Ollama => {
+            !upstream.streams_every_token
+        }
         UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Builtin => false,
     }
 }

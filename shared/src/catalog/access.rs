@@ -13,6 +13,11 @@ use toml::Spanned;
 
 use super::table::Fault;
 
+/// Header with the version of the Messages API.
+pub const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+/// Version of the Messages API that requests are written for.
+const WRITTEN_VERSION: &str = "2023-06-01";
+
 /// Headers that belong to the connection, the body or the trace, which a catalogue cannot set.
 const OWN_HEADERS: [&str; 7] =
     ["host", "connection", "content-length", "content-type", "transfer-encoding", "expect", "traceparent"];
@@ -61,6 +66,17 @@ impl fmt::Display for Source {
     }
 }
 
+impl Access {
+    /// Names the version of the Messages API that requests are written for, unless the catalogue names one.
+    pub(super) fn name_version_of_messages(&mut self) {
+        let name = ANTHROPIC_VERSION;
+        if self.headers.iter().all(|header| header.name != name) {
+            let source = Source::Text(WRITTEN_VERSION.into());
+            self.headers.push(Header { name, prefix: "", source });
+        }
+    }
+}
+
 /// The members of `[[model.upstream]]` that say how to reach it.
 pub(super) struct RawAccess {
     pub(super) api_key_env: Option<String>,
@@ -93,7 +109,8 @@ pub(super) struct FileSource {
 }
 
 impl RawAccess {
-    pub(super) fn check(self) -> Result<Access, Fault> {
+    /// Checks the members; `usual_auth` is the credential's header where `auth` names none.
+    pub(super) fn check(self, usual_auth: &str) -> Result<Access, Fault> {
         let mut headers = Vec::new();
         let credential = match (self.api_key_env, self.api_key_file) {
             (Some(_), Some(file)) => {
@@ -107,7 +124,7 @@ impl RawAccess {
             (None, None) => None,
         };
         match (credential, self.auth) {
-            (Some(source), auth) => headers.push(credential_header(source, auth)?),
+            (Some(source), auth) => headers.push(credential_header(source, auth, usual_auth)?),
             (None, Some(auth)) => {
                 let reason =
                     "`auth` names the header of a credential; api_key_env or api_key_file names none";
@@ -130,15 +147,18 @@ impl RawAccess {
     }
 }
 
-/// The header that carries a credential: `Authorization: Bearer` by default.
-fn credential_header(source: Source, auth: Option<Spanned<String>>) -> Result<Header, Fault> {
-    let bearer = |source| Header { name: header::AUTHORIZATION, prefix: "Bearer ", source };
-    let Some(auth) = auth else { return Ok(bearer(source)) };
-    let (at, auth) = (auth.span(), auth.into_inner());
+/// The header that carries a credential: `bearer` stands for `Authorization`.
+fn credential_header(
+    source: Source,
+    auth: Option<Spanned<String>>,
+    usual_auth: &str,
+) -> Result<Header, Fault> {
+    let at = auth.as_ref().map(Spanned::span);
+    let auth = auth.map_or_else(|| usual_auth.to_owned(), Spanned::into_inner);
     if auth == "bearer" {
-        return Ok(bearer(source));
+        return Ok(Header { name: header::AUTHORIZATION, prefix: "Bearer ", source });
     }
-    let name = header_name(&auth).map_err(|reason| (Some(at), reason))?;
+    let name = header_name(&auth).map_err(|reason| (at, reason))?;
     Ok(Header { name, prefix: "", source })
 }
 

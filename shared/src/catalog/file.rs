@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::{
     Effort, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service,
-    Upstream, UpstreamKind,
+    Upstream, UpstreamApi, UpstreamKind,
     access::{RawAccess, RawSource},
     table::{Fault, Markup, RawTable},
 };
@@ -210,6 +210,7 @@ struct RawUpstream {
     kind: Spanned<UpstreamKind>,
     url: Option<Spanned<String>>,
     model: Option<String>,
+    speaks: Option<Spanned<Vec<UpstreamApi>>>,
     api_key_env: Option<String>,
     api_key_file: Option<Spanned<PathBuf>>,
     auth: Option<Spanned<String>>,
@@ -226,8 +227,7 @@ struct RawUpstream {
     prompt_overhead: u64,
     #[serde(default)]
     left_before_head: LeftBeforeHead,
-    #[serde(default)]
-    left_mid_stream: LeftMidStream,
+    left_mid_stream: Option<LeftMidStream>,
     image_urls: Option<ImageUrls>,
     #[serde(default)]
     streams_every_token: bool,
@@ -264,13 +264,21 @@ impl RawUpstream {
         let of_cost = |(at, reason)| (at, format!("the cost of model \"{id}\" {reason}"));
         let cost = self.cost.map(RawTable::check).transpose().map_err(of_cost)?;
         let Self { api_key_env, api_key_file, auth, headers, ca_file, proxy, .. } = self;
-        let access = RawAccess { api_key_env, api_key_file, auth, headers, ca_file, proxy }.check()?;
+        let speaks = self.speaks.map_or_else(|| Ok(kind.speaks()), |listed| speaks(kind, listed))?;
+        let usual_auth = if kind == UpstreamKind::Anthropic { "x-api-key" } else { "bearer" };
+        let mut access =
+            RawAccess { api_key_env, api_key_file, auth, headers, ca_file, proxy }.check(usual_auth)?;
+        if speaks.contains(&UpstreamApi::Messages) {
+            access.name_version_of_messages();
+        }
         let Self { limit_param, weight, prompt_overhead, .. } = self;
-        let Self { left_before_head, left_mid_stream, streams_every_token, .. } = self;
+        let Self { left_before_head, streams_every_token, .. } = self;
+        let left_mid_stream = self.left_mid_stream.unwrap_or_else(|| LeftMidStream::of(&speaks));
         Ok(Upstream {
             kind,
             url,
             model,
+            speaks,
             access,
             limit_param,
             weight,
@@ -282,6 +290,20 @@ impl RawUpstream {
             cost,
         })
     }
+}
+
+/// Checks the APIs of a server.
+fn speaks(kind: UpstreamKind, listed: Spanned<Vec<UpstreamApi>>) -> Result<Vec<UpstreamApi>, Fault> {
+    let (at, listed) = (listed.span(), listed.into_inner());
+    let is_twice = |(i, api): (usize, &UpstreamApi)| listed[..i].contains(api);
+    if listed.is_empty() || listed.iter().enumerate().any(is_twice) {
+        let reason = "`speaks` lists \"chat\", \"responses\", \"messages\" or several of them, each once";
+        return Err((Some(at), reason.into()));
+    }
+    if kind == UpstreamKind::Builtin && listed != kind.speaks() {
+        return Err((Some(at), "the built-in model speaks \"chat\" alone".into()));
+    }
+    Ok(listed)
 }
 
 /// Parses a base address to which paths can be appended.

@@ -39,9 +39,11 @@ impl ServerDescription {
     /// llama.cpp's server has one model, whatever a request calls it.
     pub const fn path(kind: UpstreamKind) -> Option<(&'static str, bool)> {
         match kind {
-            UpstreamKind::Openai | UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::Ollama => {
-                Some(("/models", false))
-            }
+            UpstreamKind::Openai
+            | UpstreamKind::Anthropic
+            | UpstreamKind::Vllm
+            | UpstreamKind::Sglang
+            | UpstreamKind::Ollama => Some(("/models", false)),
             UpstreamKind::LlamaCpp => Some(("/props", true)),
             UpstreamKind::Builtin => None,
         }
