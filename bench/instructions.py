@@ -5,8 +5,9 @@
     bench/instructions.py chat 600
 
 A gateway runs under valgrind, in front of the scripted upstream, with a key-service over SQLite. 32 clients send the
-requests, once the gateway is warm. The first argument is chat, messages or responses, with -stream behind it for streams;
-the second the number of requests; a third names a file for callgrind's output, which `callgrind_annotate` reads.
+requests, once the gateway is warm. The first argument is chat, messages or responses, translated to chat; native-messages or
+native-responses, whose upstream speaks the same API; with -stream behind it for streams. The second is the number of
+requests; a third names a file for callgrind's output, which `callgrind_annotate` reads.
 """
 import http.client, json, os, queue, re, shutil, socket, subprocess, sys, tempfile, threading, time
 from pathlib import Path
@@ -21,6 +22,7 @@ ROUTES = {
     "messages": ("/v1/messages", CHAT),
     "responses": ("/v1/responses", {"model": "m", "input": TEXT, "max_output_tokens": 64}),
 }
+SPEAKS = {"native-messages": "messages", "native-responses": "responses"}
 CATALOGUE = """
 [service]
 name = "Faregate"
@@ -36,6 +38,7 @@ price = {{ input = "0.10", cached_input = "0.025", output = "0.40" }}
 kind = "openai"
 url = "http://{upstream}/v1"
 model = "scripted/m"
+speaks = ["{speaks}"]
 """
 
 
@@ -81,7 +84,8 @@ def load(port, path, body, key, requests):
 def measure(kind, requests, kept, folder, start):
     upstream = start("scripted-upstream", ["--listen", "127.0.0.1:0", "--pace-ms", "0"], {}, stdout=subprocess.PIPE)
     address = re.search(r"http://([^/\s]+)", upstream.stdout.readline().decode()).group(1)
-    (folder / "models.toml").write_text(CATALOGUE.format(upstream=address))
+    client = kind.removesuffix("-stream")
+    (folder / "models.toml").write_text(CATALOGUE.format(upstream=address, speaks=SPEAKS.get(client, "chat")))
     public, http_port, grpc = free_port(), free_port(), free_port()
     env = {
         "FAREGATE_MODELS": str(folder / "models.toml"), "FAREGATE_PEPPER": "5eed" * 16,
@@ -103,7 +107,7 @@ def measure(kind, requests, kept, folder, start):
     valgrind = ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={counted}"]
     gateway = start("inference-gateway", [], env | {"FAREGATE_ADMIN_LISTEN": f"127.0.0.1:{free_port()}"}, valgrind)
     wait_for(public)
-    path, body = ROUTES[kind.removesuffix("-stream")]
+    path, body = ROUTES[client.removeprefix("native-")]
     body = json.dumps(body | {"stream": kind.endswith("-stream")})
     load(public, path, body, key, WARM_UP)
     control = lambda flag: subprocess.run(["callgrind_control", flag, str(gateway.pid)], check=True, capture_output=True)

@@ -1,5 +1,6 @@
 //! Prepaid API keys for language models, in a single program: gateway, key-service, embedded store and demo model.
 
+mod init;
 mod secrets;
 mod welcome;
 
@@ -10,13 +11,14 @@ use std::{
     sync::Arc,
 };
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use http::Uri;
 use inference_gateway::{
     models::OfferedModels,
     server::{GatewayParts, KeyServices, RunningGateway},
     sizes::Sizes,
 };
+use init::InitOptions;
 use key_service::{
     cli::{self, OperatorCommand},
     first_run::FirstRun,
@@ -83,7 +85,17 @@ struct FaregateArguments {
     admin_listen: SocketAddr,
 
     #[command(subcommand)]
-    command: Option<OperatorCommand>,
+    command: Option<FaregateCommand>,
+}
+
+/// Commands of this program.
+#[derive(Subcommand)]
+enum FaregateCommand {
+    /// Write a catalogue with a model of your own: a vendor's, or one on a server of yours
+    Init(Box<InitOptions>),
+    /// Commands of an operator.
+    #[command(flatten)]
+    Operator(OperatorCommand),
 }
 
 impl CommandLine for FaregateArguments {
@@ -106,15 +118,18 @@ async fn main() -> ExitCode {
 async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, command } =
         arguments;
+    let clock: Arc<dyn Clock> = Arc::new(System);
     let command = match command {
-        Some(OperatorCommand::Spool(command)) => return cli::spool(&command, &mut io::stdout()),
-        Some(OperatorCommand::Catalogue(command)) => {
+        Some(FaregateCommand::Init(options)) => return init::run(*options, &*clock).await,
+        Some(FaregateCommand::Operator(OperatorCommand::Spool(command))) => {
+            return cli::spool(&command, &mut io::stdout());
+        }
+        Some(FaregateCommand::Operator(OperatorCommand::Catalogue(command))) => {
             return cli::catalogue(&command, &common, &mut io::stdout()).await;
         }
-        Some(OperatorCommand::Stored(command)) => Some(command),
+        Some(FaregateCommand::Operator(OperatorCommand::Stored(command))) => Some(command),
         None => None,
     };
-    let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
     let installation =
         Installation::open(&common, &key_service, secrets.peppers, clock.clone(), command.as_ref()).await?;

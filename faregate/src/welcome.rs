@@ -71,7 +71,7 @@ fn models(out: &mut impl Write, catalog: &Catalog) -> io::Result<()> {
         writeln!(out, "{} stands in for them: {}", about.name, about.sentence)?;
         writeln!(
             out,
-            "To connect a real one, give a model an upstream with a `url` in config/models.toml (FAREGATE_MODELS)."
+            "To connect a real one, run `faregate init`, or give a model an upstream with a `url` in config/models.toml (FAREGATE_MODELS)."
         )?;
     }
     Ok(())

@@ -32,7 +32,7 @@ use crate::{
     hold::{HoldStatus, Holds, OpenHold},
     keys::Keys,
     models::Models,
-    upstream::{Failure, Running, UpstreamClient},
+    upstream::{Failure, PassedHead, Running, UpstreamClient},
 };
 use authorize::Authorized;
 use dispatch::{Reached, Route};
@@ -93,6 +93,8 @@ pub(crate) struct Job {
     pub(crate) alias: Option<String>,
     /// Request in the form for upstreams.
     pub(crate) forward: Forward,
+    /// What goes beside the body where that is passed on.
+    pub(crate) passed: PassedHead,
     /// Room of the request in the gateway.
     pub(crate) admitted: Admitted,
 }
@@ -147,7 +149,7 @@ impl Job {
     fn usage_counter(&self, max_tokens: u64, running: &Running) -> UsageCounter {
         let Forward { prompt_estimate, images, n, bounds, .. } = self.forward;
         let bounds = UsageBounds { prompt_estimate, images, max_tokens, choices: n, catalogue: bounds };
-        UsageCounter::new(bounds, running.upstream().usage_scope())
+        UsageCounter::new(bounds, running.upstream().usage_scope(&self.forward))
     }
 
     /// Compares the reports and finish reasons of an answer with the assumptions of this request, and logs each

@@ -4,6 +4,7 @@ mod client;
 mod dialect;
 mod failure;
 mod headers;
+mod passed_head;
 mod pool;
 
 use std::{fmt, time::Duration};
@@ -15,7 +16,8 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use shared::{
     admission::{Owner, Quota},
-    catalog,
+    catalog::{self, UpstreamApi},
+    ids::AccountId,
     process::{
         config::ConfigError,
         traces::{Span, TRACEPARENT},
@@ -27,13 +29,14 @@ use client::Server;
 pub(crate) use client::UpstreamClient;
 use dialect::{Counter, Dialect};
 use domain::{
-    affinity,
+    affinity::{self, cache_salt},
     metering::UsageScope,
-    request::{Forward, ProgressReports, UpstreamParams},
+    request::{BodyForm, Forward, ProgressReports, UpstreamParams},
     upstream_error::{UpstreamError, Verdict},
 };
 pub(crate) use failure::{Failure, NotAnswered, of_event};
 use headers::{HeaderValues, UpstreamHeaders};
+pub(crate) use passed_head::PassedHead;
 pub(crate) use pool::{Pool, Pools, Running};
 
 /// Longest time for an exact count, including the wait for a permit: counting delays a request that would otherwise be
@@ -56,9 +59,14 @@ pub(crate) struct Upstream {
     server: Server,
     /// Paths of the server's API.
     chat: PathAndQuery,
+    responses: PathAndQuery,
+    messages: PathAndQuery,
     embeddings: PathAndQuery,
-    /// Path for counting a prompt's tokens, if the server has such a path.
+    /// Path for counting the tokens of a chat, if the server has such a path.
     counter: Option<PathAndQuery>,
+    /// Paths for counting the tokens of a request in the other APIs.
+    responses_counter: PathAndQuery,
+    messages_counter: PathAndQuery,
     /// Headers of every request, the credential among them.
     headers: UpstreamHeaders,
     /// Permits of accounts to have prompts counted.
@@ -66,11 +74,24 @@ pub(crate) struct Upstream {
 }
 
 /// Terms of a request to an upstream.
-pub(crate) struct Terms {
+pub(crate) struct Terms<'t> {
+    /// Account that pays.
+    pub(crate) account: AccountId,
+    /// What a body that is passed on has beside it.
+    pub(crate) passed: &'t PassedHead,
     /// Longest time until the answer begins.
     pub(crate) deadline: Duration,
     /// Header with the span of the request, if spans are exported.
     pub(crate) traceparent: Option<HeaderValue>,
+}
+
+/// A request to an upstream but for its body.
+struct Question<'q> {
+    path: &'q PathAndQuery,
+    /// What the client's own body has beside it, if that is passed on.
+    passed: Option<&'q PassedHead>,
+    deadline: Duration,
+    traceparent: Option<HeaderValue>,
 }
 
 /// Exact number of a prompt's tokens, or the reason for its absence.
@@ -121,6 +142,10 @@ impl Upstream {
             server: Server::of(base, &entry.access)?,
             dialect,
             chat: at("/chat/completions")?,
+            responses: at("/responses")?,
+            messages: at("/messages")?,
+            responses_counter: at("/responses/input_tokens")?,
+            messages_counter: at("/messages/count_tokens")?,
             embeddings: at("/embeddings")?,
             counter: match dialect.counter {
                 Counter::None => None,
@@ -133,28 +158,59 @@ impl Upstream {
         })
     }
 
+    /// The form in which this server is asked.
+    pub(crate) fn form(&self, forward: &Forward) -> BodyForm {
+        BodyForm::of(&self.entry, &forward.reply)
+    }
+
+    /// What the server does in the API by which it is asked.
+    fn dialect(&self, forward: &Forward) -> Dialect {
+        match self.form(forward).api() {
+            UpstreamApi::Chat => self.dialect,
+            UpstreamApi::Responses | UpstreamApi::Messages => Dialect::HOSTED,
+        }
+    }
+
+    /// The path for counting the tokens of this request.
+    fn counter(&self, forward: &Forward) -> Option<&PathAndQuery> {
+        match self.form(forward).api() {
+            UpstreamApi::Chat => {
+                let is_counted = self.dialect.counter.counts_tools() || !forward.has_tools;
+                self.counter.as_ref().filter(|_| is_counted && forward.reply.is_of_chat())
+            }
+            UpstreamApi::Responses => Some(&self.responses_counter),
+            UpstreamApi::Messages => Some(&self.messages_counter),
+        }
+    }
+
     /// Returns whether the server can count the exact tokens of this prompt.
     pub(crate) fn counts(&self, forward: &Forward) -> bool {
-        let is_counted = self.counter.is_some() && forward.reply.is_of_chat();
-        is_counted && (self.dialect.counter.counts_tools() || !forward.has_tools)
+        self.counter(forward).is_some()
+    }
+
+    /// Returns whether a stream of this server may end without a report of the prompt's tokens, which are then counted. The
+    /// other APIs report them with the first event or, if the client leaves, are read to the last.
+    pub(crate) fn counts_late(&self, forward: &Forward) -> bool {
+        self.form(forward).api() == UpstreamApi::Chat && self.counts(forward)
     }
 
     /// Returns whether streams of this server show the tokens generated so far, in reports or token by token, so that a
     /// stream may hold one grant at a time.
-    pub(crate) fn shows_progress(&self) -> bool {
-        self.dialect.progress != ProgressReports::None || self.entry.streams_every_token
+    pub(crate) fn shows_progress(&self, forward: &Forward) -> bool {
+        let is_of_chat = self.form(forward).api() == UpstreamApi::Chat;
+        is_of_chat && (self.dialect.progress != ProgressReports::None || self.entry.streams_every_token)
     }
 
     /// Returns whether this whole answer is asked for as a stream, and folded: whole, the server would count its first choice
     /// alone.
     pub(crate) fn folds(&self, forward: &Forward) -> bool {
-        let of_one = self.dialect.usage == UsageScope::Choice;
+        let of_one = self.usage_scope(forward) == UsageScope::Choice;
         of_one && forward.n > 1 && !forward.stream && forward.reply.is_of_chat()
     }
 
     /// Returns the output that this server's reports of usage count in an answer with several choices.
-    pub(crate) const fn usage_scope(&self) -> UsageScope {
-        self.dialect.usage
+    pub(crate) fn usage_scope(&self, forward: &Forward) -> UsageScope {
+        self.dialect(forward).usage
     }
 
     /// Names the upstream in the span of a request.
@@ -169,29 +225,50 @@ impl Upstream {
         span.set("server.port", i64::from(port));
     }
 
-    /// Sends a chat request for at most `max_tokens` per choice, and returns once the upstream has answered 200 within
-    /// the deadline.
+    /// Sends a request for at most `max_tokens` per choice, and returns once the upstream has answered 200 within the deadline.
     pub(crate) async fn send(
         &self,
         client: &UpstreamClient,
         forward: &Forward,
         max_tokens: Option<u64>,
-        terms: Terms,
-        cache_salt: impl FnOnce() -> String,
+        terms: Terms<'_>,
     ) -> Result<Incoming, NotAnswered> {
-        let salt = self.dialect.salted.then(cache_salt);
+        let (dialect, form) = (self.dialect(forward), self.form(forward));
+        let salt = dialect.salted.then(|| cache_salt(terms.account));
         let folded = self.folds(forward);
         // Usage at the end of each choice is enough for an answer that is read to its end.
-        let progress = if folded { ProgressReports::None } else { self.dialect.progress };
-        let params = || UpstreamParams { folded, ..self.params(max_tokens, progress, salt.as_deref()) };
-        let body = || forward.body(params());
-        let path = if forward.reply.is_of_chat() { &self.chat } else { &self.embeddings };
-        let response = self.ask(client, path, body, terms).await?;
+        let progress = if folded { ProgressReports::None } else { dialect.progress };
+        let params = UpstreamParams {
+            form,
+            account: Some(terms.account),
+            model: &self.entry.model,
+            limit_param: self.entry.limit_param,
+            max_tokens,
+            progress,
+            cache_salt: salt.as_deref(),
+            folded,
+        };
+        let path = match form.api() {
+            UpstreamApi::Chat if !forward.reply.is_of_chat() => &self.embeddings,
+            UpstreamApi::Chat => &self.chat,
+            UpstreamApi::Responses => &self.responses,
+            UpstreamApi::Messages => &self.messages,
+        };
+        let passed = form.is_passed().then_some(terms.passed);
+        let question = Question { path, passed, deadline: terms.deadline, traceparent: terms.traceparent };
+        let response = self.ask(client, question, || forward.body(params)).await?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
+        let retry_after = failure::retry_after(response.headers()).filter(|_| form.is_passed());
         let (error, status) = failure::read_error(response).await;
         let failure = failure::of_error(&error, status, &self.entry.model, forward);
+        let failure = match failure {
+            Failure::Overloaded if form.is_passed() && status == StatusCode::TOO_MANY_REQUESTS => {
+                failure::rate_limited(&error, &self.entry.model, retry_after)
+            }
+            other => other,
+        };
         Err(NotAnswered { failure, limit: error.refused_limit(status) })
     }
 
@@ -201,15 +278,15 @@ impl Upstream {
         &self,
         client: &UpstreamClient,
         forward: &Forward,
+        passed: &PassedHead,
         owner: Owner,
     ) -> Result<Counted, NotCounted> {
-        let counter =
-            self.counter.as_ref().filter(|_| self.counts(forward)).ok_or(NotCounted::Unsupported)?;
+        let counter = self.counter(forward).ok_or(NotCounted::Unsupported)?;
         let deadline = Instant::now() + COUNT_DEADLINE;
         let _permit = self.counting.wait(owner, 1, deadline).await.ok_or(NotCounted::Busy)?;
-        let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward)).await;
+        let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward, passed)).await;
         let tokens = answer.map_err(|_| NotCounted::Away)??;
-        Ok(Counted { tokens, with_images: self.dialect.counter.counts_images() })
+        Ok(Counted { tokens, with_images: self.dialect(forward).counter.counts_images() })
     }
 
     async fn ask_count(
@@ -217,15 +294,28 @@ impl Upstream {
         client: &UpstreamClient,
         counter: &PathAndQuery,
         forward: &Forward,
+        passed: &PassedHead,
     ) -> Result<u64, NotCounted> {
         #[derive(Deserialize)]
         struct Answer {
             #[serde(alias = "input_tokens")]
             count: u64,
         }
-        let body = || forward.body(self.params(Some(1), ProgressReports::None, None));
-        let terms = Terms { deadline: COUNT_DEADLINE, traceparent: Span::current().traceparent() };
-        let response = self.ask(client, counter, body, terms).await;
+        let form = self.form(forward);
+        let params = UpstreamParams {
+            form,
+            account: None,
+            model: &self.entry.model,
+            limit_param: self.entry.limit_param,
+            max_tokens: None,
+            progress: ProgressReports::None,
+            cache_salt: None,
+            folded: false,
+        };
+        let traceparent = Span::current().traceparent();
+        let passed = form.is_passed().then_some(passed);
+        let question = Question { path: counter, passed, deadline: COUNT_DEADLINE, traceparent };
+        let response = self.ask(client, question, || forward.count_body(params)).await;
         let response = response.map_err(|_| NotCounted::Away)?;
         if response.status() != StatusCode::OK {
             let (error, status) = failure::read_error(response).await;
@@ -238,37 +328,20 @@ impl Upstream {
             .map_err(|_| NotCounted::Unsupported)
     }
 
-    fn params<'a>(
-        &'a self,
-        max_tokens: Option<u64>,
-        progress: ProgressReports,
-        cache_salt: Option<&'a str>,
-    ) -> UpstreamParams<'a> {
-        UpstreamParams {
-            model: &self.entry.model,
-            limit_param: self.entry.limit_param,
-            max_tokens,
-            progress,
-            cache_salt,
-            folded: false,
-        }
-    }
-
     /// Sends a request; once more if the upstream refuses a credential that was replaced in its file meanwhile.
     async fn ask(
         &self,
         client: &UpstreamClient,
-        path: &PathAndQuery,
+        question: Question<'_>,
         body: impl Fn() -> (Bytes, Bytes),
-        terms: Terms,
     ) -> Result<Response<Incoming>, Failure> {
-        let until = Instant::now() + terms.deadline;
+        let until = Instant::now() + question.deadline;
         let headers = self.headers.get();
-        let mut response = self.post(client, path, body(), &headers, &terms, until).await?;
+        let mut response = self.post(client, &question, body(), &headers, until).await?;
         if refuses_credential(response.status())
             && let Some(replaced) = self.headers.replacing(&headers).await
         {
-            response = self.post(client, path, body(), &replaced, &terms, until).await?;
+            response = self.post(client, &question, body(), &replaced, until).await?;
         }
         let status = response.status();
         if !refuses_credential(status) {
@@ -283,21 +356,24 @@ impl Upstream {
     async fn post(
         &self,
         client: &UpstreamClient,
-        path: &PathAndQuery,
+        question: &Question<'_>,
         (head, rest): (Bytes, Bytes),
         values: &HeaderValues,
-        terms: &Terms,
         until: Instant,
     ) -> Result<Response<Incoming>, Failure> {
         let mut request = Request::new(Full::new(head.chain(rest)));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = path.clone().into();
+        let path = question.passed.and_then(|passed| passed.path(question.path));
+        *request.uri_mut() = path.unwrap_or_else(|| question.path.clone()).into();
         let headers = request.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in values {
             headers.insert(name.clone(), value.clone());
         }
-        if let Some(traceparent) = &terms.traceparent {
+        if let Some(passed) = question.passed {
+            passed.insert_into(headers);
+        }
+        if let Some(traceparent) = &question.traceparent {
             headers.insert(TRACEPARENT, traceparent.clone());
         }
         match timeout_at(until, client.request(&self.server, request)).await {

@@ -35,7 +35,7 @@ mod spool;
 mod table;
 mod webhooks;
 
-pub use catalogue::{Catalogue, catalogue};
+pub use catalogue::{Catalogue, Entry, Listed, PriceList, catalogue};
 use groups::GroupCommand;
 use keys::KeyCommand;
 use management_keys::ManagementKeyCommand;

@@ -21,5 +21,5 @@ mod store;
 mod sweeper;
 mod webhooks;
 
-pub use domain::digest;
+pub use domain::{digest, pricing};
 pub use families::FAMILIES;

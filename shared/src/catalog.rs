@@ -3,6 +3,7 @@
 mod access;
 mod effort;
 mod file;
+mod preset;
 mod price;
 mod server;
 mod table;
@@ -10,13 +11,14 @@ mod table;
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use http::Uri;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use access::{ANTHROPIC_VERSION, Access, Header, Source};
 pub use effort::Effort;
 use file::{CatalogFile, RawModel};
+pub use preset::Preset;
 pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
-pub use server::ServerDescription;
+pub use server::{ServerDescription, address_below};
 
 /// The parsed catalogue.
 #[derive(Clone, Debug)]
@@ -109,6 +111,8 @@ pub struct Upstream {
     pub left_mid_stream: LeftMidStream,
     /// Kinds of image URLs that the upstream may be handed.
     pub image_urls: ImageUrls,
+    /// Requests in the Messages API that are written here say what the vendor's cache is to keep.
+    pub cache_breakpoints: bool,
     /// Every generated token is visible in a stream: no hidden reasoning.
     pub streams_every_token: bool,
     /// Prices that the upstream charges the operator; `None` where unknown.
@@ -116,7 +120,7 @@ pub struct Upstream {
 }
 
 /// Kinds of image URLs that an upstream may be handed. Each kind includes the kinds before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageUrls {
     /// Images inside the request alone: the upstream fetches nothing.
@@ -143,7 +147,7 @@ impl ImageUrls {
 }
 
 /// Charge for a stream whose client leaves before the upstream answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftBeforeHead {
     /// Nothing.
@@ -154,7 +158,7 @@ pub enum LeftBeforeHead {
 }
 
 /// Treatment of a stream whose client leaves midway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftMidStream {
     /// The upstream is stopped at once. Unreported tokens are estimated.
@@ -171,7 +175,7 @@ impl LeftMidStream {
 }
 
 /// The software of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamKind {
     /// Any server of the OpenAI API.
@@ -220,7 +224,7 @@ impl UpstreamKind {
 }
 
 /// An API of model servers for chats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamApi {
     /// OpenAI's `/chat/completions`.
@@ -257,7 +261,7 @@ impl Upstream {
 }
 
 /// A server's name for the limit of output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitParam {
     /// The common name, which OpenAI's newer models refuse.

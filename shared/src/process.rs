@@ -17,6 +17,7 @@ pub mod telemetry;
 pub mod tls;
 pub mod traces;
 pub mod upstream_access;
+pub mod upstream_call;
 
 use std::{
     fmt::Display,

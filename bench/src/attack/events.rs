@@ -2,7 +2,10 @@
 //! kept for chats stays free.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -36,6 +39,8 @@ pub struct Changed {
     pub full: u64,
     /// Other answers.
     pub other: u64,
+    /// The first of these: its status and its body.
+    pub other_said: Option<String>,
     /// The longest wait of another customer for a chat; `Duration::MAX` where one was refused.
     pub slowest_chat: Duration,
 }
@@ -50,6 +55,7 @@ pub async fn change_without_end(
 ) -> Changed {
     let until = Instant::now() + lasts;
     let (next, done, full, failed) = <(AtomicU64, AtomicU64, AtomicU64, AtomicU64)>::default();
+    let said = OnceLock::new();
     let url = stack.url(&format!("/v1/management/keys/{}", key.id));
     let governors = (0..CONNECTIONS).map(|_| async {
         let http = Http::new();
@@ -59,7 +65,10 @@ pub async fn change_without_end(
             let count = match answer.status {
                 200 => &done,
                 503 if answer.code() == "store_full" => &full,
-                _ => &failed,
+                _ => {
+                    said.get_or_init(|| format!("{} {}", answer.status, answer.text()));
+                    &failed
+                }
             };
             count.fetch_add(1, Relaxed);
         }
@@ -72,7 +81,19 @@ pub async fn change_without_end(
         slowest
     };
     let (_, slowest_chat) = tokio::join!(join_all(governors), chats);
-    Changed { done: done.into_inner(), full: full.into_inner(), other: failed.into_inner(), slowest_chat }
+    let other_said = said.into_inner();
+    Changed {
+        done: done.into_inner(),
+        full: full.into_inner(),
+        other: failed.into_inner(),
+        other_said,
+        slowest_chat,
+    }
+}
+
+/// The first of the other answers, for the table.
+fn said(changed: &Changed) -> String {
+    changed.other_said.as_ref().map(|said| format!(" ({said})")).unwrap_or_default()
 }
 
 /// A list of the longest names, another for each number.
@@ -119,7 +140,13 @@ pub(super) async fn rows() -> Vec<Row> {
         Row {
             name: format!("changes of 64 long names without end, {} MiB of Redis left", MEMORY >> 20),
             expected: format!("store_full, another's chat waits {DELAY:?} longer"),
-            seen: format!("{} done, {} full, {} others; chats {waits}", long.done, long.full, long.other),
+            seen: format!(
+                "{} done, {} full, {} others{}; chats {waits}",
+                long.done,
+                long.full,
+                long.other,
+                said(&long)
+            ),
             held: goes_on && long.full > 0 && long.other == 0,
         },
         Row {
@@ -132,9 +159,10 @@ pub(super) async fn rows() -> Vec<Row> {
             name: "then bounds lowered without end, which a full store takes".into(),
             expected: format!("{} MiB more, chats go on", GROWTH >> 20),
             seen: format!(
-                "{} done, {} others, {} kB more; chats {still_waits}",
+                "{} done, {} others{}, {} kB more; chats {still_waits}",
                 lowered.done,
                 lowered.full + lowered.other,
+                said(&lowered),
                 grown >> 10
             ),
             held: still_goes_on && grown <= GROWTH && lowered.other == 0 && lowered.done > 0,

@@ -19,6 +19,15 @@ pub fn cache_salt(account: AccountId) -> String {
     blake3::Hash::from_bytes(salt).to_hex().to_string()
 }
 
+/// Text that stands for a caller's own name of a user or of a cache, so that no two accounts have one in common and a vendor
+/// learns nobody's name. The same in every gateway.
+pub fn pseudonym(account: AccountId, text: &str) -> String {
+    let account = account.to_string();
+    let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 pseudonyms of callers' names");
+    hasher.update(&(account.len() as u64).to_le_bytes()).update(account.as_bytes()).update(text.as_bytes());
+    hasher.finalize().to_hex().to_string()
+}
+
 /// Identity of an upstream, the same in every gateway and at every position in the catalogue.
 pub fn identity(url: &str, model: &str) -> u64 {
     number("faregate 2026 identity of upstreams", url.as_bytes(), model.as_bytes())
@@ -48,6 +57,14 @@ mod tests {
         assert_ne!(affinity(account(1), b"same"), affinity(account(2), b"same"));
         assert_ne!(cache_salt(account(1)), cache_salt(account(2)));
         assert!(!cache_salt(account(1)).contains(&account(1).to_string()));
+    }
+
+    #[test]
+    fn a_name_has_one_pseudonym_an_account_which_fits_where_vendors_take_names() {
+        let name = pseudonym(account(1), "user-7");
+        assert_eq!((name.len(), &name), (64, &pseudonym(account(1), "user-7")));
+        assert_ne!(name, pseudonym(account(2), "user-7"));
+        assert_ne!(name, pseudonym(account(1), "user-8"));
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod fold;
 mod logprobs;
 mod messages;
 mod parts;
+mod passed;
+mod reader;
 mod responses;
 mod rewriter;
 pub mod schema;
@@ -19,6 +21,8 @@ mod usage;
 mod whole;
 mod writer;
 
+use std::str::Utf8Error;
+
 use bytes::BytesMut;
 use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
@@ -26,11 +30,13 @@ pub use finish::FinishReason;
 pub use fold::Fold;
 pub use messages::{MessagesReply, message_error};
 pub use parts::OutputSize;
+pub use passed::PassedStream;
+pub use reader::{AnswerReader, whole_as_chat};
 pub use responses::{ResponsesReply, ToolName, ToolNames};
 pub use rewriter::Rewriter;
 pub use stream::{Chunk, Event};
 pub use usage::{MOST_TOKENS, Reported};
-pub use whole::Completion;
+pub use whole::{Completion, pass_whole};
 pub use writer::{Reply, StreamWriter};
 
 /// Choices that a request may ask for.
@@ -65,6 +71,9 @@ pub enum Nonsense {
     /// The answer has no choice, or more than can be requested.
     #[error("no choices, or too many")]
     Choices,
+    /// The answer has more calls than any model makes.
+    #[error("too many calls")]
+    Calls,
     /// A choice ended without a finish reason, or with a reason that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,
@@ -91,6 +100,12 @@ impl From<serde_json::Error> for Nonsense {
     }
 }
 
+impl From<Utf8Error> for Nonsense {
+    fn from(error: Utf8Error) -> Self {
+        Self::Malformed { line: 1, column: error.valid_up_to() + 1 }
+    }
+}
+
 impl Generation<'_> {
     /// Writes the members that begin every object, without the closing brace.
     fn write(&self, object: &str, out: &mut BytesMut) {
@@ -101,7 +116,12 @@ impl Generation<'_> {
         put(out, r#"","created":"#);
         put(out, itoa::Buffer::new().format(self.created));
         put(out, r#","model":"#);
-        put(out, &serde_json::Value::from(self.model).to_string());
+        put(out, &self.model_json());
+    }
+
+    /// The model as a JSON string.
+    fn model_json(&self) -> String {
+        serde_json::Value::from(self.model).to_string()
     }
 }
 

@@ -15,7 +15,7 @@ pub use schema::ChatRequest;
 
 use crate::{
     answer::Reply,
-    request::{AskedEffort, Draft, DroppedTools, Members, Request},
+    request::{AskedEffort, Draft, DroppedNames, Members, Request},
 };
 
 /// Members that are parsed here and written anew, if at all. A model's extra parameters can have none of these names.
@@ -57,10 +57,13 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
         stream,
         n,
         limit,
+        least_output: n,
         effort,
         reply: Reply::Chat { include_usage },
-        dropped_tools: DroppedTools::default(),
+        dropped_tools: DroppedNames::default(),
+        dropped_members: DroppedNames::default(),
         others: others(&members, body),
+        passage: None,
         draft,
     })
 }

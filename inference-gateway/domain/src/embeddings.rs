@@ -12,7 +12,7 @@ pub use schema::EmbeddingsRequest;
 
 use crate::{
     answer::Reply,
-    request::{ANY_NUMBER, Draft, DroppedTools, Members, Request, Value},
+    request::{ANY_NUMBER, Draft, DroppedNames, Members, Request, Value},
 };
 
 /// Prompts of a request.
@@ -45,8 +45,11 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
         limit: None,
         effort: None,
         reply: Reply::Embeddings,
-        dropped_tools: DroppedTools::default(),
+        least_output: 1,
+        dropped_tools: DroppedNames::default(),
+        dropped_members: DroppedNames::default(),
         others: Vec::new(),
+        passage: None,
         draft,
     })
 }

@@ -9,6 +9,7 @@ pub mod metering;
 pub mod request;
 pub mod responses;
 pub mod routing;
+pub mod splice;
 pub mod sse;
 pub mod template;
 pub mod upstream_error;

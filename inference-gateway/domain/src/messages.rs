@@ -3,6 +3,7 @@
 //! Unknown members are dropped: agents send many that only one provider knows, and stop where one is refused.
 
 mod content;
+mod passage;
 mod schema;
 mod tools;
 
@@ -34,35 +35,41 @@ const SCHEMA_NAME: &str = r#""answer""#;
 pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
     members.require(LIMIT)?;
-    read(&members, body.len())
+    read(&members, body)
 }
 
 /// Parses the body of a request whose prompt is only to be counted: nothing limits an answer.
 pub fn parse_to_count(body: &Bytes) -> Result<Request, ApiError> {
-    read(&Members::of_body(body)?, body.len())
+    read(&Members::of_body(body)?, body)
 }
 
-fn read(members: &Members<'_, '_>, length: usize) -> Result<Request, ApiError> {
+fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
+    passage::refuse_stored(members)?;
     let model = members.require("model")?.string()?.into_owned();
     let stream = members.get("stream").map_or(Ok(false), |value| value.boolean())?;
-    let limit = Limit::read(members, LIMIT)?.map(|limit| Limit { is_lowered: true, ..limit });
-    let mut draft = Draft::new(length);
+    let limit = Limit::read_lowered(members, LIMIT)?;
+    let mut draft = Draft::of(body);
     sampling(members, &mut draft)?;
     let stops = stops(members, &mut draft)?;
-    let (effort, thinking) = reasoning(members, &mut draft)?;
+    let Reasoning { effort, is_shown: thinking, budget } = reasoning(members, &mut draft)?;
     let dropped_tools = tools::tools(members, &mut draft)?;
     let list = members.require("messages")?;
-    let system = system(members, &list)?;
+    let system = system(members, &list, &mut draft)?;
     content::messages(&list, &system, &mut draft)?;
+    let passage = passage::of(body, members, &mut draft)?;
     Ok(Request {
         model,
         stream,
         n: 1,
+        // What the budget leaves of the limit is the answer.
+        least_output: budget.map_or(1, |budget| budget.saturating_add(1)),
         limit,
         effort,
         reply: Reply::Messages(Arc::new(MessagesReply { thinking, stops })),
         dropped_tools,
+        dropped_members: passage::dropped_of_chat(members),
         others: Vec::new(),
+        passage: Some(passage),
         draft,
     })
 }
@@ -93,34 +100,45 @@ fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, Ap
     Ok(stops)
 }
 
-/// Checks the members about thinking, effort and shape of the answer, and writes the shape. Returns the effort that is
-/// asked for, and whether thinking is shown.
-fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<AskedEffort>, bool), ApiError> {
-    let (mut effort, mut thinking) = (None, false);
+/// What a request says of reasoning.
+struct Reasoning {
+    effort: Option<AskedEffort>,
+    /// True if the client reads it.
+    is_shown: bool,
+    /// Tokens that it may take of the limit.
+    budget: Option<u64>,
+}
+
+/// Checks the members about thinking, effort and shape of the answer, and writes the shape.
+fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Reasoning, ApiError> {
+    let mut read = Reasoning { effort: None, is_shown: false, budget: None };
     if let Some(value) = members.get("thinking") {
-        let kind = value.object()?.require("type")?.one_of(&["enabled", "adaptive", "disabled"])?;
-        thinking = kind != "disabled";
-        if !thinking {
-            effort = Some(AskedEffort::NONE);
+        let thinking = value.object()?;
+        let kind = thinking.require("type")?.one_of(&["enabled", "adaptive", "between_tools", "disabled"])?;
+        read.is_shown = kind != "disabled";
+        if !read.is_shown {
+            read.effort = Some(AskedEffort::NONE);
         }
+        let budget = thinking.get("budget_tokens").filter(|_| kind == "enabled");
+        read.budget = budget.map(|value| value.integer(0..=i64::MAX)).transpose()?.map(i64::unsigned_abs);
     }
-    if let Some(config) = members.get("output_config") {
-        let config = config.object()?;
-        if let Some(value) = config.get("effort") {
-            effort = Some(AskedEffort::nearest(&value)?);
-        }
-        if let Some(format) = config.get("format") {
-            let format = format.object()?;
-            format.require("type")?.one_of(&["json_schema"])?;
-            draft.shown.preamble();
-            draft.name("response_format");
-            draft.push("{\"type\":\"json_schema\"");
-            draft.name("json_schema");
-            json_schema(&format, Some(SCHEMA_NAME), draft)?;
-            draft.push("}");
-        }
+    let Some(config) = members.get("output_config") else { return Ok(read) };
+    let config = config.object()?;
+    if let Some(value) = config.get("effort") {
+        read.effort = Some(AskedEffort::nearest(&value)?);
+        draft.passage.effort(&value)?;
     }
-    Ok((effort, thinking))
+    if let Some(format) = config.get("format") {
+        let format = format.object()?;
+        format.require("type")?.one_of(&["json_schema"])?;
+        draft.shown.preamble();
+        draft.name("response_format");
+        draft.push("{\"type\":\"json_schema\"");
+        draft.name("json_schema");
+        json_schema(&format, Some(SCHEMA_NAME), draft)?;
+        draft.push("}");
+    }
+    Ok(read)
 }
 
 /// Beginning of a system block by which agents tell their vendor whom to bill, a JSON string. It is no prompt: it differs
@@ -128,19 +146,30 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<Ask
 const BILLING_BLOCK: &str = "\"x-anthropic-billing-header:";
 
 /// The texts of the system prompt, without a billing block at its head, and of all system messages.
-fn system<'a>(members: &Members<'a, '_>, list: &Value<'a, '_>) -> Result<SystemTexts<'a>, ApiError> {
+fn system<'a>(
+    members: &Members<'a, '_>,
+    list: &Value<'a, '_>,
+    draft: &mut Draft,
+) -> Result<SystemTexts<'a>, ApiError> {
     let mut texts = SystemTexts::default();
     if let Some(system) = members.get("system") {
         let mut may_bill = !system.is_text(BLOCKS)?;
         system.each_text(BLOCKS, content::text_of, |text| {
             if !std::mem::take(&mut may_bill) || !text.starts_with(BILLING_BLOCK) {
                 texts.add(text);
+            } else {
+                // A passed body has it.
+                draft.shown.text(text);
             }
         })?;
     }
     list.objects(ANY_NUMBER, |message| {
         if message.require("role")?.string()? == "system" {
-            message.require("content")?.each_text(BLOCKS, content::text_of, |text| texts.add(text))?;
+            let content = message.require("content")?;
+            // A change of tools in between is the vendor's alone.
+            if let Err(fault) = content.each_text(BLOCKS, content::text_of, |text| texts.add(text)) {
+                draft.pass_only(content.raw(), fault);
+            }
         }
         Ok(())
     })?;

@@ -7,6 +7,7 @@ mod folded;
 mod granted;
 mod output;
 mod pace;
+mod progress;
 mod usage;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ pub use pace::{Pace, PaceMeter};
 pub use usage::{UsageBounds, UsageCounter, UsageScope};
 
 use super::{
-    answer::{Chunk, Event, Settled, StreamWriter},
+    answer::{AnswerReader, Chunk, Event, Settled, StreamWriter},
     sse::Decoder,
     upstream_error::UpstreamError,
 };
@@ -27,6 +28,7 @@ use super::{
 /// The meter of a stream.
 pub struct StreamMeter {
     decoder: Decoder,
+    reader: AnswerReader,
     writer: StreamWriter,
     counter: UsageCounter,
     granted: GrantedTokens,
@@ -80,9 +82,16 @@ enum Step {
 
 impl StreamMeter {
     /// Metering of a stream of `choices` that has not begun.
-    pub fn new(writer: StreamWriter, counter: UsageCounter, granted: GrantedTokens, choices: u64) -> Self {
+    pub fn new(
+        reader: AnswerReader,
+        writer: StreamWriter,
+        counter: UsageCounter,
+        granted: GrantedTokens,
+        choices: u64,
+    ) -> Self {
         Self {
             decoder: Decoder::default(),
+            reader,
             writer,
             counter,
             granted,
@@ -128,7 +137,7 @@ impl StreamMeter {
     }
 
     fn count_event(&mut self, data: &[u8]) {
-        match Event::read(data) {
+        match self.reader.event(data) {
             Ok(Event::Chunk(chunk)) => {
                 let before = self.count(&chunk);
                 self.delivered.get_or_insert(before);
@@ -180,76 +189,9 @@ impl StreamMeter {
         self.silent > 0 && !self.granted.is_complete() && !self.granted.covers(counted)
     }
 
-    /// Returns whether the upstream may generate more than is granted, so that its silence has to be watched.
-    pub fn is_by_grants(&self) -> bool {
-        !self.granted.is_complete()
-    }
-
-    /// Returns whether an event waits for more tokens to be granted.
-    pub const fn is_blocked(&self) -> bool {
-        self.blocked.is_some()
-    }
-
-    /// Returns whether every requested choice has its finish reason and none goes on, so that only usage and `[DONE]`
-    /// are missing.
-    pub fn is_finished(&self) -> bool {
-        self.writer.finished_choices() >= self.choices && !self.goes_on
-    }
-
-    /// Number of choices that go on, or have not begun.
-    pub fn open_choices(&self) -> u64 {
-        self.choices.saturating_sub(self.writer.finished_choices()).max(1)
-    }
-
-    /// Returns whether a chunk without choices came when every choice that began had its finish reason. It ends a stream,
-    /// unless further choices begin.
-    pub const fn has_last_chunk(&self) -> bool {
-        self.last_chunk
-    }
-
-    /// Returns whether every choice that began has its finish reason. Further choices may follow.
-    pub fn is_complete(&self) -> bool {
-        self.writer.is_finished()
-    }
-
-    /// Returns whether only usage may be missing: an upstream may make fewer choices than requested.
-    pub fn may_be_finished(&self) -> bool {
-        self.is_complete() && !self.goes_on
-    }
-
-    /// Returns whether the usage of everything delivered has been reported.
-    pub const fn is_reported(&self) -> bool {
-        !self.counter.is_estimate()
-    }
-
-    /// Returns whether any output was received or reported. Before that, a stream costs nothing.
-    pub fn has_begun(&self) -> bool {
-        self.begun || self.counter.completion() > 0
-    }
-
-    /// Returns the upstream's report of the prompt's tokens, if any came.
-    pub fn reported_prompt(&self) -> Option<u64> {
-        self.counter.reported().prompt
-    }
-
     /// Replaces the estimate of the prompt by an exact count.
     pub fn set_prompt(&mut self, exact: u64) {
         self.counter.set_prompt(exact);
-    }
-
-    /// Returns the count of the stream's tokens.
-    pub const fn counter(&self) -> &UsageCounter {
-        &self.counter
-    }
-
-    /// Returns a finish reason that no known server uses, if any came.
-    pub fn unknown_finish(&self) -> Option<&str> {
-        self.unknown_finish.as_deref()
-    }
-
-    /// Returns the usage so far, and whether that usage is an estimate.
-    pub fn usage(&self) -> (Usage, bool) {
-        (self.counter.usage(), self.counter.is_estimate())
     }
 
     /// Events with data that came so far: comments, which keep a connection alive, are none.
@@ -331,7 +273,7 @@ impl StreamMeter {
     /// Rewrites one event, and counts its tokens, unless the event was blocked: then `before` is the count before it.
     /// `exhausted` means that no more tokens can be granted.
     fn event(&mut self, data: Bytes, before: Option<u64>, exhausted: bool) -> Step {
-        let chunk = match Event::read(&data) {
+        let chunk = match self.reader.event(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
             Ok(Event::Done) => return Step::Ended(self.ended("it was done without a finish reason")),
             Ok(Event::Failed(error, chunk)) => {

@@ -6,9 +6,13 @@
 
 mod bound;
 mod conversation;
+mod dropped;
+mod form;
 mod forward;
+mod hub;
 mod image;
 mod params;
+mod passage;
 mod places;
 mod read;
 mod refused;
@@ -17,28 +21,36 @@ mod tools;
 
 use bytes::Bytes;
 use shared::{
-    catalog::{ImageUrls, Model, UpstreamKind},
+    catalog::{Effort, ImageUrls, Model, UpstreamApi, UpstreamKind},
     error::{ApiError, Code},
     tokens::Usage,
 };
 
 pub use bound::BYTES_PER_TOKEN;
+pub use form::BodyForm;
 pub use forward::{Forward, ProgressReports, UpstreamParams};
 
 pub(crate) use bound::{MAX_DEPTH, TooDeep};
 pub(crate) use conversation::{Arguments, Conversation, EarlierAnswer, SystemTexts, ToolAnswer};
+pub(crate) use dropped::DroppedNames;
 pub(crate) use forward::Draft;
 pub(crate) use image::{FORMATS, image_data, image_url};
 pub(crate) use params::{
     AskedEffort, Limit, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, TEMPERATURE, TOP_LOGPROBS, TOP_P, sampling,
     stop_sequence,
 };
+pub(crate) use passage::{Left, Passage};
 pub(crate) use places::MessageList;
 pub(crate) use read::{ANY_NUMBER, Members, ParamPath, Value};
-pub(crate) use tools::{DroppedTools, Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};
+pub(crate) use tools::{Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};
 
 pub use crate::answer::MAX_CHOICES;
 use crate::answer::Reply;
+use form::Bodies;
+use hub::Hub;
+
+/// Fewest output tokens that the vendor of the Responses API takes as a limit.
+const LEAST_OF_RESPONSES: u64 = 16;
 
 /// A request with a valid body. The existence and the limits of the model are not checked yet.
 pub struct Request {
@@ -50,70 +62,177 @@ pub struct Request {
     pub n: u64,
     /// The limit that the request sets to each choice.
     pub(crate) limit: Option<Limit>,
+    /// Fewest output tokens that leave room for an answer beside what the request has the model think.
+    pub(crate) least_output: u64,
     /// The effort of reasoning that the request asks for.
     pub(crate) effort: Option<AskedEffort>,
     /// The form of the answer.
     pub(crate) reply: Reply,
-    /// Names of the offered tools that were dropped.
-    pub(crate) dropped_tools: DroppedTools,
-    /// The forwarded request, without the head's members and the model's extra parameters.
+    /// Names of the offered tools that a chat has not.
+    pub(crate) dropped_tools: DroppedNames,
+    /// Names of members that a chat has not.
+    pub(crate) dropped_members: DroppedNames,
+    /// The checked request as a chat, without the head's members and the model's extra parameters.
     pub(crate) draft: Draft,
     /// Members that are forwarded only if the model allows: slices of the body.
     pub(crate) others: Vec<(String, Bytes)>,
+    /// The client's own body, of an API that some upstreams speak.
+    pub(crate) passage: Option<Passage>,
 }
 
 impl Request {
     /// Checks the limits of the model, and completes the request for upstreams.
-    pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
+    pub fn forward(mut self, model: &Model) -> Result<Forward, ApiError> {
         self.check_served(model)?;
+        let forms = BodyForm::all(model, &self.reply);
+        let is_passed = forms.iter().all(|form| form.is_passed());
+        if let Some(fault) = self.draft.untranslatable.take().filter(|_| !is_passed) {
+            return Err(fault);
+        }
         // Vectors are no tokens.
         let most = if self.reply.is_of_chat() { model.max_output_tokens } else { 0 };
-        let max_tokens = self.limit.map(|limit| limit.within(model)).transpose()?;
-        let mut draft = self.draft;
-        let image_urls = handed_to_some(model, draft.image_need.take())?;
-        let is_at = |is: fn(UpstreamKind) -> bool| model.upstreams.iter().any(|upstream| is(upstream.kind));
-        if is_at(renders_templates) {
-            draft.merge_system_messages()?;
+        let limit = self.limit.map(|limit| Limit { is_lowered: limit.is_lowered || is_passed, ..limit });
+        let max_tokens = limit.map(|limit| limit.within(model)).transpose()?;
+        let image_urls = handed_to_some(model, self.draft.image_need.take())?;
+        let least_output = self.least_output(&forms);
+        let bodies = self.bodies(model, &forms)?;
+        for (name, _) in self.others.iter().filter(|(name, _)| !model.extra_params.contains(name)) {
+            self.dropped_members.add(name);
         }
-        if is_at(|kind| kind == UpstreamKind::Openai) {
-            draft.leave_out_optional();
-        }
-        if let Some(effort) = self.effort {
-            effort.write(model, &mut draft)?;
-        }
-        for name in &model.extra_params {
-            if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
-                let json = String::from_utf8_lossy(json);
-                // Templates may include such parameters in the prompt: most are arguments of the template itself.
-                draft.shown.json(&json).map_err(|TooDeep| {
-                    let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
-                    ApiError::at(Code::InvalidValue, name, message)
-                })?;
-                draft.push(&format!(",{}:{json}", serde_json::Value::from(name.as_str())));
-            }
-        }
+        let Self { stream, n, reply, draft, .. } = self;
+        let dropped = (self.dropped_tools.into_header(), self.dropped_members.into_header());
         Ok(Forward {
-            stream: self.stream,
-            reply: self.reply,
-            dropped_tools: self.dropped_tools.into_header(),
-            max_tokens: max_tokens.unwrap_or(most),
-            n: self.n,
+            stream,
+            reply,
+            dropped_tools: dropped.0,
+            dropped_members: dropped.1,
+            max_tokens: max_tokens.unwrap_or(most).max(least_to_write(&forms).min(most)),
+            n,
+            least_output,
+            needs_count: draft.needs_count,
             image_urls,
             images: draft.shown.images,
             image_tokens: draft.shown.most_of_images(model),
             limited: max_tokens.is_some() || most == 0,
-            opening: draft.opening.clone(),
             prompt_bound: draft.shown.bound(model),
             prompt_estimate: draft.shown.estimate(model),
             prompt_least: draft.shown.least(),
             has_tools: draft.shown.has_preamble(),
             may_hide_tokens: draft.may_hide_tokens,
             is_plain: draft.shown.is_plain(),
-            places: draft.places.clone(),
-            bounds: Usage::of(model.context_window, model.context_window, most.saturating_mul(self.n)),
-            rest: draft.finish(),
+            places: draft.places,
+            bounds: Usage::of(model.context_window, model.context_window, most.saturating_mul(n)),
+            opening: bodies.opening,
+            bodies: bodies.bodies,
         })
     }
+
+    /// Fewest output tokens of all choices that the upstreams take, or that leave room for an answer.
+    fn least_output(&self, forms: &[BodyForm]) -> u64 {
+        let of_api = |form: &BodyForm| match form.api() {
+            UpstreamApi::Chat => self.n,
+            UpstreamApi::Responses => LEAST_OF_RESPONSES,
+            UpstreamApi::Messages if form.is_passed() => self.least_output,
+            UpstreamApi::Messages => 1,
+        };
+        forms.iter().map(of_api).max().unwrap_or(self.n)
+    }
+
+    /// Writes the bodies in these forms.
+    fn bodies(&mut self, model: &Model, forms: &[BodyForm]) -> Result<Written, ApiError> {
+        let mut bodies = Bodies::default();
+        let needs = |is: fn(UpstreamKind) -> bool| {
+            let is_checked = |form| form == BodyForm::Checked;
+            model.upstreams.iter().any(|u| is(u.kind) && is_checked(BodyForm::of(u, &self.reply)))
+        };
+        let (renders, is_hosted) = (needs(renders_templates), needs(|kind| kind == UpstreamKind::Openai));
+        let is_written = |form: &BodyForm| matches!(form, BodyForm::Written { .. });
+        // The Messages API has one system prompt, beside the messages.
+        let has_one_prompt = |form: &BodyForm| is_written(form) && form.api() == UpstreamApi::Messages;
+        if renders || forms.iter().any(has_one_prompt) {
+            self.draft.merge_system_messages()?;
+        }
+        let is_chat_needed = forms.contains(&BodyForm::Checked);
+        let effort = self.effort.filter(|_| is_chat_needed || forms.iter().any(is_written));
+        let effort = effort.map(|effort| effort.of_model(model)).transpose()?.flatten();
+        for form in forms.iter().copied().filter(is_written) {
+            bodies.add(form, self.write_for(form, model, effort)?);
+        }
+        if let Some(passage) = self.passage.take()
+            && let Some(form) = forms.iter().find(|form| form.is_passed())
+        {
+            let passage = self.pass_names(passage, forms.len() == 1);
+            bodies.pass(form.api(), passage.write(&model.efforts));
+        }
+        let draft = &mut self.draft;
+        if !is_chat_needed {
+            let opening = Bytes::copy_from_slice(&draft.json[draft.opening.clone()]);
+            draft.json = Vec::new();
+            return Ok(Written { bodies, opening });
+        }
+        if is_hosted {
+            draft.leave_out_optional();
+        }
+        if let Some(effort) = effort {
+            draft.member(AskedEffort::NAME, &format!("\"{}\"", effort.word()));
+        }
+        self.put_extra_params(model)?;
+        let (at, rest) = (self.draft.opening.clone(), self.draft.take());
+        let opening = rest.slice(at);
+        bodies.add(BodyForm::Checked, rest);
+        Ok(Written { bodies, opening })
+    }
+
+    /// Takes the names that a passed body lacks, where no upstream gets another body.
+    fn pass_names(&mut self, mut passage: Passage, is_only: bool) -> Passage {
+        if is_only {
+            self.dropped_tools = std::mem::take(&mut passage.dropped_tools);
+            self.dropped_members = std::mem::take(&mut passage.dropped_members);
+        }
+        passage
+    }
+
+    /// Writes the body for upstreams of another API.
+    fn write_for(
+        &mut self,
+        form: BodyForm,
+        model: &Model,
+        effort: Option<Effort>,
+    ) -> Result<Bytes, ApiError> {
+        let (reply, choices, dropped) = (&self.reply, self.n, &mut self.dropped_members);
+        self.draft.read_back(|chat, length| {
+            let reasons = !model.efforts.is_empty();
+            Hub { chat, length, reply, choices, effort, reasons }.write(form, dropped).map(Bytes::from)
+        })
+    }
+
+    /// Writes the members beyond the API that the model's upstreams take.
+    fn put_extra_params(&mut self, model: &Model) -> Result<(), ApiError> {
+        for name in &model.extra_params {
+            if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
+                let json = String::from_utf8_lossy(json);
+                // Templates may include such parameters in the prompt: most are arguments of the template itself.
+                self.draft.shown.json(&json).map_err(|TooDeep| {
+                    let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
+                    ApiError::at(Code::InvalidValue, name, message)
+                })?;
+                self.draft.push(&format!(",{}:{json}", serde_json::Value::from(name.as_str())));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bodies of a request, and the opening of its conversation.
+struct Written {
+    bodies: Bodies,
+    opening: Bytes,
+}
+
+/// The least limit that is written for upstreams of another API, which refuse lower ones.
+fn least_to_write(forms: &[BodyForm]) -> u64 {
+    let is_written = |form: &&BodyForm| form.api() == UpstreamApi::Responses && !form.is_passed();
+    forms.iter().find(is_written).map_or(0, |_| LEAST_OF_RESPONSES)
 }
 
 impl Request {

@@ -4,6 +4,7 @@
 
 mod echo;
 mod input;
+mod passage;
 mod schema;
 mod tools;
 
@@ -32,6 +33,9 @@ const NOTHING_STORED: &str = "nothing is stored here; send the items, and set 's
 /// Kinds of summaries of the reasoning.
 const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
 
+/// The mode of reasoning that the prices of a model are for, a JSON string.
+const USUAL_MODE: &str = r#""standard""#;
+
 /// Parses the body of a request. The error names the first fault and the fault's place.
 pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
@@ -39,28 +43,33 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     refuse_stored(&members)?;
     let stream = members.get("stream").map_or(Ok(false), |value| value.boolean())?;
     let limit = Limit::read(&members, LIMIT)?;
-    let mut draft = Draft::new(body.len());
+    let mut draft = Draft::of(body);
     sampling(&members, &mut draft)?;
-    let (effort, summary) = reasoning(&members)?;
+    let (effort, summary) = reasoning(&members, &mut draft)?;
     text_format(&members, &mut draft)?;
     let input = members.require("input")?;
-    let mut tools = Tools::new(&members)?;
+    let mut tools = Tools::new(&members, &mut draft)?;
     if let Some(list) = members.get("tools") {
         tools.offer(&list, &mut draft)?;
+        draft.passage.tools(&list, passage::is_run_by_vendor)?;
     }
     let system = input::prelude(&members, &input, &mut tools, &mut draft)?;
     let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
     input::messages(&input, &system, &names, &mut draft)?;
     let echo = echo::echo(&members)?;
+    let passage = passage::of(body, &members, &mut draft);
     Ok(Request {
         model,
         stream,
         n: 1,
         limit,
+        least_output: 1,
         effort,
         reply: Reply::Responses(Arc::new(ResponsesReply { echo, names, summary })),
         dropped_tools,
+        dropped_members: passage::dropped_of_chat(&members),
         others: Vec::new(),
+        passage: Some(passage),
         draft,
     })
 }
@@ -91,10 +100,18 @@ fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError
 }
 
 /// Checks the members about reasoning. Returns the effort that is asked for, and whether a summary is.
-fn reasoning(members: &Members<'_, '_>) -> Result<(Option<AskedEffort>, bool), ApiError> {
+fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<AskedEffort>, bool), ApiError> {
     let Some(reasoning) = members.get("reasoning") else { return Ok((None, false)) };
     let reasoning = reasoning.object()?;
-    let effort = reasoning.get("effort").map(|effort| AskedEffort::nearest(&effort)).transpose()?;
+    let word = reasoning.get("effort");
+    let effort = word.as_ref().map(AskedEffort::nearest).transpose()?;
+    word.map_or(Ok(()), |word| draft.passage.effort(&word))?;
+    if let Some(mode) = reasoning.get("mode")
+        && mode.raw() != USUAL_MODE
+    {
+        // Another mode has another price.
+        draft.passage.replace(&mode, USUAL_MODE.to_owned());
+    }
     // The older name of the summary.
     let summary = reasoning.get("summary").or_else(|| reasoning.get("generate_summary"));
     let summary = summary.map_or(Ok(false), |summary| summary.one_of(&SUMMARIES).map(|_| true))?;

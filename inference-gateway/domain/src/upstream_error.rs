@@ -1,6 +1,7 @@
 //! Errors of upstreams, in the formats of the different servers.
 
 mod inside;
+mod kinds;
 mod limit;
 mod sizes;
 
@@ -133,19 +134,26 @@ pub enum Verdict {
 
 impl UpstreamError {
     /// Reads an error from a body or an event of a stream: nested (`{"error":{"message"}}`: OpenAI, vLLM, llama.cpp,
-    /// Ollama), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text
+    /// Ollama, Anthropic), inside of a failed response (`{"response":{"error":…}}`: OpenAI), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text
     /// Generation Inference; `{"detail":"…"}` or a list of details: FastAPI).
     pub fn read(body: &[u8]) -> Self {
         if body.len() > MAX_ERROR_BYTES {
             return Self::default();
         }
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
-        let error = if value["error"].is_object() { &value["error"] } else { &value };
+        let of_response = &value["response"]["error"];
+        let error =
+            [&value["error"], of_response].into_iter().find(|error| error.is_object()).unwrap_or(&value);
         let detail = &value["detail"];
         let message = [&error["message"], &value["error"], detail, &detail[0]["msg"]];
         let kind = [&error["type"], &value["error_type"]];
         let sizes = ContextSizes::of_members(error);
-        Self { message: first(&message), kind: first(&kind), code: first(&[&error["code"]]), sizes }
+        Self {
+            message: first(&message),
+            kind: first(&kind),
+            code: first(&[&error["code"], &error["details"]["error_code"]]),
+            sizes,
+        }
     }
 
     /// Cause of the error, by the status of the response and the error's text. Some servers report a client's mistake
@@ -153,6 +161,7 @@ impl UpstreamError {
     pub fn verdict(&self, status: u16) -> Verdict {
         let part = self.part_at_fault();
         match status {
+            _ if self.is_of_account() => Verdict::Broken,
             400 | 413 | 422 | 500.. if self.says_too_long() => Verdict::TooLong,
             400 | 404 | 422 | 500.. if part.is_some() => Verdict::Invalid(part),
             400 | 422 => Verdict::Invalid(None),
@@ -164,16 +173,11 @@ impl UpstreamError {
         }
     }
 
-    /// Status of an error event in a stream: the code, if that is a status.
-    pub fn status_in_stream(&self) -> u16 {
-        self.code.parse().unwrap_or(500)
-    }
-
     /// The part of the text that a client may read, without the upstream's own name for the model, which is
     /// confidential. Texts about the server's own failures, and texts with an address, a credential, a file or a
     /// stack, are dropped completely, since the rest could still reveal secrets.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
-        let message = self.message.replace(upstream_model, "the model");
+        let message = inside::without_references(&self.message).replace(upstream_model, "the model");
         let shown = status < 500 && !message.is_empty() && !inside::leaks_internals(&message);
         shown.then_some(message)
     }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
-    upstream::{NotCounted, Pool, Running},
+    upstream::{NotCounted, PassedHead, Pool, Running},
 };
 use domain::{metering::GRANT_TOKENS, request::Forward};
 
@@ -26,6 +26,11 @@ const ENOUGH_BY_GRANTS: u64 = 64;
 /// Fewest tokens per choice to begin an answer that cannot be extended. If only other holds leave fewer, repeating
 /// later is better.
 const ENOUGH_AT_ONCE: u64 = 4096;
+
+/// Most of the output tokens that a request needs which has the model think within no budget.
+const ENOUGH_WITHOUT_THINKING: u64 = 16;
+/// Bound of a prompt above which money that others hold is worth a count: a byte a token is some four times too dear.
+const WORTH_COUNTING: u64 = 16_384;
 
 /// Room for tokens that a key-service of the last release does not tell: a count finds out.
 const UNTOLD_ROOM: TokenRoom = TokenRoom { limit: u64::MAX, remaining: u64::MAX };
@@ -43,7 +48,7 @@ impl Generator {
     /// Opens the hold.
     pub(super) async fn authorize(&self, job: &mut Job, pool: &Pool) -> Result<Authorized, ApiError> {
         // Only a stream whose upstream shows the generated tokens can be stopped at a grant.
-        let shows_progress = pool.shows_progress() && !job.forward.may_hide_tokens;
+        let shows_progress = pool.shows_progress(&job.forward) && !job.forward.may_hide_tokens;
         let by_grants = job.forward.stream && shows_progress;
         let (asked, enough) = if by_grants {
             (job.wanted().min(GRANT_TOKENS), ENOUGH_BY_GRANTS)
@@ -62,9 +67,12 @@ impl Generator {
             is_free: false,
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
-            least_output_tokens: job.forward.n.min(asked),
+            least_output_tokens: job.forward.least_output.min(asked),
             valid_until: None,
         };
+        if job.forward.needs_count {
+            return self.authorize_counted(job, pool, request, None).await;
+        }
         let asked_at = Instant::now();
         let denial = match self.keys.authorize(request.clone()).await? {
             Ok(grant) => {
@@ -73,27 +81,28 @@ impl Generator {
             }
             Err(denial) => denial,
         };
-        match counting(&denial) {
-            Counting::Useless => Err(denial.into()),
-            Counting::MayPay => self.authorize_counted(job, pool, request, denial).await,
+        match counting(&denial, &job.forward) {
+            Counting::Useless => Err(refused(denial, &job.forward)),
+            Counting::MayPay => self.authorize_counted(job, pool, request, Some(denial)).await,
             Counting::MayFitTokens => self.admit_counted(job, pool, request, denial).await,
         }
     }
 
-    /// Opens the hold on an exact count, where the bound was refused. The least that the prompt can cost is held meanwhile: the
-    /// upstream counts nothing that the key could not pay in any case.
+    /// Opens the hold on an exact count, where the bound was refused, or where there is none (`denial` is absent). The least that
+    /// the prompt can cost is held meanwhile: the upstream counts nothing that the key could not pay in any case.
     async fn authorize_counted(
         &self,
         job: &mut Job,
         pool: &Pool,
         request: Authorize,
-        denial: Denial,
+        denial: Option<Denial>,
     ) -> Result<Authorized, ApiError> {
         let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
+        let uncounted = |forward: &Forward| denial.clone().map_or_else(uncountable, |d| refused(d, forward));
         if !running.upstream().counts(&job.forward) {
             // A key that may not call at all is answered that.
             self.keys.authenticate(&job.credential, Class::Api).await??;
-            return Err(denial.into());
+            return Err(uncounted(&job.forward));
         }
         let (bound, asked) = (request.prompt_tokens, request.output_tokens);
         let probe = Authorize {
@@ -104,10 +113,10 @@ impl Generator {
         };
         let hold = self.authorize_anew(job, probe).await?;
         let exact = match self.try_count(&running, job).await {
-            Ok(exact) if exact < bound => exact,
+            Ok(exact) if exact < bound || denial.is_none() => exact,
             Ok(_) | Err(NotCounted::Unsupported) => {
                 hold.release().await;
-                return Err(denial.into());
+                return Err(uncounted(&job.forward));
             }
             Err(NotCounted::Away | NotCounted::Busy) => {
                 hold.release().await;
@@ -194,7 +203,8 @@ impl Generator {
     async fn authorize_anew(&self, job: &mut Job, request: Authorize) -> Result<OpenHold, ApiError> {
         job.id = self.keys.new_generation();
         let (asked_at, prompt_tokens) = (Instant::now(), request.prompt_tokens);
-        let grant = self.keys.authorize(Authorize { generation: job.id, ..request }).await??;
+        let granted = self.keys.authorize(Authorize { generation: job.id, ..request }).await?;
+        let grant = granted.map_err(|denial| refused(denial, &job.forward))?;
         self.open(job, grant, prompt_tokens, asked_at).await
     }
 
@@ -205,7 +215,8 @@ impl Generator {
     }
 
     async fn try_count(&self, running: &Running, job: &Job) -> Result<u64, NotCounted> {
-        let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await?;
+        let counted =
+            running.upstream().count(&self.http, &job.forward, &job.passed, job.admitted.owner()).await?;
         Ok(counted.bound(&job.forward))
     }
 
@@ -242,10 +253,11 @@ impl Generator {
         &self,
         pool: &Pool,
         forward: &Forward,
+        passed: &PassedHead,
         account: AccountId,
     ) -> Result<u64, ApiError> {
         let running = pool.choose(forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
-        match running.upstream().count(&self.http, forward, Owner::Account(account)).await {
+        match running.upstream().count(&self.http, forward, passed, Owner::Account(account)).await {
             Ok(counted) => Ok(counted.bound(forward)),
             Err(NotCounted::Unsupported | NotCounted::Away) => {
                 Ok(forward.prompt_bound.saturating_add(pool.prompt_overhead()))
@@ -256,7 +268,11 @@ impl Generator {
 
     /// Counts the exact tokens of the prompt, images included, if the upstream can.
     pub(super) async fn count_exactly(&self, running: &Running, job: &Job) -> Option<u64> {
-        let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await.ok()?;
+        let counted = running
+            .upstream()
+            .count(&self.http, &job.forward, &job.passed, job.admitted.owner())
+            .await
+            .ok()?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
     }
 }
@@ -271,6 +287,28 @@ fn never_fits(tokens: u64, is_exact: bool, room: TokenRoom) -> ApiError {
     let mut error = ApiError::new(Code::RateLimitExceeded, message);
     error.final_answer = true;
     error
+}
+
+/// The error of a denial. Where the request has the model think, what is left may pay for some output and for no answer.
+fn refused(denial: Denial, forward: &Forward) -> ApiError {
+    let is_short = matches!(counting(&denial, forward), Counting::MayPay);
+    let mut error = ApiError::from(denial);
+    if is_short && forward.least_output > ENOUGH_WITHOUT_THINKING {
+        let least = forward.least_output;
+        error.message = format!(
+            "{} With this thinking.budget_tokens the request needs room for its prompt and {least} output tokens.",
+            error.message
+        )
+        .into();
+    }
+    error
+}
+
+/// The error of a prompt of which nothing but a count would tell the tokens.
+fn uncountable() -> ApiError {
+    let message =
+        "Documents are taken where the model's server counts their tokens beforehand, and this one does not.";
+    ApiError::new(Code::UnsupportedValue, message)
 }
 
 fn not_counted() -> ApiError {
@@ -290,8 +328,12 @@ enum Counting {
 
 /// Returns the use of an exact count after a denial. Money that other requests hold comes free again: trying later is
 /// better than counting now.
-fn counting(denial: &Denial) -> Counting {
+fn counting(denial: &Denial, forward: &Forward) -> Counting {
     match denial.refusal {
+        // The bound of an agent's prompt holds what several requests of it could have used.
+        Refusal::SpendReserved if forward.prompt_bound >= WORTH_COUNTING && !forward.is_chat_alone() => {
+            Counting::MayPay
+        }
         Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits => {
             Counting::MayPay
         }

@@ -2,18 +2,17 @@
 
 use http::HeaderValue;
 use hyper::body::Incoming;
-use shared::rpc::{Extended, Extension};
+use shared::{
+    catalog::UpstreamApi,
+    rpc::{Extended, Extension},
+};
 
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
     upstream::{Failure, NotAnswered, Pool, Running, Terms},
 };
-use domain::{
-    affinity::{affinity, cache_salt},
-    routing::AttemptOutcome,
-    upstream_error::RefusedLimit,
-};
+use domain::{affinity::affinity, routing::AttemptOutcome, upstream_error::RefusedLimit};
 
 /// Longest time of a whole answer, as a multiple of the answer deadline. The client was answered 504 after the first
 /// multiple, and pays all the same.
@@ -156,9 +155,9 @@ impl Generator {
         hold.sent_to(running.place());
         let deadline =
             if job.forward.stream { self.answer_deadline } else { WHOLE_ANSWER * self.answer_deadline };
-        let salt = move || cache_salt(account);
-        let terms = || Terms { deadline, traceparent: traceparent.cloned() };
-        let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, terms(), salt);
+        let passed = &job.passed;
+        let terms = || Terms { account, passed, deadline, traceparent: traceparent.cloned() };
+        let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, terms());
         let mut limit = max_tokens;
         let mut answered = send(Some(max_tokens)).await;
         if let Err(NotAnswered { limit: Some(refused), .. }) = answered {
@@ -188,7 +187,8 @@ impl Generator {
         // All that the model can generate is held, or more than the window that the upstream tells.
         let is_covered = first == job.forward.max_tokens
             || refused.room_beside(0).is_some_and(|whole_window| whole_window < first);
-        let may_be_unlimited = !job.forward.limited && is_covered;
+        let needs_limit = running.upstream().form(&job.forward).api() == UpstreamApi::Messages;
+        let may_be_unlimited = !job.forward.limited && is_covered && !needs_limit;
         let room = match refused.room() {
             // A count takes time, and an upstream that is not limited needs none.
             None if !may_be_unlimited && refused.room_beside(0).is_some() => {

@@ -29,7 +29,7 @@ use crate::{
 };
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use domain::{
-    answer::StreamWriter,
+    answer::{AnswerReader, StreamWriter},
     metering::{GrantedTokens, PaceMeter, StreamEnd, StreamMeter},
 };
 use end::End;
@@ -74,12 +74,14 @@ pub(super) fn start(
     log: GenerationLog,
 ) -> Started {
     let Reached { max_tokens, running, body } = reached;
-    if !running.upstream().counts(&job.forward) {
+    if !running.upstream().counts_late(&job.forward) {
         job.forget_prompt();
     }
     let wanted = max_tokens.saturating_mul(job.forward.n);
+    let form = running.upstream().form(&job.forward);
     let meter = StreamMeter::new(
-        StreamWriter::new(job.generation(), &job.forward.reply, hold.prompt_tokens()),
+        AnswerReader::new(form.api()),
+        StreamWriter::new(job.generation(), &job.forward.reply, hold.prompt_tokens(), form.is_passed()),
         job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
         job.forward.n,

@@ -20,7 +20,7 @@ use crate::{
     upstream::{Failure, Running, next_bytes, of_event},
 };
 use domain::{
-    answer::{Completion, Reported, Settled},
+    answer::{AnswerReader, Completion, Reported, Settled, pass_whole, whole_as_chat},
     metering::{FoldEnd, FoldMeter, UsageCounter},
     routing::AttemptOutcome,
     upstream_error::UpstreamError,
@@ -127,7 +127,8 @@ pub(super) async fn run(
     let reading = async {
         let silence = generator.upstream_silence;
         if running.upstream().folds(&job.forward) {
-            let meter = FoldMeter::new(job.usage_counter(max_tokens, &running), job.forward.n);
+            let reader = AnswerReader::new(running.upstream().form(&job.forward).api());
+            let meter = FoldMeter::new(reader, job.usage_counter(max_tokens, &running), job.forward.n);
             let read = read_folded(body, Box::new(meter), largest, &mut memory, silence).await;
             let model = &running.upstream().entry.model;
             return read.unwrap_or_else(|error| Read::Failed(of_event(&error, model, &job.forward)));
@@ -147,6 +148,12 @@ pub(super) async fn run(
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Failed(failure) => return failed(hold, running, failure).await,
     };
+    let form = running.upstream().form(&job.forward);
+    let passed = form.is_passed().then(|| answer.clone());
+    let answer = match whole_as_chat(form.api(), answer) {
+        Ok(answer) => answer,
+        Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
+    };
     let completion = match Completion::read(&job.forward.reply, &answer) {
         Ok(completion) => completion,
         Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
@@ -164,7 +171,11 @@ pub(super) async fn run(
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
-    let written = completion.write(job.generation(), &job.forward.reply, settled);
+    let (generation, reply) = (job.generation(), &job.forward.reply);
+    let written = match passed {
+        Some(original) => pass_whole(&original, generation, reply, settled),
+        None => completion.write(generation, reply, settled),
+    };
     drop(answer);
     let body = AnswerBody::Whole(memory.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })

@@ -8,7 +8,7 @@ use axum::{
 /// Headers on which an answer may depend.
 const VARY: &str = "access-control-request-method, access-control-request-headers";
 /// Headers of responses that scripts may read.
-const EXPOSED: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens,x-dropped-tools,\
+const EXPOSED: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens,x-dropped-tools,x-dropped-members,\
     x-ratelimit-limit-requests,x-ratelimit-remaining-requests,x-ratelimit-reset-requests,\
     x-ratelimit-limit-tokens,x-ratelimit-remaining-tokens,x-ratelimit-reset-tokens";
 
@@ -42,7 +42,11 @@ mod tests {
     use shared::process::http::{X_REQUEST_ID, X_SHOULD_RETRY};
 
     use super::{
-        super::{X_GENERATION_ID, X_MAX_TOKENS, model_call::X_DROPPED_TOOLS, rate_headers},
+        super::{
+            X_GENERATION_ID, X_MAX_TOKENS,
+            model_call::{X_DROPPED_MEMBERS, X_DROPPED_TOOLS},
+            rate_headers,
+        },
         *,
     };
 
@@ -55,6 +59,7 @@ mod tests {
             X_GENERATION_ID,
             X_MAX_TOKENS,
             X_DROPPED_TOOLS,
+            X_DROPPED_MEMBERS,
         ];
         let ours = ours.iter().map(HeaderName::as_str).chain(rate_headers::NAMES);
         assert_eq!(EXPOSED.split(',').collect::<Vec<_>>(), ours.collect::<Vec<_>>());

@@ -12,6 +12,7 @@ use super::{
     caller::{authenticate, credential},
     model_call::check,
 };
+use crate::upstream::PassedHead;
 use domain::messages;
 
 /// Tokens of a prompt.
@@ -27,11 +28,12 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let (parts, body) = call.request.into_parts();
     let credential = credential(&app, &parts.headers, &caller).await?;
     let account = authenticate(&app, &credential, &caller).await?.account();
+    let passed = PassedHead::of(&parts);
     let mut permit = app.generator.admission.prompt(account);
     let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;
     // A model that the key may not use, or a rate that is used up, is refused before an upstream counts.
     app.generator.admit_free(credential, &checked.model, account).await?;
     let pool = checked.models.pools.get(&checked.model).ok_or_else(ApiError::internal)?;
-    let input_tokens = app.generator.count_prompt(pool, &checked.forward, account).await?;
+    let input_tokens = app.generator.count_prompt(pool, &checked.forward, &passed, account).await?;
     Ok(ok(&TokenCount { input_tokens }))
 }

@@ -21,7 +21,7 @@ use super::{
     App, Call,
     caller::{authenticate, credential},
     dialect::speaks_messages,
-    model_pages::{ModelObject, PagedModel, page},
+    model_pages::{CodexModels, ModelObject, PagedModel, asks_for_codex, page},
 };
 use crate::admission::Caller;
 
@@ -51,6 +51,9 @@ pub(super) struct Health {
 pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
     let models = app.models.get();
+    if asks_for_codex(call.request.uri().query()) {
+        return Ok(ok(&CodexModels::new(usable(&models.catalog, &identity))));
+    }
     let data = listed(&models.catalog, &identity);
     if speaks_messages(call.request.headers()) {
         return Ok(ok(&page(data, call.request.uri().query())?));

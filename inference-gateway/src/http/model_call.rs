@@ -32,6 +32,7 @@ use crate::{
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
     models::Models,
+    upstream::PassedHead,
 };
 use domain::request::{Forward, Request};
 
@@ -48,6 +49,8 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// Header with the names of offered tools that were dropped, since no upstream has them.
 pub(super) const X_DROPPED_TOOLS: HeaderName = HeaderName::from_static("x-dropped-tools");
+/// Header with the names of the request's members that no upstream was sent.
+pub(super) const X_DROPPED_MEMBERS: HeaderName = HeaderName::from_static("x-dropped-members");
 
 /// `POST` on the route of a dialect.
 pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Result<Response, ApiError> {
@@ -78,7 +81,11 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let (created, stream) = (app.generator.clock.now().seconds(), forward.stream);
     let client_request = ClientRequestId::read(&parts.headers);
     let session = ClientRequestId::read_session(&parts.headers);
-    let dropped_tools = forward.dropped_tools.take();
+    let dropped = [
+        (X_DROPPED_TOOLS, forward.dropped_tools.take()),
+        (X_DROPPED_MEMBERS, forward.dropped_members.take()),
+    ];
+    let passed = PassedHead::of(&parts);
     let job = Job {
         id,
         request,
@@ -91,6 +98,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         model,
         alias,
         forward,
+        passed,
         admitted,
     };
     let client = Client::default();
@@ -108,8 +116,10 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     };
     let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
-    if let Some(tools) = dropped_tools.and_then(|tools| HeaderValue::try_from(tools).ok()) {
-        response.headers_mut().insert(X_DROPPED_TOOLS, tools);
+    for (header, names) in dropped {
+        if let Some(names) = names.and_then(|names| HeaderValue::try_from(names).ok()) {
+            response.headers_mut().insert(header, names);
+        }
     }
     // A stream ends, and is billed, when the client takes nothing for this long.
     response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });

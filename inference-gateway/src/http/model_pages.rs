@@ -1,5 +1,7 @@
 //! Models in listings, and the list in pages, as the Messages API's clients read it.
 
+mod codex;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use shared::{
@@ -8,6 +10,8 @@ use shared::{
     money::NanoUsd,
     time::Timestamp,
 };
+
+pub(super) use codex::{CodexModels, asks_for_codex};
 
 /// Models of a page at most.
 const MAX_PAGE: usize = 1000;
@@ -33,6 +37,8 @@ pub(super) struct ModelObject<'a> {
     /// Limit of output tokens; absent for a model that generates none.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
+    /// Words of reasoning effort that the model takes.
+    efforts: Vec<&'static str>,
     pricing: Pricing,
 }
 
@@ -90,6 +96,7 @@ impl<'a> ModelObject<'a> {
             max_model_len: context_window,
             max_input_tokens: context_window,
             max_output_tokens: (max_output_tokens > 0).then_some(max_output_tokens),
+            efforts: model.efforts.iter().map(|effort| effort.word()).collect(),
             pricing: Pricing::of(&model.price.base),
         }
     }

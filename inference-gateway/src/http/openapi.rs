@@ -18,7 +18,7 @@ use super::{
     count_tokens::TokenCount,
     describe::{About, Health, Models},
     dialect::Dialect,
-    model_pages::{ModelObject, ModelPage, PagedModel},
+    model_pages::{CodexModels, ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
 use operation::Operation;
@@ -141,8 +141,12 @@ fn description() -> Value {
 
 fn models(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("listModels", "The models there are.").secured("apiKey");
+    let version = "A version of Codex, which then gets the list in its own form.";
+    let parameters = json!([{"name": "client_version", "in": "query", "schema": {"type": "string"}, "description": version}]);
+    let operation = operation.with("parameters", parameters);
     let content = json!({JSON: {"schema": {"anyOf": [
         schemas.subschema_for::<Models<'_>>(), schemas.subschema_for::<ModelPage<'_>>(),
+        schemas.subschema_for::<CodexModels<'_>>(),
     ]}}});
     let operation =
         operation.responds(200, "All models; a page of them with `anthropic-version`.", &content, &[]);
@@ -214,7 +218,7 @@ fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
 
 /// Headers of the answer to a model call.
 fn call_headers() -> Vec<&'static str> {
-    let own = ["x-generation-id", "x-max-tokens", "x-dropped-tools"];
+    let own = ["x-generation-id", "x-max-tokens", "x-dropped-tools", "x-dropped-members"];
     own.into_iter().chain(rate_headers::NAMES).collect()
 }
 

@@ -27,7 +27,7 @@ pub(super) enum Counter {
     BesideV1,
     /// `/v1/tokenize`, which answers the same.
     UnderV1,
-    /// `/v1/chat/completions/input_tokens`, which answers `{"input_tokens"}`, images included.
+    /// `/v1/chat/completions/input_tokens`, or the counter of another API, which answers `{"input_tokens"}`, images included.
     InputTokens,
 }
 
@@ -89,6 +89,9 @@ impl Dialect {
     /// The model inside the `faregate` binary. Progress reports count all choices.
     const BUILTIN: Self =
         Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
+
+    /// Any server in the Responses or the Messages API.
+    pub(super) const HOSTED: Self = Self { counter: Counter::InputTokens, ..Self::OPENAI };
 
     /// Dialect of this kind of server.
     pub(super) const fn of(kind: UpstreamKind) -> Self {

@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, fmt, time::Duration};
 
-use http::Response;
+use http::{HeaderMap, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use shared::{
@@ -26,6 +26,7 @@ const MAX_LOGGED_CHARS: usize = 200;
 
 /// Longest time for the body of an error. Without the body, the status says what failed.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
+
 /// A request was not answered with a 200.
 pub(crate) struct NotAnswered {
     pub(crate) failure: Failure,
@@ -48,6 +49,8 @@ pub(crate) enum Failure {
     HungUp(String),
     /// The upstream has too much to do. Another upstream may be tried.
     Overloaded,
+    /// The upstream has too much to do for this credential, and the client may read its words. Another upstream may be tried.
+    RateLimited(ApiError),
     /// No answer came in time.
     Timeout,
     /// The upstream refused the request itself.
@@ -66,6 +69,7 @@ impl Failure {
             Self::Unreachable(_)
             | Self::HungUp(_)
             | Self::Overloaded
+            | Self::RateLimited(_)
             | Self::CredentialRefused(_)
             | Self::Broken(_) => true,
             Self::Timeout | Self::Refused(_) => false,
@@ -81,6 +85,7 @@ impl Failure {
                 Self::Unreachable(_)
                 | Self::HungUp(_)
                 | Self::Overloaded
+                | Self::RateLimited(_)
                 | Self::Timeout
                 | Self::Refused(_)
                 | Self::CredentialRefused(_)
@@ -97,7 +102,7 @@ impl Failure {
             Self::HungUp(_) | Self::Timeout | Self::CredentialRefused(_) | Self::Broken(_) => {
                 AttemptOutcome::Failed
             }
-            Self::Overloaded => AttemptOutcome::Overloaded,
+            Self::Overloaded | Self::RateLimited(_) => AttemptOutcome::Overloaded,
             // An upstream that judges requests is well.
             Self::Refused(_) => AttemptOutcome::Served,
         }
@@ -109,6 +114,7 @@ impl Failure {
             Self::Unreachable(_) => "unreachable",
             Self::HungUp(_) => "hung_up",
             Self::Overloaded => "overloaded",
+            Self::RateLimited(_) => "rate_limited",
             Self::Timeout => "timeout",
             Self::Refused(_) => "refused",
             Self::CredentialRefused(_) => "credential",
@@ -128,7 +134,7 @@ impl fmt::Display for Failure {
             }
             Self::Refused(error) => write!(f, ": {}", error.code.as_str()),
             Self::CredentialRefused(status) => write!(f, ": status {status}"),
-            Self::Overloaded | Self::Timeout => Ok(()),
+            Self::Overloaded | Self::RateLimited(_) | Self::Timeout => Ok(()),
         }
     }
 }
@@ -144,7 +150,7 @@ impl From<Failure> for ApiError {
                 Self::new(Code::UpstreamUnavailable, "The model is overloaded at the moment.")
             }
             Failure::Timeout => Self::new(Code::UpstreamTimeout, "The model did not answer in time."),
-            Failure::Refused(error) => error,
+            Failure::Refused(error) | Failure::RateLimited(error) => error,
             Failure::HungUp(_) | Failure::CredentialRefused(_) | Failure::Broken(_) => {
                 Self::new(Code::UpstreamError, "The model failed to answer.")
             }
@@ -164,6 +170,34 @@ pub(super) fn of_connection(error: &SendError) -> Failure {
         SendError::Connect(_) => Failure::Unreachable(text),
         SendError::Request(_) => Failure::HungUp(text),
     }
+}
+
+/// Longest wait that a client is told, in seconds: SDKs ignore longer ones, or sleep through them.
+const MAX_RETRY_AFTER: u32 = 30;
+
+/// Seconds after which an upstream wants to be asked again.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse::<u32>().ok()?;
+    Some(seconds.clamp(1, MAX_RETRY_AFTER))
+}
+
+/// Words by which vendors name the organization whose limits refuse a request, which is the operator's.
+const OF_ORGANIZATION: [&str; 3] = ["organization", "org-", "(org"];
+
+/// The failure of a request that the vendor's limits refuse for now: in the vendor's words, unless they name the operator.
+/// Agents wait for as long as the words, or `Retry-After`, say.
+pub(super) fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> Failure {
+    let words = error.for_client(StatusCode::TOO_MANY_REQUESTS.as_u16(), upstream_model);
+    let words = words.filter(|words| !OF_ORGANIZATION.iter().any(|name| words.contains(name)));
+    let message = if let Some(words) = words {
+        cut(&words, MAX_MESSAGE_CHARS).to_owned()
+    } else {
+        let seconds = retry_after.unwrap_or(1);
+        format!("The model takes no more requests for a moment; try again in {seconds} s.")
+    };
+    let mut error = ApiError::new(Code::RateLimitExceeded, message);
+    error.retry_after = retry_after;
+    Failure::RateLimited(error)
 }
 
 /// Reads the error of a response.

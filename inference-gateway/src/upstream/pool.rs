@@ -17,6 +17,7 @@ use tokio::time::{Duration, Instant};
 use super::Upstream;
 use domain::{
     metering::Pace,
+    request::Forward,
     routing::{self, AttemptOutcome, Candidate, Health},
     template::TemplateReports,
 };
@@ -114,8 +115,8 @@ impl Pool {
     }
 
     /// Returns whether the streams of every upstream show the tokens generated so far, so that a stream may hold by grants.
-    pub(crate) fn shows_progress(&self) -> bool {
-        self.members.iter().all(|member| member.upstream.shows_progress())
+    pub(crate) fn shows_progress(&self, forward: &Forward) -> bool {
+        self.members.iter().all(|member| member.upstream.shows_progress(forward))
     }
 
     /// Tokens that a template of theirs adds to a prompt beyond the usual, at most.

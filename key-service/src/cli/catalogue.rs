@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use shared::{
-    catalog::{Catalog, LeftMidStream, Model, Upstream, UpstreamKind},
+    catalog::{Catalog, LeftMidStream, Model, Preset, Upstream, UpstreamKind},
     money::NanoUsd,
     process::{
         config::Common,
@@ -21,12 +21,17 @@ use shared::{
     },
 };
 
-use self::price_list::{Listed, PriceList};
+pub use self::{
+    entry::Entry,
+    price_list::{Listed, PriceList},
+};
 
 /// Commands on the catalogue.
 #[derive(Debug, Subcommand)]
 pub enum Catalogue {
     /// Print entries for models of a public list of prices: to read, to complete and to keep
+    ///
+    /// Address, name of the key and further settings of the upstream come with the vendors that `init` knows.
     Import {
         /// The list: a file of models.dev (one model's, its id is the file's stem), or LiteLLM's JSON
         #[arg(long, value_name = "FILE")]
@@ -106,10 +111,21 @@ fn import(
         let found = list.model(id).with_context(|| format!("--model {id}"))?;
         found.with_context(|| format!("--model {id}: the list does not have this model"))
     });
+    let presets = Preset::all()?;
     for listed in listed.collect::<anyhow::Result<Vec<Listed>>>()? {
-        out.write_all(entry::of(&listed, markup).as_bytes())?;
+        let owner = listed.owner.as_deref();
+        let preset = owner.and_then(|owner| presets.iter().find(|preset| preset.is_listed_as(owner)));
+        let upstream_model = name_at(preset, &listed);
+        out.write_all(Entry { listed: &listed, preset, upstream_model, markup }.text().as_bytes())?;
     }
     Ok(())
+}
+
+/// The vendor's own name for a model: LiteLLM's list puts the vendor before it.
+fn name_at<'a>(preset: Option<&Preset>, listed: &'a Listed) -> &'a str {
+    let owner = preset.and(listed.owner.as_deref());
+    let stripped = owner.and_then(|owner| listed.id.strip_prefix(owner)?.strip_prefix('/'));
+    stripped.unwrap_or(&listed.id)
 }
 
 /// Writes what a catalogue without a fault may lose money by.
@@ -146,9 +162,7 @@ const fn may_hide_tokens(upstream: &Upstream) -> bool {
 /// Writes where costs, or prices without a known cost, differ from a public list. A difference is an error.
 fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let named = || format!("--against {}", file.display());
-    let format =
-        Format::of(file).context("the file's name ends neither in .toml nor in .json").with_context(named)?;
-    let list = PriceList::read(file, format).with_context(named)?;
+    let list = PriceList::open(file).with_context(named)?;
     let mut differences = 0;
     for (model, upstream) in upstreams(catalog) {
         let (id, name) = (&model.id, &upstream.model);

@@ -1,9 +1,9 @@
 //! Amounts of reasoning that a request may ask for, and the amounts that a model takes.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Amount of reasoning, in the words of the APIs, least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
     /// No reasoning.

@@ -229,6 +229,8 @@ struct RawUpstream {
     left_before_head: LeftBeforeHead,
     left_mid_stream: Option<LeftMidStream>,
     image_urls: Option<ImageUrls>,
+    #[serde(default = "default_cache_breakpoints")]
+    cache_breakpoints: bool,
     #[serde(default)]
     streams_every_token: bool,
     cost: Option<Spanned<RawTable>>,
@@ -236,6 +238,10 @@ struct RawUpstream {
 
 const fn default_weight() -> u32 {
     1
+}
+
+const fn default_cache_breakpoints() -> bool {
+    true
 }
 
 impl RawUpstream {
@@ -272,7 +278,7 @@ impl RawUpstream {
             access.name_version_of_messages();
         }
         let Self { limit_param, weight, prompt_overhead, .. } = self;
-        let Self { left_before_head, streams_every_token, .. } = self;
+        let Self { left_before_head, cache_breakpoints, streams_every_token, .. } = self;
         let left_mid_stream = self.left_mid_stream.unwrap_or_else(|| LeftMidStream::of(&speaks));
         Ok(Upstream {
             kind,
@@ -286,6 +292,7 @@ impl RawUpstream {
             left_before_head,
             left_mid_stream,
             image_urls: self.image_urls.unwrap_or(ImageUrls::of(kind)),
+            cache_breakpoints,
             streams_every_token,
             cost,
         })

@@ -1,6 +1,8 @@
 //! Descriptions that model servers give of themselves, compared with the catalogue.
 
+use http::Uri;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Model, Upstream, UpstreamKind};
 use crate::text::shown;
@@ -30,31 +32,68 @@ struct ServedModel {
     /// Tokens of prompt and output together, as vLLM and SGLang tell them.
     #[serde(default)]
     max_model_len: Option<u64>,
+    /// The same by Anthropic, by several vendors of open models, and by Groq.
+    #[serde(default)]
+    max_input_tokens: Value,
+    #[serde(default)]
+    context_length: Value,
+    #[serde(default)]
+    context_window: Value,
+    /// Owner of the model; servers on a machine of one's own name their software here.
+    #[serde(default)]
+    owned_by: Option<String>,
+}
+
+impl ServedModel {
+    fn window(&self) -> Option<u64> {
+        let named = [&self.max_input_tokens, &self.context_length, &self.context_window];
+        let window = self.max_model_len.or_else(|| named.into_iter().find_map(Value::as_u64));
+        window.filter(|window| *window > 0)
+    }
+}
+
+/// Address of a path below a base address. The base's query goes with it, before the path's own.
+pub fn address_below(base: &Uri, path: &str) -> Option<Uri> {
+    address_at(base, base.path().trim_end_matches('/'), path)
+}
+
+fn address_at(base: &Uri, folder: &str, path: &str) -> Option<Uri> {
+    let (path, own) = path.split_once('?').map_or((path, None), |(path, own)| (path, Some(own)));
+    let queries: Vec<&str> = base.query().into_iter().chain(own).collect();
+    let query = if queries.is_empty() { String::new() } else { format!("?{}", queries.join("&")) };
+    let mut parts = base.clone().into_parts();
+    parts.path_and_query = Some(format!("{folder}{path}{query}").parse().ok()?);
+    Uri::from_parts(parts).ok()
 }
 
 impl ServerDescription {
-    /// Path, below the base address, that a kind of server describes itself at, and true if the path is not below `/v1`;
-    /// `None` for the built-in model, which is as its catalogue says.
+    /// Address that a kind of server describes itself at; `None` for the built-in model, which is as its catalogue says.
     ///
-    /// llama.cpp's server has one model, whatever a request calls it.
-    pub const fn path(kind: UpstreamKind) -> Option<(&'static str, bool)> {
+    /// llama.cpp's server has one model, whatever a request calls it, and tells its window beside `/v1`.
+    pub fn address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
         match kind {
             UpstreamKind::Openai
             | UpstreamKind::Anthropic
             | UpstreamKind::Vllm
             | UpstreamKind::Sglang
-            | UpstreamKind::Ollama => Some(("/models", false)),
-            UpstreamKind::LlamaCpp => Some(("/props", true)),
+            | UpstreamKind::Ollama => Self::list_address(kind, base),
+            UpstreamKind::LlamaCpp => {
+                let path = base.path().trim_end_matches('/');
+                address_at(base, path.strip_suffix("/v1").unwrap_or(path), "/props")
+            }
             UpstreamKind::Builtin => None,
         }
     }
 
+    /// Address at which a kind of server lists its models.
+    pub fn list_address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
+        // Anthropic's API lists twenty at a time unless told otherwise.
+        let path = if kind == UpstreamKind::Anthropic { "/models?limit=1000" } else { "/models" };
+        address_below(base, path)
+    }
+
     /// Reads the answer of a kind of server; `None` if it says nothing of models.
     pub fn read(kind: UpstreamKind, body: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct List {
-            data: Vec<ServedModel>,
-        }
         #[derive(Deserialize)]
         struct Props {
             default_generation_settings: Settings,
@@ -68,21 +107,56 @@ impl ServerDescription {
             let window = props.default_generation_settings.n_ctx;
             return Some(Self { models: Vec::new(), window: Some(window).filter(|window| *window > 0) });
         }
-        let List { data: models } = serde_json::from_slice(body).ok()?;
+        Self::read_list(body)
+    }
+
+    /// Reads a list of models; `None` if it is none.
+    pub fn read_list(body: &[u8]) -> Option<Self> {
+        /// Together lists its models without an object around them.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum List {
+            Object { data: Vec<ServedModel> },
+            Bare(Vec<ServedModel>),
+        }
+        let (List::Object { data: models } | List::Bare(models)) = serde_json::from_slice(body).ok()?;
         Some(Self { models, window: None })
+    }
+
+    /// Names of the models, as requests give them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.models.iter().map(|model| model.id.strip_prefix(GEMINI_FOLDER).unwrap_or(&model.id))
+    }
+
+    /// Owner of the models, where the server names one.
+    pub fn owner(&self) -> Option<&str> {
+        self.models.iter().find_map(|model| model.owned_by.as_deref())
+    }
+
+    /// Window of the model that requests call so, where the server tells it.
+    pub fn window_of(&self, name: &str) -> Option<u64> {
+        self.served(name).and_then(ServedModel::window).or(self.window)
+    }
+
+    /// Returns whether a model is listed that requests may call so.
+    pub fn has(&self, name: &str) -> bool {
+        self.served(name).is_some()
+    }
+
+    fn served(&self, name: &str) -> Option<&ServedModel> {
+        self.models.iter().find(|served| is_named(&served.id, name))
     }
 
     /// Sentences about what the catalogue promises of an upstream and the server does not have.
     pub fn broken_promises(&self, model: &Model, upstream: &Upstream) -> Vec<String> {
-        let served = self.models.iter().find(|served| is_named(&served.id, &upstream.model));
         let mut broken = Vec::new();
-        if served.is_none() && !self.models.is_empty() {
+        if self.served(&upstream.model).is_none() && !self.models.is_empty() {
             let listed = self.models.iter().take(SHOWN_NAMES);
             let listed: Vec<_> = listed.map(|m| format!("\"{}\"", shown(&m.id, MAX_SHOWN_NAME))).collect();
             let others = if self.models.len() > SHOWN_NAMES { " and others" } else { "" };
             broken.push(format!("the server does not list it, but {}{others}", listed.join(", ")));
         }
-        let window = served.and_then(|served| served.max_model_len).or(self.window);
+        let window = self.window_of(&upstream.model);
         if let Some(window) = window.filter(|window| *window < model.context_window) {
             let promised = model.context_window;
             broken.push(format!(
@@ -156,6 +230,36 @@ mod tests {
         );
         let many = format!(r#"{{"data":[{}{{"id":"z\u001b"}}]}}"#, r#"{"id":"a"},"#.repeat(6));
         assert!(broken(UpstreamKind::Openai, &many, "x", 8, 8)[0].ends_with("and others"));
+    }
+
+    #[test]
+    fn a_list_tells_names_as_requests_give_them_with_its_owner_and_windows() {
+        let list = ServerDescription::read_list(VLLM.as_bytes()).unwrap();
+        assert_eq!(list.names().collect::<Vec<_>>(), ["qwen", "lora"]);
+        assert_eq!((list.window_of("qwen"), list.window_of("lora"), list.owner()), (Some(8192), None, None));
+        let bare = r#"[{"id":"models/a","owned_by":"google","context_length":9}]"#;
+        let list = ServerDescription::read_list(bare.as_bytes()).unwrap();
+        assert_eq!((list.names().collect::<Vec<_>>(), list.owner()), (vec!["a"], Some("google")));
+        assert_eq!(list.window_of("a"), Some(9));
+        let vendors = r#"{"data":[{"id":"c","max_input_tokens":200000},{"id":"g","context_window":7},{"id":"n","context_length":"?"}]}"#;
+        let list = ServerDescription::read_list(vendors.as_bytes()).unwrap();
+        let windows = ["c", "g", "n", "other"].map(|name| list.window_of(name));
+        assert_eq!(windows, [Some(200_000), Some(7), None, None]);
+    }
+
+    #[test]
+    fn a_query_of_the_base_goes_with_every_address() {
+        let address =
+            |kind, base: &str| ServerDescription::address(kind, &base.parse().unwrap()).unwrap().to_string();
+        assert_eq!(address(UpstreamKind::Openai, "https://a/v1?v=1"), "https://a/v1/models?v=1");
+        assert_eq!(address(UpstreamKind::Anthropic, "https://a/v1"), "https://a/v1/models?limit=1000");
+        assert_eq!(
+            address(UpstreamKind::Anthropic, "https://a/v1?v=1"),
+            "https://a/v1/models?v=1&limit=1000"
+        );
+        assert_eq!(address(UpstreamKind::LlamaCpp, "http://a:1/v1"), "http://a:1/props");
+        assert_eq!(address(UpstreamKind::LlamaCpp, "http://a:1/x?k=1"), "http://a:1/x/props?k=1");
+        assert_eq!(ServerDescription::address(UpstreamKind::Builtin, &"http://a".parse().unwrap()), None);
     }
 
     #[test]

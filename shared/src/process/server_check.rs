@@ -2,23 +2,14 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Empty, Limited};
-use tokio::{task::JoinSet, time::timeout};
+use http::{StatusCode, Uri};
+use tokio::task::JoinSet;
 
-use super::{
-    http_client::connect,
-    upstream_access::{header_values, upstream_connector},
-};
+use super::upstream_call::UpstreamCall;
 use crate::catalog::{Access, Catalog, Model, ServerDescription, Upstream, UpstreamKind};
 
-/// Longest time to make a connection to a server.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Longest time for a server's answer: one that loads its weights answers once it has.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// Largest answer that is read, in bytes: hosted providers list hundreds of models, with descriptions.
-const MAX_ANSWER_BYTES: usize = 8 << 20;
 /// Servers that are asked at a time, so that a long catalogue needs few sockets and little memory.
 const SERVERS_AT_ONCE: usize = 8;
 
@@ -112,13 +103,7 @@ impl Question {
     /// The question to an upstream; `None` for the built-in model.
     fn of(upstream: &Upstream) -> Option<Self> {
         let base = upstream.url.as_ref()?;
-        let (path, is_beside) = ServerDescription::path(upstream.kind)?;
-        let prefix = base.path().trim_end_matches('/');
-        let prefix = if is_beside { prefix.strip_suffix("/v1").unwrap_or(prefix) } else { prefix };
-        let query = base.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let mut parts = base.clone().into_parts();
-        parts.path_and_query = Some(format!("{prefix}{path}{query}").parse().ok()?);
-        let uri = Uri::from_parts(parts).ok()?;
+        let uri = ServerDescription::address(upstream.kind, base)?;
         Some(Self { uri, kind: upstream.kind, access: upstream.access.clone() })
     }
 
@@ -133,46 +118,14 @@ impl Question {
     }
 
     async fn ask(&self) -> Result<ServerDescription, String> {
-        match timeout(ANSWER_DEADLINE, self.answer()).await {
-            Ok(answer) => answer,
-            Err(_) => Err("the server does not answer in time".into()),
+        let Self { uri, kind, access } = self;
+        let call = UpstreamCall { uri, access, body: None, deadline: ANSWER_DEADLINE };
+        let answer = call.send().await.map_err(|e| e.to_string())?;
+        let path = uri.path();
+        if answer.status != StatusCode::OK {
+            return Err(format!("the server answers {} at {path}", answer.status.as_u16()));
         }
-    }
-
-    async fn answer(&self) -> Result<ServerDescription, String> {
-        let headers = header_values(&self.access).map_err(|e| e.to_string())?;
-        let connector =
-            upstream_connector(&self.uri, &self.access, CONNECT_DEADLINE).map_err(|e| e.to_string())?;
-        let unreachable = |e: &dyn std::error::Error| format!("the server cannot be reached: {}", chain(e));
-        let connected = connect::<Empty<Bytes>>(&connector, self.uri.clone()).await;
-        let mut connection = connected.map_err(|e| unreachable(&*e))?;
-        let mut request = Request::new(Empty::new());
-        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
-        *request.uri_mut() = path.parse().map_err(|e| unreachable(&e))?;
-        let host = self.uri.authority().map_or("", |authority| authority.as_str());
-        let host = HeaderValue::from_str(host).map_err(|e| unreachable(&e))?;
-        request.headers_mut().insert(header::HOST, host);
-        request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        request.headers_mut().extend(headers);
-        let answer = connection.send_request(request).await.map_err(|e| unreachable(&e))?;
-        let path = self.uri.path();
-        if answer.status() != StatusCode::OK {
-            return Err(format!("the server answers {} at {path}", answer.status().as_u16()));
-        }
-        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|_| format!("the server's answer at {path} breaks off, or is too large"))?;
-        let description = ServerDescription::read(self.kind, &body.to_bytes());
+        let description = ServerDescription::read(*kind, &answer.body);
         description.ok_or_else(|| format!("the server's answer at {path} describes no models"))
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(e) = cause {
-        text = format!("{text}: {e}");
-        cause = e.source();
-    }
-    text
 }

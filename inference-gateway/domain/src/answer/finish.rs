@@ -41,7 +41,7 @@ pub(super) enum FinishWord {
 
 impl FinishWord {
     /// Finish reasons of servers, matched in any case.
-    const WORDS: [(&str, Self); 14] = [
+    const WORDS: [(&str, Self); 20] = [
         ("stop", Self::Known(FinishReason::Stop)),
         ("length", Self::Known(FinishReason::Length)),
         ("tool_calls", Self::Known(FinishReason::ToolCalls)),
@@ -54,6 +54,14 @@ impl FinishWord {
         ("model_length", Self::Known(FinishReason::Length)),
         ("function_call", Self::Known(FinishReason::ToolCalls)),
         ("tool_use", Self::Known(FinishReason::ToolCalls)),
+        // Of Anthropic's API.
+        ("refusal", Self::Known(FinishReason::ContentFilter)),
+        ("pause_turn", Self::Known(FinishReason::Stop)),
+        ("compaction", Self::Known(FinishReason::Stop)),
+        ("model_context_window_exceeded", Self::Known(FinishReason::Length)),
+        // Of the Responses API.
+        ("max_output_tokens", Self::Known(FinishReason::Length)),
+        ("max_messages", Self::Known(FinishReason::Length)),
         ("abort", Self::Failure),
         ("error", Self::Failure),
     ];

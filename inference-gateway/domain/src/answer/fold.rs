@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use shared::json::{Kind, RawValue};
 
 use super::{
     Chunk, FinishReason, Nonsense,
     calls::{Calls, PieceId},
+    finish::FinishWord,
+    logprobs::Logprobs,
     parts::{Delta, MAX_CALLS, RawString, ToolCall},
     stream::ChunkChoice,
 };
@@ -42,23 +43,24 @@ struct FoldedCall {
     arguments: String,
 }
 
-#[derive(Deserialize)]
-struct Logprobs<'a> {
-    #[serde(borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    refusal: Option<&'a RawValue>,
-}
-
 impl Fold {
     /// Adds a chunk of the stream.
     pub fn add(&mut self, chunk: &Chunk<'_>) {
         for choice in &chunk.choices {
-            if self.choices.len() <= choice.index {
-                self.choices.resize_with(choice.index + 1, FoldedChoice::default);
-            }
-            self.held_bytes += self.choices[choice.index].add(choice);
+            self.add_choice(choice);
         }
+    }
+
+    /// Adds a piece of the only choice.
+    pub(super) fn add_piece(&mut self, delta: Delta<'_>, logprobs: Option<&RawValue>) {
+        self.add_choice(&ChunkChoice::of(delta, logprobs));
+    }
+
+    fn add_choice(&mut self, choice: &ChunkChoice<'_>) {
+        if self.choices.len() <= choice.index {
+            self.choices.resize_with(choice.index + 1, FoldedChoice::default);
+        }
+        self.held_bytes += self.choices[choice.index].add(choice);
     }
 
     /// Returns whether this many choices have their finish reasons.
@@ -74,6 +76,17 @@ impl Fold {
 
     /// The whole answer, without usage.
     pub fn into_answer(self) -> Result<Bytes, Nonsense> {
+        self.write(None)
+    }
+
+    /// The whole answer of a single choice that ended with this word of its server, with the usage as spelled by it.
+    pub(super) fn into_whole(mut self, word: &str, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
+        self.choices.resize_with(1, FoldedChoice::default);
+        self.choices[0].finish = FinishWord::read(word).reason();
+        self.write(usage)
+    }
+
+    fn write(&self, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
         let mut json = String::with_capacity(self.held_bytes + self.held_bytes / 8);
         json.push_str(r#"{"choices":["#);
         for (index, choice) in self.choices.iter().enumerate() {
@@ -82,7 +95,12 @@ impl Fold {
             }
             choice.write(index, &mut json)?;
         }
-        json.push_str("]}");
+        json.push(']');
+        if let Some(usage) = usage {
+            json.push_str(r#","usage":"#);
+            json.push_str(usage.get());
+        }
+        json.push('}');
         Ok(Bytes::from(json))
     }
 }
@@ -129,8 +147,7 @@ impl FoldedChoice {
     }
 
     fn add_logprobs(&mut self, logprobs: Option<&RawValue>) -> usize {
-        let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
-        let Some(Logprobs { content, refusal }) = read else { return 0 };
+        let Some(Logprobs { content, refusal }) = logprobs.and_then(Logprobs::read) else { return 0 };
         let mut added = 0;
         for (list, new) in self.logprobs.iter_mut().zip([content, refusal]) {
             let Some(new) = new.filter(|new| Kind::of(new) == Kind::Array) else { continue };

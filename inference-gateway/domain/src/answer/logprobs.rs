@@ -15,12 +15,27 @@ const VERY_UNLIKELY: &str = "-9999.0";
 /// Characters of a log probability: floats are spelled with 25 at most.
 const MAX_DIGITS: usize = 32;
 
+/// The lists of a choice's tokens.
 #[derive(Deserialize)]
-struct Logprobs<'a> {
+pub(super) struct Logprobs<'a> {
     #[serde(borrow)]
-    content: Option<&'a RawValue>,
+    pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
-    refusal: Option<&'a RawValue>,
+    pub(super) refusal: Option<&'a RawValue>,
+}
+
+impl<'a> Logprobs<'a> {
+    /// Reads an object, or the bare list of the text's tokens that the Responses API has. An empty list says that none
+    /// were asked for.
+    pub(super) fn read(raw: &'a RawValue) -> Option<Self> {
+        match Kind::of(raw) {
+            Kind::Array if raw.get()[1..].trim_ascii_start() == "]" => None,
+            Kind::Array => Some(Self { content: Some(raw), refusal: None }),
+            Kind::Null | Kind::Bool | Kind::Number | Kind::String | Kind::Object => {
+                serde_json::from_str(raw.get()).ok()
+            }
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -37,7 +52,7 @@ struct TokenLogprob<'a> {
 
 /// Writes a choice's `logprobs`: an object with both members, or null where the upstream has neither.
 pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
-    let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
+    let read = logprobs.and_then(Logprobs::read);
     match read {
         Some(Logprobs { content, refusal }) if content.or(refusal).is_some() => {
             put(out, r#"{"content":"#);
@@ -52,7 +67,7 @@ pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
 
 /// Number of the tokens that [`put_logprobs`] writes.
 pub(super) fn listed_tokens(logprobs: Option<&RawValue>) -> u64 {
-    let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
+    let read = logprobs.and_then(Logprobs::read);
     let count = |tokens: &RawValue| {
         let mut count = 0;
         let read = each_element(tokens, |_: TokenLogprob<'_>| {
@@ -66,7 +81,7 @@ pub(super) fn listed_tokens(logprobs: Option<&RawValue>) -> u64 {
 
 /// Writes the tokens of a choice's text, separated by commas, without brackets.
 pub(super) fn put_content(logprobs: Option<&RawValue>, out: &mut BytesMut) {
-    let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
+    let read = logprobs.and_then(Logprobs::read);
     if let Some(content) = read.and_then(|read| read.content) {
         let mut tokens = BytesMut::new();
         if put_tokens(content, true, &mut tokens).is_ok() {

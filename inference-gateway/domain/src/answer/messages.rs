@@ -1,5 +1,7 @@
 //! Answers in the Messages API: a message with content blocks, whole or as events.
 
+mod passed;
+
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -13,6 +15,9 @@ use super::{
     put, put_number,
     turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, object_of},
 };
+
+/// The event behind the end of a message.
+const STOP_EVENT: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
 /// Parts of a request that shape its message.
 pub struct MessagesReply {
@@ -34,6 +39,8 @@ pub(super) struct MessagesStream {
     tail: String,
     has_calls: bool,
     refused: bool,
+    /// Place of the open block of a message that passes.
+    open: Option<u64>,
 }
 
 impl MessagesStream {
@@ -41,12 +48,13 @@ impl MessagesStream {
     pub(super) fn new(generation: Generation<'_>, reply: Arc<MessagesReply>, prompt_tokens: u64) -> Self {
         Self {
             generation: generation.id,
-            model: serde_json::Value::from(generation.model).to_string(),
+            model: generation.model_json(),
             reply,
             prompt_tokens,
             tail: String::new(),
             has_calls: false,
             refused: false,
+            open: None,
         }
     }
 
@@ -215,7 +223,8 @@ impl TurnWriter for MessagesStream {
         out.extend_from_slice(&members[1..]);
         put(out, r#"},"usage":"#);
         put_usage(settled, out);
-        put(out, "}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+        put(out, "}\n\n");
+        put(out, STOP_EVENT);
     }
 
     fn fail(&mut self, error: &ApiError, _settled: Option<Settled>, out: &mut BytesMut) {
@@ -243,7 +252,7 @@ fn put_input(arguments: RawString<'_>, out: &mut BytesMut) {
     }
 }
 
-fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut BytesMut) {
+pub(super) fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut BytesMut) {
     let written = tokens.details.cache_write.saturating_add(tokens.details.cache_write_long);
     put(out, r#"{"input_tokens":"#);
     put_number(out, tokens.prompt.saturating_sub(tokens.cached).saturating_sub(written));

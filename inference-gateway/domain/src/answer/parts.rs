@@ -195,6 +195,34 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
 }
 
 impl<'a> Delta<'a> {
+    /// A piece of the text.
+    pub(super) fn of_text(text: RawString<'a>) -> Self {
+        Self { content: Some(text), ..Self::default() }
+    }
+
+    /// A piece of a refusal.
+    pub(super) fn of_refusal(text: RawString<'a>) -> Self {
+        Self { refusal: Some(text), ..Self::default() }
+    }
+
+    /// A piece of the model's reasoning.
+    pub(super) fn of_reasoning(text: &'a RawValue) -> Self {
+        Self { reasoning_content: Some(text), ..Self::default() }
+    }
+
+    /// A piece of the call at this place among the calls; the first piece has the id and the name.
+    pub(super) fn of_call(
+        place: u64,
+        [id, name]: [Option<RawString<'a>>; 2],
+        arguments: RawString<'a>,
+    ) -> Self {
+        let function = Some(Function { name, arguments: Some(arguments) });
+        Self {
+            tool_calls: Some(AtMost(vec![ToolCall { index: Some(place), id, function }])),
+            ..Self::default()
+        }
+    }
+
     /// Reasoning of the model, under any of the names. Some upstreams send two names with the same text.
     pub(super) fn reasoning(&self) -> Option<RawString<'a>> {
         let names = [self.reasoning_content, self.reasoning, self.thinking];
@@ -254,7 +282,9 @@ pub(super) struct Function<'a> {
 }
 
 /// Reads an id or a name, which is kept while a stream goes on and so has to be short.
-fn short<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawString<'a>>, D::Error> {
+pub(super) fn short<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<RawString<'a>>, D::Error> {
     let read = Option::<RawString<'a>>::deserialize(deserializer)?;
     if read.is_some_and(|text| text.len() > MAX_NAME_BYTES) {
         return Err(D::Error::custom("the id or the name of a call is too long"));

@@ -2,6 +2,7 @@
 
 mod items;
 mod names;
+mod passed;
 
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub struct ResponsesReply {
 /// Writer of a response.
 pub(super) struct ResponsesStream {
     generation: GenerationId,
+    /// Id of the response, as spelled in JSON.
+    id: String,
     created: i64,
     /// Model as a JSON string.
     model: String,
@@ -49,6 +52,10 @@ pub(super) struct ResponsesStream {
     /// Log probabilities of that text, separated by commas.
     logprobs: BytesMut,
     open: OpenItem,
+    /// The open item of a response that passes.
+    passed: Option<Block>,
+    /// The vendor's id of that item, as spelled in JSON.
+    item_id: Option<String>,
 }
 
 /// What the events about the open item have in common.
@@ -92,14 +99,17 @@ impl ResponsesStream {
     pub(super) fn new(generation: Generation<'_>, reply: Arc<ResponsesReply>) -> Self {
         Self {
             generation: generation.id,
+            id: format!("resp_{}", hex(generation.id)),
             created: generation.created,
-            model: Value::from(generation.model).to_string(),
+            model: generation.model_json(),
             reply,
             sequence: 0,
             output: BytesMut::new(),
             text: BytesMut::new(),
             logprobs: BytesMut::new(),
             open: OpenItem::default(),
+            passed: None,
+            item_id: None,
         }
     }
 
@@ -137,7 +147,11 @@ impl ResponsesStream {
     }
 
     fn item<'a>(&'a self, block: &'a Block) -> Item<'a> {
-        Item::new(block, self.generation, &self.reply)
+        let mut item = Item::new(block, self.generation, &self.reply);
+        if let Some(id) = &self.item_id {
+            item.id.clone_from(id);
+        }
+        item
     }
 
     fn item_text(&self) -> ItemText<'_> {
@@ -171,6 +185,14 @@ impl ResponsesStream {
         self.event(name, out, |stream, out| {
             put(out, &stream.open.place);
             members(stream, out);
+        });
+    }
+
+    /// Writes the event that ends an item, which was kept at `start`.
+    fn item_done(&mut self, block: &Block, start: usize, out: &mut BytesMut) {
+        self.event(["response.output_item.", "done"], out, |stream, out| {
+            put(out, &format!(r#","output_index":{},"item":"#, block.index));
+            out.extend_from_slice(&stream.output[start..]);
         });
     }
 
@@ -226,8 +248,8 @@ impl ResponsesStream {
     fn response(&self, outcome: &Outcome<'_>, out: &mut BytesMut) {
         let completed = outcome.settled.filter(|_| outcome.status == "completed");
         let head = format!(
-            r#"{{"id":"resp_{}","object":"response","created_at":{},"model":{},"status":"{}","completed_at":{},"error":{},"incomplete_details":{},"output":["#,
-            hex(self.generation),
+            r#"{{"id":"{}","object":"response","created_at":{},"model":{},"status":"{}","completed_at":{},"error":{},"incomplete_details":{},"output":["#,
+            self.id,
             self.created,
             self.model,
             outcome.status,
@@ -309,10 +331,7 @@ impl TurnWriter for ResponsesStream {
             self.summary_event("part.done", 0, out);
         }
         let start = self.keep_item(block, is_complete);
-        self.event(["response.output_item.", "done"], out, |stream, out| {
-            put(out, &format!(r#","output_index":{},"item":"#, block.index));
-            out.extend_from_slice(&stream.output[start..]);
-        });
+        self.item_done(block, start, out);
     }
 
     fn done(&mut self, end: &TurnEnd, settled: Settled, out: &mut BytesMut) {
@@ -352,7 +371,7 @@ fn response_error(error: &ApiError) -> Value {
     json!({"code": code, "message": error.message})
 }
 
-fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut BytesMut) {
+pub(super) fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut BytesMut) {
     let UsageDetails { cache_write, cache_write_long, reasoning, .. } = tokens.details;
     put(out, r#"{"input_tokens":"#);
     put_number(out, tokens.prompt);

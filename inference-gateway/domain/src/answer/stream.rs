@@ -12,6 +12,23 @@ use super::{
 };
 use crate::upstream_error::UpstreamError;
 
+/// The event that a chunk was read from. Its members are those that writers of the same API look at.
+#[derive(Clone, Copy)]
+pub(super) struct Original<'a> {
+    pub(super) payload: &'a str,
+    /// Type of the event, as spelled in JSON without quotes.
+    pub(super) kind: &'a str,
+    /// Number of the event.
+    pub(super) number: Option<&'a RawValue>,
+    /// Place of the block or the item.
+    pub(super) index: Option<&'a RawValue>,
+    /// The message or the response.
+    pub(super) object: Option<&'a RawValue>,
+    /// The item.
+    pub(super) item: Option<&'a RawValue>,
+    pub(super) delta: Option<&'a RawValue>,
+}
+
 /// An event of an upstream's stream.
 pub enum Event<'a> {
     /// A piece of the answer.
@@ -30,6 +47,8 @@ pub struct Chunk<'a> {
     pub choice: Option<usize>,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
+    /// The event itself, of the APIs whose events can be passed on.
+    pub(super) original: Option<Original<'a>>,
     pub(super) choices: Vec<ChunkChoice<'a>>,
 }
 
@@ -99,26 +118,56 @@ impl<'a> Event<'a> {
             let word = reason.map(FinishWord::read);
             failed |= word == Some(FinishWord::Failure);
             unknown_finish = unknown_finish.or(reason.filter(|_| word == Some(FinishWord::Unknown)));
-            let delta = choice.delta.unwrap_or_default();
-            let size =
-                OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(choice.logprobs) };
             choices.push(ChunkChoice {
                 index,
-                delta,
-                logprobs: choice.logprobs,
-                size,
                 finish: word.and_then(FinishWord::reason),
                 stop: choice.stop_reason.or(choice.matched_stop).and_then(RawString::of),
+                ..ChunkChoice::of(choice.delta.unwrap_or_default(), choice.logprobs)
             });
         }
         let chunk = Chunk { unknown_finish, ..Chunk::new(choices, usage, timings) };
         // After a reason like `abort` the generated text is no answer.
         Ok(if failed { Self::Failed(UpstreamError::default(), chunk) } else { Self::Chunk(chunk) })
     }
+
+    /// The end of the only choice, in the upstream's word.
+    pub(super) fn end(word: &'a str, stop: Option<RawString<'a>>, usage: Option<&'a RawValue>) -> Self {
+        let read = FinishWord::read(word);
+        let choice = ChunkChoice { finish: read.reason(), stop, ..ChunkChoice::of(Delta::default(), None) };
+        let unknown_finish = (read == FinishWord::Unknown).then_some(word);
+        let chunk = Chunk { unknown_finish, ..Chunk::new(vec![choice], usage, None) };
+        match read {
+            FinishWord::Known(_) | FinishWord::Unknown => Self::Chunk(chunk),
+            FinishWord::Failure => Self::Failed(UpstreamError::default(), chunk),
+        }
+    }
+
+    /// Adds the event itself.
+    pub(super) fn with_original(mut self, original: Original<'a>) -> Self {
+        match &mut self {
+            Self::Chunk(chunk) => chunk.original = Some(original),
+            Self::Failed(..) | Self::Done => {}
+        }
+        self
+    }
+
+    /// A piece of the only choice, or an event that adds nothing.
+    pub(super) fn piece(delta: Option<Delta<'a>>) -> Self {
+        let choices = delta.map(|delta| ChunkChoice::of(delta, None)).into_iter().collect();
+        Self::Chunk(Chunk::new(choices, None, None))
+    }
+}
+
+impl<'a> ChunkChoice<'a> {
+    /// A piece of the first choice, which goes on.
+    pub(super) fn of(delta: Delta<'a>, logprobs: Option<&'a RawValue>) -> Self {
+        let size = OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(logprobs) };
+        Self { index: 0, delta, logprobs, finish: None, stop: None, size }
+    }
 }
 
 impl<'a> Chunk<'a> {
-    fn new(
+    pub(super) fn new(
         choices: Vec<ChunkChoice<'a>>,
         usage: Option<&'a RawValue>,
         timings: Option<&'a RawValue>,
@@ -129,6 +178,7 @@ impl<'a> Chunk<'a> {
             timings,
             choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
             unknown_finish: None,
+            original: None,
             choices,
         }
     }

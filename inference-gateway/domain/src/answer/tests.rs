@@ -1,6 +1,8 @@
 mod described;
 mod dialects;
 mod hostile;
+mod natives;
+mod passed;
 
 pub(crate) use dialects::whole_of;
 

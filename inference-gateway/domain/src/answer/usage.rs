@@ -16,6 +16,10 @@ pub(super) use read::ReportForm;
 /// not overflow.
 pub const MOST_TOKENS: u64 = 1 << 40;
 
+/// Most members of one name in the end of a body that are looked at: a request that is repeated has few, and each may be as
+/// long as the end.
+const MOST_MEMBERS_OF_A_NAME: usize = 16;
+
 /// The usage that an upstream reports: each member is `None` where absent, or no number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
@@ -40,13 +44,16 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// The last `usage` and the last `timings` in the end of a body that is not read whole.
+    /// The last `usage` and the last `timings` in the end of a body that is not read whole. What a body repeats of its request
+    /// may have members of these names too, which report nothing.
     pub fn find_last(end: &[u8]) -> Self {
         let find = |form, name: &[u8]| {
-            let at = memchr::memmem::rfind(end, name)?;
-            let value = end[at + name.len()..].trim_ascii_start().strip_prefix(b":")?;
-            let mut values = serde_json::Deserializer::from_slice(value).into_iter::<Box<RawValue>>();
-            Some(Self::read(form, &values.next()?.ok()?))
+            let read = |at: usize| {
+                let value = end[at + name.len()..].trim_ascii_start().strip_prefix(b":")?;
+                let mut values = serde_json::Deserializer::from_slice(value).into_iter::<Box<RawValue>>();
+                Some(Self::read(form, &values.next()?.ok()?)).filter(|read| *read != Self::default())
+            };
+            memchr::memmem::rfind_iter(end, name).take(MOST_MEMBERS_OF_A_NAME).find_map(read)
         };
         let usage = find(ReportForm::Usage, br#""usage""#).unwrap_or_default();
         usage.max(find(ReportForm::Timings, br#""timings""#).unwrap_or_default())
@@ -56,6 +63,15 @@ impl Reported {
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.join(other, Ord::max)
+    }
+
+    /// Adds up both, member by member.
+    #[must_use]
+    fn plus(self, other: Self) -> Self {
+        self.join(other, |a, b| {
+            let sum = || a.unwrap_or(0).saturating_add(b.unwrap_or(0)).min(MOST_TOKENS);
+            a.or(b).map(|_| sum())
+        })
     }
 
     /// Keeps the members within `bounds`.

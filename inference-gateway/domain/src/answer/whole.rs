@@ -12,10 +12,11 @@ use super::{
     calls::MadeIds,
     finish::FinishWord,
     logprobs::{listed_tokens, put_logprobs},
-    messages::MessagesStream,
+    messages::{self, MessagesStream},
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize, RawString},
+    passed::{UsageOf, edited},
     put, put_number,
-    responses::ResponsesStream,
+    responses::{self, ResponsesStream},
     schema::{EmbeddingsObject, EmbeddingsUsage},
     turn::{TurnEnd, WholeTurn},
     usage::{ReportForm, put_usage},
@@ -203,5 +204,19 @@ impl Choice<'_> {
         put(out, r#","finish_reason":""#);
         put(out, reason.as_str());
         put(out, "\"}");
+    }
+}
+
+/// Passes on a whole answer, which [`super::whole_as_chat`] has read.
+pub fn pass_whole(body: &Bytes, generation: Generation<'_>, reply: &Reply, settled: Settled) -> Bytes {
+    let usage: UsageOf = match reply {
+        Reply::Messages(_) => messages::put_usage,
+        Reply::Responses(_) => responses::put_usage,
+        // Written anew, and never passed on.
+        Reply::Chat { .. } | Reply::Embeddings => return body.clone(),
+    };
+    match std::str::from_utf8(body) {
+        Ok(text) => Bytes::from(edited(text, None, &generation.model_json(), Some((usage, settled)))),
+        Err(_) => body.clone(),
     }
 }

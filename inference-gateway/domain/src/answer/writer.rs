@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use shared::error::ApiError;
+use shared::{catalog::UpstreamApi, error::ApiError};
 
 use super::{
     Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,
     messages::{MessagesReply, MessagesStream},
+    passed::{PassedStream, PassedWriter},
     put,
     responses::{ResponsesReply, ResponsesStream},
     turn::{Turn, TurnEnd, TurnWriter},
@@ -38,6 +39,15 @@ impl Reply {
         }
     }
 
+    /// The API of the client.
+    pub const fn api(&self) -> UpstreamApi {
+        match self {
+            Self::Chat { .. } | Self::Embeddings => UpstreamApi::Chat,
+            Self::Responses(_) => UpstreamApi::Responses,
+            Self::Messages(_) => UpstreamApi::Messages,
+        }
+    }
+
     /// The member of the request that holds the conversation, or the prompts.
     pub const fn input(&self) -> &'static str {
         match self {
@@ -53,6 +63,8 @@ pub enum StreamWriter {
     Chat(Rewriter),
     /// Another dialect, of a single choice.
     Turn(Box<TurnStream>),
+    /// Another dialect, as the upstream speaks it.
+    Passed(Box<PassedStream>),
 }
 
 /// The stream of a dialect that knows blocks.
@@ -64,8 +76,20 @@ pub struct TurnStream {
 
 impl StreamWriter {
     /// A stream of which nothing was written. `prompt_tokens` stands for the prompt where the upstream does not begin with
-    /// a report.
-    pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64) -> Self {
+    /// a report. `passes` says that the upstream was asked in the client's own API: then its events pass as they come.
+    pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64, passes: bool) -> Self {
+        match reply {
+            Reply::Responses(reply) if passes => {
+                return Self::passed(generation, ResponsesStream::new(generation, reply.clone()));
+            }
+            Reply::Messages(reply) if passes => {
+                return Self::passed(
+                    generation,
+                    MessagesStream::new(generation, reply.clone(), prompt_tokens),
+                );
+            }
+            Reply::Chat { .. } | Reply::Embeddings | Reply::Responses(_) | Reply::Messages(_) => {}
+        }
         let (writer, shows_reasoning): (Box<dyn TurnWriter>, bool) = match reply {
             Reply::Chat { include_usage } => return Self::Chat(Rewriter::new(generation, *include_usage)),
             Reply::Embeddings => return Self::Chat(Rewriter::new(generation, false)),
@@ -78,6 +102,10 @@ impl StreamWriter {
         Self::Turn(Box::new(TurnStream { turn, writer, has_begun: false }))
     }
 
+    fn passed(generation: Generation<'_>, writer: impl PassedWriter + 'static) -> Self {
+        Self::Passed(Box::new(PassedStream::new(generation, Box::new(writer))))
+    }
+
     /// Writes the additions of a chunk, if any. The error is about an answer that the dialect cannot express.
     pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
         match self {
@@ -86,6 +114,10 @@ impl StreamWriter {
                 Ok(())
             }
             Self::Turn(stream) => stream.chunk(chunk, out),
+            Self::Passed(stream) => {
+                stream.chunk(chunk, out);
+                Ok(())
+            }
         }
     }
 
@@ -94,6 +126,7 @@ impl StreamWriter {
         match self {
             Self::Chat(rewriter) => rewriter.is_finished(),
             Self::Turn(stream) => stream.turn.end().is_some(),
+            Self::Passed(stream) => stream.is_finished(),
         }
     }
 
@@ -101,7 +134,7 @@ impl StreamWriter {
     pub fn finished_choices(&self) -> u64 {
         match self {
             Self::Chat(rewriter) => rewriter.finished_choices(),
-            Self::Turn(stream) => u64::from(stream.turn.end().is_some()),
+            Self::Turn(_) | Self::Passed(_) => u64::from(self.is_finished()),
         }
     }
 
@@ -110,6 +143,7 @@ impl StreamWriter {
         match self {
             Self::Chat(rewriter) => rewriter.cut(out),
             Self::Turn(stream) => stream.cut(out),
+            Self::Passed(stream) => stream.cut(out),
         }
     }
 
@@ -123,6 +157,7 @@ impl StreamWriter {
                     stream.writer.done(end, settled, out);
                 }
             }
+            Self::Passed(stream) => stream.done(settled, out),
         }
     }
 
@@ -131,6 +166,7 @@ impl StreamWriter {
         match self {
             Self::Chat(_) => Rewriter::error(error, out),
             Self::Turn(stream) => stream.writer.fail(error, settled, out),
+            Self::Passed(stream) => stream.fail(error, settled, out),
         }
     }
 
@@ -139,6 +175,7 @@ impl StreamWriter {
         match self {
             Self::Chat(_) => put(out, ": keep-alive\n\n"),
             Self::Turn(stream) => put(out, stream.writer.keep_alive()),
+            Self::Passed(stream) => put(out, stream.keep_alive()),
         }
     }
 
@@ -147,6 +184,7 @@ impl StreamWriter {
         match self {
             Self::Chat(_) => 0,
             Self::Turn(stream) => stream.turn.held_bytes() + stream.writer.held_bytes(),
+            Self::Passed(stream) => stream.held_bytes(),
         }
     }
 }

@@ -8,7 +8,7 @@ use shared::{
 };
 
 use super::*;
-use crate::request::{Forward, ProgressReports, UpstreamParams};
+use crate::request::{BodyForm, Forward, ProgressReports, UpstreamParams};
 
 /// A body with everything in it that is read.
 const RICH: &str = r#"{
@@ -68,6 +68,8 @@ fn forward(body: &str) -> Forward {
 
 /// Parameters of an upstream that reports usage while it streams.
 const THERE: UpstreamParams<'_> = UpstreamParams {
+    form: BodyForm::Checked,
+    account: None,
     model: "up/stream",
     limit_param: LimitParam::MaxTokens,
     max_tokens: Some(7),

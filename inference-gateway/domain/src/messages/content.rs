@@ -77,7 +77,36 @@ fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) 
             })?;
             Ok(())
         }
-        _ => Err(unsupported_kind(&kind, "blocks", "'text', 'image' or 'tool_result'")),
+        _ => only_passed(block, "'text', 'image' or 'tool_result'", draft),
+    }
+}
+
+/// Notes a block that only an upstream of this API takes. A document by its content is counted there; one at an address, or
+/// that is stored, is refused.
+fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> Result<(), ApiError> {
+    let kind = block.require("type")?;
+    let fault = unsupported_kind(&kind, "blocks", supported);
+    match &*kind.string()? {
+        "container_upload" => Err(fault),
+        "document" => {
+            let source = block.require("source")?;
+            let source = source.object()?;
+            let source = source.require("type")?;
+            match &*source.string()? {
+                "base64" | "text" | "content" => {
+                    draft.document(fault);
+                    Ok(())
+                }
+                _ => Err(source.error(
+                    Code::UnsupportedValue,
+                    "must be 'base64', 'text' or 'content'; no files are stored or fetched here",
+                )),
+            }
+        }
+        _ => {
+            block.iter().for_each(|(_, value)| draft.pass_only(value.raw(), fault.clone()));
+            Ok(())
+        }
     }
 }
 
@@ -107,9 +136,7 @@ fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> 
                     "text" => texts.push(part.require("text")?.string_token()?),
                     "tool_reference" => texts.push(part.require("tool_name")?.string_token()?),
                     "image" => has_images = true,
-                    _ => {
-                        return Err(unsupported_kind(&kind, "blocks", "'text', 'image' or 'tool_reference'"));
-                    }
+                    _ => only_passed(part, "'text', 'image' or 'tool_reference'", conversation.draft)?,
                 }
                 Ok(())
             })?;
@@ -140,8 +167,13 @@ fn earlier_block<'a>(
     let kind = block.require("type")?;
     match &*kind.string()? {
         "text" => answer.text(block.require("text")?.string_token()?),
-        "thinking" => answer.reasoning(block.require("thinking")?.string_token()?),
-        "redacted_thinking" => {}
+        "thinking" => {
+            answer.reasoning(block.require("thinking")?.string_token()?);
+            if let Some(signature) = block.get("signature") {
+                draft.shown.text(signature.raw());
+            }
+        }
+        "redacted_thinking" => block.iter().for_each(|(_, value)| draft.shown.maybe_json(value.raw())),
         "tool_use" => {
             let id = block.require("id")?.filled_string_token()?;
             let name = block.require("name")?.filled_string_token()?;
@@ -150,7 +182,7 @@ fn earlier_block<'a>(
             draft.show_arguments(&input)?;
             answer.call(id, name.to_owned(), Arguments::Object(input.raw()));
         }
-        _ => return Err(unsupported_kind(&kind, "blocks", "'text', 'thinking' or 'tool_use'")),
+        _ => only_passed(block, "'text', 'thinking' or 'tool_use'", draft)?,
     }
     Ok(())
 }

@@ -114,13 +114,14 @@ impl JsonSchema for MessageObject {
             "type": "object",
             "required": ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"],
             "properties": {
-                "id": {"type": "string", "pattern": "^msg_[0-9a-f]{32}$"},
+                "id": {"type": "string", "pattern": "^msg_"},
                 "type": {"const": "message"},
                 "role": {"const": "assistant"},
                 "model": {"type": "string"},
                 "content": {"type": "array", "items": {"type": "object", "required": ["type"],
-                    "properties": {"type": {"enum": ["text", "thinking", "tool_use"]}}}},
-                "stop_reason": {"enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]},
+                    "properties": {"type": {"type": "string", "description": "`text`, `thinking`, `tool_use`, or what the model's \
+                        vendor has beside these."}}}},
+                "stop_reason": {"type": ["string", "null"]},
                 "stop_sequence": {"type": ["string", "null"]},
                 "usage": {"type": "object", "required": counts, "properties": members},
             },

@@ -34,7 +34,8 @@ fn messages(messages: &Value) -> Value {
 /// Code and place of the error of this body.
 fn refused(members: Value) -> (Code, String) {
     let body = with(members);
-    let error = parse(&body).err().unwrap_or_else(|| panic!("{body} was not refused"));
+    let forwarded = parse(&body).and_then(|request| request.forward(&model("vllm")));
+    let error = forwarded.err().unwrap_or_else(|| panic!("{body} was not refused"));
     assert!(!error.message.contains("secret"), "{}", error.message);
     (error.code, error.param.unwrap_or_default())
 }
@@ -279,10 +280,16 @@ fn a_fault_is_named_by_its_place() {
             Code::InvalidValue,
             "tool_choice.name".into(),
         ),
-        (user(json!({"type": "document"})), Code::UnsupportedValue, format!("{block}.type")),
+        (
+            user(json!({"type": "document", "source": {"type": "text"}})),
+            Code::UnsupportedValue,
+            format!("{block}.type"),
+        ),
         (user(json!({"type": "other"})), Code::UnsupportedValue, format!("{block}.type")),
         (
-            user(json!({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "document"}]})),
+            user(
+                json!({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "document", "source": {"type": "text"}}]}),
+            ),
             Code::UnsupportedValue,
             format!("{block}.content[0].type"),
         ),

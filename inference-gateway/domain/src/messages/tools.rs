@@ -2,15 +2,18 @@
 
 use shared::error::{ApiError, Code};
 
-use crate::request::{Draft, DroppedTools, Function, MAX_TOOLS, Members, Value, name};
+use crate::request::{Draft, DroppedNames, Function, MAX_TOOLS, Members, Value, name};
 
 /// Checks and writes the tools and the choice. Tools of a provider's own servers are dropped, and without any other
 /// tool nothing is written.
-pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<DroppedTools, ApiError> {
-    let (mut dropped, mut offered) = (DroppedTools::default(), Vec::new());
+pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<DroppedNames, ApiError> {
+    let (mut dropped, mut offered) = (DroppedNames::default(), Vec::new());
     if let Some(list) = body.get("tools") {
         list.objects_if_any(MAX_TOOLS, |tool| match tool.get("type") {
-            Some(kind) if kind.string()? != "custom" => dropped.add(&kind),
+            Some(kind) if kind.string()? != "custom" => {
+                dropped.add(&kind.string()?);
+                Ok(())
+            }
             Some(_) | None => {
                 draft.push(if offered.is_empty() { ",\"tools\":[" } else { "," });
                 offered.push(self::tool(tool, draft)?);
@@ -26,6 +29,17 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
         choice(&value, &offered, draft)?;
     }
     Ok(dropped)
+}
+
+/// Beginnings of the types of tools that clients run themselves, though their vendor describes them to the model.
+const RUN_BY_CLIENTS: [&str; 5] = ["custom", "bash_", "text_editor_", "memory_", "tool_search_tool_"];
+
+/// The type of a tool that the vendor runs: it costs money that no usage tells.
+pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
+    let Some(kind) = tool.get("type") else { return Ok(None) };
+    let kind = kind.string()?;
+    let is_run_by_client = RUN_BY_CLIENTS.iter().any(|known| kind.starts_with(known));
+    Ok((!is_run_by_client).then(|| kind.into_owned()))
 }
 
 /// Checks and writes a tool, and returns the tool's name.

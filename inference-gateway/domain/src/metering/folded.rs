@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::usage::UsageCounter;
 use crate::{
-    answer::{Event, Fold, Nonsense},
+    answer::{AnswerReader, Event, Fold, Nonsense},
     sse::Decoder,
     upstream_error::UpstreamError,
 };
@@ -12,6 +12,7 @@ use crate::{
 /// The meter of a stream that becomes a whole answer.
 pub struct FoldMeter {
     decoder: Decoder,
+    reader: AnswerReader,
     counter: UsageCounter,
     /// The answer so far; `None` once it is not kept.
     fold: Option<Fold>,
@@ -32,9 +33,9 @@ pub enum FoldEnd {
 
 impl FoldMeter {
     /// Metering of a stream of `choices` that has not begun.
-    pub fn new(counter: UsageCounter, choices: u64) -> Self {
+    pub fn new(reader: AnswerReader, counter: UsageCounter, choices: u64) -> Self {
         let (decoder, fold) = (Decoder::default(), Some(Fold::default()));
-        Self { decoder, counter, fold, choices, unknown_finish: None, is_finished: false }
+        Self { decoder, reader, counter, fold, choices, unknown_finish: None, is_finished: false }
     }
 
     /// Takes the next bytes of the upstream.
@@ -45,7 +46,7 @@ impl FoldMeter {
                 Ok(data) => data,
                 Err(e) => return Some(FoldEnd::Broken(e.to_string())),
             };
-            match Event::read(&data) {
+            match self.reader.event(&data) {
                 Ok(Event::Chunk(chunk)) => {
                     self.counter.count_chunk(&chunk);
                     if let Some(unknown) = chunk.unknown_finish {

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 use serde_json::json;
-use shared::{ids::GenerationId, time::Timestamp};
+use shared::{catalog::UpstreamApi, ids::GenerationId, time::Timestamp};
 
 use super::{output::PIECE_BYTES, *};
-use crate::answer::{Generation, Reply, Settled};
+use crate::answer::{AnswerReader, Generation, Reply, Settled};
 
 fn meter(granted: u64, wanted: u64) -> StreamMeter {
     meter_of(1, granted, wanted)
@@ -12,12 +12,18 @@ fn meter(granted: u64, wanted: u64) -> StreamMeter {
 fn meter_of(choices: u64, granted: u64, wanted: u64) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
     let reply = Reply::Chat { include_usage: true };
-    let writer = StreamWriter::new(Generation { id, created: 1, model: "m" }, &reply, 10);
+    let writer = StreamWriter::new(Generation { id, created: 1, model: "m" }, &reply, 10, false);
     let catalogue = Usage::of(100_000, 100_000, 100_000);
     let bounds =
         UsageBounds { prompt_estimate: 10, images: 0, max_tokens: wanted / choices, choices, catalogue };
     let counter = UsageCounter::new(bounds, UsageScope::ChunkChoice);
-    StreamMeter::new(writer, counter, GrantedTokens::new(granted, wanted), choices)
+    StreamMeter::new(
+        AnswerReader::new(UpstreamApi::Chat),
+        writer,
+        counter,
+        GrantedTokens::new(granted, wanted),
+        choices,
+    )
 }
 
 /// A chunk with a text, and with the usage so far if `reported`.
@@ -347,7 +353,11 @@ fn a_stream_is_folded_and_each_choice_counted() {
         choices: 2,
         catalogue: Usage::of(1_000, 1_000, 1_000),
     };
-    let mut folded = FoldMeter::new(UsageCounter::new(bounds, UsageScope::Choice), 2);
+    let mut folded = FoldMeter::new(
+        AnswerReader::new(UpstreamApi::Chat),
+        UsageCounter::new(bounds, UsageScope::Choice),
+        2,
+    );
     let piece = |index: u64, text: &str, finish: Option<&str>| {
         let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": finish});
         format!("data: {}\n\n", json!({ "choices": [choice] }))

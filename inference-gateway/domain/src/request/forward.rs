@@ -1,16 +1,19 @@
 //! The request as upstreams read it: written once, sent to any upstream behind a small head.
 
-use std::ops::Range;
+use std::{fmt::Write as _, ops::Range};
 
 use bytes::Bytes;
 use shared::{
-    catalog::{ImageUrls, LimitParam},
+    catalog::{ImageUrls, LimitParam, UpstreamApi},
     error::ApiError,
+    ids::AccountId,
     tokens::Usage,
 };
 
 use super::{
     bound::PromptSize,
+    form::{Bodies, BodyForm},
+    passage::PassageNotes,
     places::{MessageList, RefusablePlaces},
     read::{Members, Value},
 };
@@ -30,6 +33,10 @@ pub enum ProgressReports {
 /// Members of a request that depend on its upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamParams<'a> {
+    /// Form of the body.
+    pub form: BodyForm,
+    /// Account that pays; `None` for a count, which tells nothing of the caller.
+    pub account: Option<AccountId>,
     /// Name of the model at the upstream.
     pub model: &'a str,
     /// Name of the upstream's limit of output.
@@ -54,12 +61,18 @@ pub struct Forward {
     pub reply: Reply,
     /// Names of the offered tools that were dropped, as the value of a header.
     pub dropped_tools: Option<String>,
+    /// Names of members that no upstream is sent, as the value of a header.
+    pub dropped_members: Option<String>,
     /// Output tokens wanted of each choice: the request's limit, or the model's most.
     pub max_tokens: u64,
     /// True if the request set the limit.
     pub limited: bool,
     /// Choices wanted, 1 to 8.
     pub n: u64,
+    /// Fewest output tokens of all choices that an upstream takes as a limit, or that leave room for an answer.
+    pub least_output: u64,
+    /// True if only an upstream's own count bounds the prompt's tokens: a document has more than its bytes show.
+    pub needs_count: bool,
     /// Kind of image URLs that an upstream has to accept to be handed the images.
     pub image_urls: ImageUrls,
     /// Images in the prompt.
@@ -83,11 +96,34 @@ pub struct Forward {
     pub(crate) places: RefusablePlaces,
     /// Bounds that the catalogue names. A report beyond these bounds is billed as reported, and logged.
     pub bounds: Usage,
-    /// Range, within `rest`, of the opening messages that further requests of the conversation repeat.
-    pub(crate) opening: Range<usize>,
-    /// Everything but the head's members.
-    pub(crate) rest: Bytes,
+    /// Opening messages that further requests of the conversation repeat.
+    pub(crate) opening: Bytes,
+    /// Everything but the head's members, in each form that an upstream needs.
+    pub(crate) bodies: Bodies,
 }
+
+/// Members that `/responses/input_tokens` takes, beside the model.
+const COUNTED_BY_RESPONSES: [&str; 8] = [
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "reasoning",
+    "text",
+    "truncation",
+];
+/// Members that `/messages/count_tokens` takes, beside the model.
+const COUNTED_BY_MESSAGES: [&str; 8] = [
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "cache_control",
+    "context_management",
+];
 
 /// Bytes of messages that make an upstream worth a return, since it has read them: some 250 tokens. Fewer are read
 /// sooner than found.
@@ -102,11 +138,38 @@ impl Forward {
         let mut head = String::with_capacity(256);
         head.push_str("{\"model\":");
         head.push_str(&serde_json::Value::from(to.model).to_string());
+        match to.form.api() {
+            UpstreamApi::Chat => self.put_chat_head(to, &mut head),
+            api @ (UpstreamApi::Responses | UpstreamApi::Messages) => self.put_head(api, to, &mut head),
+        }
+        (Bytes::from(head), self.bodies.rest(to.form))
+    }
+
+    /// Returns the body of a question for the prompt's tokens, in two pieces: with the members alone that a counter takes.
+    pub fn count_body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
+        let counted: &[&str] = match to.form.api() {
+            UpstreamApi::Chat => return self.body(UpstreamParams { max_tokens: Some(1), ..to }),
+            UpstreamApi::Responses => &COUNTED_BY_RESPONSES,
+            UpstreamApi::Messages => &COUNTED_BY_MESSAGES,
+        };
+        let mut written = Vec::from(self.bodies.rest(to.form));
+        let mut body = format!("{{\"model\":{}", serde_json::Value::from(to.model));
+        if let Some(first) = written.first_mut() {
+            *first = b'{';
+        }
+        // Written by this crate, so that it can be read.
+        if let Ok(members) = Members::of_body(&written) {
+            for (name, value) in members.iter().filter(|(name, _)| counted.contains(name)) {
+                let _ = write!(body, ",\"{name}\":{}", value.raw());
+            }
+        }
+        body.push('}');
+        (Bytes::from(body), Bytes::new())
+    }
+
+    fn put_chat_head(&self, to: UpstreamParams<'_>, head: &mut String) {
         if let Some(max_tokens) = to.max_tokens.filter(|_| self.reply.is_of_chat()) {
-            head.push_str(",\"");
-            head.push_str(to.limit_param.as_str());
-            head.push_str("\":");
-            head.push_str(itoa::Buffer::new().format(max_tokens));
+            put_limit(to.limit_param.as_str(), max_tokens, head);
         }
         if let Some(salt) = to.cache_salt.filter(|_| self.reply.is_of_chat()) {
             head.push_str(",\"cache_salt\":");
@@ -120,25 +183,52 @@ impl Forward {
                 ProgressReports::None => "}",
             });
         }
-        (Bytes::from(head), self.rest.clone())
+    }
+
+    fn put_head(&self, api: UpstreamApi, to: UpstreamParams<'_>, head: &mut String) {
+        let is_of_responses = api == UpstreamApi::Responses;
+        if let Some(max_tokens) = to.max_tokens {
+            put_limit(if is_of_responses { "max_output_tokens" } else { "max_tokens" }, max_tokens, head);
+        }
+        if is_of_responses {
+            head.push_str(",\"store\":false");
+        }
+        if let Some(account) = to.account {
+            self.bodies.write_pseudonyms(to.form, account, head);
+        }
+        if self.stream && !to.form.is_passed() {
+            head.push_str(",\"stream\":true");
+        }
+    }
+
+    /// Returns whether every upstream is asked for a chat, or for embeddings.
+    pub fn is_chat_alone(&self) -> bool {
+        self.bodies.are_checked()
     }
 
     /// Returns the bytes of the request kept in memory.
     pub fn prompt_bytes(&self) -> usize {
-        self.rest.len()
+        self.bodies.bytes()
     }
 
     /// Frees the prompt, which is not sent again.
     pub fn forget_prompt(&mut self) {
-        self.rest = Bytes::new();
-        self.opening = 0..0;
+        self.bodies = Bodies::default();
+        self.opening = Bytes::new();
     }
 
     /// Returns the prefix that further requests of the same conversation share, and other requests with the same long
     /// beginning; `None` where the messages are too short for the choice of the upstream to matter.
     pub fn prompt_prefix(&self) -> Option<&[u8]> {
-        (!self.opening.is_empty()).then(|| &self.rest[self.opening.clone()])
+        (!self.opening.is_empty()).then_some(&self.opening[..])
     }
+}
+
+fn put_limit(name: &str, max_tokens: u64, head: &mut String) {
+    head.push_str(",\"");
+    head.push_str(name);
+    head.push_str("\":");
+    head.push_str(itoa::Buffer::new().format(max_tokens));
 }
 
 /// The body while being written, and the size of its prompt.
@@ -161,6 +251,12 @@ pub(crate) struct Draft {
     pub(super) list: MessageList,
     /// Members that only some kinds of upstreams take, in order.
     optional: Vec<Range<usize>>,
+    /// The first part that only an upstream of the client's own API takes.
+    pub(super) untranslatable: Option<ApiError>,
+    /// A part has more tokens than its bytes show.
+    pub(super) needs_count: bool,
+    /// Changes of the body where it is passed on.
+    pub(crate) passage: PassageNotes,
 }
 
 impl Draft {
@@ -175,7 +271,42 @@ impl Draft {
             places: RefusablePlaces::default(),
             list: MessageList::default(),
             optional: Vec::new(),
+            untranslatable: None,
+            needs_count: false,
+            passage: PassageNotes::default(),
         }
+    }
+
+    /// Makes an empty draft of a body that may be passed on.
+    pub(crate) fn of(body: &[u8]) -> Self {
+        Self { passage: PassageNotes::of(body), ..Self::new(body.len()) }
+    }
+
+    /// Notes a part that only an upstream of the client's own API takes; `fault` is the error for others. The part may hold
+    /// text, which counts.
+    pub(crate) fn pass_only(&mut self, part: &str, fault: ApiError) {
+        self.shown.maybe_json(part);
+        self.untranslatable.get_or_insert(fault);
+    }
+
+    /// Notes a document, whose tokens only the upstream knows.
+    pub(crate) fn document(&mut self, fault: ApiError) {
+        self.needs_count = true;
+        self.untranslatable.get_or_insert(fault);
+    }
+
+    /// Reads what was written so far as a body of its own.
+    pub(super) fn read_back<T>(
+        &mut self,
+        read: impl FnOnce(&Members<'_, '_>, usize) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let Some(first) = self.json.first_mut() else { return Err(ApiError::internal()) };
+        *first = b'{';
+        self.json.push(b'}');
+        let read = Members::of_body(&self.json).and_then(|members| read(&members, self.json.len()));
+        self.json.pop();
+        self.json[0] = b',';
+        read
     }
 
     /// Notes that an image at this place needs an upstream that accepts URLs of this kind.
@@ -271,9 +402,9 @@ impl Draft {
         }
     }
 
-    /// The body's last byte.
-    pub(crate) fn finish(mut self) -> Bytes {
+    /// Takes the body, which is complete but for its last byte.
+    pub(super) fn take(&mut self) -> Bytes {
         self.push("}");
-        Bytes::from(self.json)
+        Bytes::from(std::mem::take(&mut self.json))
     }
 }

@@ -38,10 +38,20 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Reads a limit that may be absent.
+    /// Reads a limit that may be absent, and is refused beyond the model's own.
     pub(crate) fn read(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
+        Self::read_within(body, name, MAX_TOKENS)
+    }
+
+    /// Reads a limit that may be absent, and is lowered to the model's own.
+    pub(crate) fn read_lowered(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
+        let limit = Self::read_within(body, name, i64::MAX)?;
+        Ok(limit.map(|limit| Self { is_lowered: true, ..limit }))
+    }
+
+    fn read_within(body: &Members<'_, '_>, name: &'static str, most: i64) -> Result<Option<Self>, ApiError> {
         let Some(value) = body.get(name) else { return Ok(None) };
-        Ok(Some(Self { tokens: value.integer(1..=MAX_TOKENS)?.unsigned_abs(), name, is_lowered: false }))
+        Ok(Some(Self { tokens: value.integer(1..=most)?.unsigned_abs(), name, is_lowered: false }))
     }
 
     /// The tokens of this limit, which the model has to allow.
@@ -66,7 +76,8 @@ pub(crate) struct AskedEffort {
 }
 
 impl AskedEffort {
-    const NAME: &str = "reasoning_effort";
+    /// Name of the member of a chat.
+    pub(super) const NAME: &str = "reasoning_effort";
 
     /// Reads a word that has to be one of the model's.
     pub(crate) fn exact(value: &Value<'_, '_>) -> Result<Self, ApiError> {
@@ -81,17 +92,13 @@ impl AskedEffort {
     /// As little reasoning as the model can do.
     pub(crate) const NONE: Self = Self { effort: Some(Effort::None), is_exact: false };
 
-    /// Writes the word for this model; nothing where the model's own default comes nearest.
-    pub(super) fn write(self, model: &Model, draft: &mut Draft) -> Result<(), ApiError> {
-        let effort = match self.effort {
-            Some(effort) if !self.is_exact => effort.nearest(&model.efforts),
-            Some(effort) if model.efforts.contains(&effort) => Some(effort),
-            Some(_) | None => return Err(Self::refuse(model)),
-        };
-        if let Some(effort) = effort {
-            draft.member(Self::NAME, &format!("\"{}\"", effort.word()));
+    /// The word for this model; `None` where the model's own default comes nearest.
+    pub(super) fn of_model(self, model: &Model) -> Result<Option<Effort>, ApiError> {
+        match self.effort {
+            Some(effort) if !self.is_exact => Ok(effort.nearest(&model.efforts)),
+            Some(effort) if model.efforts.contains(&effort) => Ok(Some(effort)),
+            Some(_) | None => Err(Self::refuse(model)),
         }
-        Ok(())
     }
 
     fn refuse(model: &Model) -> ApiError {

@@ -1,9 +1,13 @@
 //! Parts that the tests of all dialects share.
 
 use serde_json::Value;
-use shared::catalog::{Catalog, LimitParam, Model};
+use shared::{
+    catalog::{Catalog, LimitParam, Model},
+    ids::AccountId,
+    time::Timestamp,
+};
 
-use super::{Forward, ProgressReports, Request, UpstreamParams};
+use super::{BodyForm, Forward, ProgressReports, Request, UpstreamParams};
 
 /// A model whose upstream is of this kind.
 pub(crate) fn model(kind: &str) -> Model {
@@ -48,17 +52,38 @@ pub(crate) fn sent(request: Request, kind: &str) -> Value {
     body(&forward)
 }
 
+/// A model with one upstream of the kind `openai` that has these lines of its own.
+pub(crate) fn model_with(lines: &str) -> Model {
+    let catalogue = catalogue("openai").replace("image_urls", &format!("{lines}\n        image_urls"));
+    Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
+}
+
+/// An account whose pseudonyms bodies have.
+pub(crate) fn account() -> AccountId {
+    AccountId::new(Timestamp::from_millis(1), [7; 10])
+}
+
+/// The text that the only upstream of this model reads.
+pub(crate) fn text_for(forward: &Forward, model: &Model) -> String {
+    let form = BodyForm::of(&model.upstreams[0], &forward.reply);
+    let (head, rest) = forward.body(UpstreamParams { form, account: Some(account()), ..TO });
+    String::from_utf8([head, rest].concat()).unwrap()
+}
+
+const TO: UpstreamParams<'_> = UpstreamParams {
+    form: BodyForm::Checked,
+    account: None,
+    model: "m",
+    limit_param: LimitParam::MaxTokens,
+    max_tokens: None,
+    progress: ProgressReports::None,
+    cache_salt: None,
+    folded: false,
+};
+
 /// The body for an upstream, without the head's members.
 pub(crate) fn body(forward: &Forward) -> Value {
-    let to = UpstreamParams {
-        model: "m",
-        limit_param: LimitParam::MaxTokens,
-        max_tokens: None,
-        progress: ProgressReports::None,
-        cache_salt: None,
-        folded: false,
-    };
-    let (head, rest) = forward.body(to);
+    let (head, rest) = forward.body(TO);
     let mut body: Value = serde_json::from_slice(&[head, rest].concat()).unwrap();
     let members = body.as_object_mut().unwrap();
     for name in ["model", "stream", "stream_options"] {

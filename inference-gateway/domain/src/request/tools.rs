@@ -7,6 +7,7 @@ use shared::{
 
 use super::{
     bound::{MAX_DEPTH, TooDeep},
+    dropped::{is_of_name, plain},
     forward::Draft,
     read::{Members, Value},
 };
@@ -15,10 +16,6 @@ use super::{
 pub(crate) const MAX_TOOLS: usize = 512;
 /// Characters in the name of a function or a schema.
 pub(crate) const MAX_NAME: usize = 128;
-/// Dropped tools that an answer names.
-const MAX_DROPPED: usize = 16;
-/// Characters of a client's word that are repeated.
-const MAX_WORD: usize = 64;
 
 /// A function that the model may call, before its checks.
 pub(crate) struct Function<'v, 'a, 'p> {
@@ -135,39 +132,9 @@ pub(crate) fn name(value: &Value<'_, '_>) -> Result<String, ApiError> {
     Ok(name.into_owned())
 }
 
-/// Returns whether the name of a function may have this byte.
-const fn is_of_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
-}
-
-/// A client's word, fit for an error or a header.
-fn plain(word: &str) -> String {
-    word.bytes().filter(|byte| is_of_name(*byte)).take(MAX_WORD).map(char::from).collect()
-}
-
 /// The error of a kind of value that is not supported; `what` names such values.
 pub(crate) fn unsupported_kind(kind: &Value<'_, '_>, what: &str, supported: &str) -> ApiError {
     let given = kind.string().map(|kind| plain(&kind)).unwrap_or_default();
     let problem = format!("{what} of the type '{given}' are not supported; send {supported}");
     kind.error(Code::UnsupportedValue, &problem)
-}
-
-/// Names of the offered tools that no upstream has: tools of a provider's own servers.
-#[derive(Default)]
-pub(crate) struct DroppedTools(Vec<String>);
-
-impl DroppedTools {
-    /// Notes a dropped tool of this type, once.
-    pub(crate) fn add(&mut self, kind: &Value<'_, '_>) -> Result<(), ApiError> {
-        let name = plain(&kind.string()?);
-        if !name.is_empty() && self.0.len() < MAX_DROPPED && !self.0.contains(&name) {
-            self.0.push(name);
-        }
-        Ok(())
-    }
-
-    /// The value of a header that names the tools; `None` without any.
-    pub(super) fn into_header(self) -> Option<String> {
-        (!self.0.is_empty()).then(|| self.0.join(", "))
-    }
 }

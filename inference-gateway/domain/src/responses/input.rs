@@ -7,6 +7,7 @@ use shared::{
 
 use super::{
     NOTHING_STORED, PARTS, kind_of,
+    passage::is_run_by_vendor,
     tools::{Tools, flat_name},
 };
 use crate::{
@@ -53,7 +54,11 @@ pub(super) fn prelude<'a>(
         "message" if Role::read(item)? == Role::System => {
             item.require("content")?.each_text(PARTS, text_of, |text| texts.add(text))
         }
-        "additional_tools" => tools.offer(&item.require("tools")?, draft),
+        "additional_tools" => {
+            let list = item.require("tools")?;
+            draft.passage.tools(&list, is_run_by_vendor)?;
+            tools.offer(&list, draft)
+        }
         _ => Ok(()),
     })?;
     Ok(texts)
@@ -108,8 +113,12 @@ impl<'a> Items<'a, '_> {
             }
             "function_call_output" | "custom_tool_call_output" => self.output(item, index),
             "reasoning" => self.reasoning(item),
-            "additional_tools" | "configuration_update" => Ok(()),
-            compaction if compaction.starts_with("compaction") => Ok(()),
+            "additional_tools" => Ok(()),
+            update if update == "configuration_update" || update.starts_with("compaction") => {
+                let shown = &mut self.conversation.draft.shown;
+                item.iter().for_each(|(_, value)| shown.maybe_json(value.raw()));
+                Ok(())
+            }
             "item_reference" => {
                 let id = item.require("id")?;
                 if id.string()?.starts_with("rs_") {
@@ -117,11 +126,13 @@ impl<'a> Items<'a, '_> {
                 }
                 Err(id.error(Code::UnsupportedParameter, NOTHING_STORED))
             }
-            _ => Err(unsupported_kind(
-                &item.require("type")?,
-                "items",
-                "messages, calls of functions and custom tools, and their outputs",
-            )),
+            _ => {
+                let supported = "messages, calls of functions and custom tools, and their outputs";
+                let fault = unsupported_kind(&item.require("type")?, "items", supported);
+                item.iter()
+                    .for_each(|(_, value)| self.conversation.draft.pass_only(value.raw(), fault.clone()));
+                Ok(())
+            }
         }
     }
 
@@ -171,10 +182,10 @@ impl<'a> Items<'a, '_> {
             texts.push(output.string_token()?);
         } else {
             output.objects_if_any(ANY_NUMBER, |part| {
-                if kind_of(part)? == "input_image" {
-                    has_images = true;
-                } else {
-                    texts.push(text_of(part)?);
+                match &*kind_of(part)? {
+                    "input_image" => has_images = true,
+                    "input_file" => file(part, self.conversation.draft)?,
+                    _ => texts.push(text_of(part)?),
                 }
                 Ok(())
             })?;
@@ -189,6 +200,9 @@ impl<'a> Items<'a, '_> {
     /// Takes the reasoning of the answer that follows: its text, or else its summary.
     fn reasoning(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
         self.images()?;
+        if let Some(encrypted) = item.get("encrypted_content") {
+            self.conversation.draft.shown.text(encrypted.raw());
+        }
         let content = item.get("content").filter(|content| content.raw() != "[]");
         let Some(texts) = content.or_else(|| item.get("summary")) else { return Ok(()) };
         texts.objects_if_any(ANY_NUMBER, |part| {
@@ -249,9 +263,16 @@ fn text_of<'a>(part: &Members<'a, '_>) -> Result<&'a str, ApiError> {
 
 /// Checks and writes a part of a user's message.
 fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
-    if kind_of(part)? != "input_image" {
-        draft.text_part(text_of(part)?);
-        return Ok(());
+    match &*kind_of(part)? {
+        "input_image" => {}
+        "input_file" => {
+            draft.push("null");
+            return file(part, draft);
+        }
+        _ => {
+            draft.text_part(text_of(part)?);
+            return Ok(());
+        }
     }
     if let Some(file) = part.get("file_id") {
         return Err(file.error(Code::UnsupportedParameter, "no files are stored here; send 'image_url'"));
@@ -261,6 +282,18 @@ fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
         return Err(url.wrong_type("a string"));
     }
     image_url(&url, part.get("detail").as_ref(), draft)
+}
+
+/// Notes a file by its content, which only an upstream of this API takes, and counts.
+fn file(part: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    for elsewhere in ["file_id", "file_url"] {
+        if let Some(value) = part.get(elsewhere) {
+            let problem = "no files are stored or fetched here; send 'file_data'";
+            return Err(value.error(Code::UnsupportedParameter, problem));
+        }
+    }
+    draft.document(wrong_part(part));
+    Ok(())
 }
 
 fn wrong_part(part: &Members<'_, '_>) -> ApiError {

@@ -12,7 +12,7 @@ use crate::request::{MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P};
 /// A request of the Responses API in the spelling of clients. Undescribed members are accepted and dropped.
 pub struct ResponsesRequest;
 
-/// A whole response.
+/// A whole response: as the gateway writes it, or as the model's vendor did. It has the vendor's other members too.
 pub struct ResponseObject;
 
 impl JsonSchema for ResponsesRequest {
@@ -73,7 +73,7 @@ impl JsonSchema for ResponseObject {
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let (text, null_type) = (json!({"type": ["string", "null"]}), json!({"type": "null"}));
+        let text = json!({"type": ["string", "null"]});
         let object = |names: &[&str], member: &Value| {
             let members: serde_json::Map<_, _> =
                 names.iter().map(|name| ((*name).to_owned(), member.clone())).collect();
@@ -81,47 +81,38 @@ impl JsonSchema for ResponseObject {
         };
         let tokens = json!({"type": "integer", "minimum": 0});
         let mut usage = object(&["input_tokens", "output_tokens", "total_tokens"], &tokens);
-        usage["properties"]["input_tokens_details"] =
-            object(&["cached_tokens", "cache_write_tokens"], &tokens);
+        usage["properties"]["input_tokens_details"] = object(&["cached_tokens"], &tokens);
         usage["properties"]["output_tokens_details"] = object(&["reasoning_tokens"], &tokens);
         usage["properties"]["cost"] = schemas.subschema_for::<NanoUsd>().to_value();
         let mut properties = json!({
-            "id": {"type": "string", "pattern": "^resp_[0-9a-f]{32}$"},
+            "id": {"type": "string", "pattern": "^resp_"},
             "object": {"const": "response"},
-            "created_at": {"type": "integer"},
-            "completed_at": {"type": ["integer", "null"]},
+            "created_at": {"type": "number"},
             "status": {"enum": ["completed", "incomplete", "failed", "in_progress"]},
             "error": object(&["code", "message"], &text),
             "incomplete_details": object(&["reason"], &text),
-            "output": {"type": "array", "items": {"type": "object", "required": ["id", "type", "status"], "properties": {
-                "type": {"enum": ["message", "function_call", "custom_tool_call", "reasoning"]},
+            "output": {"type": "array", "items": {"type": "object", "required": ["type"], "properties": {
+                "type": {"type": "string", "description": "`message`, `function_call`, `custom_tool_call`, `reasoning`, or what \
+                    the model's vendor has beside these."},
             }}},
             "usage": usage,
-            "background": {"const": false},
-            "frequency_penalty": {"const": 0},
-            "presence_penalty": {"const": 0},
-            "max_tool_calls": null_type,
-            "previous_response_id": null_type,
-            "service_tier": {"const": "default"},
-            "store": {"const": false},
-            "truncation": {"const": "disabled"},
-            "max_output_tokens": {"type": ["integer", "null"]},
-            "metadata": {"type": "object"},
             "model": {"type": "string"},
             "parallel_tool_calls": {"type": "boolean"},
-            "reasoning": object(&["effort", "summary"], &text),
-            "temperature": {"type": "number"},
-            "text": {"type": "object", "required": ["format", "verbosity"]},
             "tool_choice": {"type": ["string", "object"]},
             "tools": {"type": "array"},
-            "top_logprobs": {"type": "integer"},
-            "top_p": {"type": "number"},
         });
-        for name in ["instructions", "prompt_cache_key", "safety_identifier", "user"] {
-            properties[name] = text.clone();
-        }
         let required: Vec<_> =
             properties.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();
+        for (name, member) in [
+            ("completed_at", json!({"type": ["number", "null"]})),
+            ("store", json!({"const": false})),
+            ("max_output_tokens", json!({"type": ["integer", "null"]})),
+            ("reasoning", json!({"type": ["object", "null"]})),
+            ("text", json!({"type": "object"})),
+            ("instructions", text),
+        ] {
+            properties[name] = member;
+        }
         json_schema!({"type": "object", "required": required, "properties": properties})
     }
 }

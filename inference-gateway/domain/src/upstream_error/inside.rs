@@ -40,6 +40,24 @@ const TOKEN_CHARS: usize = 20;
 /// Length from which a string of letters alone counts as a token, a digest or an id.
 const LETTERS_ONLY_CHARS: usize = 40;
 
+/// Beginnings of the addresses at which vendors document their APIs.
+const DOCUMENTED_AT: [&str; 7] = [
+    "https://docs.claude.com/",
+    "https://docs.anthropic.com/",
+    "https://platform.claude.com/",
+    "https://claude.com/",
+    "https://platform.openai.com/",
+    "https://developers.openai.com/",
+    "https://help.openai.com/",
+];
+
+/// The sentences of a text that refer to no vendor's documentation: what they say of the request is worth reading.
+pub(super) fn without_references(message: &str) -> String {
+    let refers = |sentence: &&str| DOCUMENTED_AT.iter().any(|address| sentence.contains(address));
+    let sentences = message.split_inclusive(". ").filter(|sentence| !refers(sentence));
+    sentences.collect::<String>().trim_end().to_owned()
+}
+
 /// Returns whether a text contains an address, a credential, a file or a stack.
 pub(super) fn leaks_internals(message: &str) -> bool {
     let lower = message.to_lowercase();
@@ -101,6 +119,20 @@ fn is_credential(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_vendors_words_about_a_request_stay_without_its_references() {
+        for (message, kept) in [
+            (
+                "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at https://docs.claude.com/en/docs/x#y",
+                "`max_tokens` must be greater than `thinking.budget_tokens`.",
+            ),
+            ("Found 5. See https://example.com/x", "Found 5. See https://example.com/x"),
+            ("max_tokens: 9 > 8", "max_tokens: 9 > 8"),
+        ] {
+            assert_eq!(without_references(message), kept);
+        }
+    }
 
     #[test]
     fn addresses_credentials_files_and_stacks_are_inside() {

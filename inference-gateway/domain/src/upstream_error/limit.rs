@@ -15,7 +15,7 @@ const MOST_OUTPUT: [&str; 7] = [
 ];
 
 /// Texts that tell the tokens that prompt and output have together.
-const WINDOW: [&str; 7] = [
+const WINDOW: [&str; 8] = [
     "max_model_len=max_total_tokens=#",    // vLLM
     "max_model_len=#",                     // NVIDIA
     "maximum context length is #",         // OpenAI, vLLM, DeepSeek
@@ -23,11 +23,12 @@ const WINDOW: [&str; 7] = [
     "context window of #",                 // llama-cpp-python
     "model with # maximum context length", // Mistral
     "must be <= #",                        // Text Generation Inference
+    "> #, decrease input length",          // Anthropic
 ];
 
 /// Texts that tell the tokens of the prompt. vLLM's "at least # input tokens" is none where output was asked for: it stops
 /// counting where the prompt no longer fits beside that.
-const PROMPT: [&str; 8] = [
+const PROMPT: [&str; 9] = [
     "(# in the messages",                     // OpenAI, older vLLM
     "messages resulted in # tokens",          // OpenAI
     "request has # input tokens",             // vLLM
@@ -36,10 +37,12 @@ const PROMPT: [&str; 8] = [
     ": # tokens from the input messages",     // SGLang
     "prompt contains # tokens",               // Mistral
     "given: # `inputs` tokens",               // Text Generation Inference
+    "exceed context limit: # +",              // Anthropic
 ];
 
 /// Names of the limit in errors about it alone.
-const LIMIT_NAMES: [&str; 4] = ["max_tokens", "max_completion_tokens", "max_new_tokens", "output tokens"];
+const LIMIT_NAMES: [&str; 5] =
+    ["max_tokens", "max_output_tokens", "max_completion_tokens", "max_new_tokens", "output tokens"];
 
 /// A limit of output that an upstream refused, for itself or together with the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +160,10 @@ mod tests {
             (
                 "litellm.BadRequestError: max_tokens: 128000 > 64000, which is the maximum allowed number of output tokens for x",
                 64000,
+            ),
+            (
+                "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length or `max_tokens` and try again",
+                9999,
             ),
             // Ollama's cloud
             ("max_tokens (128000) exceeds model's maximum output tokens (65536) for model x", 65536),

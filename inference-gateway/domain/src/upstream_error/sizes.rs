@@ -90,7 +90,15 @@ fn is_of_number(bytes: &[u8], at: usize) -> bool {
 /// The limit that a text names: the first number behind a phrase for it, or else the last in front.
 fn limit(text: &str, numbers: &[Number]) -> Option<u64> {
     let named = LIMITS.iter().find_map(|phrase| text.find(phrase));
-    let behind = |at: usize| numbers.iter().find(|number| number.start > at);
+    // Anthropic: "exceed context limit: 190000 + 20000 > 200000".
+    let behind = |at: usize| {
+        let at = text[at..]
+            .starts_with("context limit:")
+            .then(|| text[at..].find(" > "))
+            .flatten()
+            .map_or(at, |more| at + more);
+        numbers.iter().find(|number| number.start > at)
+    };
     let in_front = |at: usize| numbers.iter().rfind(|number| number.start < at);
     let limit = match named {
         Some(at) => behind(at).or_else(|| in_front(at)),
@@ -167,6 +175,10 @@ mod tests {
             ),
             // Anthropic
             ("prompt is too long: 210000 tokens > 200000 maximum", (Some(210_000), 200_000)),
+            (
+                "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length or `max_tokens` and try again",
+                (None, 200_000),
+            ),
             // Mistral
             (
                 "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",

@@ -2,41 +2,104 @@
 
 use std::fmt::Write;
 
-use shared::catalog::{RATES, Rates};
+use shared::{
+    catalog::{Preset, RATES, Rates},
+    text::shown,
+};
 
 use super::price_list::Listed;
 
-/// The entry of a model: with a markup its costs, otherwise its price.
-pub(super) fn of(listed: &Listed, markup: Option<&str>) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(&mut text, listed, markup);
-    text
+/// Characters of the names of prices that no field bills.
+const MAX_LEFT_OUT: usize = 1_000;
+
+/// Comments on fields of an upstream, which say what a preset sets them for.
+const NOTES: [(&str, &str); 7] = [
+    ("api_key_env", "the environment variable that holds its credential"),
+    ("auth", "the header of the credential"),
+    ("speaks", "its APIs; requests of others are translated"),
+    ("limit_param", "its name in chats for the limit of output"),
+    ("left_before_head", "it bills prompts whose clients have left"),
+    ("left_mid_stream", "it bills reasoning that no event shows, so streams are read to their end"),
+    ("image_urls", "it is handed images inside requests alone"),
+];
+
+/// A model of the catalogue, and the server that it is asked at.
+pub struct Entry<'a> {
+    /// Sizes and prices; the id is the name that requests give.
+    pub listed: &'a Listed,
+    /// Vendor or software of the server; `None` leaves the address to be written by hand.
+    pub preset: Option<&'a Preset>,
+    /// The server's own name for the model.
+    pub upstream_model: &'a str,
+    /// Factor from costs to prices; without one, the listed prices are those of the catalogue.
+    pub markup: Option<&'a str>,
 }
 
-fn write(out: &mut String, listed: &Listed, markup: Option<&str>) -> std::fmt::Result {
-    let Listed { id, owner, context_window, max_output_tokens, embeddings, .. } = listed;
-    writeln!(out, "[[model]]\nid = {}", quoted(id))?;
-    writeln!(out, "owned_by = {}", quoted(owner.as_deref().unwrap_or("unknown")))?;
-    if *embeddings {
-        writeln!(out, "serves = [\"embeddings\"]")?;
+impl Entry<'_> {
+    /// The entry in TOML.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text);
+        text
     }
-    number(out, "context_window", *context_window)?;
-    if !embeddings {
-        number(out, "max_output_tokens", *max_output_tokens)?;
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        let Listed { id, owner, context_window, max_output_tokens, embeddings, .. } = self.listed;
+        writeln!(out, "[[model]]\nid = {}", quoted(id))?;
+        writeln!(out, "owned_by = {}", quoted(owner.as_deref().unwrap_or("unknown")))?;
+        if *embeddings {
+            writeln!(out, "serves = [\"embeddings\"]")?;
+        }
+        number(out, "context_window", *context_window)?;
+        if !embeddings {
+            number(out, "max_output_tokens", *max_output_tokens)?;
+            if let Some(efforts) = self.preset.and_then(Preset::efforts_field) {
+                writeln!(
+                    out,
+                    "efforts = {efforts}  # words of reasoning effort; leave those that the model takes"
+                )?;
+            }
+        }
+        match self.markup {
+            Some(factor) => writeln!(out, "markup = \"{factor}\"")?,
+            None => tables(out, "model.price", self.listed)?,
+        }
+        self.write_upstream(out)?;
+        if self.markup.is_some() {
+            tables(out, "model.upstream.cost", self.listed)?;
+        }
+        writeln!(out)
     }
-    match markup {
-        Some(factor) => writeln!(out, "markup = \"{factor}\"")?,
-        None => tables(out, "model.price", listed)?,
+
+    fn write_upstream(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\n[[model.upstream]]")?;
+        let Some(preset) = self.preset else {
+            writeln!(out, "kind = \"openai\"")?;
+            writeln!(
+                out,
+                "url = \"\"  # its address, such as https://api.openai.com/v1; refused while it is empty"
+            )?;
+            writeln!(out, "model = {}", quoted(self.upstream_model))?;
+            return writeln!(
+                out,
+                "api_key_env = \"UPSTREAM_KEY\"  # the environment variable that holds its credential"
+            );
+        };
+        for (name, value) in preset.upstream_fields() {
+            write!(out, "{name} = {value}")?;
+            let note = NOTES.iter().find_map(|(noted, note)| (*noted == name).then_some(*note));
+            match (name, preset.blank(), note) {
+                ("url", Some(blank), _) => writeln!(out, "  # put your own word for {blank}")?,
+                (_, _, Some(note)) => writeln!(out, "  # {note}")?,
+                (_, _, None) => writeln!(out)?,
+            }
+            if name == "url" {
+                writeln!(out, "model = {}", quoted(self.upstream_model))?;
+            }
+        }
+        preset.hint.as_ref().map_or(Ok(()), |hint| writeln!(out, "# {hint}"))
     }
-    writeln!(out, "\n[[model.upstream]]\nkind = \"openai\"")?;
-    writeln!(out, "url = \"\"  # its address, such as https://api.openai.com/v1; refused while it is empty")?;
-    writeln!(out, "model = {}", quoted(id))?;
-    writeln!(out, "api_key_env = \"UPSTREAM_KEY\"  # the environment variable that holds its credential")?;
-    if markup.is_some() {
-        tables(out, "model.upstream.cost", listed)?;
-    }
-    writeln!(out)
 }
 
 fn number(out: &mut String, name: &str, value: Option<u64>) -> std::fmt::Result {
@@ -50,18 +113,19 @@ fn number(out: &mut String, name: &str, value: Option<u64>) -> std::fmt::Result 
 fn tables(out: &mut String, name: &str, listed: &Listed) -> std::fmt::Result {
     let Listed { price, rates: named, left_out, .. } = listed;
     let notes = [
-        (!named[1], "cached_input: the list has no price; what is read from a cache costs as much as input"),
+        (!named[1], "cached_input: no price is listed; what is read from a cache costs as much as input"),
         (
             named[3] && !named[4],
-            "cache_write_long: the list has no price; Anthropic, for one, bills twice the input",
+            "cache_write_long: no price is listed; Anthropic, for one, bills twice the input",
         ),
     ];
-    writeln!(out, "\n[{name}]")?;
+    writeln!(out, "\n[{name}]  # USD per million tokens")?;
     for (_, note) in notes.iter().filter(|(applies, _)| *applies) {
         writeln!(out, "# {note}")?;
     }
     if !left_out.is_empty() {
-        writeln!(out, "# not taken over, since no field bills it: {}", left_out.join(", "))?;
+        let left_out = shown(&left_out.join(", "), MAX_LEFT_OUT);
+        writeln!(out, "# not taken over, since no field bills it: {left_out}")?;
     }
     rates(out, price.base, named)?;
     for tier in &price.tiers {

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::{
-    catalog::{Price, RATES, Rates, Tier, WrittenRates, continued},
+    catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued},
     money::NanoUsd,
 };
 
@@ -32,31 +32,51 @@ const LITELLM: [&str; RATES] = [
 const FIRST_PER_UNIT: usize = 8;
 
 /// A list that was read.
-pub(super) enum PriceList {
+pub enum PriceList {
     /// One model.
-    ModelsDev { id: String, owner: Option<String>, model: ModelsDev },
+    ModelsDev {
+        /// Stem of the file's name.
+        id: String,
+        /// Name of the vendor's folder, if the file lies in one.
+        owner: Option<String>,
+        /// Content of the file.
+        model: ModelsDev,
+    },
     /// All models by their ids.
     LiteLlm(Map<String, Value>),
 }
 
 /// A model as a list describes it.
-pub(super) struct Listed {
-    pub(super) id: String,
+pub struct Listed {
+    /// Name in the list.
+    pub id: String,
     /// The provider.
-    pub(super) owner: Option<String>,
-    pub(super) context_window: Option<u64>,
-    pub(super) max_output_tokens: Option<u64>,
-    pub(super) embeddings: bool,
-    pub(super) price: Price,
+    pub owner: Option<String>,
+    /// Tokens of prompt and output together.
+    pub context_window: Option<u64>,
+    /// Tokens that one answer may have.
+    pub max_output_tokens: Option<u64>,
+    /// True for a model of embeddings.
+    pub embeddings: bool,
+    /// Its prices.
+    pub price: Price,
     /// Rates that the list names, in the order of [`Rates::FIELDS`]; the others are defaults.
-    pub(super) rates: [bool; RATES],
+    pub rates: [bool; RATES],
     /// Prices that the list names and the catalogue cannot say.
-    pub(super) left_out: Vec<String>,
+    pub left_out: Vec<String>,
+}
+
+impl Listed {
+    /// A model with these rates and without sizes. What is read from a cache costs as much as other input unless a rate says
+    /// otherwise; a model without a rate for input or output is an error.
+    pub fn at_rates(id: &str, rates: WrittenRates) -> anyhow::Result<Self> {
+        Reading { base: rates, ..Reading::default() }.finish(id, false)
+    }
 }
 
 /// A file of models.dev. It has more members, which do not matter here.
 #[derive(Deserialize)]
-pub(super) struct ModelsDev {
+pub struct ModelsDev {
     cost: Option<toml::Table>,
     #[serde(default)]
     limit: Limit,
@@ -69,6 +89,12 @@ struct Limit {
 }
 
 impl PriceList {
+    /// Reads a list whose format the file's name tells.
+    pub fn open(file: &Path) -> anyhow::Result<Self> {
+        let format = Format::of(file).context("the file's name ends neither in .toml nor in .json")?;
+        Self::read(file, format)
+    }
+
     pub(super) fn read(file: &Path, format: Format) -> anyhow::Result<Self> {
         let text = fs::read_to_string(file)?;
         Ok(match format {
@@ -85,6 +111,24 @@ impl PriceList {
                 }
             }
         })
+    }
+
+    /// The model that this vendor calls so. LiteLLM's list puts the vendor's name before most models, and has models of the
+    /// same name at several vendors.
+    pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<Listed>> {
+        if let Self::ModelsDev { id, .. } = self {
+            let is_named = name == id || name.rsplit('/').next() == Some(id.as_str());
+            return if is_named { self.model(id) } else { Ok(None) };
+        }
+        for listed_as in &vendor.listed_as {
+            if let Some(listed) = self.model(&format!("{listed_as}/{name}"))? {
+                return Ok(Some(listed));
+            }
+        }
+        let is_vendors =
+            |listed: &Listed| listed.owner.as_ref().is_some_and(|owner| vendor.is_listed_as(owner));
+        let plain = self.model(name)?;
+        Ok(plain.filter(|listed| vendor.listed_as.is_empty() || is_vendors(listed)))
     }
 
     /// The model with this id in the list. A model that is there and has no usable price is an error.

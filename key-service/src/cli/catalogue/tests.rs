@@ -115,7 +115,7 @@ fn a_file_of_models_dev_becomes_an_entry() {
     let tier = Tier { above: 200_000, rates: rates("6 0.6 22.5 3.75 3.75 22.5 10.5 22.5 0 0") };
     assert_eq!(*model.price, Price { base, tiers: vec![tier] });
     assert_eq!(model.upstreams[0].cost, None);
-    assert!(entry.contains("# cache_write_long: the list has no price"), "{entry}");
+    assert!(entry.contains("# cache_write_long: no price is listed"), "{entry}");
 
     let (entry, none) = folder.say(&format!("{from} --markup 1.25"));
     assert_eq!(none, None);
@@ -293,4 +293,81 @@ fn a_check_against_a_list_says_what_has_changed() {
     );
     let (_, error) = check(&renamed)("prices.csv");
     assert!(error.unwrap().contains("ends neither in .toml nor in .json"));
+}
+
+/// Models of vendors with a preset, under the names of both lists.
+const VENDORS: &str = r#"{
+    "gpt-x": {"litellm_provider": "openai", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06,
+        "max_input_tokens": 400000, "max_output_tokens": 128000, "mode": "chat"},
+    "groq/aviary/lark": {"litellm_provider": "groq", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06,
+        "max_input_tokens": 131072, "max_output_tokens": 8192, "mode": "chat"},
+    "azure/gpt-x": {"litellm_provider": "azure", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06,
+        "max_input_tokens": 400000, "max_output_tokens": 128000, "mode": "chat"}
+}"#;
+
+#[test]
+fn a_model_of_a_known_vendor_comes_with_all_that_its_first_call_needs() {
+    let folder = Folder::with(&[
+        ("prices.json", VENDORS),
+        (
+            "providers/anthropic/models/claude-x.toml",
+            "[cost]\ninput = 1\noutput = 2\n[limit]\ncontext = 9\noutput = 9\n",
+        ),
+    ]);
+    let read = |entry: String| {
+        assert!(!entry.contains("refused while"), "{entry}");
+        let model = Catalog::parse(&format!("{SERVICE}{entry}"), "entry").unwrap().models.remove(0);
+        let upstream = &model.upstreams[0];
+        let address = upstream.url.as_ref().unwrap().to_string();
+        let key = upstream.access.headers[0].source.to_string();
+        let speaks = upstream.speaks.iter().map(|api| api.as_str()).collect::<Vec<_>>();
+        assert_eq!(upstream.left_mid_stream, LeftMidStream::Finish);
+        assert_eq!(upstream.left_before_head, shared::catalog::LeftBeforeHead::Prompt);
+        assert_eq!(model.efforts.len(), 7);
+        (address, upstream.model.clone(), key.rsplit(' ').next().unwrap().to_owned(), speaks)
+    };
+    let from = "import --from ./prices.json --format litellm --model";
+    let (entry, none) = folder.say(&format!("{from} gpt-x"));
+    assert_eq!(none, None);
+    let expected =
+        ("https://api.openai.com/v1".into(), "gpt-x".into(), "OPENAI_API_KEY".into(), vec!["responses"]);
+    assert_eq!(read(entry), expected);
+    // The vendor's name in front is the list's, and not the vendor's.
+    let entry = folder.say(&format!("{from} groq/aviary/lark")).0;
+    assert!(
+        entry.contains("id = \"groq/aviary/lark\"") && entry.contains("max_completion_tokens"),
+        "{entry}"
+    );
+    let expected =
+        ("https://api.groq.com/openai/v1".into(), "aviary/lark".into(), "GROQ_API_KEY".into(), vec!["chat"]);
+    assert_eq!(read(entry), expected);
+    let entry = folder.say(&format!("{from} azure/gpt-x")).0;
+    assert!(entry.contains("# put your own word for RESOURCE"), "{entry}");
+    assert_eq!(read(entry).1, "gpt-x");
+    let from =
+        "import --from ./providers/anthropic/models/claude-x.toml --format models.dev --model claude-x";
+    let (address, _, key, speaks) = read(folder.say(&format!("{from} --markup 2")).0);
+    assert_eq!(
+        (address.as_str(), key.as_str(), speaks),
+        ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", vec!["messages"])
+    );
+}
+
+#[test]
+fn a_vendor_finds_its_own_price_and_none_of_another_vendor() {
+    let folder = Folder::with(&[("prices.json", VENDORS), ("lark-2.toml", LARK)]);
+    let presets = Preset::all().unwrap();
+    let find = |file: &str, vendor: &str, name: &str| {
+        let list = PriceList::open(&folder.0.path().join(file)).unwrap();
+        let preset = presets.iter().find(|preset| preset.name == vendor).unwrap();
+        list.model_of(preset, name).unwrap().map(|listed| listed.id)
+    };
+    assert_eq!(find("prices.json", "openai", "gpt-x").as_deref(), Some("gpt-x"));
+    assert_eq!(find("prices.json", "azure", "gpt-x").as_deref(), Some("azure/gpt-x"));
+    assert_eq!(find("prices.json", "groq", "aviary/lark").as_deref(), Some("groq/aviary/lark"));
+    assert_eq!(find("prices.json", "openrouter", "gpt-x"), None);
+    // A local server is asked what any vendor would be.
+    assert_eq!(find("prices.json", "vllm", "gpt-x").as_deref(), Some("gpt-x"));
+    assert_eq!(find("lark-2.toml", "openrouter", "aviary/lark-2").as_deref(), Some("lark-2"));
+    assert_eq!(find("lark-2.toml", "openrouter", "aviary/lark-3"), None);
 }

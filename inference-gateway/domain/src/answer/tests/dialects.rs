@@ -10,7 +10,7 @@ use crate::answer::responses::{ToolName, ToolNames};
 /// An event that a client has received: name and data.
 type Received = (String, Value);
 
-fn responses() -> Reply {
+pub(super) fn responses() -> Reply {
     let mut names = ToolNames::default();
     names.add(ToolName { flat: "patch".into(), namespace: None, name: "\"patch\"".into(), is_custom: true });
     names.add(ToolName {
@@ -23,7 +23,7 @@ fn responses() -> Reply {
     Reply::Responses(Arc::new(ResponsesReply { echo, names, summary: true }))
 }
 
-fn messages() -> Reply {
+pub(super) fn messages() -> Reply {
     Reply::Messages(Arc::new(MessagesReply { thinking: true, stops: vec!["END".into(), "é".into()] }))
 }
 
@@ -42,7 +42,7 @@ fn received(out: &BytesMut) -> Vec<Received> {
 
 /// A stream of these chunks to its end: with a success where a finish reason came, else with a cut or a failure.
 fn streamed(reply: &Reply, chunks: &[Value], is_cut: bool) -> Vec<Received> {
-    let mut writer = StreamWriter::new(generation(), reply, 99);
+    let mut writer = StreamWriter::new(generation(), reply, 99, false);
     let mut out = BytesMut::new();
     let mut written = Ok(());
     for chunk in chunks {
@@ -427,14 +427,14 @@ fn silence_is_bridged_in_the_dialects_own_way() {
         (messages(), "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
     ] {
         let mut out = BytesMut::new();
-        StreamWriter::new(generation(), &reply, 1).keep_alive(&mut out);
+        StreamWriter::new(generation(), &reply, 1, false).keep_alive(&mut out);
         assert_eq!(out, expected);
     }
 }
 
 #[test]
 fn what_the_last_event_repeats_counts_as_memory() {
-    let mut writer = StreamWriter::new(generation(), &responses(), 1);
+    let mut writer = StreamWriter::new(generation(), &responses(), 1, false);
     let chunk = delta(&json!({"content": "x".repeat(1000)})).to_string();
     let Event::Chunk(chunk) = Event::read(chunk.as_bytes()).unwrap() else { panic!() };
     let before = writer.held_bytes();

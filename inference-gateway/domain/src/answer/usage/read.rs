@@ -3,10 +3,10 @@
 use std::{fmt, num::IntErrorKind};
 
 use serde::{
-    Deserializer,
+    Deserialize, Deserializer,
     de::{MapAccess, Visitor},
 };
-use shared::json::RawValue;
+use shared::json::{RawValue, each_element};
 
 use super::{super::parts::RawString, MOST_TOKENS, Reported};
 
@@ -68,6 +68,10 @@ struct Counts {
     total: Option<u64>,
     /// True if the report has members of Anthropic's API.
     by_anthropic: bool,
+    /// Usage that the members beside it leave out.
+    apart: Reported,
+    /// True if the report is a round of another report, which has no rounds itself.
+    is_round: bool,
 }
 
 impl Counts {
@@ -90,8 +94,10 @@ impl Counts {
                 &mut self.completion
             }
             (Place::Usage, "total_tokens") => &mut self.total,
-            // OpenAI's name, and SGLang's.
-            (Place::Output | Place::Usage, "reasoning_tokens") => &mut self.reasoning,
+            // OpenAI's name, SGLang's, and Anthropic's.
+            (Place::Output | Place::Usage, "reasoning_tokens") | (Place::Output, "thinking_tokens") => {
+                &mut self.reasoning
+            }
             (Place::Output, "audio_tokens") => &mut self.audio_output,
             (Place::Prompt, "audio_tokens") => &mut self.audio_input,
             // OpenAI's name, Moonshot's, DeepSeek's, llama.cpp's, and Anthropic's.
@@ -102,9 +108,9 @@ impl Counts {
             // OpenAI's name, and three of gateways to Anthropic's API; the last is Anthropic's own.
             (Place::Prompt, "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens")
             | (Place::Prompt | Place::Usage, "cache_creation_input_tokens") => &mut self.written,
-            (Place::Writes, "ephemeral_5m_input_tokens")
+            (Place::Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
             | (Place::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
-            (Place::Writes, "ephemeral_1h_input_tokens")
+            (Place::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
             | (Place::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
             (Place::Usage, "prompt_tokens_details" | "input_tokens_details") => {
                 return self.read(Place::Prompt, value);
@@ -113,15 +119,32 @@ impl Counts {
                 return self.read(Place::Output, value);
             }
             (Place::Usage | Place::Prompt, "cache_creation")
-            | (Place::Prompt, "cache_creation_token_details") => return self.read(Place::Writes, value),
+            | (Place::Prompt, "cache_creation_token_details" | "cache_write_tokens_details") => {
+                return self.read(Place::Writes, value);
+            }
+            (Place::Usage, "iterations") if !self.is_round => return self.read_apart(value),
             _ => return,
         };
         *counted = (*counted).max(count(value));
     }
 
+    /// Takes in the rounds of an answer of Anthropic's API that its other members leave out: those that summarise the
+    /// conversation, and those of an adviser.
+    fn read_apart(&mut self, rounds: &RawValue) {
+        // Anything but a list of objects has none.
+        let _ = each_element(rounds, |round: &RawValue| {
+            if serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| round.is_apart()) {
+                let mut counts = Self { is_round: true, ..Self::default() };
+                counts.read(Place::Usage, round);
+                self.apart = self.apart.plus(counts.reported());
+            }
+            true
+        });
+    }
+
     fn reported(self) -> Reported {
         let written = self.written.max(sum(self.written_short, self.written_long));
-        Reported {
+        let beside = Reported {
             prompt: self.prompt(written),
             cached: self.cached,
             written,
@@ -131,7 +154,8 @@ impl Counts {
             reasoning: self.reasoning,
             audio_output: self.audio_output,
             total: self.total,
-        }
+        };
+        beside.plus(self.apart)
     }
 
     /// Tokens of the prompt with all of its parts.
@@ -152,6 +176,19 @@ impl Counts {
             Some(_) => by_anthropics_name && cache > named,
             None => by_anthropics_name,
         }
+    }
+}
+
+/// A round of generation in a report of several.
+#[derive(Deserialize)]
+struct Round<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: RawString<'a>,
+}
+
+impl Round<'_> {
+    fn is_apart(&self) -> bool {
+        matches!(self.kind.inner(), "compaction" | "advisor_message")
     }
 }
 

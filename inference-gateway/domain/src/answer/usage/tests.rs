@@ -50,6 +50,17 @@ const FORMS: &[Form] = &[
         &[("total", 17), ("cached", 8), ("written", 3), ("reasoning", 2)],
     ),
     (
+        "openai: written for two times",
+        r#"{"input_tokens":12,"output_tokens":5,"total_tokens":17,"input_tokens_details":{"cached_tokens":4,
+            "cache_write_tokens":7,"cache_write_tokens_details":{"ttl_30m_tokens":5,"ttl_12h_tokens":2}}}"#,
+        &[("total", 17), ("cached", 4), ("written", 7), ("written_long", 2)],
+    ),
+    (
+        "anthropic: thoughts",
+        r#"{"input_tokens":12,"output_tokens":5,"output_tokens_details":{"thinking_tokens":3},"service_tier":"standard"}"#,
+        &[("reasoning", 3)],
+    ),
+    (
         "openai: null details",
         r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":null}"#,
         &[],
@@ -297,4 +308,43 @@ fn what_was_written_to_the_cache_and_audio_are_shown_where_there_are_any() {
         out,
         r#"{"prompt_tokens":12,"completion_tokens":5,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":1,"cache_write_tokens":5,"audio_tokens":6},"completion_tokens_details":{"reasoning_tokens":1,"audio_tokens":4}}"#
     );
+}
+
+#[test]
+fn rounds_that_an_answer_of_anthropics_leaves_out_of_its_totals_are_added() {
+    let usage = r#"{"input_tokens":23000,"cache_read_input_tokens":10,"cache_creation_input_tokens":5,"output_tokens":1000,
+        "iterations":[
+            {"type":"compaction","input_tokens":180000,"output_tokens":3500,"cache_read_input_tokens":7,
+                "cache_creation_input_tokens":4,"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":3}},
+            {"type":"message","input_tokens":23000,"output_tokens":1000},
+            {"type":"fallback_message","model":"m","input_tokens":1,"output_tokens":1},
+            {"type":"advisor_message","model":"m","input_tokens":100,"output_tokens":20},
+            7, {"type":null}]}"#;
+    let expected = Reported {
+        prompt: Some(23_015 + 180_011 + 100),
+        cached: Some(17),
+        written: Some(9),
+        written_long: Some(3),
+        completion: Some(4520),
+        ..Reported::default()
+    };
+    assert_eq!(read(usage), expected);
+    for rounds in ["null", "7", "{}", r#"["type"]"#] {
+        let usage = format!(r#"{{"input_tokens":1,"output_tokens":2,"iterations":{rounds}}}"#);
+        assert_eq!(read(&usage), reported(1, None, 2), "{rounds}");
+    }
+    let nested = format!(
+        "{}1{}",
+        r#"{"type":"compaction","output_tokens":1,"iterations":["#.repeat(100_000),
+        "]}".repeat(100_000)
+    );
+    assert_eq!(read(&nested).completion, Some(2));
+}
+
+#[test]
+fn the_usage_at_the_end_of_a_body_is_found_behind_members_of_the_same_name() {
+    let end = br#"ext"}],"usage":{"input_tokens":3,"output_tokens":2},"tools":[{"parameters":{"properties":{"usage":{"type":"object"}}}}]}"#;
+    assert_eq!(Reported::find_last(end), reported(3, None, 2));
+    let many = format!(r#"{{"usage":{{"output_tokens":2}},{}"x":1}}"#, r#""usage":{},"#.repeat(1000));
+    assert_eq!(Reported::find_last(many.as_bytes()), Reported::default());
 }

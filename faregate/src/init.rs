@@ -1,0 +1,247 @@
+//! `faregate init` writes a first catalogue, with a model of a vendor or of a local server.
+//!
+//! Flags give the answers; on a terminal a person is asked for the rest. The file is written last, once everything is known.
+//! Credentials are neither written nor shown.
+
+mod ask;
+mod check;
+mod draft;
+mod file;
+mod models;
+mod options;
+mod terminal;
+mod vendor;
+
+use std::env;
+
+use anyhow::{Context, anyhow, bail};
+use key_service::cli::{Listed, PriceList};
+use shared::{
+    catalog::{Catalog, Model, Preset, ServerDescription, Source, Upstream},
+    clock::Clock,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::{
+    ask::Refused,
+    draft::{Sizes, ToldSizes},
+    models::{Chosen, ModelNames},
+    options::PriceSource,
+    terminal::{Terminal, say},
+    vendor::{UPSTREAM_KEY, Vendor, VendorNamed},
+};
+pub(crate) use options::InitOptions;
+
+/// Runs the command. Ctrl-C ends the run at any time before the file is written, and leaves nothing.
+pub(crate) async fn run(options: InitOptions, clock: &dyn Clock) -> anyhow::Result<()> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let terminal = Terminal::open();
+    let missing = options.missing();
+    if terminal.is_none() && !missing.is_empty() {
+        bail!(
+            "there is no terminal to ask at; name what is missing as flags: {} (`faregate init --help` explains them)",
+            missing.join("; ")
+        );
+    }
+    let init = Init { options, presets: Preset::all()?, terminal };
+    tokio::select! {
+        biased;
+        _ = interrupts.recv() => bail!("interrupted; nothing was written"),
+        done = init.write(clock) => done,
+    }
+}
+
+/// A run of the command.
+struct Init {
+    options: InitOptions,
+    presets: Vec<Preset>,
+    terminal: Option<Terminal>,
+}
+
+/// A server and the models that the server listed.
+struct Asked {
+    vendor: Vendor,
+    upstream: Upstream,
+    /// Empty where the server has no list.
+    list: ServerDescription,
+}
+
+impl Init {
+    async fn write(mut self, clock: &dyn Clock) -> anyhow::Result<()> {
+        let out = self.options.out.clone();
+        file::must_be_new(&out)?;
+        let vendor = self.vendor().await?;
+        let asked = self.ask(vendor).await?;
+        let name = self.model(&asked).await?;
+        let preset = &asked.vendor.preset;
+        let listed = self.price(preset, &name).await?;
+        let sizes = Sizes::of(ToldSizes {
+            named_window: self.options.context_window,
+            named_output: self.options.max_output_tokens,
+            served_window: ask::window(&asked.upstream, &asked.list, &name).await,
+            usual_window: preset.context_window,
+            listed_window: listed.context_window,
+            listed_output: listed.max_output_tokens,
+        });
+        let sizes = sizes.map_err(|e| anyhow!(e))?;
+        let text = draft::text(preset, listed, &name, sizes);
+        let model = Catalog::parse(&text, "the catalogue")?.models.remove(0);
+        self.check(&model).await?;
+        file::publish(&out, &text, clock)?;
+        Ok(say(&draft::farewell(preset, &name, sizes, &out))?)
+    }
+
+    /// The vendor that flags name, or else the person.
+    async fn vendor(&mut self) -> anyhow::Result<Vendor> {
+        let Self { options, presets, terminal } = self;
+        let has_upstream_key = env::var_os(UPSTREAM_KEY).is_some();
+        let named = VendorNamed {
+            name: options.vendor.as_deref(),
+            address: options.address.as_deref(),
+            api_key_env: options.api_key_env.as_deref(),
+        };
+        let by_flags = Vendor::of(presets, named, has_upstream_key);
+        let mut vendor = by_flags.map_err(|e| anyhow!(e))?;
+        while vendor.is_none()
+            && let Some(terminal) = terminal
+        {
+            say(&format!("Vendors and local servers:\n{}", vendor::menu(presets)))?;
+            let answer = terminal.ask("Vendor (name or number), or the address of another server:").await?;
+            let chosen = VendorNamed { api_key_env: named.api_key_env, ..vendor::chosen(presets, &answer) };
+            vendor = Vendor::of(presets, chosen, has_upstream_key).or_else(|e| say(&e).map(|()| None))?;
+        }
+        let mut vendor = vendor.context("--vendor or --address is missing")?;
+        while let Some(blank) = vendor.blank() {
+            let Some(terminal) = terminal else { bail!("--address is missing: {blank}") };
+            let answer = terminal.ask(&format!("Address ({blank}):")).await?;
+            let name = Some(vendor.preset.name.as_str());
+            let here = VendorNamed { name, address: Some(&answer), api_key_env: named.api_key_env };
+            match Vendor::of(presets, here, has_upstream_key) {
+                Ok(Some(here)) => vendor = here,
+                Ok(None) => {}
+                Err(e) => say(&e)?,
+            }
+        }
+        Ok(vendor)
+    }
+
+    /// Makes sure that the credential is set, and asks the vendor for the list of models.
+    async fn ask(&self, vendor: Vendor) -> anyhow::Result<Asked> {
+        let upstream = upstream(&vendor.preset)?;
+        for header in &upstream.access.headers {
+            if let Source::Variable(variable) = &header.source
+                && env::var(variable).map_or(true, |value| value.trim().is_empty())
+            {
+                let title = &vendor.preset.title;
+                bail!(
+                    "{variable} is not set: export the key for {title} in it, or name another variable with --api-key-env; it is read \
+                     from there, and never written"
+                );
+            }
+        }
+        let list = match ask::models(&upstream).await {
+            Ok(list) => list,
+            Err(Refused::NoSuchPath(_)) if vendor.preset.names_unlisted => ServerDescription::default(),
+            Err(Refused::NoSuchPath(e) | Refused::Other(e)) => bail!(e),
+        };
+        let vendor = vendor.recognised(&self.presets, list.owner());
+        let upstream = self::upstream(&vendor.preset)?;
+        Ok(Asked { vendor, upstream, list })
+    }
+
+    /// The model that a flag names, or else the person.
+    async fn model(&mut self, asked: &Asked) -> anyhow::Result<String> {
+        let all = ModelNames::of(asked.list.names());
+        let is_free = asked.vendor.preset.names_unlisted;
+        if let Some(name) = &self.options.model {
+            if !is_free && !all.is_empty() && !asked.list.has(name) {
+                bail!("--model: {}", all.unknown(name));
+            }
+            return Ok(name.clone());
+        }
+        let terminal = self.terminal.as_mut().context("--model is missing")?;
+        let mut menu = all.clone();
+        loop {
+            if !menu.is_empty() {
+                say(&format!("Models of {}:\n{}", asked.vendor.preset.title, menu.menu()))?;
+            }
+            let answer = terminal.ask("Model (name or number):").await?;
+            match menu.chosen(&all, &answer) {
+                Chosen::Model(name) => return Ok(name),
+                Chosen::Among(among) if !is_free => menu = among,
+                Chosen::Among(_) | Chosen::Nothing if answer.is_empty() => {}
+                Chosen::Among(_) | Chosen::Nothing if is_free || all.is_empty() => return Ok(answer),
+                Chosen::Among(_) | Chosen::Nothing => say(&all.unknown(&answer))?,
+            }
+        }
+    }
+
+    /// The price that a flag names, or else the person.
+    async fn price(&mut self, preset: &Preset, name: &str) -> anyhow::Result<Listed> {
+        if let Some(source) = self.options.price.source() {
+            return priced(&source, preset, name);
+        }
+        let terminal = self.terminal.as_mut().context("--prices, --price or --free is missing")?;
+        say(
+            "What it is sold for: USD per million tokens such as input=3,output=15, a list of prices (LiteLLM's .json, models.dev's \
+             .toml; `faregate init --help` says where they are), or free",
+        )?;
+        loop {
+            let answer = terminal.ask("Price (rates, a file, or free):").await?;
+            let source = PriceSource::parse(&answer).map_err(|e| anyhow!(e));
+            match source.and_then(|source| priced(&source, preset, name)) {
+                Ok(listed) => return Ok(listed),
+                Err(e) => say(&format!("{e:#}"))?,
+            }
+        }
+    }
+
+    /// Sends a generation and tells the cost, if `--check` is set.
+    async fn check(&mut self, model: &Model) -> anyhow::Result<()> {
+        if !self.options.check {
+            return Ok(());
+        }
+        if !model.serves.chat {
+            bail!("--check sends a chat, and this model serves embeddings alone: leave --check out");
+        }
+        for upstream in &model.upstreams {
+            let answer = match ask::generation(upstream).await {
+                Ok(answer) => answer,
+                Err(Refused::NoSuchPath(e) | Refused::Other(e)) => bail!("--check: {e}. Nothing was written"),
+            };
+            let billed = check::bill(model, &answer);
+            let (usage, cost) = billed.context(
+                "--check: the server answers, but reports no usage that can be billed. Nothing was written; bills of this server would be \
+                 estimates: without --check it is taken all the same",
+            )?;
+            let (prompt, completion) = (usage.prompt, usage.completion);
+            say(&format!("checked: {prompt} tokens of prompt and {completion} of output cost {cost} USD"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a preset as the catalogue will be read.
+fn upstream(preset: &Preset) -> anyhow::Result<Upstream> {
+    draft::upstream(preset)?.context("the preset has no upstream")
+}
+
+/// A model at the price that a source names.
+fn priced(source: &PriceSource, preset: &Preset, name: &str) -> anyhow::Result<Listed> {
+    match source {
+        PriceSource::Free => Ok(draft::free(name)),
+        PriceSource::Rates(rates) => Listed::at_rates(name, *rates),
+        PriceSource::List(file) => {
+            let named = || format!("--prices {}", file.display());
+            let list = PriceList::open(file).with_context(named)?;
+            let listed = list.model_of(preset, name).with_context(named)?;
+            listed.with_context(|| {
+                format!(
+                    "{}: no price for \"{name}\" of {}; name one with --price input=…,output=… or say --free",
+                    named(),
+                    preset.title
+                )
+            })
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Requests to a model server: the list of models, the window, and a generation.
+
+use std::{env, time::Duration};
+
+use bytes::Bytes;
+use http::{StatusCode, Uri};
+use serde_json::Value;
+use shared::{
+    catalog::{Access, ServerDescription, Source, Upstream, address_below},
+    process::upstream_call::{UpstreamAnswer, UpstreamCall},
+    text::shown,
+};
+
+use super::check::Generation;
+
+/// Longest time for a list of models.
+const LIST_DEADLINE: Duration = Duration::from_secs(15);
+/// Longest time for a generation: a local server may first load the weights.
+const GENERATION_DEADLINE: Duration = Duration::from_mins(2);
+/// Characters of a server's words that an error repeats.
+const MAX_SHOWN_WORDS: usize = 300;
+
+/// Reason why a server gave no list, or no generation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The server has nothing at the address, such as no list of models.
+    NoSuchPath(String),
+    /// Any other failure. Both variants hold a sentence that says what to do next.
+    Other(String),
+}
+
+/// Asks a server for the list of models.
+pub(super) async fn models(upstream: &Upstream) -> Result<ServerDescription, Refused> {
+    let address = upstream.url.as_ref().and_then(|base| ServerDescription::list_address(upstream.kind, base));
+    let (uri, answer) = send(upstream, address, None, LIST_DEADLINE).await?;
+    let described = ServerDescription::read_list(&answer.body);
+    described.ok_or_else(|| {
+        Refused::Other(format!(
+            "{uri} answers, but lists no models; is --address that of a model server, with its /v1?"
+        ))
+    })
+}
+
+/// Returns the window that the list tells, or else asks the server for the window.
+pub(super) async fn window(upstream: &Upstream, listed: &ServerDescription, model: &str) -> Option<u64> {
+    if let Some(window) = listed.window_of(model) {
+        return Some(window);
+    }
+    let base = upstream.url.as_ref()?;
+    let address = ServerDescription::address(upstream.kind, base)?;
+    if Some(&address) == ServerDescription::list_address(upstream.kind, base).as_ref() {
+        return None;
+    }
+    let (_, answer) = send(upstream, Some(address), None, LIST_DEADLINE).await.ok()?;
+    ServerDescription::read(upstream.kind, &answer.body)?.window_of(model)
+}
+
+/// Asks a server for a generation, and returns the body of the answer.
+pub(super) async fn generation(upstream: &Upstream) -> Result<Bytes, Refused> {
+    let Generation { path, body } = Generation::of(upstream);
+    let address = upstream.url.as_ref().and_then(|base| address_below(base, path));
+    let (_, answer) = send(upstream, address, Some(body.to_string().into()), GENERATION_DEADLINE).await?;
+    Ok(answer.body)
+}
+
+async fn send(
+    upstream: &Upstream,
+    address: Option<Uri>,
+    body: Option<Bytes>,
+    deadline: Duration,
+) -> Result<(Uri, UpstreamAnswer), Refused> {
+    let access = &upstream.access;
+    let uri = address.ok_or_else(|| Refused::Other("no request can be sent to this --address".into()))?;
+    let answer = UpstreamCall { uri: &uri, access, body, deadline }.send().await.map_err(|e| {
+        Refused::Other(format!("{uri}: {e}. Start the server, or name its address with --address"))
+    })?;
+    if answer.status == StatusCode::OK {
+        return Ok((uri, answer));
+    }
+    let words = words(&answer.body, &credentials(access));
+    Err(refused(&uri, answer.status, &words, access))
+}
+
+/// Explains a status other than 200, with what to do next.
+fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> Refused {
+    let code = status.as_u16();
+    let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            let todo = match variable(access) {
+                Some(variable) => format!("Check the key in {variable}"),
+                None => "It wants a credential: put it into an environment variable, and name that with --api-key-env".into(),
+            };
+            Refused::Other(format!("{uri} refuses the credential ({code}){words}. {todo}"))
+        }
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Refused::NoSuchPath(format!(
+            "there is nothing at {uri} ({code}){words}. Check --address: most end in /v1"
+        )),
+        _ => Refused::Other(format!("{uri} answers {code}{words}. Try again, or look into the server's log")),
+    }
+}
+
+/// The variable of the credential.
+fn variable(access: &Access) -> Option<&str> {
+    access.headers.iter().find_map(|header| match &header.source {
+        Source::Variable(name) => Some(name.as_str()),
+        Source::Text(_) | Source::File(_) => None,
+    })
+}
+
+/// Values of the credentials, which no word of a server may repeat on a screen.
+fn credentials(access: &Access) -> Vec<String> {
+    let variables = access.headers.iter().filter_map(|header| match &header.source {
+        Source::Variable(name) => env::var(name).ok(),
+        Source::Text(_) | Source::File(_) => None,
+    });
+    variables.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect()
+}
+
+/// A server's own words about a refusal, without credentials and fit for a terminal.
+fn words(body: &[u8], credentials: &[String]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let json: Option<Value> = serde_json::from_str(&text).ok();
+    let said = match &json {
+        Some(json) => {
+            let places = ["/error/message", "/message", "/error", "/detail", "/0/error/message"];
+            places.into_iter().find_map(|place| json.pointer(place)?.as_str()).unwrap_or_default()
+        }
+        // A page is for browsers.
+        None if text.trim_start().starts_with('<') => "",
+        None => text.trim(),
+    };
+    let said = credentials.iter().fold(said.to_owned(), |said, secret| said.replace(secret.as_str(), "…"));
+    shown(said.trim_end_matches('.'), MAX_SHOWN_WORDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::catalog::Preset;
+
+    use super::*;
+    use crate::init::draft;
+
+    #[test]
+    fn a_servers_words_are_shown_without_commands_and_credentials() {
+        let secret = ["sk-secret".to_owned()];
+        for (body, expected) in [
+            (
+                r#"{"error":{"message":"Incorrect API key provided: sk-secret.","code":1}}"#,
+                "Incorrect API key provided: …",
+            ),
+            (r#"{"error":"no\u001b[31m"}"#, r"no\u{1b}[31m"),
+            (r#"{"detail":"Not Found"}"#, "Not Found"),
+            (r#"[{"error":{"message":"API key not valid"}}]"#, "API key not valid"),
+            ("<html>sk-secret</html>", ""),
+            ("plain sk-secret", "plain …"),
+            ("{}", ""),
+        ] {
+            assert_eq!(words(body.as_bytes(), &secret), expected, "{body}");
+        }
+        assert_eq!(words("x".repeat(9_000).as_bytes(), &[]).chars().count(), MAX_SHOWN_WORDS + 1);
+    }
+
+    #[test]
+    fn every_refusal_says_what_to_do_next() {
+        let presets = Preset::all().unwrap();
+        let access = |name: &str| {
+            let preset = presets.iter().find(|preset| preset.name == name).unwrap();
+            draft::upstream(preset).unwrap().unwrap().access
+        };
+        let uri: Uri = "https://a/v1/models".parse().unwrap();
+        let said = |status, name| match refused(&uri, status, "no", &access(name)) {
+            Refused::NoSuchPath(said) | Refused::Other(said) => said,
+        };
+        assert!(
+            said(StatusCode::UNAUTHORIZED, "openai").ends_with("(401): no. Check the key in OPENAI_API_KEY")
+        );
+        assert!(said(StatusCode::FORBIDDEN, "vllm").contains("--api-key-env"));
+        assert!(said(StatusCode::NOT_FOUND, "vllm").contains("--address"));
+        assert!(said(StatusCode::BAD_GATEWAY, "vllm").contains("502"));
+    }
+}

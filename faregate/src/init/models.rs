@@ -1,0 +1,133 @@
+//! The model that a person names among those that a server lists.
+
+use std::fmt::Write;
+
+use shared::text::{is_control, shown};
+
+/// Models that a screen shows at once.
+const SHOWN_AT_ONCE: usize = 30;
+/// Models that an error names, of perhaps hundreds.
+const SHOWN_IN_ERROR: usize = 12;
+/// Characters of a name that are shown.
+const MAX_SHOWN_NAME: usize = 100;
+
+/// Names of models, in the order of the server's list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ModelNames(Vec<String>);
+
+/// Meaning of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    /// This model.
+    Model(String),
+    /// One of these, whose names have the answer in them.
+    Among(ModelNames),
+    /// None.
+    Nothing,
+}
+
+impl ModelNames {
+    /// The names of a list, without those that no catalogue could have.
+    pub(super) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let usable = names.filter(|name| !name.is_empty() && !name.chars().any(is_control));
+        Self(usable.map(str::to_owned).collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first names with their numbers, to choose from.
+    pub(super) fn menu(&self) -> String {
+        let mut menu = String::new();
+        for (place, name) in self.0.iter().take(SHOWN_AT_ONCE).enumerate() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(menu, "{:>4}  {}", place + 1, shown(name, MAX_SHOWN_NAME));
+        }
+        match self.0.len().saturating_sub(SHOWN_AT_ONCE) {
+            0 => menu,
+            others => format!("{menu}      and {others} others: a part of a name shows those that have it\n"),
+        }
+    }
+
+    /// Reads an answer to the menu of these names: a name or its number, or a part of names of the whole list.
+    pub(super) fn chosen(&self, all: &Self, answer: &str) -> Chosen {
+        let number = answer.parse::<usize>().ok().and_then(|number| self.0.get(number.checked_sub(1)?));
+        if let Some(model) = all.0.iter().find(|name| *name == answer).or(number) {
+            return Chosen::Model(model.clone());
+        }
+        let among = all.with(answer);
+        if among.is_empty() { Chosen::Nothing } else { Chosen::Among(among) }
+    }
+
+    /// The names that have this text in them, or are in it.
+    fn with(&self, text: &str) -> Self {
+        let text = text.to_lowercase();
+        let is_like = |name: &&String| {
+            let name = name.to_lowercase();
+            name.contains(&text) || text.contains(&name)
+        };
+        Self(self.0.iter().filter(is_like).cloned().collect())
+    }
+
+    /// Says that the server has no model of this name, and which models it has: those alike first.
+    pub(super) fn unknown(&self, name: &str) -> String {
+        let alike = self.with(name);
+        let others = self.0.iter().filter(|other| !alike.0.contains(other));
+        let names: Vec<String> = alike
+            .0
+            .iter()
+            .chain(others)
+            .take(SHOWN_IN_ERROR)
+            .map(|name| shown(name, MAX_SHOWN_NAME))
+            .collect();
+        let name = shown(name, MAX_SHOWN_NAME);
+        let more = match self.0.len().saturating_sub(SHOWN_IN_ERROR) {
+            0 => String::new(),
+            more => format!(" and {more} others"),
+        };
+        format!("the server lists no model \"{name}\"; it has {}{more}", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &[&str]) -> ModelNames {
+        ModelNames::of(list.iter().copied())
+    }
+
+    #[test]
+    fn a_model_is_chosen_by_its_name_its_number_or_a_part_of_its_name() {
+        let all = names(&["lark-2", "lark-2-mini", "wren", "7"]);
+        let chosen = |answer: &str| all.chosen(&all, answer);
+        assert_eq!(chosen("wren"), Chosen::Model("wren".into()));
+        assert_eq!(chosen("2"), Chosen::Model("lark-2-mini".into()));
+        assert_eq!(chosen("7"), Chosen::Model("7".into()), "a name before a number");
+        assert_eq!(chosen("Mini"), Chosen::Among(names(&["lark-2-mini"])));
+        assert_eq!(chosen("lark"), Chosen::Among(names(&["lark-2", "lark-2-mini"])));
+        for nothing in ["0", "9", "owl"] {
+            assert_eq!(chosen(nothing), Chosen::Nothing, "{nothing}");
+        }
+        // A number counts in the menu that was shown, a name in the whole list.
+        let part = names(&["wren"]);
+        assert_eq!(part.chosen(&all, "1"), Chosen::Model("wren".into()));
+        assert_eq!(part.chosen(&all, "lark-2"), Chosen::Model("lark-2".into()));
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_odd_names_left_out() {
+        let many: Vec<String> = (0..100).map(|number| format!("model-{number}")).collect();
+        let many = ModelNames::of(many.iter().map(String::as_str));
+        assert_eq!(many.menu().lines().count(), SHOWN_AT_ONCE + 1);
+        assert!(many.menu().contains("and 70 others"));
+        let said = many.unknown("model-99");
+        assert!(
+            said.contains("it has model-9, model-99, model-0") && said.ends_with("and 88 others"),
+            "{said}"
+        );
+        assert_eq!(names(&["a\nb", "", "\u{202e}x", "c"]), names(&["c"]));
+        assert_eq!(names(&["c"]).unknown("d"), "the server lists no model \"d\"; it has c");
+    }
+}

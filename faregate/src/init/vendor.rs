@@ -1,0 +1,189 @@
+//! The vendor or the address that a person names, and the preset that it means.
+
+use http::Uri;
+use shared::{catalog::Preset, text::shown};
+
+/// Characters of a person's answer that an error repeats.
+const MAX_SHOWN_ANSWER: usize = 80;
+/// Variable of the credential of a server that no preset knows.
+pub(super) const UPSTREAM_KEY: &str = "UPSTREAM_KEY";
+
+/// A vendor, or a server at an address that no preset knows by its host.
+#[derive(Clone, Debug)]
+pub(super) struct Vendor {
+    /// Settings, with the operator's own address and variable.
+    pub(super) preset: Preset,
+    /// True for a server that may tell by its list of models what it is.
+    pub(super) is_unknown: bool,
+}
+
+/// What a person said about the vendor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VendorNamed<'a> {
+    pub(super) name: Option<&'a str>,
+    pub(super) address: Option<&'a str>,
+    pub(super) api_key_env: Option<&'a str>,
+}
+
+impl Vendor {
+    /// The vendor of these words; `None` where none was named. `has_upstream_key` says whether `UPSTREAM_KEY` is set.
+    pub(super) fn of(
+        presets: &[Preset],
+        named: VendorNamed<'_>,
+        has_upstream_key: bool,
+    ) -> Result<Option<Self>, String> {
+        let address = named.address.map(checked_address).transpose()?;
+        let by_host = || address.as_ref().and_then(|uri| presets.iter().find(|preset| preset.is_at(uri)));
+        let known = match named.name {
+            Some(name) => Some(by_name(presets, name)?),
+            None => by_host(),
+        };
+        let mut vendor = match (known, &address) {
+            (Some(preset), _) => Self { preset: preset.clone(), is_unknown: false },
+            (None, Some(_)) => {
+                let mut preset = Preset::unknown("");
+                preset.api_key_env = has_upstream_key.then(|| UPSTREAM_KEY.to_owned());
+                Self { preset, is_unknown: true }
+            }
+            (None, None) => return Ok(None),
+        };
+        if let Some(address) = address {
+            vendor.preset.url = address.to_string();
+        }
+        if let Some(variable) = named.api_key_env {
+            vendor.preset.api_key_env = Some(variable.to_owned());
+        }
+        Ok(Some(vendor))
+    }
+
+    /// The server that names this owner in its list of models, in the place of an unknown one.
+    pub(super) fn recognised(self, presets: &[Preset], owner: Option<&str>) -> Self {
+        let known = owner.and_then(|owner| presets.iter().find(|preset| preset.is_of(owner)));
+        match known {
+            Some(known) if self.is_unknown => {
+                let mut preset = known.clone();
+                Preset { url: preset.url, api_key_env: preset.api_key_env, .. } = self.preset;
+                Self { preset, is_unknown: false }
+            }
+            Some(_) | None => self,
+        }
+    }
+
+    /// What to do about a word in the vendor's address that stands for one of the operator's.
+    pub(super) fn blank(&self) -> Option<String> {
+        let blank = self.preset.blank()?;
+        let Preset { title, url, .. } = &self.preset;
+        Some(format!("the address of {title} is {url} with your own word for {blank}"))
+    }
+}
+
+/// The preset of this name.
+fn by_name<'a>(presets: &'a [Preset], name: &str) -> Result<&'a Preset, String> {
+    let is_named =
+        |preset: &&Preset| preset.name.eq_ignore_ascii_case(name) || preset.title.eq_ignore_ascii_case(name);
+    presets.iter().find(is_named).ok_or_else(|| {
+        let names: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
+        let name = shown(name, MAX_SHOWN_ANSWER);
+        format!(
+            "no vendor is called \"{name}\"; there are {}; any other server by its --address",
+            names.join(", ")
+        )
+    })
+}
+
+/// Checks an address: http or https, without a credential, which would be written to the file.
+fn checked_address(text: &str) -> Result<Uri, String> {
+    let uri: Option<Uri> = text.trim().trim_end_matches('/').parse().ok();
+    let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
+    let uri = uri.ok_or_else(|| {
+        let text = shown(text, MAX_SHOWN_ANSWER);
+        format!("\"{text}\" is no address such as http://127.0.0.1:8000/v1")
+    })?;
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("an address cannot hold a credential; put it into an environment variable, and name that with --api-key-env".into());
+    }
+    Ok(uri)
+}
+
+/// All presets with their numbers, to choose from.
+pub(super) fn menu(presets: &[Preset]) -> String {
+    let line = |(place, preset): (usize, &Preset)| {
+        let Preset { name, title, url, .. } = preset;
+        let local = if preset.is_local() { format!(" at {url}") } else { String::new() };
+        format!("{:>4}  {name:<12}{title}{local}\n", place + 1)
+    };
+    presets.iter().enumerate().map(line).collect()
+}
+
+/// Reads an answer to the menu: a number, a name, or an address. Returns the name or the address.
+pub(super) fn chosen<'a>(presets: &'a [Preset], answer: &'a str) -> VendorNamed<'a> {
+    let number = answer.parse::<usize>().ok().and_then(|number| presets.get(number.checked_sub(1)?));
+    let none = VendorNamed { name: None, address: None, api_key_env: None };
+    match number {
+        Some(preset) => VendorNamed { name: Some(&preset.name), ..none },
+        None if answer.contains("://") => VendorNamed { address: Some(answer), ..none },
+        None => VendorNamed { name: Some(answer), ..none },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(
+        name: Option<&str>,
+        address: Option<&str>,
+        api_key_env: Option<&str>,
+    ) -> Result<Option<Vendor>, String> {
+        Vendor::of(&Preset::all().unwrap(), VendorNamed { name, address, api_key_env }, true)
+    }
+
+    #[test]
+    fn a_vendor_is_known_by_its_name_or_its_host_and_any_other_server_by_its_address() {
+        let preset = |name, address| of(name, address, None).unwrap().unwrap().preset;
+        assert_eq!(preset(Some("OpenAI"), None).url, "https://api.openai.com/v1");
+        let here = preset(Some("openai"), Some("http://127.0.0.1:9/v1/"));
+        assert_eq!((here.name.as_str(), here.url.as_str()), ("openai", "http://127.0.0.1:9/v1"));
+        assert_eq!(here.api_key_env.as_deref(), Some("OPENAI_API_KEY"));
+        let azure = preset(None, Some("https://mine.openai.azure.com/openai/v1?api-version=preview"));
+        assert_eq!(azure.name, "azure");
+        assert!(azure.url.ends_with("/openai/v1?api-version=preview") && azure.blank().is_none());
+        let other = of(None, Some("http://10.0.0.5:8000/v1"), None).unwrap().unwrap();
+        assert!(other.is_unknown);
+        assert_eq!(other.preset.api_key_env.as_deref(), Some("UPSTREAM_KEY"));
+        let other = other.recognised(&Preset::all().unwrap(), Some("vllm")).preset;
+        assert_eq!((other.name.as_str(), other.url.as_str()), ("vllm", "http://10.0.0.5:8000/v1"));
+        assert_eq!(other.api_key_env.as_deref(), Some("UPSTREAM_KEY"));
+        assert!(of(None, None, None).unwrap().is_none());
+        let named = of(Some("vllm"), None, Some("MY_KEY")).unwrap().unwrap();
+        assert_eq!(named.preset.api_key_env.as_deref(), Some("MY_KEY"));
+        // A vendor that was named is not taken for another one.
+        assert_eq!(named.recognised(&Preset::all().unwrap(), Some("sglang")).preset.name, "vllm");
+    }
+
+    #[test]
+    fn what_no_vendor_can_be_made_of_is_said_with_what_there_is() {
+        let fault = |name, address| of(name, address, None).unwrap_err();
+        let unknown = fault(Some("opnai\u{1b}"), None);
+        assert!(unknown.contains(r#""opnai\u{1b}"; there are openai, anthropic"#), "{unknown}");
+        for address in ["127.0.0.1:8000", "ftp://a/v1", "http://", "vllm"] {
+            assert!(fault(None, Some(address)).contains("is no address such as"), "{address}");
+        }
+        let secret = fault(None, Some("https://user:secret@a/v1"));
+        assert!(secret.contains("--api-key-env") && !secret.contains("secret@"), "{secret}");
+        let blank = of(Some("azure"), None, None).unwrap().unwrap().blank().unwrap();
+        assert!(blank.contains("your own word for RESOURCE"), "{blank}");
+    }
+
+    #[test]
+    fn a_menu_is_answered_by_number_name_or_address() {
+        let presets = Preset::all().unwrap();
+        let menu = menu(&presets);
+        assert_eq!(menu.lines().count(), presets.len());
+        assert!(menu.starts_with("   1  openai      OpenAI\n"), "{menu}");
+        assert_eq!(chosen(&presets, "2").name, Some("anthropic"));
+        assert_eq!(chosen(&presets, "mistral").name, Some("mistral"));
+        assert_eq!(chosen(&presets, "0").name, Some("0"));
+        assert_eq!(chosen(&presets, "http://a/v1").address, Some("http://a/v1"));
+    }
+}

@@ -1,0 +1,190 @@
+//! Answers in Anthropic's Messages API.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use shared::json::{RawValue, each_element};
+
+use super::{
+    super::{
+        Chunk, Event, Fold, Nonsense,
+        parts::{Delta, RawString, short},
+        stream::Original,
+    },
+    calls::CallPlaces,
+};
+use crate::upstream_error::UpstreamError;
+
+/// Reader of a message's events.
+#[derive(Default)]
+pub(super) struct MessagesReader {
+    calls: CallPlaces,
+}
+
+/// Members of all events. What only some events have is read once their type is known, so that events of unknown types
+/// may have any members.
+#[derive(Deserialize)]
+struct RawEvent<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<RawString<'a>>,
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A whole message, or the beginning of one.
+#[derive(Deserialize)]
+struct RawMessage<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stop_reason: Option<RawString<'a>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A block of a message. Blocks of other kinds than texts, thoughts and calls are not shown.
+#[derive(Deserialize)]
+struct RawBlock<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: RawString<'a>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    id: Option<RawString<'a>>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    name: Option<RawString<'a>>,
+    #[serde(borrow)]
+    text: Option<RawString<'a>>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+/// An addition to a block, or the end of a message.
+#[derive(Deserialize)]
+struct RawDelta<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<RawString<'a>>,
+    #[serde(borrow)]
+    text: Option<RawString<'a>>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    partial_json: Option<RawString<'a>>,
+    #[serde(borrow)]
+    stop_reason: Option<RawString<'a>>,
+    #[serde(borrow)]
+    stop_sequence: Option<RawString<'a>>,
+}
+
+impl MessagesReader {
+    pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
+        let raw: RawEvent<'_> = serde_json::from_str(payload)?;
+        let original = Original {
+            payload,
+            kind: raw.kind.map_or("", RawString::inner),
+            number: None,
+            index: raw.index,
+            object: raw.message,
+            item: None,
+            delta: None,
+        };
+        Ok(self.read(&raw, &original)?.with_original(original))
+    }
+
+    fn read<'a>(&mut self, raw: &RawEvent<'a>, event: &Original<'a>) -> Result<Event<'a>, Nonsense> {
+        let index = || read::<u64>(raw.index);
+        let delta = match event.kind {
+            "content_block_delta" => self.addition(index()?, &read(raw.delta)?),
+            "content_block_start" => self.begin(index()?, &read(raw.content_block)?)?,
+            "content_block_stop" => self.calls.end(index()?, None),
+            "message_start" => {
+                let message: RawMessage<'_> = read(raw.message)?;
+                return Ok(Event::Chunk(Chunk::new(Vec::new(), message.usage, None)));
+            }
+            "message_delta" => {
+                let RawDelta { stop_reason, stop_sequence, .. } = read(raw.delta)?;
+                return Ok(match stop_reason {
+                    Some(reason) => Event::end(reason.inner(), stop_sequence, raw.usage),
+                    None => Event::Chunk(Chunk::new(Vec::new(), raw.usage, None)),
+                });
+            }
+            "message_stop" => return Ok(Event::Done),
+            "error" => return Ok(failed(event.payload)),
+            // Errors of proxies on the way are not in this form.
+            "" if raw.error.is_some() => return Ok(failed(event.payload)),
+            // `ping`, and what is added to the API.
+            _ => None,
+        };
+        Ok(Event::piece(delta))
+    }
+
+    fn begin<'a>(&mut self, index: u64, block: &RawBlock<'a>) -> Result<Option<Delta<'a>>, Nonsense> {
+        Ok(match block.kind.inner() {
+            "tool_use" => Some(self.calls.begin(index, [block.id, block.name])?),
+            _ => block.text_delta(),
+        })
+    }
+
+    fn addition<'a>(&mut self, index: u64, delta: &RawDelta<'a>) -> Option<Delta<'a>> {
+        match delta.kind.map_or("", RawString::inner) {
+            "text_delta" => delta.text.map(Delta::of_text),
+            "thinking_delta" => delta.thinking.map(Delta::of_reasoning),
+            "input_json_delta" => self.calls.add(index, delta.partial_json.unwrap_or(RawString::EMPTY)),
+            // Signatures and citations.
+            _ => None,
+        }
+    }
+}
+
+impl<'a> RawBlock<'a> {
+    /// The text or the thought of a block; `None` for an empty block, and for one of another kind.
+    fn text_delta(&self) -> Option<Delta<'a>> {
+        let delta = match self.kind.inner() {
+            "text" => self.text.map(Delta::of_text),
+            "thinking" => self.thinking.map(Delta::of_reasoning),
+            _ => None,
+        };
+        delta.filter(|delta| delta.added_bytes() > 0)
+    }
+}
+
+fn failed(payload: &str) -> Event<'_> {
+    Event::Failed(UpstreamError::read(payload.as_bytes()), Chunk::new(Vec::new(), None, None))
+}
+
+/// Reads a member that an event of this type has to have.
+pub(super) fn read<'a, T: Deserialize<'a>>(member: Option<&'a RawValue>) -> Result<T, Nonsense> {
+    Ok(serde_json::from_str(member.map_or("null", RawValue::get))?)
+}
+
+/// Turns a whole message into an answer of chat.
+pub(super) fn whole(body: &str) -> Result<Bytes, Nonsense> {
+    let message: RawMessage<'_> = serde_json::from_str(body)?;
+    if message.error.is_some() {
+        return Err(Nonsense::Error);
+    }
+    let (mut fold, mut calls) = (Fold::default(), 0);
+    each_element(message.content.ok_or(Nonsense::Choices)?, |block: RawBlock<'_>| {
+        if block.kind.inner() == "tool_use" {
+            let input = Value::from(block.input.map_or("{}", RawValue::get)).to_string();
+            fold.add_piece(Delta::of_call(calls, [block.id, block.name], RawString::trusted(&input)), None);
+            calls += 1;
+        } else if let Some(delta) = block.text_delta() {
+            fold.add_piece(delta, None);
+        }
+        true
+    })?;
+    fold.into_whole(message.stop_reason.ok_or(Nonsense::Unfinished)?.inner(), message.usage)
+}

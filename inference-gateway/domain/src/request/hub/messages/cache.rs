@@ -1,0 +1,34 @@
+//! Breakpoints of the vendor's prompt cache, which reads and writes nothing without them.
+
+/// Member of the last block of what is to be cached.
+const CACHE_CONTROL: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+/// Places of a body that end what is to be cached: each is the closing brace of a block. The API takes four: the tools, the
+/// system prompt, and the last two turns of the user, so that the next request finds what this one wrote.
+#[derive(Default)]
+pub(super) struct Breakpoints(Vec<usize>);
+
+impl Breakpoints {
+    /// Adds the end of the tools.
+    pub(super) fn after_tools(&mut self, brace: usize) {
+        self.0.push(brace);
+    }
+
+    /// Adds the end of the system prompt.
+    pub(super) fn after_system(&mut self, brace: usize) {
+        self.0.push(brace);
+    }
+
+    /// Adds the ends of the last two turns.
+    pub(super) fn after_turns(&mut self, braces: [Option<usize>; 2]) {
+        self.0.extend(braces.into_iter().flatten());
+    }
+
+    /// Writes the breakpoints into the body, the last first, so that earlier places stay as they are.
+    pub(super) fn write(mut self, out: &mut String) {
+        self.0.sort_unstable();
+        for brace in self.0.into_iter().rev() {
+            out.insert_str(brace, CACHE_CONTROL);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Bodies that are passed on, byte for byte but for what is named here.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use shared::error::{ApiError, Code};
+
+use crate::{
+    affinity::pseudonym,
+    messages,
+    request::{
+        BodyForm, Forward, Request, UpstreamParams,
+        tests::{account, model_with, text_for},
+    },
+    responses,
+};
+
+const RESPONSES: &str = r#"speaks = ["responses"]"#;
+const MESSAGES: &str = r#"speaks = ["messages", "chat"]"#;
+/// The words of effort that vendors take.
+const ALL_EFFORTS: &str = r#"efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]"#;
+
+type Parse = fn(&Bytes) -> Result<Request, ApiError>;
+
+fn forward(parse: Parse, body: &str, lines: &str) -> Result<Forward, ApiError> {
+    parse(&Bytes::from(body.to_owned()))?.forward(&model_with(lines))
+}
+
+fn passed(parse: Parse, body: &str, lines: &str) -> String {
+    let forward = forward(parse, body, lines).unwrap_or_else(|error| panic!("{body}: {error:?}"));
+    text_for(&forward, &model_with(lines))
+}
+
+#[test]
+fn a_body_passes_in_its_own_spelling_and_order() {
+    let cache_key = pseudonym(account(), "");
+    let head = format!(r#"{{"model":"m","store":false,"prompt_cache_key":"{cache_key}""#);
+    let rest = "\n  \"input\" : [ {\"role\":\"user\",\"content\":\"H\\u00e9 \\/\"} ],\"x_unknown\":{\"b\":1.50,\"a\":[ ]},\"include\":[\"reasoning.encrypted_content\"],  \"stream\": true";
+    let body = format!("{{ \"model\": \"Model Flash\",{rest} }}");
+    assert_eq!(passed(responses::parse, &body, RESPONSES), format!("{head},{rest}}}"));
+    let body = format!(
+        "{{{rest},\"max_output_tokens\":50,\"metadata\":{{\"a\":\"b\"}},\"store\":true,\"model\":\"Model Flash\"}}"
+    );
+    assert_eq!(passed(responses::parse, &body, RESPONSES), format!("{head},{rest}}}"));
+}
+
+#[test]
+fn names_of_users_and_caches_pass_as_pseudonyms_of_the_account() {
+    let body =
+        r#"{"model":"m","user":"u\u0031","input":"Hi","safety_identifier":"s","prompt_cache_key":"k"}"#;
+    let json: Value = serde_json::from_str(&passed(responses::parse, body, RESPONSES)).unwrap();
+    for (name, text) in [("user", "u1"), ("safety_identifier", "s"), ("prompt_cache_key", "k")] {
+        assert_eq!(json[name], pseudonym(account(), text), "{name}");
+    }
+    let body = r#"{"model":"m","max_tokens":9,"metadata":{"user_id":"u","x":1},"messages":[{"role":"user","content":"Hi"}]}"#;
+    let json: Value = serde_json::from_str(&passed(messages::parse, body, MESSAGES)).unwrap();
+    assert_eq!(json["metadata"], json!({"user_id": pseudonym(account(), "u")}));
+}
+
+#[test]
+fn what_costs_more_than_the_usage_tells_is_left_out_and_named() {
+    let body = r#"{"model":"m","input":"Hi","service_tier":"priority","tools":[ {"type":"web_search"}, {"type":"function","name":"f","parameters":{}}, {"type":"shell","environment":{"type":"container_auto"}}, {"type":"shell","environment":{"type":"local"}} ],"tool_choice":"auto"}"#;
+    let asked = forward(responses::parse, body, RESPONSES).unwrap();
+    assert_eq!(asked.dropped_tools.as_deref(), Some("web_search, shell"));
+    assert_eq!(asked.dropped_members.as_deref(), Some("service_tier"));
+    let text = passed(responses::parse, body, RESPONSES);
+    assert!(text.ends_with(r#","input":"Hi","tools":[ {"type":"function","name":"f","parameters":{}}, {"type":"shell","environment":{"type":"local"}} ],"tool_choice":"auto"}"#), "{text}");
+
+    let body = r#"{"model":"m","max_tokens":9,"speed":"fast","inference_geo":"us","mcp_servers":[],"tools":[{"type":"web_search_20250305","name":"web_search"}],"tool_choice":{"type":"auto"},"messages":[{"role":"user","content":"Hi"}]}"#;
+    let asked = forward(messages::parse, body, MESSAGES).unwrap();
+    assert_eq!(asked.dropped_tools.as_deref(), Some("web_search_20250305"));
+    assert_eq!(asked.dropped_members.as_deref(), Some("speed, inference_geo, mcp_servers"));
+    let text = passed(messages::parse, body, MESSAGES);
+    assert_eq!(
+        text, r#"{"model":"m","messages":[{"role":"user","content":"Hi"}]}"#,
+        "no tools, no choice of tools"
+    );
+}
+
+#[test]
+fn a_word_of_effort_that_the_model_has_not_is_the_nearest_one() {
+    let body = |word: &str| {
+        format!(r#"{{"model":"m","input":"Hi","reasoning":{{"summary":"auto","effort":"{word}"}}}}"#)
+    };
+    let effort = |word: &str, lines: &str| {
+        let json: Value = serde_json::from_str(&passed(responses::parse, &body(word), lines)).unwrap();
+        assert_eq!(json["reasoning"]["summary"], "auto");
+        json["reasoning"]["effort"].clone()
+    };
+    assert_eq!(effort("xhigh", RESPONSES), "high");
+    assert_eq!(effort("low", RESPONSES), "low");
+    assert_eq!(effort("medium", RESPONSES), Value::Null, "the model's default lies halfway");
+    let body = r#"{"model":"m","max_tokens":9,"output_config":{"effort":"max"},"messages":[{"role":"user","content":"Hi"}]}"#;
+    let text = passed(messages::parse, body, MESSAGES);
+    assert!(text.contains(r#""output_config":{"effort":"high"}"#), "{text}");
+    assert!(ALL_EFFORTS.contains("xhigh"));
+}
+
+#[test]
+fn a_mode_of_reasoning_with_another_price_is_the_usual_one() {
+    let body = r#"{"model":"m","input":"Hi","reasoning":{"mode":"pro","summary":"auto"}}"#;
+    let text = passed(responses::parse, body, RESPONSES);
+    assert!(text.contains(r#""reasoning":{"mode":"standard","summary":"auto"}"#), "{text}");
+}
+
+#[test]
+fn parts_that_no_chat_has_pass_and_count() {
+    let blocks = |block: &str| {
+        format!(
+            r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":[{{"type":"text","text":"Hi"}},{block}]}}]}}"#
+        )
+    };
+    let search =
+        r#"{"type":"search_result","source":"s","title":"t","content":[{"type":"text","text":"found"}]}"#;
+    let plain = forward(messages::parse, &blocks(r#"{"type":"text","text":"a"}"#), MESSAGES).unwrap();
+    let asked = forward(messages::parse, &blocks(search), MESSAGES).unwrap();
+    assert!(asked.prompt_bound > plain.prompt_bound + 40, "{} {}", asked.prompt_bound, plain.prompt_bound);
+    assert!(passed(messages::parse, &blocks(search), MESSAGES).contains(search));
+    // An upstream that is asked for a chat cannot be told.
+    let error = forward(messages::parse, &blocks(search), "").err().unwrap();
+    assert_eq!(
+        (error.code, error.param.as_deref()),
+        (Code::UnsupportedValue, Some("messages[0].content[1].type"))
+    );
+
+    let document =
+        r#"{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"AAAA"}}"#;
+    assert!(forward(messages::parse, &blocks(document), MESSAGES).unwrap().needs_count);
+    let elsewhere = r#"{"type":"document","source":{"type":"url","url":"https://example.com/a.pdf"}}"#;
+    let error = forward(messages::parse, &blocks(elsewhere), MESSAGES).err().unwrap();
+    assert_eq!(error.param.as_deref(), Some("messages[0].content[1].source.type"));
+
+    let items = |item: &str| format!(r#"{{"model":"m","input":[{{"role":"user","content":"Hi"}},{item}]}}"#);
+    let call = r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#;
+    assert!(passed(responses::parse, &items(call), RESPONSES).contains(call));
+    let error = forward(responses::parse, &items(call), "").err().unwrap();
+    assert_eq!(error.param.as_deref(), Some("input[1].type"));
+    let file = r#"{"role":"user","content":[{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,AA"}]}"#;
+    assert!(forward(responses::parse, &items(file), RESPONSES).unwrap().needs_count);
+    for elsewhere in [r#""file_url":"https://example.com/a.pdf""#, r#""file_id":"file-1""#] {
+        let file = format!(r#"{{"role":"user","content":[{{"type":"input_file",{elsewhere}}}]}}"#);
+        assert!(forward(responses::parse, &items(&file), RESPONSES).is_err(), "{file}");
+    }
+}
+
+#[test]
+fn what_is_stored_elsewhere_is_refused_by_name() {
+    for member in [r#""previous_response_id":"resp_1""#, r#""conversation":"c""#, r#""background":true"#] {
+        let body = format!(r#"{{"model":"m","input":"Hi",{member}}}"#);
+        assert_eq!(
+            forward(responses::parse, &body, RESPONSES).err().unwrap().code,
+            Code::UnsupportedParameter
+        );
+    }
+    let body = r#"{"model":"m","max_tokens":9,"container":"c","messages":[{"role":"user","content":"Hi"}]}"#;
+    assert_eq!(forward(messages::parse, body, MESSAGES).err().unwrap().param.as_deref(), Some("container"));
+}
+
+#[test]
+fn a_budget_of_thinking_needs_room_for_an_answer() {
+    let body = r#"{"model":"m","max_tokens":4000,"thinking":{"type":"enabled","budget_tokens":2048},"messages":[{"role":"user","content":"Hi"}]}"#;
+    let asked = forward(messages::parse, body, MESSAGES).unwrap();
+    assert_eq!((asked.max_tokens, asked.least_output), (4000, 2049));
+    assert_eq!(forward(messages::parse, body, "").unwrap().least_output, 1);
+}
+
+#[test]
+fn a_limit_is_lowered_to_the_models_own() {
+    let body = r#"{"model":"m","max_output_tokens":200000,"input":"Hi"}"#;
+    assert_eq!(forward(responses::parse, body, "").err().unwrap().code, Code::IntegerAboveMaxValue);
+    let hi = r#""messages":[{"role":"user","content":"Hi"}]"#;
+    let body = format!(r#"{{"model":"m","max_tokens":200000,{hi}}}"#);
+    assert_eq!(forward(messages::parse, &body, MESSAGES).unwrap().max_tokens, 4096);
+}
+
+#[test]
+fn a_count_is_asked_for_with_what_a_counter_takes() {
+    let count = |parse: Parse, body: &str, lines: &str| {
+        let (asked, model) = (forward(parse, body, lines).unwrap(), model_with(lines));
+        let form = BodyForm::of(&model.upstreams[0], &asked.reply);
+        let to = UpstreamParams {
+            form,
+            account: None,
+            model: "m",
+            limit_param: shared::catalog::LimitParam::MaxTokens,
+            max_tokens: None,
+            progress: crate::request::ProgressReports::None,
+            cache_salt: None,
+            folded: false,
+        };
+        let (head, rest) = asked.count_body(to);
+        String::from_utf8([head, rest].concat()).unwrap()
+    };
+    let body = r#"{"model":"x","max_tokens":9,"stream":true,"temperature":1,"system":"s","messages":[{"role":"user","content":"Hi"}],"thinking":{"type":"disabled"}}"#;
+    assert_eq!(
+        count(messages::parse, body, MESSAGES),
+        r#"{"model":"m","system":"s","messages":[{"role":"user","content":"Hi"}],"thinking":{"type":"disabled"}}"#
+    );
+    let body = r#"{"model":"x","input":"Hi","stream":true,"instructions":"i","user":"u"}"#;
+    assert_eq!(count(responses::parse, body, RESPONSES), r#"{"model":"m","input":"Hi","instructions":"i"}"#);
+}
+
+proptest! {
+    /// Whatever stands beside them, members pass in order and as spelled, and those that stay behind are gone.
+    #[test]
+    fn members_that_pass_are_never_touched(
+        names in prop::collection::vec("[a-z]{1,6}_x", 0..6),
+        left in prop::sample::subsequence(vec!["model", "store", "service_tier", "metadata", "user"], 0..5),
+        order in any::<prop::sample::Index>(),
+        space in prop::sample::select(vec!["", " ", "\n\t"]),
+    ) {
+        let mut members: Vec<(String, String)> = Vec::new();
+        for (at, name) in names.iter().enumerate() {
+            if !members.iter().any(|(known, _)| known == name) {
+                members.push((name.clone(), format!("{{\"v\":{space}{at}.0,\"model\":\"a,b\"}}")));
+            }
+        }
+        let kept: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\"{space}:{space}{value}")).collect();
+        let mut all = members;
+        all.push(("input".into(), "\"Hi\"".into()));
+        for name in left.iter().filter(|name| **name != "model") {
+            let at = order.index(all.len() + 1);
+            all.insert(at, ((*name).to_owned(), "\"x\"".into()));
+        }
+        all.insert(order.index(all.len() + 1), ("model".into(), "\"m\"".into()));
+        let body: Vec<_> = all.iter().map(|(name, value)| format!("\"{name}\"{space}:{space}{value}")).collect();
+        let body = format!("{space}{{{space}{}{space}}}", body.join(&format!(",{space}")));
+        let text = passed(responses::parse, &body, RESPONSES);
+        let json: Value = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(&json["model"], "m");
+        prop_assert!(json.get("service_tier").is_none() && json.get("metadata").is_none(), "{}", text);
+        let mut from = 0;
+        for member in kept {
+            let at = text[from..].find(&member);
+            prop_assert!(at.is_some(), "{} in {}", member, text);
+            from += at.unwrap();
+        }
+    }
+}
