@@ -34,12 +34,15 @@ mod ports;
 mod receiver;
 mod redis;
 mod server;
+mod stand_in;
+mod terminal;
 mod wall_clock;
 
+pub use crate::upstream::UPSTREAM_KEY;
 pub use balancer::Balancer;
 pub use book::{Account, Balance, billed};
 pub use browser::{Browser, attribute};
-pub use catalogue::{FLASH, MAX, Models, UPSTREAM_KEY, cost, cost_of};
+pub use catalogue::{FLASH, MAX, Models, cost, cost_of};
 pub use chat::{Call, Ended, Stream};
 pub use client::{Answer, Http, nanos, raw, usd};
 pub use deployment::{Deployment, Processes};
@@ -51,6 +54,8 @@ pub use ports::free_port;
 pub use receiver::{Received, Receiver};
 pub use redis::{Form, Redis};
 pub use server::{PREVIOUS, Server, Settings, binary};
+pub use stand_in::{AskedOf, Given, StandIn};
+pub use terminal::{Shown, on_terminal};
 pub use wall_clock::WallClock;
 
 use book::Book;

@@ -1,14 +1,15 @@
 //! A model server that follows a script in the request: it streams, stalls, cuts connections, reports false usage, and
 //! records what it served.
 //!
-//! It speaks the OpenAI chat API under `/v1`. The script is in the last user message (see [`Script::message`]), which a
-//! gateway forwards unchanged. Requests without one get a default.
+//! It speaks the OpenAI chat API under `/v1`, and OpenAI's Responses and Anthropic's Messages at every path that ends in
+//! their names. The script is in the last user message (see [`Script::message`]), which a gateway forwards unchanged.
+//! Requests without one get a default.
 
 use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -24,21 +25,29 @@ use tokio::{
 
 mod answer;
 mod cache;
+mod calls;
 mod cut;
+mod fault;
+mod native;
 mod plan;
 mod record;
 mod render;
+mod reply;
 mod request;
 mod script;
 mod streaming;
 mod style;
 mod template;
 mod too_long;
+mod vendor_error;
 
-pub use record::{End, Generation, TOKENS_IN_TRANSIT};
-pub use script::{Fault, Script, Shape, Told, Usage, text};
+pub use calls::ScriptedCall;
+pub use fault::{Fault, Shape};
+pub use record::{Api, End, Generation, TOKENS_IN_TRANSIT};
+pub use script::{Script, Told, Usage, text};
 pub use style::{CallIds, ReasoningField, ReasoningTold, Style};
 pub use too_long::TooLong;
+pub use vendor_error::{ORGANIZATION, RETRY_AFTER_SECONDS, VendorError};
 
 /// Longest wait for a generation, so that a test fails rather than hangs.
 const GENERATION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -53,12 +62,16 @@ pub struct Upstream {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Credential that Responses and Messages demand at first, in any header.
+pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
+
 /// State shared by all connections of an upstream.
 pub struct State {
     /// Script of requests that bring none.
     default: Mutex<Script>,
     records: Option<record::Records>,
     cache: cache::PrefixCache,
+    breakpoints: native::BreakpointCache,
     open_connections: AtomicUsize,
     token_counts: AtomicUsize,
     /// Window that the upstream tells of its models; it tells none by itself.
@@ -66,6 +79,10 @@ pub struct State {
     /// Counts under way, and the most of them at once so far.
     counting: AtomicUsize,
     most_counting: AtomicUsize,
+    /// Credential that Responses and Messages demand; without it they take any.
+    key: Mutex<Option<String>>,
+    /// Number of answers in Responses and Messages, from which their ids are made.
+    answers: AtomicU64,
 }
 
 impl State {
@@ -75,11 +92,14 @@ impl State {
             default: Mutex::new(default),
             records: records.then(record::Records::default),
             cache: cache::PrefixCache::default(),
+            breakpoints: native::BreakpointCache::default(),
             open_connections: AtomicUsize::new(0),
             token_counts: AtomicUsize::new(0),
             window: Mutex::new(None),
             counting: AtomicUsize::new(0),
             most_counting: AtomicUsize::new(0),
+            key: Mutex::new(None),
+            answers: AtomicU64::new(0),
         }
     }
 
@@ -117,7 +137,9 @@ impl Upstream {
                 }
             });
         });
-        Self { address, state, stop, thread: Some(thread) }
+        let upstream = Self { address, state, stop, thread: Some(thread) };
+        upstream.set_key(UPSTREAM_KEY);
+        upstream
     }
 
     /// Base address, as in a catalogue.
@@ -130,17 +152,22 @@ impl Upstream {
         *self.state.default.lock().unwrap() = script;
     }
 
+    /// Sets the credential that Responses and Messages demand, in any header; it is [`UPSTREAM_KEY`] at first.
+    pub fn set_key(&self, key: &str) {
+        *self.state.key.lock().unwrap() = Some(key.to_owned());
+    }
+
     /// Sets the window that the upstream tells of its models.
     pub fn set_window(&self, tokens: u64) {
         *self.state.window.lock().unwrap() = Some(tokens);
     }
 
-    /// All chat requests in order of arrival.
+    /// All requests for generations in order of arrival.
     pub fn generations(&self) -> Vec<Generation> {
         self.records().all()
     }
 
-    /// Chat requests whose script has this tag: several where the gateway tried again.
+    /// Requests whose script has this tag: several where the gateway tried again.
     pub fn tagged(&self, tag: &str) -> Vec<Generation> {
         self.generations().into_iter().filter(|generation| generation.tag == tag).collect()
     }

@@ -12,9 +12,6 @@ pub const MAX: &str = "Model Max";
 /// Prices per million tokens of input, cached input and output.
 const PRICES: [(&str, [&str; 3]); 2] = [(FLASH, ["0.10", "0.025", "0.40"]), (MAX, ["1.00", "0.25", "4.00"])];
 
-/// Credential of the upstreams: sent in `Authorization`, after `Bearer`.
-pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
-
 /// Models that a stack offers.
 pub enum Models {
     /// Both models at the scripted upstream.

@@ -53,7 +53,7 @@ impl Dialect {
             }
             Self::Messages => {
                 members.entry("max_tokens").or_insert(json!(131_072));
-                members.entry("thinking").or_insert(json!({"type": "enabled"}));
+                members.entry("thinking").or_insert(json!({"type": "adaptive", "display": "summarized"}));
             }
         }
         body

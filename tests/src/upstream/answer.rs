@@ -3,24 +3,25 @@
 use std::{future::pending, io, sync::Arc, sync::atomic::Ordering};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
-use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use futures_util::StreamExt;
+use http::{Method, Request, Response, StatusCode, request::Parts};
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::json;
 
 use super::{
     State,
-    cut::{cut, cut_later, sleep_ms},
+    cut::{cut, sleep_ms},
+    fault::{Fault, Shape},
+    native::{self, Arrived},
     plan::{Place, Plan},
-    record::{End, Generation, Running},
+    record::{Api, End, Generation, Running},
     render,
+    reply::{Body, json_response, respond, status, take_time_to_count, whole_text},
     request::Asked,
-    script::{Fault, Shape, Usage},
+    script::Usage,
     streaming, template,
 };
-
-type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Answers one request; an error cuts the connection.
 pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io::Result<Response<Body>> {
@@ -28,7 +29,19 @@ pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io:
     let Parts { method, uri, headers, .. } = head;
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     match (&method, uri.path()) {
-        (&Method::POST, "/v1/chat/completions") => chat(headers, body, &state).await,
+        (&Method::POST, "/v1/chat/completions") => chat(Arrived { uri, headers, body }, &state).await,
+        (&Method::POST, path) if path.ends_with("/responses") => {
+            native::generate(Api::Responses, Arrived { uri, headers, body }, &state).await
+        }
+        (&Method::POST, path) if path.ends_with("/messages") => {
+            native::generate(Api::Messages, Arrived { uri, headers, body }, &state).await
+        }
+        (&Method::POST, path) if path.ends_with("/responses/input_tokens") => {
+            Ok(native::count(Api::Responses, Arrived { uri, headers, body }, &state).await)
+        }
+        (&Method::POST, path) if path.ends_with("/messages/count_tokens") => {
+            Ok(native::count(Api::Messages, Arrived { uri, headers, body }, &state).await)
+        }
         (&Method::POST, "/v1/embeddings") => Ok(embeddings(&body)),
         (&Method::POST, "/tokenize" | "/v1/tokenize" | "/v1/chat/completions/input_tokens") => {
             Ok(tokenize(&body, uri.path().ends_with("input_tokens"), &state).await)
@@ -67,7 +80,8 @@ fn embeddings(body: &Bytes) -> Response<Body> {
     json_response(StatusCode::OK, &text)
 }
 
-async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Response<Body>> {
+async fn chat(arrived: Arrived, state: &State) -> io::Result<Response<Body>> {
+    let Arrived { uri, headers, body } = arrived;
     let asked: Asked<'_> = match serde_json::from_slice(&body) {
         Ok(asked) => asked,
         Err(e) => {
@@ -79,7 +93,7 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
     };
     let mut script = asked.script().unwrap_or_else(|| state.default_script());
     if script.faults > 0 && state.earlier(&script.tag) >= script.faults {
-        script.fault = Fault::None;
+        script = script.recovered();
     }
     if script.caches {
         script.cached_tokens = state.cache.read(asked.cache_salt(), asked.messages.get());
@@ -90,6 +104,8 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
     }
     let plan = Plan::new(&asked, script);
     let running = Running::start(state.records.as_ref(), || Generation {
+        api: Api::Chat,
+        path: uri.path_and_query().map_or_else(String::new, ToString::to_string),
         tag: plan.script.tag.clone(),
         script: plan.script.clone(),
         headers,
@@ -103,6 +119,10 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
         return Ok(json_response(status(template::STATUS), &refusal));
     }
     sleep_ms(plan.script.head_after_ms).await;
+    if let Some(error) = plan.script.says_error {
+        running.end(End::Failed);
+        return Ok(native::vendor_error(Api::Chat, error, &plan.model));
+    }
     match plan.script.fault {
         Fault::CutBeforeHead => {
             running.end(End::Failed);
@@ -128,57 +148,7 @@ fn whole(plan: &Plan, running: Running) -> Response<Body> {
     let report = plan.report(counted, Place::End);
     let text = render::whole(&plan.model, script, &choices, plan.alternatives, report.as_deref());
     running.serve(plan.served(generated));
-    let half = Bytes::copy_from_slice(&text.as_bytes()[..text.len() / 2]);
-    let rest: Option<stream::BoxStream<'static, io::Result<Bytes>>> = match script.fault {
-        Fault::Nonsense { .. } => {
-            running.end(End::Failed);
-            return json_response(StatusCode::OK, "<html>this is no answer</html>");
-        }
-        Fault::Stall { .. } => Some(stream::pending().boxed()),
-        Fault::Cut { .. } | Fault::CutBeforeUsage => Some(stream::once(cut_later()).boxed()),
-        Fault::End { .. } => Some(stream::empty().boxed()),
-        _ => None,
-    };
-    let Some(rest) = rest else {
-        if script.body_after_ms > 0 {
-            return later(text, script.body_after_ms, running);
-        }
-        running.end(End::Finished);
-        return match script.padding_mib {
-            0 => json_response(StatusCode::OK, &text),
-            mib => padded(&text, mib),
-        };
-    };
-    if !matches!(script.fault, Fault::Stall { .. }) {
-        running.end(End::Failed);
-    }
-    let frames = stream::iter([Ok(half)]).chain(rest).map(move |piece| {
-        let _held = &running;
-        piece.map(Frame::data)
-    });
-    respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
-}
-
-/// Answers with the head at once, and the body `ms` milliseconds later.
-fn later(text: String, ms: u64, running: Running) -> Response<Body> {
-    let body = stream::once(async move {
-        sleep_ms(ms).await;
-        running.end(End::Finished);
-        Ok(Frame::data(Bytes::from(text)))
-    });
-    respond(StatusCode::OK, "application/json", StreamBody::new(body).boxed_unsync())
-}
-
-/// An answer with this many mebibytes of spaces after its first brace.
-fn padded(text: &str, mib: usize) -> Response<Body> {
-    let blanks = Bytes::from(vec![b' '; 1 << 20]);
-    let pieces = std::iter::once(Bytes::copy_from_slice(&text.as_bytes()[..1]))
-        .chain(std::iter::repeat_n(blanks, mib))
-        .chain([Bytes::copy_from_slice(&text.as_bytes()[1..])]);
-    let frames = stream::iter(pieces.map(Frame::data).map(Ok));
-    let mut response = respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync());
-    response.headers_mut().insert(header::CONTENT_LENGTH, (text.len() + (mib << 20)).into());
-    response
+    whole_text(&text, script, running)
 }
 
 fn streamed(plan: Plan, running: Running) -> Response<Body> {
@@ -193,10 +163,7 @@ async fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<B
     match serde_json::from_slice::<Asked<'_>>(body) {
         Ok(asked) => {
             let script = asked.script().unwrap_or_else(|| state.default_script());
-            let at_once = state.counting.fetch_add(1, Ordering::Relaxed) + 1;
-            state.most_counting.fetch_max(at_once, Ordering::Relaxed);
-            sleep_ms(script.count_after_ms).await;
-            state.counting.fetch_sub(1, Ordering::Relaxed);
+            take_time_to_count(state, &script).await;
             if script.count_status > 0 {
                 return json_response(status(script.count_status), &Shape::Nested.body(script.count_status));
             }
@@ -215,23 +182,4 @@ async fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<B
             json_response(StatusCode::UNPROCESSABLE_ENTITY, &json!({"detail": e.to_string()}).to_string())
         }
     }
-}
-
-fn status(of_script: u16) -> StatusCode {
-    StatusCode::from_u16(of_script).expect("a script's status is one")
-}
-
-fn json_response(status: StatusCode, text: &str) -> Response<Body> {
-    let body = Full::new(Bytes::copy_from_slice(text.as_bytes())).map_err(|never| match never {});
-    respond(status, "application/json", body.boxed_unsync())
-}
-
-fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // Internal header that clients must never see.
-    headers.insert("x-scripted-upstream", HeaderValue::from_static("worker-7.internal"));
-    response
 }

@@ -17,9 +17,29 @@ const MOST_RECORDS: usize = 200_000;
 /// Tokens that a stream may generate after the gateway ended it and before the upstream notices.
 pub const TOKENS_IN_TRANSIT: u64 = 5;
 
-/// A chat request and its outcome.
+/// An API in which an upstream is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// OpenAI's chat completions.
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Messages,
+}
+
+impl Api {
+    /// Every API.
+    pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
+}
+
+/// A request for a generation and its outcome.
 #[derive(Clone, Debug)]
 pub struct Generation {
+    /// API of the request.
+    pub api: Api,
+    /// Path and query of the request.
+    pub path: String,
     /// Tag of the request's script.
     pub tag: String,
     /// Script of the request.

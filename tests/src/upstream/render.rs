@@ -47,7 +47,7 @@ impl Events {
         report: Option<&str>,
     ) -> String {
         let repeated = |call: u64| {
-            if self.style.repeats_calls { self.call_of(call) } else { r#""function":{"#.to_owned() }
+            if self.style.repeats_calls { self.call_of(script, call) } else { r#""function":{"#.to_owned() }
         };
         let token = script.token(index);
         let words = match token {
@@ -69,13 +69,17 @@ impl Events {
             }
             Token::Text(_) => write!(delta, r#""{}":{}"#, script.text_field(), Value::from(words)),
             Token::Tool { call, part: 0 } => {
-                write!(delta, r#""tool_calls":[{{"index":{call},{}"arguments":""}}}}]"#, self.call_of(call))
+                write!(
+                    delta,
+                    r#""tool_calls":[{{"index":{call},{}"arguments":""}}}}]"#,
+                    self.call_of(script, call)
+                )
             }
             Token::Tool { call, part } => write!(
                 delta,
                 r#""tool_calls":[{{"index":{call},{}"arguments":{}}}}}]"#,
                 repeated(call),
-                Value::from(if part == 1 { ARGUMENTS.0.to_owned() } else { last_arguments(script) })
+                Value::from(script.arguments(call, part))
             ),
         };
         let logprobs = match token {
@@ -135,22 +139,14 @@ impl Events {
     }
 
     /// Members that identify the call a piece belongs to, up to its arguments.
-    fn call_of(&self, call: u64) -> String {
-        format!(r#"{}"type":"function","function":{{"name":"lookup","#, self.style.call_ids.member(call))
+    fn call_of(&self, script: &Script, call: u64) -> String {
+        let (id, name) = (self.style.call_ids.member(call), script.called_name(call));
+        format!(r#"{id}"type":"function","function":{{"name":"{name}","#)
     }
 
     fn gap(&self) -> &'static str {
         if self.line_end == "\n" { "\n\n" } else { "\r\n\r\n" }
     }
-}
-
-/// Arguments of every tool call, in the pieces in which they are sent.
-const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
-
-/// Last piece of a call's arguments, as long as the script demands.
-fn last_arguments(script: &Script) -> String {
-    let more = "x".repeat(usize::try_from(script.tool_bytes).expect("it is a length"));
-    format!("\"{more}{}", &ARGUMENTS.1[1..])
 }
 
 /// Log probabilities of these tokens and of this number of alternatives to each, with members that are not in the API.
@@ -213,9 +209,10 @@ fn message(script: &Script, length: u64) -> Value {
     if calls > 0 {
         let call = |index| {
             let id = script.style.call_ids.member(index);
-            let arguments = Value::from(format!("{}{}", ARGUMENTS.0, last_arguments(script)));
+            let arguments = Value::from(script.arguments(index, 1) + &script.arguments(index, 2));
+            let name = script.called_name(index);
             let call = format!(
-                r#"{{{id}"type":"function","function":{{"name":"lookup","arguments":{arguments}}}}}"#
+                r#"{{{id}"type":"function","function":{{"name":"{name}","arguments":{arguments}}}}}"#
             );
             serde_json::from_str::<Value>(&call).unwrap()
         };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{style::Style, too_long::TooLong};
+use super::{calls::ScriptedCall, fault::Fault, style::Style, too_long::TooLong, vendor_error::VendorError};
 
 /// Description of the answer to one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub struct Script {
     pub cached_tokens: u64,
     /// Counts as cached the prompt tokens that this upstream has read before, instead of `cached_tokens`.
     pub caches: bool,
+    /// Tokens of the shortest prefix that is cached in Responses and Messages; vendors say 1,024 and more.
+    pub cache_minimum: u64,
     /// Context size: tokens of prompt and output together. A request that exceeds it is refused.
     pub context: Option<u64>,
     /// Words in which such a request is refused.
@@ -43,6 +45,8 @@ pub struct Script {
     pub refuses: bool,
     /// Number of tools that each choice calls after its text; each call is three tokens.
     pub tool_calls: u64,
+    /// Calls that they are, in turns; without any each one asks `lookup` for `x`.
+    pub calls: Vec<ScriptedCall>,
     /// Script that takes over once a tool has answered the last user message.
     pub then: Option<Box<Script>>,
     /// Additional bytes in the arguments of each call. They are sent in one event, and four bytes count as a token.
@@ -73,6 +77,10 @@ pub struct Script {
     pub told: Told,
     /// Fault to commit.
     pub fault: Fault,
+    /// Error to send in place of an answer, in the words of the API's vendor.
+    pub says_error: Option<VendorError>,
+    /// Sends events of unknown types, unknown members in known events, and pings, in Responses and Messages.
+    pub unknown_events: bool,
     /// Number of requests of this tag that fail, from the first; 0 means all of them.
     pub faults: u64,
     /// Peculiarities of the imitated server.
@@ -86,6 +94,7 @@ impl Default for Script {
             prompt_tokens: None,
             cached_tokens: 0,
             caches: false,
+            cache_minimum: 0,
             context: None,
             too_long: TooLong::Vllm,
             completion_tokens: 5,
@@ -97,6 +106,7 @@ impl Default for Script {
             says: String::new(),
             refuses: false,
             tool_calls: 0,
+            calls: Vec::new(),
             then: None,
             tool_bytes: 0,
             padding_mib: 0,
@@ -112,6 +122,8 @@ impl Default for Script {
             finish_reason: None,
             told: Told::Truth,
             fault: Fault::None,
+            says_error: None,
+            unknown_events: false,
             faults: 0,
             style: Style::default(),
         }
@@ -158,135 +170,6 @@ pub struct Usage {
     pub completion: u64,
 }
 
-/// A fault of the upstream. `after` counts tokens of each choice. A whole answer breaks in its middle wherever a stream
-/// would break after some token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fault {
-    /// No fault.
-    None,
-    /// An error status instead of an answer.
-    Error {
-        /// The status.
-        status: u16,
-        /// Format of the error's body.
-        shape: Shape,
-    },
-    /// The connection is cut before the response's head.
-    CutBeforeHead,
-    /// The response's head never comes.
-    StallBeforeHead,
-    /// Output stops; the connection stays open.
-    Stall {
-        /// Number of tokens before the fault.
-        after: u64,
-    },
-    /// Output stops; comments keep coming.
-    Comments {
-        /// Number of tokens before the fault.
-        after: u64,
-    },
-    /// The connection is cut.
-    Cut {
-        /// Number of tokens before the fault.
-        after: u64,
-    },
-    /// The stream ends regularly, but without finish reason, usage and `[DONE]`.
-    End {
-        /// Number of tokens before the fault.
-        after: u64,
-    },
-    /// An error event, then `[DONE]`.
-    ErrorEvent {
-        /// Number of tokens before the fault.
-        after: u64,
-        /// Format of the error.
-        shape: Shape,
-    },
-    /// An event that is not JSON, then silence; for a whole answer, a body that is not JSON.
-    Nonsense {
-        /// Number of tokens before the fault.
-        after: u64,
-    },
-    /// The connection is cut after the finish reason.
-    CutBeforeUsage,
-    /// Everything is sent but a finish reason: it is null to the end.
-    NoFinishReason,
-    /// Everything is sent but `[DONE]`.
-    NoDone,
-    /// Everything is sent but `[DONE]`, for which the connection stays open.
-    StallBeforeDone,
-}
-
-impl Fault {
-    /// Number of tokens of a choice after which the fault occurs; `None` if it does not occur among tokens.
-    pub const fn after(self) -> Option<u64> {
-        match self {
-            Self::Stall { after }
-            | Self::Comments { after }
-            | Self::Cut { after }
-            | Self::End { after }
-            | Self::ErrorEvent { after, .. }
-            | Self::Nonsense { after } => Some(after),
-            Self::None
-            | Self::Error { .. }
-            | Self::CutBeforeHead
-            | Self::StallBeforeHead
-            | Self::CutBeforeUsage
-            | Self::NoFinishReason
-            | Self::NoDone
-            | Self::StallBeforeDone => None,
-        }
-    }
-}
-
-/// Formats of errors of model servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Shape {
-    /// `{"error":{message,type,param,code}}`, as vLLM.
-    Nested,
-    /// The members without `error` around them, as SGLang.
-    Flat,
-    /// The error of llama.cpp's server for a prompt that is too long.
-    TooLong,
-    /// The error of llama.cpp's server for messages that the model's template refuses.
-    Template,
-    /// `{"error":"…"}`, as Text Generation Inference.
-    Text,
-    /// `{"detail":"…"}`, as FastAPI.
-    Detail,
-    /// The format of vLLM, with a message that contains a host and a credential for every status.
-    Telling,
-    /// HTML instead of JSON.
-    Html,
-}
-
-impl Shape {
-    /// Body of the error. Unless the error is about the request, it contains an internal host, which clients must never
-    /// see.
-    pub fn body(self, status: u16) -> String {
-        let message = match status {
-            400 | 422 => "the scripted upstream refuses this request".to_owned(),
-            _ => format!("scripted failure {status} at worker-7.internal:9999"),
-        };
-        match self {
-            Self::Nested => json!({"error": {"message": message, "type": "BadRequestError", "param": null, "code": status}}).to_string(),
-            Self::Flat => json!({"object": "error", "message": message, "type": "BadRequestError", "param": null, "code": status}).to_string(),
-            Self::TooLong => json!({"error": {"code": status, "message": "the request exceeds the available context size",
-                "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}}).to_string(),
-            Self::Template => json!({"error": {"code": status, "message": TEMPLATE_RAISES, "type": "server_error"}}).to_string(),
-            Self::Text => json!({"error": message, "error_type": "validation"}).to_string(),
-            Self::Detail => json!({ "detail": message }).to_string(),
-            Self::Telling => json!({"error": {"message": "bad key sk-SECRET123456 at http://10.0.0.5:8000/v1", "code": status}}).to_string(),
-            Self::Html => format!("<html><body>{message}</body></html>"),
-        }
-    }
-}
-
-/// Words of llama.cpp's server where a template raises an exception.
-pub(super) const TEMPLATE_RAISES: &str = "\n------------\nWhile executing CallExpression at line 85, column 32 in source:\n...first %}↵            {{- raise_exception('System message must be at the beginnin...\n                                           ^\nError: Jinja Exception: System message must be at the beginning.";
-
 /// Number of characters in a token, where a script gives the text.
 const PIECE: usize = 8;
 
@@ -309,6 +192,17 @@ pub enum Token {
     },
 }
 
+impl Token {
+    /// Returns whether both tokens are of one text, or of one call.
+    pub(super) const fn same_item(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Reasoning(_), Self::Reasoning(_)) | (Self::Text(_), Self::Text(_)) => true,
+            (Self::Tool { call, .. }, Self::Tool { call: other, .. }) => call == other,
+            (Self::Reasoning(_) | Self::Text(_) | Self::Tool { .. }, _) => false,
+        }
+    }
+}
+
 impl Script {
     /// Script of a prompt and a completion of this many tokens.
     pub fn tokens(prompt: u64, completion: u64) -> Self {
@@ -325,6 +219,12 @@ impl Script {
     pub fn choices(prompt: u64, lengths: &[u64]) -> Self {
         let most = lengths.iter().copied().max().unwrap_or_default();
         Self { lengths: lengths.to_vec(), ..Self::tokens(prompt, most) }
+    }
+
+    /// The same script without a fault or an error, as after its last failure.
+    #[must_use]
+    pub(super) fn recovered(self) -> Self {
+        Self { fault: Fault::None, says_error: None, ..self }
     }
 
     /// Sets the milliseconds between two tokens.
@@ -399,7 +299,10 @@ impl Script {
     /// Number of tokens that this one counts as: more than one for the long arguments of a tool call.
     pub(super) fn weight(&self, token: Token) -> u64 {
         match token {
-            Token::Tool { part: 2, .. } => 1 + self.tool_bytes / 4,
+            Token::Tool { part: 2, call } => {
+                // A token of text has eight characters at most.
+                1 + self.call(call).map_or(self.tool_bytes / 4, |call| call.arguments.len() as u64 / 8)
+            }
             Token::Reasoning(_) | Token::Text(_) | Token::Tool { .. } => 1,
         }
     }
@@ -432,4 +335,36 @@ pub(super) fn word(index: u64) -> &'static str {
 /// Text of this many tokens.
 pub fn text(tokens: u64) -> String {
     (0..tokens).map(word).collect()
+}
+
+/// Arguments of a call that the script does not tell, in the pieces in which they are sent.
+const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
+
+impl Script {
+    /// What the script tells of the call with this index. Calls take turns.
+    pub(super) fn call(&self, call: u64) -> Option<&ScriptedCall> {
+        let turn = usize::try_from(call).expect("it is an index").checked_rem(self.calls.len())?;
+        self.calls.get(turn)
+    }
+
+    /// Name of the tool that the call with this index asks for.
+    pub(super) fn called_name(&self, call: u64) -> &str {
+        self.call(call).map_or("lookup", |call| &call.name)
+    }
+
+    /// Arguments of a call that come with its token of this index: none with its name, the others in two pieces.
+    pub(super) fn arguments(&self, call: u64, part: u64) -> String {
+        let (first, last) = self.call(call).map_or_else(|| self.lookup_arguments(), ScriptedCall::halves);
+        match part {
+            0 => String::new(),
+            1 => first,
+            _ => last,
+        }
+    }
+
+    /// Arguments of a call that the script does not tell, the last piece as long as it demands.
+    fn lookup_arguments(&self) -> (String, String) {
+        let more = "x".repeat(usize::try_from(self.tool_bytes).expect("it is a length"));
+        (ARGUMENTS.0.to_owned(), format!("\"{more}{}", &ARGUMENTS.1[1..]))
+    }
 }

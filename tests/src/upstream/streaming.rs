@@ -8,14 +8,14 @@ use tokio::{select, sync::mpsc, time::sleep};
 
 use super::{
     cut::{cut_later, sleep_ms},
+    fault::Fault,
     plan::{Place, Plan},
     record::{End, Running},
     render::Events,
-    script::Fault,
 };
 
 /// Pause between the comments of an upstream that has nothing else to send.
-const COMMENTS_EVERY: Duration = Duration::from_millis(100);
+pub(super) const COMMENTS_EVERY: Duration = Duration::from_millis(100);
 
 /// All pieces of a stream.
 pub(super) fn pieces(plan: Plan, running: Running) -> BoxStream<'static, io::Result<String>> {
@@ -31,7 +31,7 @@ pub(super) fn pieces(plan: Plan, running: Running) -> BoxStream<'static, io::Res
 
 /// Generates regardless of the reader, as engines do, until the connection is closed. The queue has no bound: a script's
 /// tokens are its bound.
-fn at_own_pace(
+pub(super) fn at_own_pace(
     pieces: impl Stream<Item = io::Result<String>> + Send + 'static,
 ) -> impl Stream<Item = io::Result<String>> + Send {
     let (sender, receiver) = mpsc::unbounded_channel();

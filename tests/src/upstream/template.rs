@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    request::Asked,
-    script::{Script, TEMPLATE_RAISES},
-};
+use super::{fault::TEMPLATE_RAISES, request::Asked, script::Script};
 
 /// Status of the refusals.
 pub(super) const STATUS: u16 = 500;

@@ -1,0 +1,97 @@
+//! Words in which the vendors refuse requests of an account.
+
+use super::{
+    super::{
+        record::Api,
+        vendor_error::{ORGANIZATION, RETRY_AFTER_SECONDS, VendorError},
+    },
+    error::ApiError,
+};
+
+impl ApiError {
+    /// This error in the words of the API's vendor.
+    pub(super) fn of_vendor(api: Api, error: VendorError, model: &str) -> Self {
+        match api {
+            Api::Messages => of_anthropic(error),
+            Api::Responses | Api::Chat => of_openai(api, error, model),
+        }
+    }
+
+    /// The error about a prompt that is longer than the window.
+    pub(super) fn prompt_too_long(api: Api, prompt: u64, window: u64) -> Self {
+        match api {
+            Api::Messages => {
+                Self::invalid(&format!("prompt is too long: {prompt} tokens > {window} maximum"), None)
+            }
+            Api::Responses => Self {
+                code: Some("context_length_exceeded"),
+                ..Self::invalid(
+                    "Your input exceeds the context window of this model. Please adjust your input and try again.",
+                    Some("input"),
+                )
+            },
+            Api::Chat => Self {
+                code: Some("context_length_exceeded"),
+                ..Self::invalid(
+                    &format!(
+                        "This model's maximum context length is {window} tokens. However, your messages resulted in {prompt} tokens. Please reduce the length of the messages."
+                    ),
+                    Some("messages"),
+                )
+            },
+        }
+    }
+}
+
+fn of_anthropic(error: VendorError) -> ApiError {
+    match error {
+        VendorError::Overloaded => ApiError { status: 529, ..ApiError::invalid("Overloaded", None) },
+        VendorError::RateLimited => ApiError {
+            status: 429,
+            retry_after: Some(RETRY_AFTER_SECONDS),
+            ..ApiError::invalid(
+                &format!(
+                    "This request would exceed the rate limit for your organization {ORGANIZATION} of 30,000 input tokens per minute. For details, refer to: https://docs.claude.com/en/api/rate-limits. You can see the response headers for current usage. Please reduce the prompt length or the maximum tokens requested, or try again later. You may also contact sales at https://claude.com/contact-sales to discuss your options for a rate limit increase."
+                ),
+                None,
+            )
+        },
+        VendorError::NoCredit => ApiError::invalid(
+            "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.",
+            None,
+        ),
+        VendorError::PromptTooLong => ApiError::prompt_too_long(Api::Messages, 214_431, 200_000),
+    }
+}
+
+fn of_openai(api: Api, error: VendorError, model: &str) -> ApiError {
+    match error {
+        VendorError::Overloaded => ApiError {
+            status: 503,
+            kind: Some("service_unavailable_error"),
+            code: Some("server_is_overloaded"),
+            ..ApiError::invalid("Our servers are currently overloaded. Please try again later.", None)
+        },
+        VendorError::RateLimited => ApiError {
+            status: 429,
+            kind: Some("tokens"),
+            retry_after: Some(RETRY_AFTER_SECONDS),
+            ..ApiError::invalid(
+                &format!(
+                    "Rate limit reached for {model} in organization {ORGANIZATION} on tokens per min (TPM): Limit 30000, Used 18928, Requested 14572. Please try again in {RETRY_AFTER_SECONDS}s. Visit https://platform.openai.com/account/rate-limits to learn more."
+                ),
+                None,
+            )
+        },
+        VendorError::NoCredit => ApiError {
+            status: 429,
+            kind: Some("insufficient_quota"),
+            code: Some("insufficient_quota"),
+            ..ApiError::invalid(
+                "You exceeded your current quota, please check your plan and billing details. For more information on this error, read the docs: https://platform.openai.com/docs/guides/error-codes/api-errors.",
+                None,
+            )
+        },
+        VendorError::PromptTooLong => ApiError::prompt_too_long(api, 214_431, 200_000),
+    }
+}

@@ -1,0 +1,58 @@
+//! What the stream and the whole answer of each API are made of.
+
+use serde_json::Value;
+
+use super::{super::fault::Shape, plan::NativePlan};
+
+/// Writes the events of an answer, and remembers what they said for those that repeat it and for the whole answer.
+pub(super) trait AnswerWriter: Send {
+    /// Events before the first token.
+    fn start(&mut self, plan: &NativePlan) -> Vec<Value>;
+
+    /// Events of the token with this index; none if it is not sent, or only with a later one.
+    fn token(&mut self, plan: &NativePlan, index: u64) -> Vec<Value>;
+
+    /// Events that end what the last token left open.
+    fn close(&mut self, plan: &NativePlan) -> Vec<Value>;
+
+    /// Events that tell the end and the usage of an answer of this many tokens.
+    fn finish(&mut self, plan: &NativePlan, tokens: u64) -> Vec<Value>;
+
+    /// Events that no client knows, and pings.
+    fn unknown(&mut self) -> Vec<Value>;
+
+    /// Events after those.
+    fn done(&mut self) -> Vec<Value>;
+
+    /// Events of a failure of the upstream, in the shape of it that the vendor sends.
+    fn failure(&mut self, plan: &NativePlan, shape: Shape) -> Vec<Value>;
+
+    /// Bytes that are sent where there is nothing to say.
+    fn sign_of_life(&self) -> &'static str;
+
+    /// The whole answer, once all of its tokens were written.
+    fn whole(&mut self, plan: &NativePlan, tokens: u64) -> Value;
+}
+
+/// Member that no client knows.
+pub(super) const UNKNOWN_MEMBER: &str = "scripted_member";
+
+/// Bytes of these events.
+pub(super) fn event_text(plan: &NativePlan, events: &[Value]) -> String {
+    let one = |event: &Value| {
+        let name = event["type"].as_str().expect("every event has a type");
+        let mut event = event.clone();
+        if plan.script.unknown_events {
+            event[UNKNOWN_MEMBER] = true.into();
+        }
+        format!("event: {name}\ndata: {}\n\n", plan.text(&event))
+    };
+    events.iter().map(one).collect()
+}
+
+/// Adds to a text that is part of a value.
+pub(super) fn append(text: &mut Value, more: &str) {
+    if let Value::String(text) = text {
+        text.push_str(more);
+    }
+}

@@ -1,0 +1,23 @@
+//! Errors that a script sends in the words of the vendors.
+
+use serde::{Deserialize, Serialize};
+
+/// What a vendor says in place of an answer, in the format and words of the API that was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VendorError {
+    /// The vendor has too much to do: 529 at Anthropic, 503 at OpenAI.
+    Overloaded,
+    /// 429 with `retry-after: 7`, and a message that names the operator's organization.
+    RateLimited,
+    /// The operator's account has no credit: 400 at Anthropic, 429 at OpenAI.
+    NoCredit,
+    /// The prompt is longer than the model's window.
+    PromptTooLong,
+}
+
+/// Name of the operator's organization, which clients must never see.
+pub const ORGANIZATION: &str = "org-secret123";
+
+/// Seconds after which a client whose rate was limited may try again.
+pub const RETRY_AFTER_SECONDS: u64 = 7;
