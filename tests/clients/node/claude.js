@@ -37,7 +37,7 @@ async function ask(prompt, key) {
 }
 
 fact('a turn of Claude Code calls a tool and ends with the answer', async () => {
-  const then = { tag: 'claude', completion_tokens: 5 };
+  const then = { tag: 'claude', caches: true, completion_tokens: 5 };
   const prompt = scripted({ ...then, completion_tokens: 2, tool_calls: 1, then }).content;
   const said = await ask(prompt, setting('API_KEY'));
   assert.deepEqual([said.is_error, said.result, said.num_turns], [false, ' the quick brown fox jumps', 2]);

@@ -36,7 +36,7 @@ async function ask(prompt) {
 }
 
 fact('a turn of Codex calls a tool and ends with the answer', async () => {
-  const prompt = scripted({ tag: 'codex', completion_tokens: 2, tool_calls: 1, then: { completion_tokens: 5 } }).content;
+  const prompt = scripted({ tag: 'codex', caches: true, completion_tokens: 2, tool_calls: 1, then: { caches: true, completion_tokens: 5 } }).content;
   assert.equal(await ask(prompt), 'the quick brown fox jumps');
 });
 

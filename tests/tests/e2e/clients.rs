@@ -15,7 +15,7 @@ use tests::{
     harness::{
         ApiKey, Door, Exchange, FLASH, Models, Options, PATIENCE, Server, Settings, Stack, cost, nanos,
     },
-    upstream::{Generation, Script},
+    upstream::{Api, Generation, Script},
 };
 use tokio::time::{sleep, timeout};
 
@@ -146,6 +146,20 @@ async fn clients_of_other_dialects_need_nothing_but_address_and_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn clients_of_every_dialect_need_nothing_but_address_and_key_where_the_model_is_at_a_vendor() {
+    for api in [Api::Responses, Api::Messages] {
+        let stack = at(api).await;
+        let key = stack.key().await;
+        let spoken = [("SPEAKS", format!("{api:?}"))];
+        let spoken = spoken.each_ref().map(|(name, value)| (*name, value.as_str()));
+        for script in ["python/with_dialects.py", "node/dialects.js"] {
+            holds(script, &stack, &key, &spoken).await;
+        }
+        assert!(stack.upstream.generations().iter().all(|generation| generation.api == api), "{api:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_python_library_of_standard_webhooks_verifies_deliveries() {
     let stack = of(Models::Scripted).await;
     holds("python/with_webhooks.py", &stack, &stack.key().await, &[]).await;
@@ -158,27 +172,47 @@ async fn the_node_library_of_standard_webhooks_verifies_deliveries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn codex_works_through_a_turn() {
-    let stack = of(Models::Scripted).await;
-    holds("node/codex.js", &stack, &stack.key().await, &[]).await;
-    let sent: Vec<Value> = stack.upstream.generations().iter().map(Generation::json).collect();
-    assert_eq!(sent.len(), 2, "a call, and an answer");
-    let messages = sent[1]["messages"].as_array().unwrap();
-    assert_eq!(messages.last().unwrap()["role"], "tool");
+async fn codex_works_through_a_turn_at_every_upstream() {
+    for api in Api::ALL {
+        let stack = at(api).await;
+        holds("node/codex.js", &stack, &stack.key().await, &[]).await;
+        let generations = stack.upstream.generations();
+        assert_eq!(generations.len(), 2, "{api:?}: a call, and an answer");
+        assert!(generations.iter().all(|generation| generation.api == api), "{api:?}");
+        assert!(generations[1].served.cached > 0, "{api:?}: {:?}", generations[1].served);
+        let call = if api == Api::Messages { "tool_use_id" } else { "call_id" };
+        assert!(generations[1].json().to_string().contains(call), "{api:?}");
+        assert_paid(&stack).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn claude_code_works_through_a_turn_and_asks_once_where_nothing_is_left() {
-    let stack = of(Models::Scripted).await;
-    let poor = stack.key_limited(NanoUsd::ZERO).await;
-    let more = [("POOR_KEY", poor.secret.as_str())];
-    let exchanges = holds("node/claude.js", &stack, &stack.key().await, &more).await;
-    let sent = forwarded(&stack, "claude");
-    assert_eq!(sent.len(), 2, "a call, and an answer");
-    assert_eq!(sent[0]["tools"].as_array().unwrap().len(), 12);
-    assert_eq!(sent[1]["messages"].as_array().unwrap().last().unwrap()["role"], "tool");
-    assert_eq!(exchanges.iter().filter(|exchange| exchange.status == 402).count(), 1);
-    assert_paid(&stack).await;
+async fn claude_code_works_through_a_turn_at_every_upstream_and_asks_once_where_nothing_is_left() {
+    for api in Api::ALL {
+        let stack = at(api).await;
+        let poor = stack.key_limited(NanoUsd::ZERO).await;
+        let more = [("POOR_KEY", poor.secret.as_str())];
+        let exchanges = holds("node/claude.js", &stack, &stack.key().await, &more).await;
+        let sent = stack.upstream.tagged("claude");
+        assert_eq!(sent.len(), 2, "{api:?}: a call, and an answer");
+        assert_eq!(sent[0].json()["tools"].as_array().unwrap().len(), 12, "{api:?}");
+        assert!(sent.iter().all(|generation| generation.api == api), "{api:?}");
+        assert!(sent[1].served.cached > 0, "{api:?}: {:?}", sent[1].served);
+        assert_eq!(exchanges.iter().filter(|exchange| exchange.status == 402).count(), 1, "{api:?}");
+        assert_paid(&stack).await;
+    }
+}
+
+/// A stack whose upstream is asked over this API, in which clients outside the harness spend.
+async fn at(api: Api) -> Stack {
+    let (kind, lines) = match api {
+        Api::Chat => ("vllm", "image_urls = \"any\""),
+        Api::Responses => ("openai", "speaks = [\"responses\"]"),
+        Api::Messages => ("anthropic", ""),
+    };
+    let stack = Stack::with(Options { kind, models: Models::With(lines), ..Options::default() }).await;
+    stack.others_spend();
+    stack
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -6,7 +6,10 @@ use tests::{
     harness::{Answer, ApiKey, Models, Options, PATIENCE, Stack, cost_of},
     upstream::{Fault, Script, Shape, Style, Told, text},
 };
-use tokio::{io::AsyncWriteExt, net::TcpListener};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 async fn whole(stack: &Stack, key: &ApiKey, fault: Fault) -> Answer {
     stack.call(key, Script::tokens(12, 9).fault(fault)).send().await
@@ -88,7 +91,8 @@ async fn an_error_whose_body_does_not_come_is_judged_by_its_status() {
     tokio::spawn(async move {
         let mut kept = Vec::new();
         while let Ok((mut stream, _)) = listener.accept().await {
-            stream.readable().await.unwrap();
+            // An answer before the question would break the connection.
+            stream.read_exact(&mut [0; 64]).await.unwrap();
             stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{").await.unwrap();
             kept.push(stream);
         }

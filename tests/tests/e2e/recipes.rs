@@ -1,5 +1,7 @@
 //! The recipes of `docs/governing.md`, run as they are printed.
 
+mod models;
+
 use std::{collections::HashMap, path::Path, process::Command};
 
 use http::Method;

@@ -1,0 +1,119 @@
+//! Upstreams of other APIs that break, lie, or refuse.
+
+use super::*;
+use tests::upstream::{Fault, Told, Usage, VendorError};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_that_breaks_ends_with_the_dialects_error_and_an_exact_bill() {
+    for (native, dialect) in pairs() {
+        let stack = native.stack().await;
+        for fault in [Fault::Cut { after: 4 }, Fault::End { after: 4 }, Fault::Nonsense { after: 4 }] {
+            let key = stack.key().await;
+            let call = stack.call(&key, Script::tokens(12, 9).fault(fault)).speaking(dialect);
+            let ended = call.costing(cost_of(1, 4), cost_of(1_000, 4)).stream().await.rest().await;
+            let place = format!("{dialect:?} at {native:?} {fault:?}: {ended:?}");
+            assert_eq!(ended.error_code(), dialect.error("upstream_error"), "{place}");
+            assert!(!ended.done && ended.tokens() == 4, "{place}");
+            stack.released(PATIENCE).await;
+            let used = stack.used(&key).await;
+            match native {
+                // Its first event tells the prompt.
+                Native::Messages => assert_eq!(used, cost_of(12, 4), "{place}"),
+                Native::Responses => assert!(used >= cost_of(1, 4), "{place}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_error_after_the_head_is_told_in_the_dialects_form() {
+    for (native, dialect) in pairs() {
+        let stack = native.stack().await;
+        let key = stack.key().await;
+        let fault = Fault::ErrorEvent { after: 3, shape: tests::upstream::Shape::Nested };
+        let call = stack.call(&key, Script::tokens(12, 9).fault(fault)).speaking(dialect);
+        let ended = call.costing(cost_of(1, 3), cost_of(1_000, 3)).stream().await.rest().await;
+        assert_eq!(
+            ended.error_code(),
+            dialect.error("upstream_error"),
+            "{dialect:?} at {native:?}: {ended:?}"
+        );
+        assert!(!ended.done, "{ended:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_an_upstream_says_of_itself_stays_inside() {
+    for (native, dialect) in pairs() {
+        let stack = native.stack().await;
+        for (status, told) in [(401, 502), (403, 502), (500, 502), (404, 502)] {
+            let key = stack.key().await;
+            let fault = Fault::Error { status, shape: tests::upstream::Shape::Telling };
+            let answer = stack.call(&key, Script::default().fault(fault)).speaking(dialect).send().await;
+            assert_eq!(answer.status, told, "{dialect:?} at {native:?} {status}: {answer}");
+            for secret in ["sk-", "10.0.0.5", "scripted upstream"] {
+                assert!(!answer.text().contains(secret), "{answer}");
+            }
+            assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_vendor_says_of_a_request_reaches_the_client_and_what_it_says_of_the_operator_does_not() {
+    for native in Native::BOTH {
+        let stack = native.stack().await;
+        let key = stack.key().await;
+        let refuse = async |error: VendorError| {
+            let script = Script { says_error: Some(error), ..Script::default() };
+            stack.call(&key, script).speaking(native.own()).send().await
+        };
+        let limited = refuse(VendorError::RateLimited).await;
+        assert_eq!((limited.status, limited.header("retry-after")), (429, "7"), "{native:?}: {limited}");
+        assert!(!limited.text().contains("org-"), "{native:?}: {limited}");
+        let poor = refuse(VendorError::NoCredit).await;
+        assert_eq!(poor.status, 502, "{native:?}: {poor}");
+        assert!(!poor.text().to_lowercase().contains("credit balance"), "{native:?}: {poor}");
+        let busy = refuse(VendorError::Overloaded).await;
+        let overloaded = if native == Native::Messages { 529 } else { 503 };
+        assert_eq!(busy.status, overloaded, "{native:?}: {busy}");
+        let long = refuse(VendorError::PromptTooLong).await;
+        assert_eq!(long.status, 400, "{native:?}: {long}");
+        let words = if native == Native::Messages { "prompt is too long" } else { "context_length_exceeded" };
+        assert!(long.text().contains(words), "{native:?}: {long}");
+        // The vendor's own words about a member that it refuses.
+        let call = stack.call(&key, Script::default()).speaking(native.own());
+        let refused = call.with("no_such_member", 1).send().await;
+        assert_eq!(refused.status, 400, "{native:?}: {refused}");
+        assert!(refused.text().contains("no_such_member"), "{native:?}: {refused}");
+        assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_false_report_is_not_billed() {
+    for (native, dialect) in pairs() {
+        let stack = native.stack().await;
+        let key = stack.key().await;
+        let told = Told::Lie(Usage { prompt: 12, cached: 0, completion: 4_294_967_295 });
+        let script = Script { told, ..Script::tokens(12, 20) };
+        let call = stack.call(&key, script).speaking(dialect).costing(cost_of(12, 1), cost_of(12, 100));
+        let answer = call.send().await;
+        assert_eq!(answer.status, 200, "{dialect:?} at {native:?}: {answer}");
+        assert!(stack.used(&key).await <= cost_of(12, 100), "{dialect:?} at {native:?}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report() {
+    for native in Native::BOTH {
+        let stack = native.stack().await;
+        let key = stack.key().await;
+        let call = stack.call(&key, Script::tokens(12, 100_000).pace(10)).speaking(native.own());
+        let mut stream = call.costing(NanoUsd::ZERO, cost_of(1_000, 131_072)).stream().await;
+        stream.read_tokens(20).await;
+        stack.crash().await;
+        drop(stream);
+        stack.released(2 * PATIENCE).await;
+    }
+}
