@@ -14,6 +14,10 @@ pub enum VendorError {
     NoCredit,
     /// The prompt is longer than the model's window.
     PromptTooLong,
+    /// The prompt and the limit together are longer than the model's window; older models of Anthropic say so.
+    LimitTooLong,
+    /// 401: the operator's key is wrong. OpenAI repeats parts of it.
+    WrongKey,
 }
 
 /// Name of the operator's organization, which clients must never see.

@@ -38,14 +38,12 @@ pub(super) fn credential(api: Api, headers: &HeaderMap, key: Option<&str>) -> Ch
     if headers.values().any(is_right) {
         return Ok(());
     }
-    let given = headers.contains_key("x-api-key") || headers.contains_key(AUTHORIZATION);
-    let message = match (api, given) {
-        (Api::Messages, true) => "invalid x-api-key",
-        (Api::Messages, false) => "x-api-key header is required",
-        (Api::Responses | Api::Chat, true) => {
-            "Incorrect API key provided: sk-scrip***ream. You can find your API key at https://platform.openai.com/account/api-keys."
-        }
-        (Api::Responses | Api::Chat, false) => "Missing bearer authentication in header",
+    if headers.contains_key("x-api-key") || headers.contains_key(AUTHORIZATION) {
+        return Err(ApiError::wrong_key(api));
+    }
+    let message = match api {
+        Api::Messages => "x-api-key header is required",
+        Api::Responses | Api::Chat => "Missing bearer authentication in header",
     };
     Err(ApiError { status: 401, ..ApiError::invalid(message, None) })
 }

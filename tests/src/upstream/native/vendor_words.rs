@@ -17,6 +17,17 @@ impl ApiError {
         }
     }
 
+    /// The error about a credential that the vendor does not know.
+    pub(super) fn wrong_key(api: Api) -> Self {
+        let message = match api {
+            Api::Messages => "invalid x-api-key",
+            Api::Responses | Api::Chat => {
+                "Incorrect API key provided: sk-scrip***ream. You can find your API key at https://platform.openai.com/account/api-keys."
+            }
+        };
+        Self { status: 401, ..Self::invalid(message, None) }
+    }
+
     /// The error about a prompt that is longer than the window.
     pub(super) fn prompt_too_long(api: Api, prompt: u64, window: u64) -> Self {
         match api {
@@ -61,6 +72,11 @@ fn of_anthropic(error: VendorError) -> ApiError {
             None,
         ),
         VendorError::PromptTooLong => ApiError::prompt_too_long(Api::Messages, 214_431, 200_000),
+        VendorError::LimitTooLong => ApiError::invalid(
+            "input length and `max_tokens` exceed context limit: 188059 + 20000 > 200000, decrease input length or `max_tokens` and try again",
+            None,
+        ),
+        VendorError::WrongKey => ApiError::wrong_key(Api::Messages),
     }
 }
 
@@ -92,6 +108,9 @@ fn of_openai(api: Api, error: VendorError, model: &str) -> ApiError {
                 None,
             )
         },
-        VendorError::PromptTooLong => ApiError::prompt_too_long(api, 214_431, 200_000),
+        VendorError::PromptTooLong | VendorError::LimitTooLong => {
+            ApiError::prompt_too_long(api, 214_431, 200_000)
+        }
+        VendorError::WrongKey => ApiError::wrong_key(api),
     }
 }

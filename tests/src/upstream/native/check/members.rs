@@ -31,8 +31,8 @@ const MESSAGES: [&str; 20] = [
     "top_p",
 ];
 
-/// Members of `beta/message_create_params.py` that are taken with the header `anthropic-beta` alone.
-const MESSAGES_BETA: [&str; 8] = [
+/// Members of `beta/message_create_params.py`, and two that Claude Code sends, which are taken with the header `anthropic-beta` alone.
+const MESSAGES_BETA: [&str; 10] = [
     "billing_policy",
     "compaction",
     "context_management",
@@ -40,6 +40,8 @@ const MESSAGES_BETA: [&str; 8] = [
     "fallbacks",
     "mcp_servers",
     "output_format",
+    "safeguards",
+    "tags",
     "thread",
 ];
 
