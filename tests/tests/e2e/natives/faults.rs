@@ -74,6 +74,9 @@ async fn what_a_vendor_says_of_a_request_reaches_the_client_and_what_it_says_of_
         let poor = refuse(VendorError::NoCredit).await;
         assert_eq!(poor.status, 502, "{native:?}: {poor}");
         assert!(!poor.text().to_lowercase().contains("credit balance"), "{native:?}: {poor}");
+        let wrong = refuse(VendorError::WrongKey).await;
+        assert_eq!(wrong.status, 502, "{native:?}: {wrong}");
+        assert!(!wrong.text().contains("key"), "{native:?}: {wrong}");
         let busy = refuse(VendorError::Overloaded).await;
         let overloaded = if native == Native::Messages { 529 } else { 503 };
         assert_eq!(busy.status, overloaded, "{native:?}: {busy}");
