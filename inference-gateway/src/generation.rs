@@ -93,7 +93,7 @@ pub(crate) struct Job {
     pub(crate) alias: Option<String>,
     /// Request in the form for upstreams.
     pub(crate) forward: Forward,
-    /// What goes beside the body where that is passed on.
+    /// Query and headers that are sent with a body that is passed on.
     pub(crate) passed: PassedHead,
     /// Room of the request in the gateway.
     pub(crate) admitted: Admitted,

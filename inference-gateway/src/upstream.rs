@@ -88,7 +88,7 @@ pub(crate) struct Terms<'t> {
 /// A request to an upstream but for its body.
 struct Question<'q> {
     path: &'q PathAndQuery,
-    /// What the client's own body has beside it, if that is passed on.
+    /// Query and headers of the client, if its own body is passed on.
     passed: Option<&'q PassedHead>,
     deadline: Duration,
     traceparent: Option<HeaderValue>,

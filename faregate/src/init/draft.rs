@@ -8,9 +8,9 @@ use shared::{
     money::NanoUsd,
 };
 
-/// Window of a model of which nothing tells.
+/// Context window of a model whose window is not known.
 const GUESSED_WINDOW: u64 = 32_768;
-/// Most tokens of an answer where nothing tells: long enough for a file of code, and cheap to hold.
+/// Limit of output where none is known: long enough for a file of code, and cheap to hold.
 const GUESSED_OUTPUT: u64 = 8_192;
 
 /// Head of the file.

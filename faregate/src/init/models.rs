@@ -20,7 +20,7 @@ pub(super) struct ModelNames(Vec<String>);
 pub(super) enum Chosen {
     /// This model.
     Model(String),
-    /// One of these, whose names have the answer in them.
+    /// One of these models, whose names contain what was asked for.
     Among(ModelNames),
     /// None.
     Nothing,

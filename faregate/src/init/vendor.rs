@@ -17,7 +17,7 @@ pub(super) struct Vendor {
     pub(super) is_unknown: bool,
 }
 
-/// What a person said about the vendor.
+/// The vendor as a person named it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VendorNamed<'a> {
     pub(super) name: Option<&'a str>,

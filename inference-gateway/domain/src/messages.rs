@@ -100,7 +100,7 @@ fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, Ap
     Ok(stops)
 }
 
-/// What a request says of reasoning.
+/// The request's wishes for reasoning.
 struct Reasoning {
     effort: Option<AskedEffort>,
     /// True if the client reads it.

@@ -71,7 +71,7 @@ impl<'a> Splice<'a> {
 
     /// The text with all edits.
     pub fn finish(mut self) -> String {
-        // Of two edits that begin together the longer one includes the other.
+        // If two edits begin together, the longer one includes the other.
         self.edits.sort_by_key(|edit| (edit.start, std::cmp::Reverse(edit.end)));
         let mut out = String::with_capacity(self.source.len() + 64);
         let mut at = 0;

@@ -134,8 +134,9 @@ pub enum Verdict {
 
 impl UpstreamError {
     /// Reads an error from a body or an event of a stream: nested (`{"error":{"message"}}`: OpenAI, vLLM, llama.cpp,
-    /// Ollama, Anthropic), inside of a failed response (`{"response":{"error":…}}`: OpenAI), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text
-    /// Generation Inference; `{"detail":"…"}` or a list of details: FastAPI).
+    /// Ollama, Anthropic), inside of a failed response (`{"response":{"error":…}}`: OpenAI), flat
+    /// (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation Inference;
+    /// `{"detail":"…"}` or a list of details: FastAPI).
     pub fn read(body: &[u8]) -> Self {
         if body.len() > MAX_ERROR_BYTES {
             return Self::default();

@@ -85,7 +85,6 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         (X_DROPPED_TOOLS, forward.dropped_tools.take()),
         (X_DROPPED_MEMBERS, forward.dropped_members.take()),
     ];
-    let passed = PassedHead::of(&parts);
     let job = Job {
         id,
         request,
@@ -98,7 +97,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         model,
         alias,
         forward,
-        passed,
+        passed: PassedHead::of(&parts),
         admitted,
     };
     let client = Client::default();
@@ -116,11 +115,9 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     };
     let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
-    for (header, names) in dropped {
-        if let Some(names) = names.and_then(|names| HeaderValue::try_from(names).ok()) {
-            response.headers_mut().insert(header, names);
-        }
-    }
+    let told =
+        dropped.into_iter().filter_map(|(header, names)| Some((header, HeaderValue::try_from(names?).ok()?)));
+    response.headers_mut().extend(told);
     // A stream ends, and is billed, when the client takes nothing for this long.
     response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);

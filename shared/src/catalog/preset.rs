@@ -17,7 +17,7 @@ const MIN_BLANK: usize = 4;
 pub struct Preset {
     /// Word for the preset on the command line.
     pub name: String,
-    /// Name for people.
+    /// Name of the vendor, as people read it.
     pub title: String,
     /// Names of the vendor in public lists of prices.
     #[serde(default)]

@@ -21,7 +21,7 @@ enum ApiReader {
 }
 
 impl AnswerReader {
-    /// A reader of a stream of which nothing was read.
+    /// A reader at the start of a stream.
     pub fn new(api: UpstreamApi) -> Self {
         Self(match api {
             UpstreamApi::Chat => ApiReader::Chat,

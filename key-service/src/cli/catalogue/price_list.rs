@@ -58,7 +58,7 @@ pub struct Listed {
     pub max_output_tokens: Option<u64>,
     /// True for a model of embeddings.
     pub embeddings: bool,
-    /// Its prices.
+    /// Prices of the model.
     pub price: Price,
     /// Rates that the list names, in the order of [`Rates::FIELDS`]; the others are defaults.
     pub rates: [bool; RATES],
