@@ -202,8 +202,11 @@ async fn an_image_goes_to_an_upstream_that_may_be_handed_its_url() {
         let answer = ask(inside).await;
         answer.assert_error(400, "invalid_value").assert_param(Some("messages[0].content[1].image_url.url"));
     }
-    for _ in 0..6 {
+    let mut asked = 0;
+    while stack.upstream.generations().is_empty() {
         assert_eq!(ask("data:image/png;base64,QUJD").await.status, 200);
+        asked += 1;
+        // The choice between idle upstreams is a toss of a coin.
+        assert!(asked < 100, "either may be handed data");
     }
-    assert!(!stack.upstream.generations().is_empty(), "either may be handed data");
 }
