@@ -249,6 +249,13 @@ impl UpstreamApi {
     }
 }
 
+impl Model {
+    /// Returns whether every upstream is asked by the client's own API.
+    pub fn passes(&self, client: UpstreamApi) -> bool {
+        self.upstreams.iter().all(|upstream| upstream.api_for(client) == client)
+    }
+}
+
 impl Upstream {
     /// Returns the API by which a client of this API is served: its own where the server speaks it. A server that shows its
     /// progress in chats is asked there, so that a stream which is left or cut is billed exactly.

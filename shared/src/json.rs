@@ -197,7 +197,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
 /// A string that borrows from the source where possible.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

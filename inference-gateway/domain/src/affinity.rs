@@ -16,7 +16,7 @@ pub fn affinity(account: AccountId, opening: &[u8]) -> u64 {
 /// does not reveal the account to the upstream.
 pub fn cache_salt(account: AccountId) -> String {
     let salt = blake3::derive_key("faregate 2026 salt of prefix caches", account.to_string().as_bytes());
-    blake3::Hash::from_bytes(salt).to_hex().to_string()
+    digits(salt)
 }
 
 /// Text that stands for a caller's own name of a user or of a cache, so that no two accounts have one in common and a vendor
@@ -25,7 +25,15 @@ pub fn pseudonym(account: AccountId, text: &str) -> String {
     let account = account.to_string();
     let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 pseudonyms of callers' names");
     hasher.update(&(account.len() as u64).to_le_bytes()).update(account.as_bytes()).update(text.as_bytes());
-    hasher.finalize().to_hex().to_string()
+    digits(hasher.finalize().into())
+}
+
+/// A hash as hexadecimal digits.
+fn digits(hash: [u8; blake3::OUT_LEN]) -> String {
+    let mut digits = [0; 2 * blake3::OUT_LEN];
+    // Fails for a buffer of another length alone.
+    let _ = hex::encode_to_slice(hash, &mut digits);
+    String::from_utf8_lossy(&digits).into_owned()
 }
 
 /// Identity of an upstream, the same in every gateway and at every position in the catalogue.

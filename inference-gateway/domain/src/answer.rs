@@ -36,7 +36,7 @@ pub use responses::{ResponsesReply, ToolName, ToolNames};
 pub use rewriter::Rewriter;
 pub use stream::{Chunk, Event};
 pub use usage::{MOST_TOKENS, Reported};
-pub use whole::{Completion, pass_whole};
+pub use whole::Completion;
 pub use writer::{Reply, StreamWriter};
 
 /// Choices that a request may ask for.

@@ -7,9 +7,10 @@ mod passage;
 mod schema;
 mod tools;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use memchr::memmem::Finder;
 use shared::error::ApiError;
 
 pub use schema::{CountRequest, MessageErrorSchema, MessageObject, MessagesRequest};
@@ -141,6 +142,9 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Reasoning, 
     Ok(read)
 }
 
+/// The role of a system message.
+static SYSTEM: LazyLock<[Finder<'_>; 1]> = LazyLock::new(|| [Finder::new("system")]);
+
 /// Beginning of a system block by which agents tell their vendor whom to bill, a JSON string. It is no prompt: it differs
 /// with every request, so that a cache behind it would find nothing.
 const BILLING_BLOCK: &str = "\"x-anthropic-billing-header:";
@@ -162,6 +166,9 @@ fn system<'a>(
                 draft.shown.text(text);
             }
         })?;
+    }
+    if !list.may_have(&*SYSTEM) {
+        return Ok(texts);
     }
     list.objects(ANY_NUMBER, |message| {
         if message.require("role")?.string()? == "system" {

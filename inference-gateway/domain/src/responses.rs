@@ -36,8 +36,9 @@ const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
 /// The mode of reasoning that the prices of a model are for, a JSON string.
 const USUAL_MODE: &str = r#""standard""#;
 
-/// Parses the body of a request. The error names the first fault and the fault's place.
-pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
+/// Parses the body of a request. The error names the first fault and the fault's place. `passes` tells of a model's name
+/// whether every answer is the upstream's own.
+pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
     let model = members.require("model")?.string()?.into_owned();
     refuse_stored(&members)?;
@@ -56,7 +57,8 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let system = input::prelude(&members, &input, &mut tools, &mut draft)?;
     let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
     input::messages(&input, &system, &names, &mut draft)?;
-    let echo = echo::echo(&members)?;
+    // A whole answer that passes repeats the request by itself; a stream may have to be ended in its place.
+    let echo = if stream || !passes(&model) { echo::echo(&members)? } else { String::new() };
     let passage = passage::of(body, &members, &mut draft);
     Ok(Request {
         model,

@@ -20,7 +20,7 @@ use crate::{
     upstream::{Failure, Running, next_bytes, of_event},
 };
 use domain::{
-    answer::{AnswerReader, Completion, Reported, Settled, pass_whole, whole_as_chat},
+    answer::{AnswerReader, Completion, Reported, Settled, whole_as_chat},
     metering::{FoldEnd, FoldMeter, UsageCounter},
     routing::AttemptOutcome,
     upstream_error::UpstreamError,
@@ -149,12 +149,15 @@ pub(super) async fn run(
         Read::Failed(failure) => return failed(hold, running, failure).await,
     };
     let form = running.upstream().form(&job.forward);
-    let passed = form.is_passed().then(|| answer.clone());
-    let answer = match whole_as_chat(form.api(), answer) {
-        Ok(answer) => answer,
-        Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
-    };
-    let completion = match Completion::read(&job.forward.reply, &answer) {
+    let answer = if form.is_passed() { Ok(answer) } else { whole_as_chat(form.api(), answer) };
+    let completion = answer.as_ref().map_err(|nonsense| *nonsense).and_then(|answer| {
+        if form.is_passed() {
+            Completion::read_passed(form.api(), answer)
+        } else {
+            Completion::read(&job.forward.reply, answer)
+        }
+    });
+    let completion = match completion {
         Ok(completion) => completion,
         Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
     };
@@ -172,10 +175,7 @@ pub(super) async fn run(
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
     let (generation, reply) = (job.generation(), &job.forward.reply);
-    let written = match passed {
-        Some(original) => pass_whole(&original, generation, reply, settled),
-        None => completion.write(generation, reply, settled),
-    };
+    let written = completion.write(generation, reply, settled);
     drop(answer);
     let body = AnswerBody::Whole(memory.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })

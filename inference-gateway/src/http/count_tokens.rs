@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{error::ApiError, process::http::ok};
+use shared::{catalog::Catalog, error::ApiError, process::http::ok};
 
 use super::{
     App, Call,
@@ -30,7 +31,8 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let account = authenticate(&app, &credential, &caller).await?.account();
     let passed = PassedHead::of(&parts);
     let mut permit = app.generator.admission.prompt(account);
-    let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;
+    let parse = |body: &Bytes, _: &Catalog| messages::parse_to_count(body);
+    let checked = check(&app, (&parts.headers, body), parse, false, &mut permit).await?;
     // A model that the key may not use, or a rate that is used up, is refused before an upstream counts.
     app.generator.admit_free(credential, &checked.model, account).await?;
     let pool = checked.models.pools.get(&checked.model).ok_or_else(ApiError::internal)?;

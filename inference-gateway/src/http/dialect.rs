@@ -7,7 +7,11 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use shared::{catalog::ANTHROPIC_VERSION, error::ApiError, ids::RequestId};
+use shared::{
+    catalog::{ANTHROPIC_VERSION, Catalog, UpstreamApi},
+    error::ApiError,
+    ids::RequestId,
+};
 
 use domain::{
     answer::message_error, chat, embeddings, messages, request::Request as ModelRequest, responses,
@@ -53,11 +57,16 @@ impl Dialect {
         Self::ALL.into_iter().find(|dialect| dialect.route() == path)
     }
 
-    /// Parses the body of a model call.
-    pub(super) fn parse(self, body: &Bytes) -> Result<ModelRequest, ApiError> {
+    /// Parses the body of a model call, for the models of this catalogue.
+    pub(super) fn parse(self, body: &Bytes, catalog: &Catalog) -> Result<ModelRequest, ApiError> {
         match self {
             Self::Chat => chat::parse(body),
-            Self::Responses => responses::parse(body),
+            Self::Responses => {
+                let passes = |model: &str| {
+                    catalog.model(model).is_some_and(|model| model.passes(UpstreamApi::Responses))
+                };
+                responses::parse(body, passes)
+            }
             Self::Messages => messages::parse(body),
             Self::Embeddings => embeddings::parse(body),
         }

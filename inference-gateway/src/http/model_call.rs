@@ -11,6 +11,7 @@ use axum::{
 use bytes::Bytes;
 use shared::{
     admission::Permit,
+    catalog::Catalog,
     error::{ApiError, Code},
     ids::GenerationId,
     process::{
@@ -65,7 +66,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
-    let parse = move |body: &Bytes| dialect.parse(body);
+    let parse = move |body: &Bytes, catalog: &Catalog| dialect.parse(body, catalog);
     let checked = check(&app, (&parts.headers, body), parse, small, &mut permit).await;
     let Checked { models, model, alias, mut forward } = match checked {
         Ok(checked) => checked,
@@ -144,7 +145,7 @@ pub(super) struct Checked {
 pub(super) async fn check(
     app: &App,
     (headers, body): (&HeaderMap, Body),
-    parse: impl FnOnce(&Bytes) -> Result<Request, ApiError> + Send + 'static,
+    parse: impl FnOnce(&Bytes, &Catalog) -> Result<Request, ApiError> + Send + 'static,
     permitted: bool,
     permit: &mut Permit,
 ) -> Result<Checked, ApiError> {
@@ -164,10 +165,10 @@ pub(super) async fn check(
 impl Checked {
     fn new(
         body: &Bytes,
-        parse: impl FnOnce(&Bytes) -> Result<Request, ApiError>,
+        parse: impl FnOnce(&Bytes, &Catalog) -> Result<Request, ApiError>,
         models: Arc<Models>,
     ) -> Result<Self, ApiError> {
-        let request = parse(body)?;
+        let request = parse(body, &models.catalog)?;
         let model = models.catalog.model(&request.model);
         let model = model.ok_or_else(|| ApiError::model_not_found(models.catalog.ids()))?;
         let alias = (request.model != model.id).then(|| request.model.clone());

@@ -152,10 +152,10 @@ impl Router {
         let draining = self.app.draining.is_cancelled();
         note_arrival(request.extensions_mut());
         let mut response = if draining {
-            refuse_while_draining(&request)
+            form.apply(refuse_while_draining(&request), id)
         } else if let Some(refusal) = ambiguity(&request) {
             Observed { route: "none", served: None }
-                .answer((Head::of(&request, id), &Span::default()), ready(refusal))
+                .answer((Head::of(&request, id), &Span::default()), ready(form.apply(refusal, id)))
                 .await
         } else {
             let route = find(request.uri().path());
@@ -169,7 +169,6 @@ impl Router {
             let answer = observed.answer((head, &span), async { form.apply(served.await, id) }).await;
             span.answered(answer)
         };
-        response = form.apply(response, id);
         if let Ok(value) = HeaderValue::try_from(id.to_string()) {
             response.headers_mut().insert(X_REQUEST_ID, value);
         }

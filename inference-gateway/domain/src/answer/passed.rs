@@ -1,16 +1,19 @@
 //! Answers of the API that the client speaks itself: passed on as they came, but for the model's name and the cost.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use shared::{
+    catalog::UpstreamApi,
     error::ApiError,
     json::{Kind, Object, RawValue},
 };
 
 use super::{
-    Chunk, FinishReason, Generation, Settled,
+    Chunk, FinishReason, Generation, Settled, messages,
     parts::RawString,
     put,
+    reader::WholeAnswer,
+    responses,
     stream::Original,
     turn::{TurnEnd, TurnWriter},
 };
@@ -60,7 +63,9 @@ impl PassedStream {
             self.end = Some(PassedEnd::Told(event.payload.to_owned()));
         } else if event.object.is_some() {
             self.has_begun = true;
-            put_event(event.kind, &edited(event.payload, event.object, &self.model, None), out);
+            let mut splice = Splice::of(event.payload);
+            Edited::of(event.object).rename(&self.model, &mut splice);
+            put_event(event.kind, &splice.finish(), out);
         } else {
             put_event(event.kind, event.payload, out);
         }
@@ -89,8 +94,11 @@ impl PassedStream {
             return self.writer.done(&end, settled, out);
         };
         let told: LastEvent<'_> = serde_json::from_str(event).unwrap_or_default();
-        let edited = edited(event, told.response, &self.model, Some((self.writer.usage(), settled)));
-        put_event(told.kind.map_or("", RawString::inner), &edited, out);
+        let edited = if told.response.is_some() { Edited::of(told.response) } else { Edited::read(event) };
+        let mut splice = Splice::of(event);
+        edited.rename(&self.model, &mut splice);
+        edited.settle(told.response, settled, self.writer.usage(), &mut splice);
+        put_event(told.kind.map_or("", RawString::inner), &splice.finish(), out);
         put(out, self.writer.behind());
     }
 
@@ -121,50 +129,82 @@ struct LastEvent<'a> {
 }
 
 /// Members of a message, a response or an event that are edited.
-#[derive(Deserialize)]
-struct Members<'a> {
+#[derive(Default, Deserialize)]
+struct Edited<'a> {
     #[serde(borrow)]
     model: Option<&'a RawValue>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
 }
 
-/// Writes the client's name of the model into an object within a text, or into the text itself; at the end of an answer also
-/// the cost into the usage, or a usage where the upstream has none.
-pub(super) fn edited(
-    source: &str,
-    object: Option<&RawValue>,
-    model: &str,
-    end: Option<(UsageOf, Settled)>,
-) -> String {
-    let mut splice = Splice::of(source);
-    let Ok(members) = serde_json::from_str::<Members<'_>>(object.map_or(source, RawValue::get)) else {
-        return source.to_owned();
-    };
-    if let Some(known) = members.model {
-        splice.replace(known, model);
+impl<'a> Edited<'a> {
+    /// Those of an object. Anything else has none.
+    fn of(object: Option<&'a RawValue>) -> Self {
+        object.map(|object| Self::read(object.get())).unwrap_or_default()
     }
-    if let Some((put_usage, settled)) = end {
-        let ours = || {
-            let mut out = BytesMut::new();
-            put_usage(settled, &mut out);
-            String::from_utf8_lossy(&out).into_owned()
-        };
-        let told = members.usage.filter(|usage| Kind::of(usage) == Kind::Object);
-        let cost = settled.cost.map(|cost| cost.to_string());
-        let known = told.and_then(|usage| Object::from_raw(usage).ok()?.get("cost"));
-        match (told, known, cost, members.usage) {
-            (Some(_), Some(known), Some(cost), _) => splice.replace(known, cost),
-            (Some(usage), None, Some(cost), _) => splice.insert(usage, "cost", cost),
-            (Some(_), _, None, _) => {}
-            (None, _, _, Some(other)) => splice.replace(other, ours()),
-            (None, _, _, None) => match object {
-                Some(object) => splice.insert(object, "usage", ours()),
-                None => splice.insert_at_root("usage", ours()),
-            },
+
+    fn read(json: &'a str) -> Self {
+        serde_json::from_str(json).unwrap_or_default()
+    }
+
+    /// Writes the client's name of the model, as a JSON string, in place of the upstream's.
+    fn rename<'s>(&self, model: &'s str, splice: &mut Splice<'s>) {
+        if let Some(known) = self.model {
+            splice.replace(known, model);
         }
     }
-    splice.finish()
+
+    /// Writes the cost into the usage, or a usage where the upstream has none into the object, which may be the whole text.
+    fn settle(
+        &self,
+        object: Option<&RawValue>,
+        settled: Settled,
+        put_usage: UsageOf,
+        splice: &mut Splice<'_>,
+    ) {
+        let Some(usage) = self.usage.filter(|usage| Kind::of(usage) == Kind::Object) else {
+            let mut out = BytesMut::new();
+            put_usage(settled, &mut out);
+            let ours = String::from_utf8_lossy(&out).into_owned();
+            return match (self.usage, object) {
+                (Some(other), _) => splice.replace(other, ours),
+                (None, Some(object)) => splice.insert(object, "usage", ours),
+                (None, None) => splice.insert_at_root("usage", ours),
+            };
+        };
+        let Some(cost) = settled.cost else { return };
+        // Few upstreams tell a cost, and a search is cheaper than a look at each member.
+        let tells = memchr::memmem::find(usage.get().as_bytes(), b"cost").is_some();
+        let members = if tells { Object::from_raw(usage).unwrap_or_default() } else { Object::default() };
+        match members.get("cost") {
+            Some(known) => splice.replace(known, cost.to_string()),
+            None => splice.insert(usage, "cost", cost.to_string()),
+        }
+    }
+}
+
+/// A whole answer that is passed on.
+pub(super) struct PassedAnswer<'a> {
+    source: &'a str,
+    edited: Edited<'a>,
+    put_usage: UsageOf,
+}
+
+impl<'a> PassedAnswer<'a> {
+    /// The answer that was read from this text.
+    pub(super) fn of(api: UpstreamApi, source: &'a str, answer: &WholeAnswer<'a>) -> Self {
+        let put_usage = if api == UpstreamApi::Messages { messages::put_usage } else { responses::put_usage };
+        let edited = Edited { model: answer.model, usage: answer.usage };
+        Self { source, edited, put_usage }
+    }
+
+    pub(super) fn write(&self, generation: Generation<'_>, settled: Settled) -> Bytes {
+        let model = generation.model_json();
+        let mut splice = Splice::of(self.source);
+        self.edited.rename(&model, &mut splice);
+        self.edited.settle(None, settled, self.put_usage, &mut splice);
+        Bytes::from(splice.finish())
+    }
 }
 
 /// Writes an event with this payload, which may have several lines.

@@ -5,9 +5,9 @@ mod messages;
 mod responses;
 
 use bytes::Bytes;
-use shared::catalog::UpstreamApi;
+use shared::{catalog::UpstreamApi, json::RawValue};
 
-use super::{Event, Nonsense};
+use super::{Event, Fold, Nonsense, parts::Delta};
 use messages::MessagesReader;
 use responses::ResponsesReader;
 
@@ -44,11 +44,38 @@ impl AnswerReader {
     }
 }
 
+/// What a whole answer has beside its pieces, as the upstream spelled it.
+pub(super) struct WholeAnswer<'a> {
+    /// Why the answer ended.
+    pub(super) word: &'a str,
+    pub(super) usage: Option<&'a RawValue>,
+    pub(super) model: Option<&'a RawValue>,
+}
+
+/// Taker of the pieces of a whole answer: what each adds, and the log probabilities.
+pub(super) type Pieces<'t> = &'t mut dyn FnMut(Delta<'_>, Option<&RawValue>);
+
+/// Reads a whole answer of another API than chat, and passes its pieces to `take`.
+pub(super) fn read_whole<'a>(
+    api: UpstreamApi,
+    body: &'a str,
+    take: Pieces<'_>,
+) -> Result<WholeAnswer<'a>, Nonsense> {
+    match api {
+        UpstreamApi::Messages => messages::whole(body, take),
+        UpstreamApi::Responses => responses::whole(body, take),
+        // Read by `Completion` itself.
+        UpstreamApi::Chat => Err(Nonsense::Choices),
+    }
+}
+
 /// Turns a whole answer into one of chat, as [`super::Completion::read`] takes it. The usage stays as the upstream spelled it.
 pub fn whole_as_chat(api: UpstreamApi, body: Bytes) -> Result<Bytes, Nonsense> {
-    match api {
-        UpstreamApi::Chat => Ok(body),
-        UpstreamApi::Messages => messages::whole(std::str::from_utf8(&body)?),
-        UpstreamApi::Responses => responses::whole(std::str::from_utf8(&body)?),
+    if api == UpstreamApi::Chat {
+        return Ok(body);
     }
+    let mut fold = Fold::default();
+    let answer =
+        read_whole(api, std::str::from_utf8(&body)?, &mut |delta, logprobs| fold.add_piece(delta, logprobs))?;
+    fold.into_whole(answer.word, answer.usage)
 }

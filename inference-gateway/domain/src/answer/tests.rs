@@ -136,7 +136,7 @@ fn what_a_whole_answer_says_of_itself_is_read() {
     let completion = Completion::read(&Reply::Chat { include_usage: false }, body).unwrap();
     let usage = Reported { prompt: Some(1), completion: Some(2), ..Reported::default() };
     assert_eq!((completion.usage, completion.unknown_finish), (usage, None));
-    assert!(completion.outputs().eq([OutputSize { bytes: 3, listed_tokens: 0 }]));
+    assert_eq!(completion.outputs, [OutputSize { bytes: 3, listed_tokens: 0 }]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
 use shared::{
+    catalog::UpstreamApi,
     ids::GenerationId,
     json::{Kind, RawValue, from_slice},
 };
@@ -12,11 +13,12 @@ use super::{
     calls::MadeIds,
     finish::FinishWord,
     logprobs::{listed_tokens, put_logprobs},
-    messages::{self, MessagesStream},
+    messages::MessagesStream,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize, RawString},
-    passed::{UsageOf, edited},
+    passed::PassedAnswer,
     put, put_number,
-    responses::{self, ResponsesStream},
+    reader::read_whole,
+    responses::ResponsesStream,
     schema::{EmbeddingsObject, EmbeddingsUsage},
     turn::{TurnEnd, WholeTurn},
     usage::{ReportForm, put_usage},
@@ -32,10 +34,21 @@ pub struct Completion<'a> {
     pub usage: Reported,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
-    choices: Vec<(Choice<'a>, FinishReason)>,
-    /// The vectors of an answer to a request for embeddings, as the upstream spelled them.
-    vectors: Option<&'a RawValue>,
+    /// The size of each choice's output.
+    pub outputs: Vec<OutputSize>,
+    content: Content<'a>,
     length: usize,
+}
+
+/// A choice, and why it ended.
+type Finished<'a> = (Choice<'a>, FinishReason);
+
+enum Content<'a> {
+    Choices(Vec<Finished<'a>>),
+    /// The vectors of an answer to a request for embeddings, as the upstream spelled them.
+    Vectors(&'a RawValue),
+    /// An answer of the client's own API.
+    Passed(PassedAnswer<'a>),
 }
 
 #[derive(Deserialize)]
@@ -100,7 +113,33 @@ impl<'a> Completion<'a> {
             report.map(|report| Reported::read(form, report)).unwrap_or_default()
         };
         let usage = read(ReportForm::Usage, raw.usage).max(read(ReportForm::Timings, raw.timings));
-        Ok(Self { usage, unknown_finish, choices, vectors: None, length: body.len() })
+        let size = |(choice, _): &Finished<'_>| OutputSize {
+            bytes: choice.message.text_bytes(),
+            listed_tokens: listed_tokens(choice.logprobs),
+        };
+        let (outputs, length) = (choices.iter().map(size).collect(), body.len());
+        Ok(Self { usage, unknown_finish, outputs, content: Content::Choices(choices), length })
+    }
+
+    /// Reads an answer of the client's own API, which is passed on.
+    pub fn read_passed(api: UpstreamApi, body: &'a [u8]) -> Result<Self, Nonsense> {
+        let body = std::str::from_utf8(body)?;
+        let mut output = OutputSize::default();
+        let answer = read_whole(api, body, &mut |delta, logprobs| {
+            output.bytes += delta.text_bytes();
+            output.listed_tokens += listed_tokens(logprobs);
+        })?;
+        let word = FinishWord::read(answer.word);
+        if word == FinishWord::Failure {
+            return Err(Nonsense::Unfinished);
+        }
+        Ok(Self {
+            usage: answer.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default(),
+            unknown_finish: (word == FinishWord::Unknown).then_some(answer.word),
+            outputs: vec![output],
+            content: Content::Passed(PassedAnswer::of(api, body, &answer)),
+            length: body.len(),
+        })
     }
 
     /// Reads a list of vectors, which are not parsed. Nothing is generated.
@@ -109,63 +148,62 @@ impl<'a> Completion<'a> {
         let vectors = raw.data.filter(|data| Kind::of(data) == Kind::Array).ok_or(Nonsense::Choices)?;
         let mut usage = raw.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default();
         usage.completion = usage.prompt.map(|_| 0);
-        let (choices, length) = (Vec::new(), body.len());
-        Ok(Self { usage, unknown_finish: None, choices, vectors: Some(vectors), length })
-    }
-
-    /// Returns the size of each choice's output.
-    pub fn outputs(&self) -> impl Iterator<Item = OutputSize> {
-        self.choices.iter().map(|(choice, _)| OutputSize {
-            bytes: choice.message.text_bytes(),
-            listed_tokens: listed_tokens(choice.logprobs),
-        })
+        let (content, length) = (Content::Vectors(vectors), body.len());
+        Ok(Self { usage, unknown_finish: None, outputs: Vec::new(), content, length })
     }
 
     /// Writes the answer that the client reads, in the form that the request wants.
     pub fn write(&self, generation: Generation<'_>, reply: &Reply, settled: Settled) -> Bytes {
         let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
+        let choices = match &self.content {
+            Content::Choices(choices) => choices,
+            Content::Vectors(vectors) => {
+                write_vectors(vectors, generation, settled, &mut out);
+                return out.freeze();
+            }
+            Content::Passed(answer) => return answer.write(generation, settled),
+        };
         match reply {
-            Reply::Chat { .. } => self.write_chat(generation, settled, &mut out),
-            Reply::Embeddings => self.write_vectors(generation, settled, &mut out),
+            Reply::Chat { .. } | Reply::Embeddings => write_chat(choices, generation, settled, &mut out),
             Reply::Responses(reply) => {
-                ResponsesStream::new(generation, reply.clone()).whole(&self.turn(), settled, &mut out);
+                ResponsesStream::new(generation, reply.clone()).whole(&turn(choices), settled, &mut out);
             }
             Reply::Messages(reply) => {
-                MessagesStream::new(generation, reply.clone(), 0).whole(&self.turn(), settled, &mut out);
+                MessagesStream::new(generation, reply.clone(), 0).whole(&turn(choices), settled, &mut out);
             }
         }
         out.freeze()
     }
+}
 
-    fn write_vectors(&self, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
-        let tokens = settled.usage.prompt;
-        let usage = EmbeddingsUsage { prompt_tokens: tokens, total_tokens: tokens, cost: settled.cost };
-        let object = EmbeddingsObject { object: "list", data: self.vectors, model: generation.model, usage };
-        // Memory takes everything, and all of it is JSON.
-        let _ = serde_json::to_writer(out.writer(), &object);
-    }
+fn write_vectors(vectors: &RawValue, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
+    let tokens = settled.usage.prompt;
+    let usage = EmbeddingsUsage { prompt_tokens: tokens, total_tokens: tokens, cost: settled.cost };
+    let object = EmbeddingsObject { object: "list", data: Some(vectors), model: generation.model, usage };
+    // Memory takes everything, and all of it is JSON.
+    let _ = serde_json::to_writer(out.writer(), &object);
+}
 
-    fn write_chat(&self, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
-        generation.write("chat.completion", out);
-        put(out, r#","choices":["#);
-        for (place, (choice, reason)) in self.choices.iter().enumerate() {
-            if place > 0 {
-                put(out, ",");
-            }
-            choice.write(place, *reason, generation.id, out);
+fn write_chat(choices: &[Finished<'_>], generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
+    generation.write("chat.completion", out);
+    put(out, r#","choices":["#);
+    for (place, (choice, reason)) in choices.iter().enumerate() {
+        if place > 0 {
+            put(out, ",");
         }
-        put(out, r#"],"usage":"#);
-        put_usage(settled.usage, settled.cost, out);
-        put(out, "}");
+        choice.write(place, *reason, generation.id, out);
     }
+    put(out, r#"],"usage":"#);
+    put_usage(settled.usage, settled.cost, out);
+    put(out, "}");
+}
 
-    /// The first choice, for dialects that have a single one; there is always a choice.
-    fn turn(&self) -> WholeTurn<'_> {
-        let (choice, finish) = &self.choices[0];
-        let stop = choice.stop_reason.or(choice.matched_stop).and_then(RawString::of);
-        let end = TurnEnd { finish: *finish, stop: stop.map(|stop| stop.decoded().into_owned()) };
-        WholeTurn { message: &choice.message, logprobs: choice.logprobs, end }
-    }
+/// The first choice, for dialects that have a single one; there is always a choice.
+fn turn<'a>(choices: &'a [Finished<'a>]) -> WholeTurn<'a> {
+    let (choice, finish) = &choices[0];
+    let stop = choice.stop_reason.or(choice.matched_stop).and_then(RawString::of);
+    let end = TurnEnd { finish: *finish, stop: stop.map(|stop| stop.decoded().into_owned()) };
+    WholeTurn { message: &choice.message, logprobs: choice.logprobs, end }
 }
 
 fn put_or_null(text: Option<RawString<'_>>, out: &mut BytesMut) {
@@ -204,19 +242,5 @@ impl Choice<'_> {
         put(out, r#","finish_reason":""#);
         put(out, reason.as_str());
         put(out, "\"}");
-    }
-}
-
-/// Passes on a whole answer, which [`super::whole_as_chat`] has read.
-pub fn pass_whole(body: &Bytes, generation: Generation<'_>, reply: &Reply, settled: Settled) -> Bytes {
-    let usage: UsageOf = match reply {
-        Reply::Messages(_) => messages::put_usage,
-        Reply::Responses(_) => responses::put_usage,
-        // Written anew, and never passed on.
-        Reply::Chat { .. } | Reply::Embeddings => return body.clone(),
-    };
-    match std::str::from_utf8(body) {
-        Ok(text) => Bytes::from(edited(text, None, &generation.model_json(), Some((usage, settled)))),
-        Err(_) => body.clone(),
     }
 }

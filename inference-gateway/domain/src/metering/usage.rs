@@ -154,8 +154,8 @@ impl UsageCounter {
     /// The count of a whole answer.
     #[must_use]
     pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
-        for (choice, size) in answer.outputs().enumerate() {
-            self.count_text(choice, size);
+        for (choice, size) in answer.outputs.iter().enumerate() {
+            self.count_text(choice, *size);
         }
         self.learn(answer.usage, None);
         self

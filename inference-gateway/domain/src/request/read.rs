@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use shared::{
     error::{ApiError, Code},
@@ -127,6 +128,13 @@ impl<'a, 'p> Value<'a, 'p> {
                 Err(self.wrong_type(&format!("a string or {parts}")))
             }
         }
+    }
+
+    /// Returns whether a string in this value may be one of the words that are searched for, which have nothing to escape.
+    pub(crate) fn may_have(&self, words: &[Finder<'_>]) -> bool {
+        let json = self.raw().as_bytes();
+        let is_escaped = || memchr::memchr_iter(b'\\', json).any(|at| json.get(at + 1) == Some(&b'u'));
+        words.iter().any(|word| word.find(json).is_some()) || is_escaped()
     }
 
     /// Passes the texts of a content to `take`, as JSON strings: the content itself, or what `text_of` finds in each of its

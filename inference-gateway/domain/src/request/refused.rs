@@ -70,7 +70,10 @@ mod tests {
     use shared::error::Code;
 
     use super::*;
-    use crate::{chat, messages, request::tests::model, responses};
+    use crate::{
+        chat, messages,
+        request::tests::{model, responses},
+    };
 
     fn of_chat(messages: &Value) -> Forward {
         let body = json!({"model": "m", "messages": messages}).to_string();
@@ -79,7 +82,7 @@ mod tests {
 
     fn of_responses(input: &Value) -> Forward {
         let body = json!({"model": "m", "input": input}).to_string();
-        responses::parse(&Bytes::from(body)).unwrap().forward(&model("llama_cpp")).unwrap()
+        responses(&Bytes::from(body)).unwrap().forward(&model("llama_cpp")).unwrap()
     }
 
     fn of_messages(content: &Value) -> Forward {

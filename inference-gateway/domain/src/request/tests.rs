@@ -1,8 +1,10 @@
 //! Parts that the tests of all dialects share.
 
+use bytes::Bytes;
 use serde_json::Value;
 use shared::{
     catalog::{Catalog, LimitParam, Model},
+    error::ApiError,
     ids::AccountId,
     time::Timestamp,
 };
@@ -38,6 +40,11 @@ fn catalogue(kind: &str) -> String {
         image_urls = "any"
     "#
     )
+}
+
+/// Parses a body of the Responses API, some of whose answers are written here.
+pub(crate) fn responses(body: &Bytes) -> Result<Request, ApiError> {
+    crate::responses::parse(body, |_| false)
 }
 
 /// A model that serves these APIs.

@@ -80,5 +80,9 @@ fn put(name: &str, json: &str, echo: &mut String) {
     echo.push_str(",\"");
     echo.push_str(name);
     echo.push_str("\":");
-    echo.extend(json.split(['\n', '\r']));
+    if memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none() {
+        echo.push_str(json);
+    } else {
+        echo.extend(json.split(['\n', '\r']));
+    }
 }

@@ -1,5 +1,8 @@
 //! The input: items of an earlier conversation, and what is said now.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use shared::{
     error::{ApiError, Code},
     json::{Kind, RawValue},
@@ -36,6 +39,10 @@ impl Role {
     }
 }
 
+/// Words of the items that come first for upstreams: the roles of system messages, and the type of further tools.
+static FIRST: LazyLock<[Finder<'_>; 3]> =
+    LazyLock::new(|| ["system", "developer", "additional_tools"].map(Finder::new));
+
 /// Reads the parts of the input that come first for upstreams: texts of system messages, and further tools.
 pub(super) fn prelude<'a>(
     body: &Members<'a, '_>,
@@ -47,7 +54,7 @@ pub(super) fn prelude<'a>(
     if let Some(instructions) = body.get("instructions") {
         texts.add(instructions.string_token()?);
     }
-    if input.is_text(PARTS)? {
+    if input.is_text(PARTS)? || !input.may_have(&*FIRST) {
         return Ok(texts);
     }
     input.objects(ANY_NUMBER, |item| match &*kind(item)? {

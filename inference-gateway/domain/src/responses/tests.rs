@@ -10,7 +10,7 @@ use super::*;
 use crate::request::tests::{model, sent};
 
 fn parse(body: &Value) -> Result<Request, ApiError> {
-    super::parse(&Bytes::from(body.to_string()))
+    super::parse(&Bytes::from(body.to_string()), |_| false)
 }
 
 /// The request that an upstream reads for this body, of which `model` is left out.
@@ -360,7 +360,7 @@ fn a_fault_is_named_by_its_place() {
     ] {
         assert_eq!(refused(body.clone()), (code, place.to_owned()), "{body}");
     }
-    let missing = super::parse(&Bytes::from_static(br#"{"model":"m"}"#)).err().unwrap();
+    let missing = super::parse(&Bytes::from_static(br#"{"model":"m"}"#), |_| false).err().unwrap();
     assert_eq!((missing.code, missing.param.as_deref()), (Code::MissingRequiredParameter, Some("input")));
 }
 
@@ -424,7 +424,9 @@ fn a_response_repeats_the_request_and_has_every_member() {
 #[test]
 fn what_is_repeated_is_on_one_line_however_it_was_spelled() {
     let body = "{\"model\": \"m\", \"input\": \"Hi\", \"tools\": [\n  {\"type\":\r\n \"web_search\"}\n]}";
-    let Reply::Responses(reply) = super::parse(&Bytes::from(body)).unwrap().reply else { panic!() };
+    let Reply::Responses(reply) = super::parse(&Bytes::from(body), |_| false).unwrap().reply else {
+        panic!()
+    };
     assert!(!reply.echo.contains(['\n', '\r']));
 }
 
@@ -502,7 +504,7 @@ proptest! {
 
     #[test]
     fn bytes_of_any_kind_are_survived(body in prop::collection::vec(any::<u8>(), 0..64)) {
-        let _ = super::parse(&Bytes::from(body));
+        let _ = super::parse(&Bytes::from(body), |_| false);
     }
 }
 
@@ -512,7 +514,7 @@ fn a_response_has_every_member_that_is_described() {
     let described: std::collections::BTreeSet<&String> =
         described["properties"].as_object().unwrap().keys().collect();
     let body = Bytes::from_static(br#"{"model":"m","input":"Hi"}"#);
-    let reply = super::parse(&body).unwrap().reply;
+    let reply = super::parse(&body, |_| false).unwrap().reply;
     let upstream = json!({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]});
     let response = crate::answer::tests::whole_of(&reply, &upstream);
     let members: std::collections::BTreeSet<_> = response.as_object().unwrap().keys().collect();

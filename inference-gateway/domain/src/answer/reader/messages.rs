@@ -1,19 +1,22 @@
 //! Answers in Anthropic's Messages API.
 
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
-use shared::json::{RawValue, each_element};
+use shared::json::RawValue;
 
 use super::{
     super::{
-        Chunk, Event, Fold, Nonsense,
-        parts::{Delta, RawString, short},
+        Chunk, Event, Nonsense,
+        parts::{AtMost, Delta, RawString, short},
         stream::Original,
     },
+    Pieces, WholeAnswer,
     calls::CallPlaces,
 };
 use crate::upstream_error::UpstreamError;
+
+/// Most blocks of a message: more than any model makes.
+const MAX_BLOCKS: usize = 4096;
 
 /// Reader of a message's events.
 #[derive(Default)]
@@ -45,11 +48,13 @@ struct RawEvent<'a> {
 #[derive(Deserialize)]
 struct RawMessage<'a> {
     #[serde(borrow)]
-    content: Option<&'a RawValue>,
+    content: Option<AtMost<RawBlock<'a>, MAX_BLOCKS>>,
     #[serde(borrow)]
     stop_reason: Option<RawString<'a>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -169,22 +174,22 @@ pub(super) fn read<'a, T: Deserialize<'a>>(member: Option<&'a RawValue>) -> Resu
     Ok(serde_json::from_str(member.map_or("null", RawValue::get))?)
 }
 
-/// Turns a whole message into an answer of chat.
-pub(super) fn whole(body: &str) -> Result<Bytes, Nonsense> {
+/// Reads a whole message.
+pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'a>, Nonsense> {
     let message: RawMessage<'_> = serde_json::from_str(body)?;
     if message.error.is_some() {
         return Err(Nonsense::Error);
     }
-    let (mut fold, mut calls) = (Fold::default(), 0);
-    each_element(message.content.ok_or(Nonsense::Choices)?, |block: RawBlock<'_>| {
+    let mut calls = 0;
+    for block in message.content.ok_or(Nonsense::Choices)?.0 {
         if block.kind.inner() == "tool_use" {
             let input = Value::from(block.input.map_or("{}", RawValue::get)).to_string();
-            fold.add_piece(Delta::of_call(calls, [block.id, block.name], RawString::trusted(&input)), None);
+            take(Delta::of_call(calls, [block.id, block.name], RawString::trusted(&input)), None);
             calls += 1;
         } else if let Some(delta) = block.text_delta() {
-            fold.add_piece(delta, None);
+            take(delta, None);
         }
-        true
-    })?;
-    fold.into_whole(message.stop_reason.ok_or(Nonsense::Unfinished)?.inner(), message.usage)
+    }
+    let word = message.stop_reason.ok_or(Nonsense::Unfinished)?.inner();
+    Ok(WholeAnswer { word, usage: message.usage, model: message.model })
 }

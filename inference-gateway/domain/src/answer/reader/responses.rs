@@ -1,16 +1,16 @@
 //! Answers in OpenAI's Responses API.
 
-use bytes::Bytes;
 use serde::Deserialize;
 use shared::json::{RawValue, each_element};
 
 use super::{
     super::{
-        Chunk, Event, Fold, Nonsense,
+        Chunk, Event, Nonsense,
         parts::{Delta, RawString, short},
         stream::ChunkChoice,
         stream::Original,
     },
+    Pieces, WholeAnswer,
     calls::CallPlaces,
     messages::read,
 };
@@ -66,6 +66,8 @@ struct RawResponse<'a> {
     output: Option<&'a RawValue>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -205,8 +207,8 @@ fn failed<'a>(raw: &RawEvent<'a>, payload: &str) -> Event<'a> {
     Event::Failed(UpstreamError::read(payload.as_bytes()), Chunk::new(Vec::new(), usage, None))
 }
 
-/// Turns a whole response into an answer of chat.
-pub(super) fn whole(body: &str) -> Result<Bytes, Nonsense> {
+/// Reads a whole response.
+pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'a>, Nonsense> {
     let response: RawResponse<'_> = serde_json::from_str(body)?;
     let status = response.status.map_or("", RawString::inner);
     match status {
@@ -214,36 +216,37 @@ pub(super) fn whole(body: &str) -> Result<Bytes, Nonsense> {
         _ if response.error.is_some() => return Err(Nonsense::Error),
         _ => return Err(Nonsense::Unfinished),
     }
-    let (mut fold, mut calls, mut is_read) = (Fold::default(), 0, Ok(()));
+    let (mut calls, mut is_read) = (0, Ok(()));
     each_element(response.output.ok_or(Nonsense::Choices)?, |item: RawItem<'_>| {
-        is_read = add_item(&item, &mut calls, &mut fold);
+        is_read = add_item(&item, &mut calls, take);
         is_read.is_ok()
     })?;
     is_read?;
-    fold.into_whole(response.reason(status == "completed", calls > 0), response.usage)
+    let word = response.reason(status == "completed", calls > 0);
+    Ok(WholeAnswer { word, usage: response.usage, model: response.model })
 }
 
-fn add_item(item: &RawItem<'_>, calls: &mut u64, fold: &mut Fold) -> Result<(), serde_json::Error> {
+fn add_item(item: &RawItem<'_>, calls: &mut u64, take: Pieces<'_>) -> Result<(), serde_json::Error> {
     match item.kind.inner() {
         "function_call" | "custom_tool_call" => {
             let arguments = item.arguments.or(item.input.and_then(RawString::of));
             let arguments = arguments.unwrap_or(RawString::EMPTY);
-            fold.add_piece(Delta::of_call(*calls, [item.call_id, item.name], arguments), None);
+            take(Delta::of_call(*calls, [item.call_id, item.name], arguments), None);
             *calls += 1;
         }
         "message" => each_part(item.content, |part| match part.kind.inner() {
             "output_text" => {
                 let text = part.text.and_then(RawString::of).unwrap_or(RawString::EMPTY);
-                fold.add_piece(Delta::of_text(text), part.logprobs);
+                take(Delta::of_text(text), part.logprobs);
             }
             "refusal" => {
-                fold.add_piece(Delta::of_refusal(part.refusal.unwrap_or(RawString::EMPTY)), None);
+                take(Delta::of_refusal(part.refusal.unwrap_or(RawString::EMPTY)), None);
             }
             _ => {}
         })?,
         "reasoning" => {
-            let are_whole = add_thoughts(item.content, fold)?;
-            add_thoughts(item.summary.filter(|_| !are_whole), fold)?;
+            let are_whole = add_thoughts(item.content, take)?;
+            add_thoughts(item.summary.filter(|_| !are_whole), take)?;
         }
         _ => {}
     }
@@ -251,13 +254,13 @@ fn add_item(item: &RawItem<'_>, calls: &mut u64, fold: &mut Fold) -> Result<(), 
 }
 
 /// Adds the parts of reasoning, with empty lines in between. Returns whether there are any.
-fn add_thoughts(parts: Option<&RawValue>, fold: &mut Fold) -> Result<bool, serde_json::Error> {
+fn add_thoughts(parts: Option<&RawValue>, take: Pieces<'_>) -> Result<bool, serde_json::Error> {
     let empty_line: &RawValue = serde_json::from_str(EMPTY_LINE)?;
     let mut before = None;
     each_part(parts, |part| {
         if let Some(text) = part.text {
             for text in before.into_iter().chain([text]) {
-                fold.add_piece(Delta::of_reasoning(text), None);
+                take(Delta::of_reasoning(text), None);
             }
             before = Some(empty_line);
         }

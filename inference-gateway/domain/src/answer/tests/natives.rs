@@ -467,6 +467,7 @@ proptest! {
         for api in APIS {
             let _ = AnswerReader::new(api).event(&payload);
             let _ = whole_as_chat(api, Bytes::from(payload.clone()));
+            let _ = Completion::read_passed(api, &payload);
         }
     }
 

@@ -240,24 +240,27 @@ fn a_whole_answer_passes_as_it_came_but_for_the_model_and_the_cost() {
     for (api, body, usage) in [
         (
             UpstreamApi::Messages,
-            "\n {\"id\":\"msg_1\",\t\"model\":\"claude-x\",\"content\":[{\"model\":1}],\"usage\":{\"output_tokens\":5}, \"z\":[]}",
+            "\n {\"id\":\"msg_1\",\t\"model\":\"claude-x\",\"content\":[{\"type\":\"x\",\"model\":1}],\"usage\":{\"output_tokens\":5}, \"z\":[],\"stop_reason\":\"end_turn\"}",
             r#"{"output_tokens":5,"cost":0.0000032}"#,
         ),
         (
             UpstreamApi::Responses,
-            r#"{"model":"claude-x","output":[{"usage":{}}],"usage":{"output_tokens":5},"z":7 }"#,
+            r#"{"model":"claude-x","output":[{"type":"x","usage":{}}],"usage":{"output_tokens":5},"z":7,"status":"completed" }"#,
             r#"{"output_tokens":5,"cost":0.0000032}"#,
         ),
     ] {
-        let passed = pass_whole(&Bytes::from(body), generation(), &reply(api), SETTLED);
+        let passed = Completion::read_passed(api, body.as_bytes()).unwrap();
+        let passed = passed.write(generation(), &reply(api), SETTLED);
         let expected = body.replace(r#""claude-x""#, MODEL).replace(r#"{"output_tokens":5}"#, usage);
         assert_eq!(passed, expected.as_bytes());
     }
-    let bare = pass_whole(&Bytes::from("{\"content\":[]}"), generation(), &messages(), SETTLED);
+    let bare =
+        Completion::read_passed(UpstreamApi::Messages, br#"{"content":[],"stop_reason":"x"}"#).unwrap();
+    let bare = bare.write(generation(), &messages(), SETTLED);
     assert_eq!(serde_json::from_slice::<Value>(&bare).unwrap()["usage"]["output_tokens"], 5);
     // What is no text is refused before it is billed.
-    let broken = Bytes::from(&b"{\"content\":[],\"stop_reason\":\"end_turn\",\"x\":\"\xff\"}"[..]);
-    assert!(whole_as_chat(UpstreamApi::Messages, broken).is_err());
+    let broken = b"{\"content\":[],\"stop_reason\":\"end_turn\",\"x\":\"\xff\"}";
+    assert!(Completion::read_passed(UpstreamApi::Messages, broken).is_err());
 }
 
 proptest! {

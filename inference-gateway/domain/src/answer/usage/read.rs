@@ -6,7 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
 };
-use shared::json::{RawValue, each_element};
+use shared::json::{RawValue, Text, each_element};
 
 use super::{super::parts::RawString, MOST_TOKENS, Reported};
 
@@ -204,8 +204,8 @@ impl<'de> Visitor<'de> for Members<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let Self(place, counts) = self;
-        while let Some((name, value)) = members.next_entry::<RawString<'de>, &'de RawValue>()? {
-            counts.take(place, name.inner(), value);
+        while let Some((name, value)) = members.next_entry::<Text<'de>, &'de RawValue>()? {
+            counts.take(place, &name.0, value);
         }
         Ok(())
     }

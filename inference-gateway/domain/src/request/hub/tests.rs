@@ -8,9 +8,8 @@ use crate::{
     chat, messages,
     request::{
         Forward, Request,
-        tests::{model_with, text_for},
+        tests::{model_with, responses, text_for},
     },
-    responses,
 };
 
 const RESPONSES: &str = r#"speaks = ["responses"]"#;
@@ -173,7 +172,7 @@ fn effort_makes_a_model_think_unless_a_call_is_forced() {
     let forced = ask(json!({"reasoning_effort": "high", "tools": [tool("f")], "tool_choice": "required"}));
     assert_eq!((forced.get("thinking"), &forced["output_config"]), (None, &json!({"effort": "high"})));
     let client = json!({"model": "m", "input": "Hi", "reasoning": {"effort": "low"}});
-    let quiet = written(responses::parse, &client, MESSAGES);
+    let quiet = written(responses, &client, MESSAGES);
     assert_eq!(quiet["thinking"], json!({"type": "adaptive", "display": "omitted"}));
     let off = json!({"model": "m", "max_tokens": 9, "thinking": {"type": "disabled"}, "messages": [{"role": "user", "content": "Hi"}]});
     let off = written(messages::parse, &off, RESPONSES);
@@ -191,12 +190,12 @@ fn responses_and_messages_are_written_for_each_other() {
             {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
         ],
         "tools": [{"type": "custom", "name": "patch", "description": "Patches."}, {"type": "web_search"}]});
-    let json = written(responses::parse, &body, MESSAGES);
+    let json = written(responses, &body, MESSAGES);
     assert_eq!(json["system"][0]["text"], "Be brief.");
     assert_eq!(json["messages"][1]["content"][0]["input"], json!({"input": "*** Begin"}));
     assert_eq!(json["messages"][2]["content"][0]["type"], "tool_result");
     assert!(!json.to_string().contains("gAAA"), "foreign reasoning is dropped: {json}");
-    let asked = forward(responses::parse, &body, MESSAGES).unwrap();
+    let asked = forward(responses, &body, MESSAGES).unwrap();
     assert_eq!(asked.dropped_tools.as_deref(), Some("web_search"));
     let mut dropped: Vec<_> = asked.dropped_members.as_deref().unwrap().split(", ").collect();
     dropped.sort_unstable();
@@ -250,7 +249,7 @@ fn what_would_make_another_answer_is_refused_by_the_clients_name_for_it() {
     let stops = json!({"model": "m", "max_tokens": 5, "stop_sequences": ["a"], "messages": hi});
     assert_eq!(refused(messages::parse, &stops, RESPONSES), "stop_sequences");
     let probable = json!({"model": "m", "input": "Hi", "top_logprobs": 2});
-    assert_eq!(refused(responses::parse, &probable, MESSAGES), "top_logprobs");
+    assert_eq!(refused(responses, &probable, MESSAGES), "top_logprobs");
     // What has no effect is taken.
     assert!(forward(chat::parse, &chat(json!({"n": 1, "logprobs": false})), MESSAGES).is_ok());
 }

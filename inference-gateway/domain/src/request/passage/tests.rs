@@ -10,9 +10,8 @@ use crate::{
     messages,
     request::{
         BodyForm, Forward, Request, UpstreamParams,
-        tests::{account, model_with, text_for},
+        tests::{account, model_with, responses, text_for},
     },
-    responses,
 };
 
 const RESPONSES: &str = r#"speaks = ["responses"]"#;
@@ -37,18 +36,18 @@ fn a_body_passes_in_its_own_spelling_and_order() {
     let head = format!(r#"{{"model":"m","store":false,"prompt_cache_key":"{cache_key}""#);
     let rest = "\n  \"input\" : [ {\"role\":\"user\",\"content\":\"H\\u00e9 \\/\"} ],\"x_unknown\":{\"b\":1.50,\"a\":[ ]},\"include\":[\"reasoning.encrypted_content\"],  \"stream\": true";
     let body = format!("{{ \"model\": \"Model Flash\",{rest} }}");
-    assert_eq!(passed(responses::parse, &body, RESPONSES), format!("{head},{rest}}}"));
+    assert_eq!(passed(responses, &body, RESPONSES), format!("{head},{rest}}}"));
     let body = format!(
         "{{{rest},\"max_output_tokens\":50,\"metadata\":{{\"a\":\"b\"}},\"store\":true,\"model\":\"Model Flash\"}}"
     );
-    assert_eq!(passed(responses::parse, &body, RESPONSES), format!("{head},{rest}}}"));
+    assert_eq!(passed(responses, &body, RESPONSES), format!("{head},{rest}}}"));
 }
 
 #[test]
 fn names_of_users_and_caches_pass_as_pseudonyms_of_the_account() {
     let body =
         r#"{"model":"m","user":"u\u0031","input":"Hi","safety_identifier":"s","prompt_cache_key":"k"}"#;
-    let json: Value = serde_json::from_str(&passed(responses::parse, body, RESPONSES)).unwrap();
+    let json: Value = serde_json::from_str(&passed(responses, body, RESPONSES)).unwrap();
     for (name, text) in [("user", "u1"), ("safety_identifier", "s"), ("prompt_cache_key", "k")] {
         assert_eq!(json[name], pseudonym(account(), text), "{name}");
     }
@@ -60,10 +59,10 @@ fn names_of_users_and_caches_pass_as_pseudonyms_of_the_account() {
 #[test]
 fn what_costs_more_than_the_usage_tells_is_left_out_and_named() {
     let body = r#"{"model":"m","input":"Hi","service_tier":"priority","tools":[ {"type":"web_search"}, {"type":"function","name":"f","parameters":{}}, {"type":"shell","environment":{"type":"container_auto"}}, {"type":"shell","environment":{"type":"local"}} ],"tool_choice":"auto"}"#;
-    let asked = forward(responses::parse, body, RESPONSES).unwrap();
+    let asked = forward(responses, body, RESPONSES).unwrap();
     assert_eq!(asked.dropped_tools.as_deref(), Some("web_search, shell"));
     assert_eq!(asked.dropped_members.as_deref(), Some("service_tier"));
-    let text = passed(responses::parse, body, RESPONSES);
+    let text = passed(responses, body, RESPONSES);
     assert!(text.ends_with(r#","input":"Hi","tools":[ {"type":"function","name":"f","parameters":{}}, {"type":"shell","environment":{"type":"local"}} ],"tool_choice":"auto"}"#), "{text}");
 
     let body = r#"{"model":"m","max_tokens":9,"speed":"fast","inference_geo":"us","mcp_servers":[],"tools":[{"type":"web_search_20250305","name":"web_search"}],"tool_choice":{"type":"auto"},"messages":[{"role":"user","content":"Hi"}]}"#;
@@ -83,7 +82,7 @@ fn a_word_of_effort_that_the_model_has_not_is_the_nearest_one() {
         format!(r#"{{"model":"m","input":"Hi","reasoning":{{"summary":"auto","effort":"{word}"}}}}"#)
     };
     let effort = |word: &str, lines: &str| {
-        let json: Value = serde_json::from_str(&passed(responses::parse, &body(word), lines)).unwrap();
+        let json: Value = serde_json::from_str(&passed(responses, &body(word), lines)).unwrap();
         assert_eq!(json["reasoning"]["summary"], "auto");
         json["reasoning"]["effort"].clone()
     };
@@ -99,7 +98,7 @@ fn a_word_of_effort_that_the_model_has_not_is_the_nearest_one() {
 #[test]
 fn a_mode_of_reasoning_with_another_price_is_the_usual_one() {
     let body = r#"{"model":"m","input":"Hi","reasoning":{"mode":"pro","summary":"auto"}}"#;
-    let text = passed(responses::parse, body, RESPONSES);
+    let text = passed(responses, body, RESPONSES);
     assert!(text.contains(r#""reasoning":{"mode":"standard","summary":"auto"}"#), "{text}");
 }
 
@@ -132,14 +131,14 @@ fn parts_that_no_chat_has_pass_and_count() {
 
     let items = |item: &str| format!(r#"{{"model":"m","input":[{{"role":"user","content":"Hi"}},{item}]}}"#);
     let call = r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#;
-    assert!(passed(responses::parse, &items(call), RESPONSES).contains(call));
-    let error = forward(responses::parse, &items(call), "").err().unwrap();
+    assert!(passed(responses, &items(call), RESPONSES).contains(call));
+    let error = forward(responses, &items(call), "").err().unwrap();
     assert_eq!(error.param.as_deref(), Some("input[1].type"));
     let file = r#"{"role":"user","content":[{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,AA"}]}"#;
-    assert!(forward(responses::parse, &items(file), RESPONSES).unwrap().needs_count);
+    assert!(forward(responses, &items(file), RESPONSES).unwrap().needs_count);
     for elsewhere in [r#""file_url":"https://example.com/a.pdf""#, r#""file_id":"file-1""#] {
         let file = format!(r#"{{"role":"user","content":[{{"type":"input_file",{elsewhere}}}]}}"#);
-        assert!(forward(responses::parse, &items(&file), RESPONSES).is_err(), "{file}");
+        assert!(forward(responses, &items(&file), RESPONSES).is_err(), "{file}");
     }
 }
 
@@ -147,10 +146,7 @@ fn parts_that_no_chat_has_pass_and_count() {
 fn what_is_stored_elsewhere_is_refused_by_name() {
     for member in [r#""previous_response_id":"resp_1""#, r#""conversation":"c""#, r#""background":true"#] {
         let body = format!(r#"{{"model":"m","input":"Hi",{member}}}"#);
-        assert_eq!(
-            forward(responses::parse, &body, RESPONSES).err().unwrap().code,
-            Code::UnsupportedParameter
-        );
+        assert_eq!(forward(responses, &body, RESPONSES).err().unwrap().code, Code::UnsupportedParameter);
     }
     let body = r#"{"model":"m","max_tokens":9,"container":"c","messages":[{"role":"user","content":"Hi"}]}"#;
     assert_eq!(forward(messages::parse, body, MESSAGES).err().unwrap().param.as_deref(), Some("container"));
@@ -167,7 +163,7 @@ fn a_budget_of_thinking_needs_room_for_an_answer() {
 #[test]
 fn a_limit_is_lowered_to_the_models_own() {
     let body = r#"{"model":"m","max_output_tokens":200000,"input":"Hi"}"#;
-    assert_eq!(forward(responses::parse, body, "").err().unwrap().code, Code::IntegerAboveMaxValue);
+    assert_eq!(forward(responses, body, "").err().unwrap().code, Code::IntegerAboveMaxValue);
     let hi = r#""messages":[{"role":"user","content":"Hi"}]"#;
     let body = format!(r#"{{"model":"m","max_tokens":200000,{hi}}}"#);
     assert_eq!(forward(messages::parse, &body, MESSAGES).unwrap().max_tokens, 4096);
@@ -197,7 +193,7 @@ fn a_count_is_asked_for_with_what_a_counter_takes() {
         r#"{"model":"m","system":"s","messages":[{"role":"user","content":"Hi"}],"thinking":{"type":"disabled"}}"#
     );
     let body = r#"{"model":"x","input":"Hi","stream":true,"instructions":"i","user":"u"}"#;
-    assert_eq!(count(responses::parse, body, RESPONSES), r#"{"model":"m","input":"Hi","instructions":"i"}"#);
+    assert_eq!(count(responses, body, RESPONSES), r#"{"model":"m","input":"Hi","instructions":"i"}"#);
 }
 
 proptest! {
@@ -225,7 +221,7 @@ proptest! {
         all.insert(order.index(all.len() + 1), ("model".into(), "\"m\"".into()));
         let body: Vec<_> = all.iter().map(|(name, value)| format!("\"{name}\"{space}:{space}{value}")).collect();
         let body = format!("{space}{{{space}{}{space}}}", body.join(&format!(",{space}")));
-        let text = passed(responses::parse, &body, RESPONSES);
+        let text = passed(responses, &body, RESPONSES);
         let json: Value = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(&json["model"], "m");
         prop_assert!(json.get("service_tier").is_none() && json.get("metadata").is_none(), "{}", text);
