@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 step=${1:?a step: programs, images, publish or --dry-run}
 repository=${REPOSITORY:-faregate/faregate}
-registry=$(echo "${REGISTRY:-localhost/faregate/}" | tr '[:upper:]' '[:lower:]') # names of images have no capitals
+registry=${REGISTRY:-localhost/faregate/}
 dist=$PWD/target/dist
 programs='faregate inference-gateway key-service local-model'
 images="$programs secrets"

@@ -105,6 +105,10 @@ fn the_image_and_the_release_are_built_in_the_same_way() {
         }
     }
     assert!(dockerfile.contains("tests/tools/pgo.sh profile"), "the image has a profile of its own");
+    let copied = read(".dockerignore");
+    for name in ["auditable.sh", "notice.sh", "pgo.sh"] {
+        assert!(copied.contains(&format!("!tests/tools/{name}\n")), "{name} is missing in the builder");
+    }
     for name in ["auditable.sh", "notice.sh", "pgo.sh", "reproducible.sh"] {
         run("/bin/sh", &["-n", &format!("tests/tools/{name}")]);
     }
