@@ -13,7 +13,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 step=${1:?a step: programs, images, publish or --dry-run}
-repository=${REPOSITORY:-faregate/faregate}
+repository=${REPOSITORY:-$(sed -n 's/^repository=//p' deploy/install.sh)}
 registry=${REGISTRY:-localhost/faregate/}
 dist=$PWD/target/dist
 programs='faregate inference-gateway key-service local-model'
