@@ -1,5 +1,6 @@
 # One image per program, chosen with --target: key-service, inference-gateway, local-model, faregate; and secrets, which makes
-# what docker-compose.yml needs to be secret. All programs are built once.
+# what docker-compose.yml needs to be secret. All programs are built once. A release puts its own in their place, and builds none:
+# docker buildx build --build-context programs=FOLDER
 
 # Images are pinned by the digest of their index, of which each platform finds its own: a tag can be moved, a digest cannot.
 # Change both together: docker buildx imagetools inspect IMAGE:TAG
@@ -31,7 +32,11 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
     host=$(rustc -vV | sed -n 's/^host: //p') \
  && cargo auditable build --release --locked --target "$host" \
         --package key-service --package inference-gateway --package local-model --package faregate \
- && install -D --target-directory=/out $(printf " target/$host/release/%s" key-service inference-gateway local-model faregate)
+ && install -D --target-directory=/out $(printf " target/$host/release/%s" key-service inference-gateway local-model faregate) \
+ && tests/tools/notice.sh > /out/NOTICE && cp LICENSE /out/
+
+FROM scratch AS programs
+COPY --from=build /out/ /
 
 # What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
 # that the Redis image runs as, so that both can read files which are their owner's alone. It owns /data: the key-service
@@ -42,29 +47,32 @@ RUN install --directory --mode=700 --owner=999 --group=999 \
 USER 999:999
 ENV FAREGATE_DATA_DIR=/data
 
-FROM base AS key-service
-COPY --from=build /out/key-service /usr/local/bin/
+FROM base AS licensed
+COPY --from=programs /LICENSE /NOTICE /usr/share/doc/faregate/
+
+FROM licensed AS key-service
+COPY --from=programs /key-service /usr/local/bin/
 ENV FAREGATE_KEY_HTTP_LISTEN=0.0.0.0:8081 FAREGATE_KEY_GRPC_LISTEN=0.0.0.0:50051
 EXPOSE 8081 50051
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["key-service", "--health"]
 ENTRYPOINT ["key-service"]
 
-FROM base AS inference-gateway
-COPY --from=build /out/inference-gateway /usr/local/bin/
+FROM licensed AS inference-gateway
+COPY --from=programs /inference-gateway /usr/local/bin/
 ENV FAREGATE_LISTEN=0.0.0.0:8080
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["inference-gateway", "--health"]
 ENTRYPOINT ["inference-gateway"]
 
-FROM base AS local-model
-COPY --from=build /out/local-model /usr/local/bin/
+FROM licensed AS local-model
+COPY --from=programs /local-model /usr/local/bin/
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["local-model", "--health"]
 ENTRYPOINT ["local-model"]
 
 # Both services and the demo model in one process.
-FROM base AS faregate
-COPY --from=build /out/faregate /usr/local/bin/
+FROM licensed AS faregate
+COPY --from=programs /faregate /usr/local/bin/
 ENV FAREGATE_LISTEN=0.0.0.0:8080
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["faregate", "--health"]

@@ -113,13 +113,45 @@ fn images_from_elsewhere_are_pinned_by_their_digests() {
     let bases = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "));
     let (bases, stages): (Vec<_>, Vec<_>) = bases.unzip();
     let bases = bases.into_iter().filter(|base| *base != "scratch" && !stages.contains(base));
-    let images = bases.chain(compose.services.values().filter_map(|service| service.image.as_deref()));
-    let images: Vec<_> = images.collect();
+    let others = compose.services.values().filter(|service| service.build.is_none());
+    let images: Vec<_> = bases.chain(others.filter_map(|service| service.image.as_deref())).collect();
     assert!(images.len() >= 3, "{images:?}");
     for image in images {
         let (_, digest) = image.split_once("@sha256:").unwrap_or_else(|| panic!("{image} has no digest"));
         assert!(digest.len() == 64 && digest.chars().all(|digit| digit.is_ascii_hexdigit()), "{image}");
     }
+}
+
+/// Compose pulls an image without a policy for it where it is missing, and builds it where that fails.
+#[test]
+fn images_of_a_release_are_pulled_or_else_built_and_are_those_of_this_version() {
+    let one_process: BTreeMap<String, Value> =
+        serde_saphyr::from_str(&read("deploy/compose/one-process.yml")).unwrap();
+    let faregate: Service = serde_json::from_value(one_process["services"]["faregate"].clone()).unwrap();
+    let services = compose().services.into_values().chain([faregate]);
+    let built: Vec<_> = services.filter(|service| service.build.is_some()).collect();
+    assert_eq!(built.len(), 5);
+    let version = env!("CARGO_PKG_VERSION");
+    for service in built {
+        assert_eq!(service.pull_policy, None);
+        let (target, image) = (service.build.unwrap().target, service.image.unwrap());
+        assert!(image.starts_with("${FAREGATE_REGISTRY:-"), "{image}");
+        assert!(image.ends_with(&format!("/}}{target}:${{FAREGATE_VERSION:-{version}}}")), "{image}");
+    }
+}
+
+#[test]
+fn the_gateway_alone_reads_the_keys_of_vendors_and_starts_without_any() {
+    for (name, service) in compose().services {
+        let files: &[EnvFile] = if name == "inference-gateway" {
+            &[EnvFile { path: ".env".to_owned(), required: false }]
+        } else {
+            &[]
+        };
+        assert_eq!(service.env_file, files, "{name}");
+    }
+    let ignored = read(".gitignore");
+    assert!(ignored.lines().any(|line| line == "/.env"), "it has secrets: {ignored}");
 }
 
 #[test]
@@ -199,6 +231,9 @@ struct Compose {
 struct Service {
     build: Option<Build>,
     image: Option<String>,
+    pull_policy: Option<String>,
+    #[serde(default)]
+    env_file: Vec<EnvFile>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
     #[serde(default)]
@@ -216,6 +251,12 @@ struct Service {
 #[derive(Deserialize)]
 struct Build {
     target: String,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+struct EnvFile {
+    path: String,
+    required: bool,
 }
 
 impl Compose {

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Installs faregate from the latest release: fetches the archive for this machine, checks it, and puts the program into ~/.local/bin.
+#
+#   curl -fsSL https://github.com/faregate/faregate/releases/latest/download/install.sh | sh
+#   curl -fsSL … | sh -s -- key-service inference-gateway     # these programs of the archive instead
+#
+# VERSION names another release, INTO another folder, FROM another address of the files, such as a mirror or file:///a/folder.
+# The archive needs the sum that SHA256SUMS says. With cosign installed, SHA256SUMS needs the signature of the repository's workflow.
+set -eu
+repository=faregate/faregate
+
+fail() {
+  echo "install.sh: $*" >&2
+  exit 1
+}
+
+has() {
+  command -v "$1" > /dev/null
+}
+
+# Fetches a file of the release into the working folder. A redirection never leads away from TLS.
+fetch() {
+  if has curl; then
+    curl --fail --silent --show-error --location --proto-redir '=https' --output "$work/$1" "$from/$1"
+  elif has wget; then
+    wget --quiet --output-document="$work/$1" "$from/$1"
+  else
+    fail 'curl or wget is needed'
+  fi || fail "$from/$1 cannot be fetched"
+}
+
+sum() {
+  if has sha256sum; then sha256sum "$1"; else shasum --algorithm 256 "$1"; fi | cut -d ' ' -f 1
+}
+
+check_signature() {
+  if ! has cosign; then
+    echo 'The sum of the archive is checked. The signature of the sums is not: cosign is not installed.'
+    return
+  fi
+  fetch SHA256SUMS.sigstore.json
+  cosign verify-blob --bundle "$work/SHA256SUMS.sigstore.json" \
+    --certificate-identity-regexp "^https://github\.com/$repository/\.github/workflows/release\.yml@refs/tags/v" \
+    --certificate-oidc-issuer https://token.actions.githubusercontent.com "$work/SHA256SUMS" ||
+    fail 'SHA256SUMS is not signed by a release of the repository; nothing was installed'
+}
+
+# Puts a program in place in one step, also while the earlier one runs.
+install_program() {
+  [ -f "$unpacked/$1" ] || fail "the archive has no program $1"
+  "$unpacked/$1" --version > /dev/null || fail "$1 does not start here: it needs glibc 2.34 or newer; nothing was installed"
+  cp "$unpacked/$1" "$into/.$1.new"
+  mv "$into/.$1.new" "$into/$1"
+  echo "Installed $into/$1, $("$into/$1" --version)."
+}
+
+main() {
+  case "$(uname -s) $(uname -m)" in
+    'Linux x86_64') platform=linux-amd64 ;;
+    'Linux aarch64') platform=linux-arm64 ;;
+    *) fail "there is no archive for $(uname -s) on $(uname -m); the README says how to run an image or to build from source" ;;
+  esac
+  releases=https://github.com/$repository/releases
+  from=${FROM:-$releases/${VERSION:+download/v$VERSION}}
+  [ "$from" != "$releases/" ] || from=$releases/latest/download
+  into=${INTO:-$HOME/.local/bin}
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+
+  archive=faregate-$platform.tar.gz
+  fetch SHA256SUMS
+  check_signature
+  expected=$(awk -v name="$archive" '$2 == name { print $1 }' "$work/SHA256SUMS")
+  [ -n "$expected" ] || fail "SHA256SUMS has no sum of $archive; nothing was installed"
+  fetch "$archive"
+  [ "$(sum "$work/$archive")" = "$expected" ] || fail "$archive has another sum than SHA256SUMS says; nothing was installed"
+
+  tar -x -z -C "$work" -f "$work/$archive"
+  unpacked=$(echo "$work"/faregate-*/)
+  mkdir -p "$into"
+  [ $# -gt 0 ] || set -- faregate
+  for program in "$@"; do
+    install_program "$program"
+  done
+  case ":$PATH:" in
+    *":$into:"*) ;;
+    *) echo "$into is not in PATH: add it, or name the program with its folder." ;;
+  esac
+}
+
+# All of the script has arrived before any of it runs.
+main "$@"
