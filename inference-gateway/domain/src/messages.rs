@@ -173,10 +173,18 @@ fn system<'a>(
     list.objects(ANY_NUMBER, |message| {
         if message.require("role")?.string()? == "system" {
             let content = message.require("content")?;
-            // A change of tools in between is the vendor's alone.
-            if let Err(fault) = content.each_text(BLOCKS, content::text_of, |text| texts.add(text)) {
-                draft.pass_only(content.raw(), fault);
+            if content.is_text(BLOCKS)? {
+                texts.add(content.string_token()?);
+                return Ok(());
             }
+            content.objects_if_any(ANY_NUMBER, |block| match &*block.require("type")?.string()? {
+                // A change of tools in between is the vendor's alone.
+                "tool_addition" | "tool_removal" => tools::change(block, draft),
+                _ => {
+                    texts.add(content::text_of(block)?);
+                    Ok(())
+                }
+            })?;
         }
         Ok(())
     })?;

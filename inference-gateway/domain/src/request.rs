@@ -18,6 +18,7 @@ mod read;
 mod refused;
 mod system;
 mod tools;
+mod unread;
 
 use bytes::Bytes;
 use shared::{

@@ -93,20 +93,14 @@ fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> R
             let source = source.object()?;
             let source = source.require("type")?;
             match &*source.string()? {
-                "base64" | "text" | "content" => {
-                    draft.document(fault);
-                    Ok(())
-                }
+                "base64" | "text" | "content" => draft.document(block, fault),
                 _ => Err(source.error(
                     Code::UnsupportedValue,
                     "must be 'base64', 'text' or 'content'; no files are stored or fetched here",
                 )),
             }
         }
-        _ => {
-            block.iter().for_each(|(_, value)| draft.pass_only(value.raw(), fault.clone()));
-            Ok(())
-        }
+        _ => draft.pass_only(block, || fault),
     }
 }
 
@@ -173,7 +167,7 @@ fn earlier_block<'a>(
                 draft.shown.text(signature.raw());
             }
         }
-        "redacted_thinking" => block.iter().for_each(|(_, value)| draft.shown.maybe_json(value.raw())),
+        "redacted_thinking" => block.iter().try_for_each(|(name, value)| draft.pass_value(name, &value))?,
         "tool_use" => {
             let id = block.require("id")?.filled_string_token()?;
             let name = block.require("name")?.filled_string_token()?;

@@ -2,7 +2,7 @@
 
 use shared::error::{ApiError, Code};
 
-use crate::request::{Draft, DroppedNames, Function, MAX_TOOLS, Members, Value, name};
+use crate::request::{Draft, DroppedNames, Function, MAX_TOOLS, Members, Value, name, unsupported_kind};
 
 /// Checks and writes the tools and the choice. Tools of a provider's own servers are dropped, and without any other
 /// tool nothing is written.
@@ -12,6 +12,10 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
         list.objects_if_any(MAX_TOOLS, |tool| match tool.get("type") {
             Some(kind) if kind.string()? != "custom" => {
                 dropped.add(&kind.string()?);
+                // The vendor's own upstreams take it.
+                if is_run_by_vendor(tool)?.is_none() {
+                    draft.vendors_tool(tool);
+                }
                 Ok(())
             }
             Some(_) | None => {
@@ -40,6 +44,26 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
     let kind = kind.string()?;
     let is_run_by_client = RUN_BY_CLIENTS.iter().any(|known| kind.starts_with(known));
     Ok((!is_run_by_client).then(|| kind.into_owned()))
+}
+
+/// Notes a block that adds a tool to a conversation, or takes one out of it, which only an upstream of this API takes. A tool that
+/// the vendor runs is refused.
+pub(super) fn change(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let value = block.require("tool")?;
+    let tool = value.object()?;
+    let kind = tool.require("type")?;
+    let definition = tool.get("definition");
+    let definition = definition.as_ref().map(Value::object).transpose()?;
+    let is_of_client = match &definition {
+        Some(definition) => is_run_by_vendor(definition)?.is_none(),
+        None => kind.string()? == "tool_reference",
+    };
+    if !is_of_client {
+        return Err(kind.error(Code::UnsupportedValue, "only tools that the client runs are supported"));
+    }
+    draft.shown.preamble();
+    let place = block.require("type")?;
+    draft.pass_only(block, || unsupported_kind(&place, "blocks", "'text'"))
 }
 
 /// Checks and writes a tool, and returns the tool's name.

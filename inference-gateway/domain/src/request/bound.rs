@@ -24,6 +24,9 @@ const PER_PREAMBLE: u64 = 512;
 /// Tokens around each tool, tool call, and tool answer: markers, or the tags of templates that write XML.
 const PER_TOOL: u64 = 64;
 
+/// Tokens by which a vendor describes a tool of its own that clients run; the longest descriptions have some 750.
+const PER_VENDORS_TOOL: u64 = 1024;
+
 /// Usual number of bytes of text per token.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
@@ -116,6 +119,27 @@ impl PromptSize {
     pub(crate) fn maybe_json(&mut self, text: &str) {
         // A text too deep for a parser is only ever shown as text, at six bytes a byte at most.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
+    }
+
+    /// Counts a JSON value that its upstream reads, and this crate does not.
+    pub(crate) fn unread(&mut self, json: &str) {
+        self.more_than_texts = true;
+        self.maybe_json(json);
+    }
+
+    /// Counts what a vendor says of a tool of its own.
+    pub(crate) fn vendors_tool(&mut self) {
+        self.preamble();
+        self.tool();
+        self.markers += PER_VENDORS_TOOL;
+    }
+
+    /// Counts what is shown of another part.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.markers += other.markers;
+        self.preamble |= other.preamble;
+        self.more_than_texts |= other.more_than_texts;
     }
 
     /// Counts a parameter that is passed on as spelled. No template shows it, but a server receives its bytes.

@@ -282,17 +282,10 @@ impl Draft {
         Self { passage: PassageNotes::of(body), ..Self::new(body.len()) }
     }
 
-    /// Notes a part that only an upstream of the client's own API takes; `fault` is the error for others. The part may hold
-    /// text, which counts.
-    pub(crate) fn pass_only(&mut self, part: &str, fault: ApiError) {
-        self.shown.maybe_json(part);
-        self.untranslatable.get_or_insert(fault);
-    }
-
     /// Notes a document, whose tokens only the upstream knows.
-    pub(crate) fn document(&mut self, fault: ApiError) {
+    pub(crate) fn document(&mut self, part: &Members<'_, '_>, fault: ApiError) -> Result<(), ApiError> {
         self.needs_count = true;
-        self.untranslatable.get_or_insert(fault);
+        self.pass_only(part, || fault)
     }
 
     /// Reads what was written so far as a body of its own.

@@ -70,7 +70,7 @@ fn write(url: &[&str], detail: Option<&str>, draft: &mut Draft) {
 }
 
 /// Checks a URL; returns the kind of URLs that an upstream has to accept for this image.
-fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
+pub(super) fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err((Code::InvalidValue, "must be an https, http or data URL"));
     };

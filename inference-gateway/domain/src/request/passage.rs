@@ -9,6 +9,7 @@ use shared::{catalog::Effort, error::ApiError, ids::AccountId};
 use super::{
     dropped::DroppedNames,
     read::{Members, Value},
+    tools::MAX_TOOLS,
 };
 use crate::{affinity::pseudonym, splice::Splice};
 
@@ -87,28 +88,22 @@ impl PassageNotes {
         list: &Value<'_, '_>,
         mut kept: impl FnMut(&Members<'_, '_>) -> Result<Option<String>, ApiError>,
     ) -> Result<(), ApiError> {
-        let mut left = Vec::new();
-        let mut index = 0;
-        list.objects_if_any(usize::MAX, |tool| {
-            if let Some(kind) = kept(tool)? {
-                self.dropped_tools.add(&kind);
-                left.push(index);
-            }
-            index += 1;
+        let mut is_kept = Vec::new();
+        list.objects_if_any(MAX_TOOLS, |tool| {
+            let left = kept(tool)?;
+            is_kept.push(left.is_none());
+            left.iter().for_each(|kind| self.dropped_tools.add(kind));
             Ok(())
         })?;
-        if left.is_empty() {
-            self.has_tools |= index > 0;
+        self.has_tools |= is_kept.contains(&true);
+        if !is_kept.contains(&false) {
             return Ok(());
         }
-        self.has_tools |= left.len() < index;
-        let mut splice = Splice::of(list.raw());
-        index = 0;
-        list.each_if_any(usize::MAX, |tool| {
-            if left.contains(&index) {
+        let (mut splice, mut is_kept) = (Splice::of(list.raw()), is_kept.into_iter());
+        list.each_if_any(MAX_TOOLS, |tool| {
+            if is_kept.next() == Some(false) {
                 splice.remove_element(tool.unplaced());
             }
-            index += 1;
             Ok(())
         })?;
         self.replace(list, splice.finish());

@@ -50,6 +50,12 @@ impl Function<'_, '_, '_> {
 }
 
 impl Draft {
+    /// Counts a tool that clients run and their vendor describes to the model. No other upstream is sent it.
+    pub(crate) fn vendors_tool(&mut self, tool: &Members<'_, '_>) {
+        self.shown.vendors_tool();
+        tool.iter().for_each(|(_, value)| self.shown.maybe_json(value.raw()));
+    }
+
     /// Writes the beginning of a tool up to its name, a JSON string.
     pub(crate) fn open_function(&mut self, name: &str) {
         self.shown.tool();

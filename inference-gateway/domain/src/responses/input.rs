@@ -63,8 +63,8 @@ pub(super) fn prelude<'a>(
         }
         "additional_tools" => {
             let list = item.require("tools")?;
-            draft.passage.tools(&list, is_run_by_vendor)?;
-            tools.offer(&list, draft)
+            tools.offer(&list, draft)?;
+            draft.passage.tools(&list, is_run_by_vendor)
         }
         _ => Ok(()),
     })?;
@@ -122,9 +122,8 @@ impl<'a> Items<'a, '_> {
             "reasoning" => self.reasoning(item),
             "additional_tools" => Ok(()),
             update if update == "configuration_update" || update.starts_with("compaction") => {
-                let shown = &mut self.conversation.draft.shown;
-                item.iter().for_each(|(_, value)| shown.maybe_json(value.raw()));
-                Ok(())
+                let draft = &mut *self.conversation.draft;
+                item.iter().try_for_each(|(name, value)| draft.pass_value(name, &value))
             }
             "item_reference" => {
                 let id = item.require("id")?;
@@ -135,10 +134,14 @@ impl<'a> Items<'a, '_> {
             }
             _ => {
                 let supported = "messages, calls of functions and custom tools, and their outputs";
-                let fault = unsupported_kind(&item.require("type")?, "items", supported);
-                item.iter()
-                    .for_each(|(_, value)| self.conversation.draft.pass_only(value.raw(), fault.clone()));
-                Ok(())
+                let draft = &mut *self.conversation.draft;
+                if kind == "tool_search_output"
+                    && let Some(found) = item.get("tools")
+                {
+                    draft.passage.tools(&found, is_run_by_vendor)?;
+                }
+                let place = item.require("type")?;
+                draft.pass_only(item, || unsupported_kind(&place, "items", supported))
             }
         }
     }
@@ -299,8 +302,7 @@ fn file(part: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
             return Err(value.error(Code::UnsupportedParameter, problem));
         }
     }
-    draft.document(wrong_part(part));
-    Ok(())
+    draft.document(part, wrong_part(part))
 }
 
 fn wrong_part(part: &Members<'_, '_>) -> ApiError {

@@ -5,6 +5,7 @@ use shared::{
     json::Kind,
 };
 
+use super::passage::is_run_by_vendor;
 use crate::{
     answer::{ToolName, ToolNames},
     request::{Draft, DroppedNames, Function, MAX_NAME, MAX_TOOLS, Members, Value, name},
@@ -63,12 +64,14 @@ impl Tools {
 
     /// Checks the tools of a list, and writes the allowed ones.
     pub(super) fn offer(&mut self, list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-        list.objects_if_any(MAX_TOOLS, |tool| self.tool(tool, None, draft))?;
-        if self.listed > MAX_TOOLS {
-            let problem = format!("all lists of tools together must have at most {MAX_TOOLS} elements");
-            return Err(list.error(Code::ArrayAboveMaxLength, &problem));
-        }
-        Ok(())
+        list.objects_if_any(MAX_TOOLS, |tool| {
+            self.tool(tool, None, draft)?;
+            if self.listed > MAX_TOOLS {
+                return Err(too_many(list));
+            }
+            Ok(())
+        })
+        .map(drop)
     }
 
     fn tool(
@@ -84,11 +87,19 @@ impl Tools {
             ("namespace", None) => {
                 let space = name(&tool.require("name")?)?;
                 let tools = tool.require("tools")?;
+                let left = MAX_TOOLS.saturating_sub(self.listed);
+                if tools.objects_if_any(MAX_TOOLS, |_| Ok(()))? > left {
+                    return Err(too_many(&tools));
+                }
                 tools.objects_if_any(MAX_TOOLS, |tool| self.tool(tool, Some(&space), draft)).map(drop)
             }
             (_, None) => {
                 self.listed += 1;
                 self.dropped.add(&kind.string()?);
+                // The vendor's own upstreams take it.
+                if is_run_by_vendor(tool)?.is_none() {
+                    draft.vendors_tool(tool);
+                }
                 Ok(())
             }
             (_, Some(_)) => Err(kind.error(Code::InvalidValue, "must be 'function' or 'custom'")),
@@ -169,7 +180,10 @@ impl Tools {
             Choice::Unset | Choice::Mode(_) | Choice::One(_) => false,
         };
         if is_hidden {
-            write(&quoted(&flat), &mut Draft::new(0))?;
+            // A body that passes has it all the same.
+            let mut hidden = Draft::new(0);
+            write(&quoted(&flat), &mut hidden)?;
+            draft.shown.add(&hidden.shown);
         } else {
             draft.push(self.before);
             self.before = ",";
@@ -240,7 +254,7 @@ impl Choice {
             _ => {
                 let problem =
                     "must be 'function', 'custom' or 'allowed_tools'; hosted tools are not supported";
-                draft.pass_only(kind.raw(), kind.error(Code::UnsupportedValue, problem));
+                draft.pass_only(&members, || kind.error(Code::UnsupportedValue, problem))?;
                 Ok(Self::Unset)
             }
         }
@@ -265,6 +279,11 @@ pub(super) fn flat_name(namespace: Option<&str>, name: &str, is_taken: impl Fn(&
     hasher.update(namespace.as_bytes()).update(b"\0").update(name.as_bytes());
     let kept = flat.len().min(MAX_NAME - DIGEST_DIGITS - 1);
     format!("{}_{}", &flat[..kept], &hasher.finalize().to_hex()[..DIGEST_DIGITS])
+}
+
+fn too_many(list: &Value<'_, '_>) -> ApiError {
+    let problem = format!("all lists of tools together must have at most {MAX_TOOLS} elements");
+    list.error(Code::ArrayAboveMaxLength, &problem)
 }
 
 /// A name as a JSON string: it has no characters that JSON escapes.

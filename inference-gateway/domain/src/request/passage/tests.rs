@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use shared::error::{ApiError, Code};
+use shared::{
+    catalog::ImageUrls,
+    error::{ApiError, Code},
+};
 
 use crate::{
     affinity::pseudonym,
@@ -139,6 +142,114 @@ fn parts_that_no_chat_has_pass_and_count() {
     for elsewhere in [r#""file_url":"https://example.com/a.pdf""#, r#""file_id":"file-1""#] {
         let file = format!(r#"{{"role":"user","content":[{{"type":"input_file",{elsewhere}}}]}}"#);
         assert!(forward(responses, &items(&file), RESPONSES).is_err(), "{file}");
+    }
+}
+
+/// The request with this item behind a message of the user.
+fn with_item(item: &Value) -> String {
+    json!({"model": "m", "input": [{"role": "user", "content": "Hi"}, item]}).to_string()
+}
+
+/// The request with these blocks as a system message behind a message of the user.
+fn with_system(blocks: &Value) -> String {
+    let messages = json!([{"role": "user", "content": "Hi"}, {"role": "system", "content": blocks}]);
+    json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()
+}
+
+#[test]
+fn images_and_files_in_parts_that_no_chat_has_are_bounded_and_refused_like_others() {
+    const INSIDE: &str = "http://169.254.169.254/latest";
+    let screen = |output: &Value| {
+        with_item(&json!({"type": "computer_call_output", "call_id": "c", "output": output}))
+    };
+    let shown = screen(&json!({"type": "computer_screenshot", "image_url": INSIDE}));
+    let asked = forward(responses, &shown, RESPONSES).unwrap();
+    assert_eq!((asked.images, asked.image_tokens, asked.image_urls), (1, 1000, ImageUrls::Any));
+    assert!(!asked.is_plain, "nothing is learned of a template");
+    let document = |source: &Value| {
+        let blocks = json!([{"type": "document", "source": {"type": "content", "content": [{"type": "image", "source": source}]}}]);
+        json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": blocks}]}).to_string()
+    };
+    let asked =
+        forward(messages::parse, &document(&json!({"type": "url", "url": INSIDE})), MESSAGES).unwrap();
+    assert_eq!((asked.images, asked.image_urls, asked.is_plain), (1, ImageUrls::Any, false));
+    let data = json!({"type": "base64", "media_type": "image/png", "data": "AAAA"});
+    assert_eq!(forward(messages::parse, &document(&data), MESSAGES).unwrap().images, 1);
+
+    let refused = |output: Value, code: Code| {
+        let error = forward(responses, &screen(&output), RESPONSES).err().unwrap();
+        assert_eq!((error.code, error.param.as_deref()), (code, Some("input[1].output")), "{output}");
+    };
+    refused(json!({"type": "computer_screenshot", "file_id": "file-1"}), Code::UnsupportedParameter);
+    refused(json!({"image_url": "ftp://example.com/a.png"}), Code::InvalidValue);
+    refused(serde_json::from_str(&("[".repeat(70) + &"]".repeat(70))).unwrap(), Code::InvalidValue);
+    let image = json!([{"type": "image", "source": {"type": "url", "url": INSIDE}}]);
+    let error = forward(messages::parse, &with_system(&image), MESSAGES).err().unwrap();
+    assert_eq!(error.param.as_deref(), Some("messages[1].content[0].type"));
+}
+
+#[test]
+fn tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered() {
+    let found = json!({"type": "tool_search_output", "call_id": "c", "tools": [
+        {"type": "web_search"}, {"type": "mcp", "server_label": "x", "server_url": "https://x.example"}, {"type": "function", "name": "f"},
+    ]});
+    let text = passed(responses, &with_item(&found), RESPONSES);
+    assert!(text.contains(r#""tools":[{"name":"f","type":"function"}]"#), "{text}");
+    let asked = forward(responses, &with_item(&found), RESPONSES).unwrap();
+    assert_eq!(asked.dropped_tools.as_deref(), Some("web_search, mcp"));
+
+    let change = |tool: Value| with_system(&json!([{"type": "tool_addition", "tool": tool}]));
+    let definition =
+        |kind: &str| json!({"type": "tool_definition", "definition": {"type": kind, "name": "n"}});
+    for tool in
+        [json!({"type": "tool_reference", "name": "n"}), definition("custom"), definition("bash_20250124")]
+    {
+        assert!(forward(messages::parse, &change(tool.clone()), MESSAGES).is_ok(), "{tool}");
+    }
+    for tool in
+        [definition("web_search_20250305"), json!({"type": "mcp_toolset_reference", "server_name": "x"})]
+    {
+        let error = forward(messages::parse, &change(tool), MESSAGES).err().unwrap();
+        assert_eq!(error.param.as_deref(), Some("messages[1].content[0].tool.type"));
+    }
+}
+
+#[test]
+fn tools_beside_a_chats_count_where_their_vendor_is_asked() {
+    let offer = |tools: Value, more: Value| {
+        let body = json!({"model": "m", "input": "Hi", "tools": tools, "tool_choice": more}).to_string();
+        forward(responses, &body, RESPONSES).unwrap().prompt_bound
+    };
+    let (f, g) = (
+        json!({"type": "function", "name": "f"}),
+        json!({"type": "function", "name": "g", "description": "x".repeat(900)}),
+    );
+    let both = offer(json!([f, g]), Value::Null);
+    let allowed =
+        json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]});
+    assert_eq!(offer(json!([f, g]), allowed), both, "a tool that the choice leaves out is sent all the same");
+    let shell = json!({"type": "shell", "environment": {"type": "local"}});
+    assert!(offer(json!([f, shell]), Value::Null) > offer(json!([f]), Value::Null) + 1000);
+    let bash = |tools: Value| {
+        let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "tools": tools});
+        forward(messages::parse, &body.to_string(), MESSAGES).unwrap().prompt_bound
+    };
+    assert!(bash(json!([{"type": "bash_20250124", "name": "bash"}])) > bash(json!([])) + 1000);
+}
+
+#[test]
+fn more_tools_than_are_taken_are_refused_before_they_are_compared() {
+    let many = |tools: Value| with_item(&json!({"type": "additional_tools", "tools": tools}));
+    let dropped = many(vec![json!({"type": "x"}); 200_000].into());
+    let spaces: Vec<Value> = (0..512)
+        .map(|space| {
+            let tools: Vec<Value> =
+                (0..512).map(|tool| json!({"type": "function", "name": format!("t{tool}")})).collect();
+            json!({"type": "namespace", "name": format!("s{space}"), "tools": tools})
+        })
+        .collect();
+    for body in [dropped, many(spaces.into())] {
+        assert_eq!(forward(responses, &body, RESPONSES).err().unwrap().code, Code::ArrayAboveMaxLength);
     }
 }
 
