@@ -34,6 +34,7 @@ mod moving;
 mod natives;
 mod openapi;
 mod operating;
+mod payments;
 mod prices;
 mod reach;
 mod recipes;
