@@ -7,7 +7,7 @@ use tests::{
     upstream::Script,
 };
 
-use super::{replicas, signed_in};
+use super::{first_use::pasted, replicas, signed_in};
 use crate::budgets::group;
 
 /// Every page without an id in its address.
@@ -266,7 +266,7 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     assert!(page.text().contains(&format!("href=\"/dashboard/keys/{}#use\"", key.id)), "{page}");
     let page = owner.get(&format!("/dashboard/keys/{}", key.id)).await;
     for text in [
-        "<h2 id=\"use\">Use this key</h2>",
+        "<h2 id=\"use\">Use it</h2>",
         "/v1/chat/completions",
         "-H &quot;Authorization: Bearer $API_KEY&quot;",
         "api_key=os.environ[&quot;API_KEY&quot;]",
@@ -274,6 +274,13 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     ] {
         assert!(page.text().contains(text), "{text}: {page}");
     }
+    // The commands of agents are those of the first screen, which a test of clients runs.
+    let printed = stack.server().stdout();
+    let (_, screen) = printed.split_once("if they are installed\n").unwrap();
+    let screen = screen.split("\n\n").next().unwrap();
+    let commands = ["Codex", "Claude Code"].map(|agent| pasted(&page, agent));
+    let commands = commands.iter().flat_map(|command| command.lines());
+    assert_eq!(commands.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"), screen);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
