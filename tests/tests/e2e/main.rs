@@ -44,6 +44,7 @@ mod routing;
 mod scopes;
 mod services;
 mod sizes;
+mod start;
 mod structure;
 mod takeover;
 mod tls;
