@@ -8,12 +8,7 @@ use std::{
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{
-    ids::AccountId,
-    money::NanoUsd,
-    text::{is_control, is_name},
-    time::Timestamp,
-};
+use shared::{ids::AccountId, money::NanoUsd, text::is_name, time::Timestamp};
 
 use crate::{
     management::{Error, Management, accounts::AccountRefused},
@@ -25,6 +20,7 @@ use domain::event::Actor;
 mod against;
 mod books;
 mod catalogue;
+mod credits;
 mod events;
 mod groups;
 mod import;
@@ -36,6 +32,7 @@ mod table;
 mod webhooks;
 
 pub use catalogue::{Catalogue, Entry, Listed, PriceList, catalogue};
+use credits::Credits;
 use groups::GroupCommand;
 use keys::KeyCommand;
 use management_keys::ManagementKeyCommand;
@@ -48,8 +45,6 @@ use webhooks::WebhookCommand;
 const EXPORTED_AT_ONCE: usize = 500;
 /// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
-/// Longest note of a deposit: a line of an invoice.
-const MAX_NOTE_CHARS: usize = 200;
 
 /// Commands of an operator; the same in every binary that has a store.
 #[derive(Debug, Subcommand)]
@@ -131,23 +126,6 @@ pub enum Accounts {
     },
 }
 
-/// Commands on credit.
-#[derive(Debug, Subcommand)]
-pub enum Credits {
-    /// Add to the credit of an account
-    Add {
-        /// The account's name
-        #[arg(long, value_name = "NAME")]
-        account: String,
-        /// The amount, in USD
-        #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
-        amount: NanoUsd,
-        /// The reason, such as an invoice's number; shown to the people of the account
-        #[arg(long, value_name = "TEXT", value_parser = note, default_value = "")]
-        note: String,
-    },
-}
-
 impl Command {
     /// Returns whether the command changes what the store has, rather than only reads it.
     pub(crate) fn writes(&self) -> bool {
@@ -193,7 +171,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     match command {
         Command::Accounts(command) => accounts(command, management, out).await,
-        Command::Credits(command) => credits(command, management, out).await,
+        Command::Credits(command) => credits::run(command, management, out).await,
         Command::ManagementKeys(command) => management_keys::run(command, management, out).await,
         Command::Keys(command) => keys::run(command, management, out).await,
         Command::Groups(command) => groups::run(command, management, out).await,
@@ -256,19 +234,6 @@ async fn accounts(
     Ok(())
 }
 
-async fn credits(
-    command: Credits,
-    management: &Management,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
-    let Credits::Add { account, amount, note } = command;
-    let id = management.account(&account).await.map_err(operator_error)?;
-    let credit = management.deposit(id, amount, &note, operator()).await.map_err(operator_error)?;
-    tracing::info!(account = %id, usd = %amount, note, "credit added");
-    writeln!(out, "added {amount} USD to {account}; its credit is {credit} USD now")?;
-    Ok(())
-}
-
 /// The operator, by the name of the user who runs the command, as far as the environment tells.
 fn operator() -> Actor {
     let user = ["SUDO_USER", "USER"].into_iter().find_map(|variable| std::env::var(variable).ok());
@@ -301,6 +266,7 @@ const fn flag(refused: AccountRefused) -> &'static str {
         AccountRefused::NameTaken => "--name",
         AccountRefused::NotFound => "--account",
         AccountRefused::BadAmount => "--amount",
+        AccountRefused::PaymentDiffers { .. } => "--payment-id",
         AccountRefused::StoreFull => "--store",
     }
 }
@@ -343,14 +309,6 @@ fn name(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
-}
-
-/// Parses the reason of a deposit.
-fn note(text: &str) -> Result<String, String> {
-    if text.chars().count() > MAX_NOTE_CHARS || text.chars().any(is_control) {
-        return Err(format!("must be at most {MAX_NOTE_CHARS} characters, without control characters"));
-    }
-    Ok(text.trim().to_owned())
 }
 
 /// Parses an amount in USD that is valid as first credit.

@@ -9,6 +9,7 @@ use shared::{
 };
 
 use crate::{
+    agents,
     cli::link,
     management::{
         Error, Management,
@@ -60,6 +61,7 @@ impl FirstRun {
         let public = public.trim_end_matches('/');
         let (link, key) = (link(public, &self.sign_in), self.management_key.expose_secret());
         let model = catalog.models.first().map_or("", |m| m.id.as_str());
+        let agents = indented(&[agents::codex(public, model), agents::claude_code(public, model)]);
         write!(
             out,
             r#"
@@ -84,16 +86,19 @@ The key is shown this once. Paste:
     -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "What is an API key?"}}]}}'
 
   # agents, under the same limit: Codex and Claude Code, if they are installed
-  codex exec --skip-git-repo-check -m '{model}' -c model_provider=faregate \
-    -c 'model_providers.faregate={{name="Faregate",base_url="{public}/v1",env_key="API_KEY",wire_api="responses"}}' 'What is an API key?'
-  ANTHROPIC_BASE_URL={public} ANTHROPIC_API_KEY=$API_KEY ANTHROPIC_MODEL='{model}' \
-    ANTHROPIC_SMALL_FAST_MODEL='{model}' claude -p 'What is an API key?'
+{agents}
 
   # what it cost
   curl {public}/v1/management/keys -H "Authorization: Bearer $MANAGEMENT_KEY"
 "#
         )
     }
+}
+
+/// Indents the lines of commands as the others on the screen.
+fn indented(commands: &[String]) -> String {
+    let lines = commands.iter().flat_map(|command| command.lines());
+    lines.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

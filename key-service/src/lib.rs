@@ -3,6 +3,7 @@
 //! Arrows point one way: `grpc | http | dashboard → service | management → domain`, and `service | management →
 //! store`.
 
+mod agents;
 pub mod cli;
 pub mod config;
 mod credentials;

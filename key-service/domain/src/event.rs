@@ -9,6 +9,8 @@ use shared::{
     wire::{ActorObject, EventObject},
 };
 
+use crate::payment::PaymentId;
+
 mod changes;
 
 pub use self::changes::{Change, MAX_CHANGE_BYTES};
@@ -134,6 +136,9 @@ pub enum EventKind {
         /// The reason; may be empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         note: String,
+        /// Id of the payment, if the operator gave one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        payment_id: Option<PaymentId>,
     },
     /// Little of the account's credit is left.
     #[serde(rename = "credit.threshold_reached")]

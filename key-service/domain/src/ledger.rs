@@ -35,6 +35,8 @@ use shared::{
     tokens::Usage,
 };
 
+use crate::payment::Payment;
+
 use self::funds::Funds;
 pub use self::{
     bounds::{
@@ -182,8 +184,10 @@ impl State {
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
     let State { account, key, groups, record } = state;
     match command {
-        Command::Deposit { amount, note, .. } => {
-            let (account, record, outcome) = deposit(account, record, (*amount, note), now)?;
+        Command::Deposit { amount, note, payment_id, .. } => {
+            let payment = payment_id.clone().map(|id| Payment { id, at: now });
+            let new = Deposited { amount: *amount, credit: None, note: note.clone(), payment };
+            let (account, record, outcome) = deposit(account, record, new, now)?;
             return Ok((State { account, key, groups, record }, outcome));
         }
         Command::Tick { seen } => {
@@ -270,19 +274,27 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
 fn deposit(
     account: Account,
     record: Record,
-    (amount, note): (NanoUsd, &str),
+    new: Deposited,
     now: Timestamp,
 ) -> Result<(Account, Record, Outcome), Refused> {
-    if record != Record::None {
-        return Ok((account, record, Outcome::Deposited(account.credit)));
+    match record {
+        Record::None => {}
+        Record::Deposited(earlier) if earlier.amount != new.amount => {
+            return Err(Refused::DepositDiffers { earlier: earlier.amount });
+        }
+        Record::Deposited(earlier) => {
+            let outcome = Outcome::Deposited(earlier.credit.unwrap_or(account.credit));
+            return Ok((account, Record::Deposited(earlier), outcome));
+        }
+        record @ (Record::Open(_) | Record::Closed(_)) => return Ok((account, record, Outcome::Gone)),
     }
-    if amount <= NanoUsd::ZERO {
+    if new.amount <= NanoUsd::ZERO {
         return Err(Refused::BadDeposit);
     }
     let credit =
-        account.credit.checked_add(amount).filter(|c| *c <= NanoUsd::MAX).ok_or(Refused::BadDeposit)?;
+        account.credit.checked_add(new.amount).filter(|c| *c <= NanoUsd::MAX).ok_or(Refused::BadDeposit)?;
     let last_deposit = Some(LastDeposit { credit, at: now });
-    let record = Record::Deposited(Deposited { amount, credit: Some(credit), note: note.to_owned() });
+    let record = Record::Deposited(Deposited { credit: Some(credit), ..new });
     Ok((Account { credit, last_deposit, ..account }, record, Outcome::Deposited(credit)))
 }
 

@@ -11,6 +11,7 @@ pub mod lease_clock;
 pub mod ledger;
 pub mod member;
 pub mod moving;
+pub mod payment;
 pub mod pepper_record;
 pub mod pricing;
 pub mod search;

@@ -10,6 +10,7 @@ use super::*;
 use crate::{
     management::{
         Issued,
+        accounts::NewDeposit,
         members::{Client, Token},
         testing::{BEGIN, Office},
     },
@@ -84,6 +85,51 @@ async fn credit_adds_up_exactly() {
         let refused = say(&office, &[&add[..], &[note]].concat()).await.unwrap_err();
         assert!(refused.contains("--note"), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn a_payment_is_added_once_and_says_the_same_again() {
+    let office = Office::open();
+    say(&office, &["accounts", "create", "--name", "acme", "--credit", "1"]).await.unwrap();
+    let pay = async |id: &str, amount: &str| {
+        let line = ["credits", "add", "--account", "acme", "--payment-id", id, "--amount", amount];
+        say(&office, &line).await
+    };
+    let said = pay("pay_1", "50").await.unwrap();
+    assert_eq!(said, "added payment pay_1 of 50 USD to acme; its credit was 51 USD then\n");
+    assert!(pay("pay_2", "7").await.unwrap().ends_with(" 58 USD then\n"));
+    office.clock.set("2027-01-01T00:00:00Z");
+    assert_eq!(pay("pay_1", "50.00").await.unwrap(), said);
+    let differs = pay("pay_1", "51").await.unwrap_err();
+    let expected = "--payment-id: this payment was added before with 50 USD; nothing was added now";
+    assert_eq!(differs, expected);
+    let account = office.management.accounts().await.unwrap().remove(0);
+    assert_eq!(account.credit, NanoUsd::from_usd(58));
+    let deposits = office.management.deposits(account.id, 9).await.unwrap();
+    let payments = deposits.iter().map(|it| it.deposited.payment.as_ref().map(|it| it.id.as_str()));
+    let mut payments: Vec<_> = payments.collect();
+    payments.sort_unstable();
+    assert_eq!(payments, [None, Some("pay_1"), Some("pay_2")]);
+    for bad in ["", " pay_3", "pay\n3", &"x".repeat(129)] {
+        let refused = pay(bad, "1").await.unwrap_err();
+        assert!(refused.contains("--payment-id") && refused.contains("1 to 128 characters"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_payment_whose_answer_was_lost_can_be_sent_again() {
+    let office = Office::open();
+    let (account, _) = office.account("acme").await;
+    let line = ["credits", "add", "--account", "acme", "--amount", "5", "--payment-id", "pay_1"];
+    say(&office, &line).await.unwrap();
+    // The account is found, and the store has room; then the store is away.
+    office.store.outage.fail_after(2);
+    let lost = say(&office, &line).await.unwrap_err();
+    assert!(lost.contains("run the command again"), "{lost}");
+    office.store.outage.recover();
+    say(&office, &line).await.unwrap();
+    let deposits = office.management.deposits(account, 9).await.unwrap();
+    assert_eq!(deposits.iter().filter(|deposit| deposit.deposited.payment.is_some()).count(), 1);
 }
 
 #[tokio::test]
@@ -192,7 +238,7 @@ async fn a_group_is_made_listed_shown_and_archived() {
 /// Makes an account with a key that was billed 3 USD today, and 2 USD for yesterday's hold; returns both ids.
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
-    office.management.deposit(account, NanoUsd::from_usd(10), "", Actor::System).await.unwrap();
+    office.management.deposit(account, NewDeposit::of(NanoUsd::from_usd(10)), Actor::System).await.unwrap();
     let made = office.management.create(account, KeyPatch::default(), None, Actor::System).await.unwrap();
     let Issued::New { key, .. } = made else { panic!("{made:?}") };
     let now = office.clock.now();

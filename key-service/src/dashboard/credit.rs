@@ -25,7 +25,7 @@ use crate::{
     management::statement::{Month, Statement},
     store::Deposit,
 };
-use domain::usage::Day;
+use domain::{ledger::Deposited, usage::Day};
 
 /// Path of this page.
 const PATH: &str = "/dashboard/credit";
@@ -44,7 +44,8 @@ pub(super) async fn show(
     let pagination = Pagination::of(&query)?;
     let after: Option<DepositId> = pagination.after(|id| id.parse().ok())?;
     let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
-    let page_of = deposits.iter().filter(|deposit| after.is_none_or(|after| deposit.id < after));
+    let place = after.and_then(|after| deposits.iter().position(|deposit| deposit.id == after));
+    let page_of = deposits.iter().skip(place.map_or(0, |place| place + 1));
     let listed: Vec<&Deposit> = page_of.take(ROWS_ON_PAGE).collect();
     let is_last = listed.last().is_none_or(|last| deposits.last().is_some_and(|of_all| of_all.id == last.id));
     let next = listed.last().filter(|_| !is_last).map(|last| last.id.to_string());
@@ -103,13 +104,15 @@ fn table(deposits: &[&Deposit]) -> Markup {
                     th.n.wide-only scope="col" { "Credit after" } th.wide-only scope="col" { "Id" }
                 } }
                 tbody {
-                    @for Deposit { id, deposited } in deposits {
+                    @for deposit in deposits {
+                        @let Deposited { amount, credit, .. } = deposit.deposited;
+                        @let details = details(&deposit.deposited);
                         tr {
-                            th scope="row" { (time(id.created_at())) p.narrow-only { (deposited.note) } }
-                            td.wide-only { bdi title=(deposited.note) { (deposited.note) } }
-                            td.n { (aligned(deposited.amount)) }
-                            td.n.wide-only { @match deposited.credit { Some(credit) => (aligned(credit)), None => "–" } }
-                            td.wide-only { code { (id.to_string()) } }
+                            th scope="row" { (time(deposit.at())) p.narrow-only { (details) } }
+                            td.wide-only { bdi title=(details) { (details) } }
+                            td.n { (aligned(amount)) }
+                            td.n.wide-only { @match credit { Some(credit) => (aligned(credit)), None => "–" } }
+                            td.wide-only { code { (deposit.id.to_string()) } }
                         }
                     }
                 }
@@ -118,16 +121,25 @@ fn table(deposits: &[&Deposit]) -> Markup {
     }
 }
 
+/// Tells what a deposit was for: its note, and the id of its payment.
+fn details(deposited: &Deposited) -> String {
+    let payment = deposited.payment.as_ref().map(|payment| format!("payment {}", payment.id.as_str()));
+    let note = Some(deposited.note.clone()).filter(|note| !note.is_empty());
+    note.into_iter().chain(payment).collect::<Vec<_>>().join(", ")
+}
+
 /// Sends the deposits as a table for spreadsheets.
 pub(super) async fn csv(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
     let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
-    let line = |Deposit { id, deposited }: &Deposit| {
-        let credit = deposited.credit.map(|credit| credit.to_string()).unwrap_or_default();
-        let (at, note) = (id.created_at(), csv_cell(&deposited.note));
-        format!("{id},{at},{},{credit},{note}\r\n", deposited.amount)
+    let line = |deposit: &Deposit| {
+        let Deposited { amount, credit, note, payment } = &deposit.deposited;
+        let credit = credit.map(|credit| credit.to_string()).unwrap_or_default();
+        let payment = payment.as_ref().map(|payment| csv_cell(payment.id.as_str())).unwrap_or_default();
+        let (id, at, note) = (deposit.id, deposit.at(), csv_cell(note));
+        format!("{id},{at},{amount},{credit},{note},{payment}\r\n")
     };
     let lines: String = deposits.iter().map(line).collect();
-    let lines = format!("id,time,amount,credit_after,note\r\n{lines}");
+    let lines = format!("id,time,amount,credit_after,note,payment_id\r\n{lines}");
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"deposits.csv\""),
@@ -168,9 +180,10 @@ fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
                 thead { tr { th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" } } }
                 tbody {
                     (balance("Credit on", Some(month.first), statement.opening))
-                    @for Deposit { id, deposited } in &statement.deposits {
-                        tr { td.wraps { "Deposit " (time_to_second(id.created_at())) p.narrow-only { (deposited.note) } }
-                            td.wide-only { (deposited.note) } td.n { (aligned(deposited.amount)) } }
+                    @for deposit in &statement.deposits {
+                        @let details = details(&deposit.deposited);
+                        tr { td.wraps { "Deposit " (time_to_second(deposit.at())) p.narrow-only { (details) } }
+                            td.wide-only { (details) } td.n { (aligned(deposit.deposited.amount)) } }
                     }
                     @for (model, sums) in &statement.models {
                         @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));

@@ -246,7 +246,11 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
                 (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " is left"
             },
-            EventKind::CreditAdded { amount, note, .. } => { (usd(*amount)) @if !note.is_empty() { ", " bdi { (note) } } },
+            EventKind::CreditAdded { amount, note, payment_id, .. } => {
+                (usd(*amount))
+                @if !note.is_empty() { ", " bdi { (note) } }
+                @if let Some(payment) = payment_id { ", payment " bdi { (payment.as_str()) } }
+            },
             EventKind::ManagementKeyCreated { name, scope, group_id, expires_at, .. } => {
                 bdi { (name) }
                 @if let Some(scope) = scope { ", " (scope) }

@@ -4,38 +4,52 @@ use maud::{Markup, html};
 use shared::secret::{ExposeSecret, SecretString};
 
 use super::show::{copyable, copyable_line};
+use crate::agents::{self, VARIABLE};
 
-/// Environment variable that commands of an existing key take the plaintext from.
-const VARIABLE: &str = "API_KEY";
+/// How a key is written in the commands of curl, Python and Node.js, and the line before those of agents.
+struct Spelling {
+    header: String,
+    python: String,
+    node: String,
+    before_agents: String,
+}
 
-/// A request with this new key at this address, with curl and with the SDKs that most clients use.
+/// A request with this new key at this address, with curl, the SDKs and the agents that most clients use.
 pub(super) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
     let key = key.expose_secret();
+    let spelling = Spelling {
+        header: format!("'Authorization: Bearer {key}'"),
+        python: format!("\"{key}\""),
+        node: format!("'{key}'"),
+        before_agents: format!("export {VARIABLE}={key}\n"),
+    };
     html! {
-        h2 { "First use" }
-        (each(base, model, [format!("'Authorization: Bearer {key}'"), format!("\"{key}\""), format!("'{key}'")], true))
+        h2 #use { "Use it" }
+        (each(base, model, &spelling, true))
     }
 }
 
 /// The same with a key whose plaintext is not known any more, and stands in an environment variable.
 pub(super) fn commands_of_known_key(base: &str, model: &str) -> Markup {
-    let keys = [
-        format!("\"Authorization: Bearer ${VARIABLE}\""),
-        format!("os.environ[\"{VARIABLE}\"]"),
-        format!("process.env.{VARIABLE}"),
-    ];
+    let spelling = Spelling {
+        header: format!("\"Authorization: Bearer ${VARIABLE}\""),
+        python: format!("os.environ[\"{VARIABLE}\"]"),
+        node: format!("process.env.{VARIABLE}"),
+        before_agents: String::new(),
+    };
     html! {
         section.card {
-            h2 #use { "Use this key" }
+            h2 #use { "Use it" }
             p { "The key itself was shown once, when it was created or rotated. Put it into the environment variable " code { (VARIABLE) } "." }
             (copyable_line("Base address for SDKs:", &format!("{base}/v1")))
-            (each(base, model, keys, false))
+            (each(base, model, &spelling, false))
         }
     }
 }
 
-/// The commands: for curl, Python and Node.js, in which `keys` are written.
-fn each(base: &str, model: &str, [header, python_key, node_key]: [String; 3], is_open: bool) -> Markup {
+/// The commands for curl, Python, Node.js, Codex and Claude Code. The first is open if `is_open`.
+fn each(base: &str, model: &str, spelling: &Spelling, is_open: bool) -> Markup {
+    let Spelling { header, python: python_key, node: node_key, before_agents } = spelling;
     let import = if python_key.starts_with("os.") { "import os\n\n" } else { "" };
     let curl = format!(
         "curl {base}/v1/chat/completions \\\n  -H {header} \\\n  \
@@ -52,9 +66,13 @@ fn each(base: &str, model: &str, [header, python_key, node_key]: [String; 3], is
          const answer = await client.chat.completions.create({{\n  model: '{model}',\n  \
          messages: [{{ role: 'user', content: 'Hello' }}],\n}});\nconsole.log(answer.choices[0].message.content);"
     );
+    let [codex, claude_code] = [agents::codex(base, model), agents::claude_code(base, model)]
+        .map(|command| format!("{before_agents}{command}"));
     html! {
         @if is_open { (copyable("curl", &curl)) } @else { details { summary { "curl" } (copyable("curl", &curl)) } }
         details { summary { "Python" } (copyable("Python", &python)) }
         details { summary { "Node.js" } (copyable("Node.js", &node)) }
+        details { summary { "Codex" } (copyable("Codex", &codex)) }
+        details { summary { "Claude Code" } (copyable("Claude Code", &claude_code)) }
     }
 }

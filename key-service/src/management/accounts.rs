@@ -11,6 +11,7 @@ use crate::store::{AccountSummary, Deposit, Funds, NewAccount, StoreError};
 use domain::{
     event::Actor,
     ledger::{Command, Outcome, Refused},
+    payment::PaymentId,
 };
 
 /// Reason why an account was not changed or found.
@@ -25,9 +26,33 @@ pub enum AccountRefused {
     /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit stay within {} USD", NanoUsd::MAX)]
     BadAmount,
+    /// The payment was added before, with another amount.
+    #[error("this payment was added before with {earlier} USD; nothing was added now")]
+    PaymentDiffers {
+        /// The earlier amount.
+        earlier: NanoUsd,
+    },
     /// The store is nearly full.
     #[error("the store is nearly full, and keeps the rest for requests")]
     StoreFull,
+}
+
+/// Credit to be added to an account.
+#[derive(Clone, Debug)]
+pub struct NewDeposit {
+    /// The amount; above zero.
+    pub amount: NanoUsd,
+    /// The reason, for people; may be empty.
+    pub note: String,
+    /// Id of the payment in the operator's billing system. Such a payment is added once, however often it is sent.
+    pub payment_id: Option<PaymentId>,
+}
+
+impl NewDeposit {
+    /// A deposit of this amount, without a reason and a payment.
+    pub const fn of(amount: NanoUsd) -> Self {
+        Self { amount, note: String::new(), payment_id: None }
+    }
 }
 
 impl Management {
@@ -51,7 +76,7 @@ impl Management {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
         if credit > NanoUsd::ZERO {
-            self.deposit(id, credit, "", actor).await?;
+            self.deposit(id, NewDeposit::of(credit), actor).await?;
         }
         Ok(id)
     }
@@ -76,24 +101,31 @@ impl Management {
         self.store.deposits(account, limit).await
     }
 
-    /// Adds credit to an account, with the reason for people, and returns the new credit.
+    /// Adds credit to an account, and returns the credit just after. A payment that was added before adds nothing, and has the same
+    /// answer.
     pub async fn deposit(
         &self,
         account: AccountId,
-        amount: NanoUsd,
-        note: &str,
+        deposit: NewDeposit,
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(AccountRefused::StoreFull));
         }
         let now = self.clock.now();
-        let id = DepositId::new(now, random_bytes(&*self.clock));
-        let command = Command::Deposit { id, amount, note: note.to_owned(), actor };
+        let NewDeposit { amount, note, payment_id } = deposit;
+        let id = match &payment_id {
+            Some(payment) => payment.deposit(account),
+            None => DepositId::new(now, random_bytes(&*self.clock)),
+        };
+        let command = Command::Deposit { id, amount, note, payment_id, actor };
         let outcomes = self.store.execute(account, vec![command], now).await?;
         match outcomes.into_iter().next() {
             Some(Ok(Outcome::Deposited(credit))) => Ok(credit),
             Some(Err(Refused::BadDeposit)) => Err(Error::Refused(AccountRefused::BadAmount)),
+            Some(Err(Refused::DepositDiffers { earlier })) => {
+                Err(Error::Refused(AccountRefused::PaymentDiffers { earlier }))
+            }
             Some(Err(Refused::UnknownKey)) => Err(Error::Refused(AccountRefused::NotFound)),
             other => Err(StoreError::Unavailable(format!("a deposit was answered with {other:?}")).into()),
         }

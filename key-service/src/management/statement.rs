@@ -97,7 +97,7 @@ impl Management {
 
 /// Calculates the credit at the beginning and at the end of the month, backwards from the credit now.
 fn state(month: Month, credit: NanoUsd, mut deposits: Vec<Deposit>, spend: &Spend) -> Statement {
-    let day = |deposit: &Deposit| Day::of(deposit.id.created_at());
+    let day = |deposit: &Deposit| Day::of(deposit.at());
     let sum = |amounts: &mut dyn Iterator<Item = NanoUsd>| {
         amounts.map(|amount| i128::from(amount.nanos())).sum::<i128>()
     };
@@ -143,7 +143,12 @@ mod tests {
         let at = |day: Day| Timestamp::from_millis(day.millis().0 + 1);
         let deposit = |day: Day, usd| Deposit {
             id: DepositId::new(at(day), [1; 10]),
-            deposited: Deposited { amount: NanoUsd::from_usd(usd), credit: None, note: String::new() },
+            deposited: Deposited {
+                amount: NanoUsd::from_usd(usd),
+                credit: None,
+                note: String::new(),
+                payment: None,
+            },
         };
         let charge = |usd| {
             BTreeMap::from([(

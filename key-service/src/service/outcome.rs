@@ -136,6 +136,7 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
         | Refused::CreditEmpty
         | Refused::Reserved
         | Refused::BadDeposit
+        | Refused::DepositDiffers { .. }
         | Refused::Damaged => none,
     };
     Ok(Denial::new(refusal, detail))

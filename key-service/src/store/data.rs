@@ -123,13 +123,20 @@ pub struct Funds {
     pub groups: u64,
 }
 
-/// A deposit of credit. Its id contains its creation time.
+/// A deposit of credit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposit {
-    /// Identifier.
+    /// Identifier. It has the time of the deposit, unless it follows from a payment's id.
     pub id: DepositId,
-    /// Amount, credit and reason.
+    /// Amount, credit, reason and payment.
     pub deposited: Deposited,
+}
+
+impl Deposit {
+    /// Time of the deposit.
+    pub fn at(&self) -> Timestamp {
+        self.deposited.payment.as_ref().map_or_else(|| self.id.created_at(), |payment| payment.at)
+    }
 }
 
 /// A management key to be made.

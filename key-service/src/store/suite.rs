@@ -3,6 +3,7 @@
 mod accounts;
 mod books;
 mod budgets;
+mod deposits;
 pub(crate) mod events;
 mod groups;
 pub(crate) mod in_redis;
@@ -83,7 +84,6 @@ macro_rules! contract {
                     doctored_books_are_found,
                     the_latest_entries_come_newest_first,
                     entries_are_found_by_key_model_day_and_outcome,
-                    funds_and_deposits_are_those_of_the_account,
                     refused_calls_are_counted_by_key_hour_and_reason,
                 }
                 budgets::{
@@ -96,6 +96,10 @@ macro_rules! contract {
                     tokens_count_by_their_bound_until_they_are_known,
                     a_readmitted_request_counts_once,
                     history_stays_with_the_groups_that_paid,
+                }
+                deposits::{
+                    funds_and_deposits_are_those_of_the_account,
+                    a_payment_is_added_once_and_tells_when,
                 }
                 events::{
                     each_act_leaves_one_event_and_a_repetition_none,
@@ -407,8 +411,13 @@ async fn open_account(store: &dyn Store, n: u8) -> AccountId {
 /// Makes the account of this number, with credit.
 pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
-    let command =
-        Command::Deposit { id: deposit(0), amount: nanos(credit), note: String::new(), actor: Actor::System };
+    let command = Command::Deposit {
+        id: deposit(0),
+        amount: nanos(credit),
+        note: String::new(),
+        payment_id: None,
+        actor: Actor::System,
+    };
     let outcome = Ok(Outcome::Deposited(nanos(credit)));
     assert_eq!(store.execute(account, vec![command], START).await.unwrap(), [outcome]);
     account

@@ -63,8 +63,8 @@ pub struct EventObject {
     pub key_id: Option<KeyId>,
     /// The group that the event is about, or the group of the key, if any.
     pub group_id: Option<GroupId>,
-    /// Details, by type: for example `changes` of `key.updated`, each field with its values before and after. A value of more
-    /// than 1,024 bytes of JSON is `{"cut":true,"bytes":…,"begins":"…"}`: its length, and the first characters of its JSON.
+    /// Details, by type: for example `changes` of `key.updated`, each field with its values before and after; or `deposit_id` and
+    /// `amount` of `credit.added`, and where they were given `note` and `payment_id`. A changed value of more than 1,024 bytes of JSON is `{"cut":true,"bytes":…,"begins":"…"}`: its length, and the first characters of its JSON.
     #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub data: Box<RawValue>,
 }

@@ -2,9 +2,10 @@
 
 use std::{
     collections::HashMap,
-    fs::{File, OpenOptions},
+    ffi::OsStr,
+    fs::{self, File, OpenOptions},
     net::TcpListener,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -88,6 +89,20 @@ impl Settings {
             }
         };
         command
+    }
+
+    /// Writes a script into a folder that runs the program's commands, under the name by which people call it.
+    pub fn install(&self, folder: &Path) {
+        let quoted = |text: &OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
+        let command = self.command();
+        let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let exports =
+            variables.map(|(name, value)| format!("export {}={}\n", name.to_str().unwrap(), quoted(value)));
+        let exports: String = exports.collect();
+        let script = format!("#!/bin/sh\n{exports}exec {} \"$@\"\n", quoted(command.get_program()));
+        let file = folder.join("faregate");
+        fs::write(&file, script).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// Output of a command, which must succeed.

@@ -11,7 +11,7 @@ use shared::catalog::Catalog;
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 14] = [
+const DOCUMENTS: [&str; 22] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -25,6 +25,14 @@ const DOCUMENTS: [&str; 14] = [
     "docs/operating.md",
     "docs/releasing.md",
     "docs/scaling.md",
+    "docs/start/README.md",
+    "docs/start/agent.md",
+    "docs/start/anthropic.md",
+    "docs/start/ollama.md",
+    "docs/start/openai.md",
+    "docs/start/reseller.md",
+    "docs/start/university.md",
+    "docs/start/vllm.md",
     "tests/README.md",
 ];
 

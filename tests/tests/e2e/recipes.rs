@@ -27,12 +27,19 @@ fn commands() -> HashMap<&'static str, String> {
 
 /// Runs all commands of a section, in an empty folder.
 async fn run(stack: &Stack, title: &'static str, folder: &Path) -> String {
+    run_and(stack, title, folder, "").await
+}
+
+/// Runs all commands of a section and more of the test's own, in an empty folder.
+async fn run_and(stack: &Stack, title: &'static str, folder: &Path, more: &str) -> String {
+    stack.operator().install(folder);
     let commands = commands();
     let preparation = commands.values().find(|text| text.contains("manage()")).unwrap();
     let preparation: String = preparation.lines().filter(|line| line.starts_with("manage()")).collect();
-    let script = format!("set -euo pipefail\n{preparation}\n{}", commands[title]);
+    let script = format!("set -euo pipefail\n{preparation}\n{}\n{more}", commands[title]);
     let mut shell = Command::new("bash");
     shell.arg("-c").arg(script).current_dir(folder);
+    shell.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
     shell.env("FAREGATE", stack.url("")).env("MANAGEMENT_KEY", &stack.account.management_key);
     let output = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -76,12 +83,30 @@ async fn a_course_of_200_students_has_its_keys_and_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_customer_who_prepays_has_an_account_to_which_each_payment_is_added_once() {
+    let stack = Stack::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let printed = run(&stack, "A customer who prepays", folder.path()).await;
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 4, "{printed}");
+    assert_eq!(lines[1], lines[2]);
+    assert_eq!(lines[3], r#"{"total_deposited":150,"total_used":0,"credit":150}"#);
+    let secret = std::fs::read_to_string(folder.path().join("acme.key")).unwrap();
+    assert_eq!(chat(&stack, secret.trim(), FLASH).await.0, 200);
+    let accounts: Value = serde_json::from_str(&stack.cli(&["accounts", "list", "--json"])).unwrap();
+    assert!(accounts[1]["name"] == "cus_4711" && nanos(&accounts[1]["credit"]) < usd("150"), "{accounts}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_customer_pays_into_a_wallet_that_two_products_share() {
     let stack = Stack::start().await;
     stack.others_spend();
     let folder = tempfile::TempDir::new().unwrap();
-    let printed = run(&stack, "A customer with a wallet and two products", folder.path()).await;
-    assert_eq!(printed.trim(), "150");
+    // Ten more payments at once, each of them twice.
+    let more = "for n in 3 4 5 6 7 8 9 10 11 12; do pay pay_$n 1 & pay pay_$n 1 & done; wait; pay pay_1 100";
+    let printed = run_and(&stack, "A customer with a wallet and two products", folder.path(), more).await;
+    let left: Vec<&str> = printed.lines().collect();
+    assert_eq!((&left[..2], left.last()), (&["100", "150"][..], Some(&"160")));
     let secret = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().trim().to_owned();
     assert_eq!(chat(&stack, &secret("search.key"), FLASH).await.0, 200);
     assert_eq!(chat(&stack, &secret("search.key"), MAX).await, (403, "model_not_allowed".into()));
@@ -93,7 +118,7 @@ async fn a_customer_pays_into_a_wallet_that_two_products_share() {
         nanos(&customer["used"]).nanos(),
         nanos(&search["used"]).nanos() + nanos(&support["used"]).nanos()
     );
-    assert_eq!(nanos(&customer["limit"]), usd("150"));
+    assert_eq!(nanos(&customer["limit"]), usd("160"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -37,7 +37,12 @@ fn every_type_of_event_reads_back_what_it_writes() {
         EventKind::GroupArchived {},
         EventKind::GroupThresholdReached(threshold(MoneyBound::Week)),
         EventKind::GroupLimitReached(threshold(MoneyBound::Month)),
-        EventKind::CreditAdded { deposit_id: DepositId::new(AT, [4; 10]), amount, note: "Invoice 7".into() },
+        EventKind::CreditAdded {
+            deposit_id: DepositId::new(AT, [4; 10]),
+            amount,
+            note: "Invoice 7".into(),
+            payment_id: PaymentId::parse("pay_7"),
+        },
         EventKind::CreditThresholdReached(threshold(MoneyBound::Credit)),
         EventKind::CreditExhausted(threshold(MoneyBound::Credit)),
         EventKind::ManagementKeyCreated {

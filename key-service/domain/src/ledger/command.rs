@@ -11,7 +11,7 @@ use shared::{
 };
 
 use super::{Progress, Settlement};
-use crate::event::Actor;
+use crate::{event::Actor, payment::PaymentId};
 
 /// The idempotency id of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,12 +27,14 @@ pub enum RecordId {
 pub enum Command {
     /// Adds credit.
     Deposit {
-        /// Idempotency id: a deposit sent again adds nothing.
+        /// Idempotency id: a deposit sent again adds nothing, and has the same outcome.
         id: DepositId,
         /// The amount; above zero.
         amount: NanoUsd,
         /// The reason, for people; may be empty.
         note: String,
+        /// Id of the payment, if the operator gave one; `id` then follows from it.
+        payment_id: Option<PaymentId>,
         /// Who adds the credit.
         actor: Actor,
     },
@@ -153,7 +155,7 @@ impl Command {
 /// The effect of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// New credit of the account.
+    /// Credit of the account just after the deposit.
     Deposited(NanoUsd),
     /// Current tick of the account.
     Ticked(u64),
@@ -237,6 +239,11 @@ pub enum Refused {
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
+    /// The deposit was made before, with another amount.
+    DepositDiffers {
+        /// The earlier amount.
+        earlier: NanoUsd,
+    },
     /// The record or a group cannot be read, so no decision is possible. An operator has to repair the record.
     Damaged,
 }
@@ -256,7 +263,7 @@ impl Refused {
             Self::ModelNotAllowed { .. } => Some(Refusal::ModelNotAllowed),
             Self::RateLimited { .. } => Some(Refusal::RateLimitExceeded),
             Self::Reserved => Some(Refusal::SpendReserved),
-            Self::BadDeposit | Self::Damaged => None,
+            Self::BadDeposit | Self::DepositDiffers { .. } | Self::Damaged => None,
         }
     }
 }

@@ -251,11 +251,13 @@ const fn bound_of(per: Per) -> MoneyBound {
     }
 }
 
-/// Event of a deposit, which has the deposit's own id; `None` for other commands.
+/// Event of a deposit, `None` for other commands. The event's id has the random bytes of the deposit's id, and the time: of a
+/// payment, the deposit's id has none.
 pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
-    let Command::Deposit { id, amount, note, actor } = command else { return None };
-    let kind = EventKind::CreditAdded { deposit_id: *id, amount: *amount, note: note.clone() };
-    let id = EventId::from_slice(id.as_bytes())?;
+    let Command::Deposit { id, amount, note, payment_id, actor } = command else { return None };
+    let (note, payment_id) = (note.clone(), payment_id.clone());
+    let kind = EventKind::CreditAdded { deposit_id: *id, amount: *amount, note, payment_id };
+    let id = EventId::new(at, *id.as_bytes().last_chunk()?);
     Some(Event { id, at, actor: actor.clone(), key: None, group: None, kind })
 }
 

@@ -3,7 +3,7 @@
 
 mod world;
 
-use crate::event::Actor;
+use crate::{event::Actor, payment::PaymentId};
 use std::time::Duration;
 
 use proptest::{
@@ -235,8 +235,9 @@ fn command() -> impl Strategy<Value = Command> {
     };
     let bounds = (nanos(0..300), nanos(0..200), nanos(0..500));
     prop_oneof![
-        3 => ((0..20_u8).prop_map(deposit), deposited())
-            .prop_map(|(id, amount)| Command::Deposit { id, amount, note: String::new(), actor: Actor::System }),
+        3 => ((0..20_u8).prop_map(deposit), deposited(), payment_id()).prop_map(|(id, amount, payment_id)| {
+            Command::Deposit { id, amount, note: String::new(), payment_id, actor: Actor::System }
+        }),
         4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
         2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
         8 => (ids(), credential(), model(), bounds, (0..60_u64, any::<bool>()), 0..4_u64).prop_map(
@@ -279,6 +280,11 @@ fn model() -> impl Strategy<Value = String> {
 /// Mostly small amounts, so that sums reach limits; sometimes the largest possible.
 fn nanos(small: std::ops::Range<i64>) -> impl Strategy<Value = NanoUsd> {
     prop_oneof![19 => small.prop_map(NanoUsd::from_nanos), 1 => Just(NanoUsd::MAX)]
+}
+
+/// Ids of payments, which most deposits do not have.
+fn payment_id() -> impl Strategy<Value = Option<PaymentId>> {
+    option::weighted(0.3, Just("pay_1 é")).prop_map(|id| id.and_then(PaymentId::parse))
 }
 
 /// Valid and invalid deposits.

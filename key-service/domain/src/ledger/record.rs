@@ -8,6 +8,7 @@ use shared::{
 };
 
 use super::{Progress, State, funds::plus};
+use crate::payment::Payment;
 
 /// Ids of the groups that pay along with a key: the group of the key, and its parent.
 pub type GroupChain = [Option<GroupId>; 2];
@@ -123,6 +124,8 @@ pub struct Deposited {
     pub credit: Option<NanoUsd>,
     /// The reason, for people; may be empty.
     pub note: String,
+    /// The payment, where the operator gave its id.
+    pub payment: Option<Payment>,
 }
 
 /// The record under a command's idempotency id.

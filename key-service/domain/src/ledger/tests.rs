@@ -269,8 +269,14 @@ fn what_full_credit_cannot_take_back_stays_billed() {
     let mut book = Book::new(1_000, None);
     expired(&mut book, 50);
     let fill = NanoUsd::MAX.left_after(nanos(980));
-    book.run(&Command::Deposit { id: deposit(9), amount: fill, note: String::new(), actor: Actor::System })
-        .unwrap();
+    book.run(&Command::Deposit {
+        id: deposit(9),
+        amount: fill,
+        note: String::new(),
+        payment_id: None,
+        actor: Actor::System,
+    })
+    .unwrap();
     let settlement = book.capture(1, cost(10));
     assert_eq!((settlement.charged, settlement.cost), (nanos(20), nanos(20)));
     assert_eq!(book.world.accounts[&account(MINE)].credit, NanoUsd::MAX);
@@ -279,14 +285,23 @@ fn what_full_credit_cannot_take_back_stays_billed() {
 #[test]
 fn a_deposit_counts_once_and_is_above_zero_and_below_the_largest_amount() {
     let mut book = Book::new(1_000, None);
-    let deposit =
-        |n, amount| Command::Deposit { id: deposit(n), amount, note: String::new(), actor: Actor::System };
+    let deposit = |n, amount| Command::Deposit {
+        id: deposit(n),
+        amount,
+        note: String::new(),
+        payment_id: None,
+        actor: Actor::System,
+    };
     assert_eq!(book.run(&deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
     assert_eq!(book.run(&deposit(1, nanos(0))), Err(Refused::BadDeposit));
     assert_eq!(book.run(&deposit(1, nanos(-1))), Err(Refused::BadDeposit));
     assert_eq!(book.run(&deposit(1, NanoUsd::MAX)), Err(Refused::BadDeposit));
     let rest = NanoUsd::MAX.left_after(nanos(1_000));
     assert_eq!(book.run(&deposit(1, rest)), Ok(Outcome::Deposited(NanoUsd::MAX)));
+    // Sent again, it answers what it answered first.
+    assert_eq!(book.run(&deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
+    let differs = Refused::DepositDiffers { earlier: nanos(1_000) };
+    assert_eq!(book.run(&deposit(0, nanos(999))), Err(differs));
 }
 
 #[test]

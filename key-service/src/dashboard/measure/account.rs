@@ -108,6 +108,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
         id: DepositId::new(end, [1; 10]),
         amount: NanoUsd::from_usd(100_000),
         note: String::new(),
+        payment_id: None,
         actor: Actor::System,
     };
     store.execute(account, vec![deposit], end).await.unwrap();

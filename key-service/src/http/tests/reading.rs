@@ -1,7 +1,7 @@
 //! What callers read: money, sums of usage, bills of generations (governing §4).
 
 use super::*;
-use crate::management::testing::BEGIN;
+use crate::management::{accounts::NewDeposit, testing::BEGIN};
 use domain::event::Actor;
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
@@ -24,7 +24,11 @@ async fn the_account_s_money_adds_up() {
     let desk = Desk::open().await;
     let key = desk.created_id("{}").await;
     desk.bill(&key, 4_215_000).await;
-    desk.office.management.deposit(desk.account, NanoUsd::from_usd(5), "", Actor::System).await.unwrap();
+    desk.office
+        .management
+        .deposit(desk.account, NewDeposit::of(NanoUsd::from_usd(5)), Actor::System)
+        .await
+        .unwrap();
     let answer = desk.get(CREDITS).await;
     let expected =
         r#"{"object":"credits","credit":14.995785,"held":0,"total_deposited":15,"total_used":0.004215}"#;

@@ -5,7 +5,7 @@ use shared::money::NanoUsd;
 use super::{Client, MAX_MEMBERS, MAX_SESSIONS, MemberRefused};
 use crate::management::{
     Error,
-    accounts::AccountRefused,
+    accounts::{AccountRefused, NewDeposit},
     management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
     testing::Office,
 };
@@ -72,7 +72,8 @@ async fn a_store_that_is_nearly_full_takes_no_accounts_credit_members_links_or_m
     assert!(matches!(refused, Error::Refused(ManagementKeyRefused::StoreFull)), "{refused}");
     let refused = management.create_account("other", NanoUsd::ZERO, Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
-    let refused = management.deposit(account, NanoUsd::from_usd(1), "", Actor::System).await.unwrap_err();
+    let refused =
+        management.deposit(account, NewDeposit::of(NanoUsd::from_usd(1)), Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
     // Members with a link can still sign in.
     management.sign_in_with_link(&link, "", Client::default()).await.unwrap();

@@ -167,9 +167,9 @@ impl Batch<'_> {
             arguments.value(*id.as_bytes());
         }
         for event in commands.iter().filter_map(|command| ledger::deposited(command, *now)) {
-            arguments.value(event.to_json());
+            arguments.value([event.id.as_bytes(), event.to_json().as_bytes()].concat());
         }
-        for note in commands.iter().filter_map(note) {
+        for note in commands.iter().filter_map(|command| note(command, *now)) {
             arguments.value(note);
         }
         arguments.value(FUNDS);
@@ -220,9 +220,10 @@ impl Batch<'_> {
     }
 }
 
-/// The note of a deposit.
-fn note(command: &Command) -> Option<&str> {
-    if let Command::Deposit { note, .. } = command { Some(note) } else { None }
+/// The note of a deposit, with the payment.
+fn note(command: &Command, now: Timestamp) -> Option<String> {
+    let Command::Deposit { note, payment_id, .. } = command else { return None };
+    Some(records::write_note(note, payment_id.as_ref(), now))
 }
 
 /// Returns true for commands that may bill something.

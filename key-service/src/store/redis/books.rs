@@ -99,7 +99,7 @@ impl Books for Redis {
             Ok(Deposit { id, deposited: records::read_deposit(&text)? })
         });
         let mut deposits: Vec<Deposit> = read.collect::<Result<_, StoreError>>()?;
-        deposits.sort_by_key(|deposit| std::cmp::Reverse(deposit.id));
+        deposits.sort_by_key(|deposit| std::cmp::Reverse((deposit.at(), deposit.id)));
         deposits.truncate(limit);
         Ok(deposits)
     }

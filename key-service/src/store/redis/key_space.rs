@@ -69,7 +69,7 @@ impl KeySpace {
         [self.events(account), self.event_numbers(account), self.event_index(account)]
     }
 
-    /// Hash: the amount of each deposit, for good; behind a blank the credit just after it and, behind another, its note.
+    /// Hash: the amount of each deposit, for good; behind a blank the credit just after it and, behind another, its note and payment.
     pub(super) fn deposits(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:deposits", self.prefix)
     }

@@ -117,6 +117,7 @@ fn word_outcome(
         ("requests_limited", rates) => Err(limited(RateBound::Requests, rates, 1, now)?),
         ("tokens_limited", rates) => Err(limited(RateBound::Tokens, rates, prompt, now)?),
         ("bad_deposit", []) => Err(Refused::BadDeposit),
+        ("deposit_differs", earlier) => Err(Refused::DepositDiffers { earlier: written(earlier)? }),
         ("damaged", []) => Err(Refused::Damaged),
         _ => return None,
     })

@@ -27,7 +27,7 @@ pub(super) use self::{
         group_field, opening_field, read_group_spend, read_spend, write_group_spend, write_rest,
         write_rotation, write_spend,
     },
-    funds::{FUNDS, FundsRecord, read_deposit},
+    funds::{FUNDS, FundsRecord, read_deposit, write_note},
     groups::{read_group, write_group},
     keys::{
         KEY_TEXTS, KeyTexts, read_key, read_management_key, write_changed_key, write_key,

@@ -236,6 +236,7 @@ async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again()
         id: domain::ledger::histories::deposit(1),
         amount: NanoUsd::from_nanos(1),
         note: String::new(),
+        payment_id: None,
         actor: Actor::System,
     };
     store.execute(account, vec![deposit.clone()], START).await.unwrap_err();

@@ -87,8 +87,8 @@ impl Books for Sqlite {
 
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql =
-                "SELECT id, amount, credit, note FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
+            let sql = "SELECT id, amount, credit, note, at, payment_id FROM deposits
+                 WHERE account = ?1 ORDER BY at DESC, id DESC LIMIT ?2";
             let deposit = |row: &Row<'_>| {
                 let id = column_id(row, 0, DepositId::from_slice)?;
                 Ok(Deposit { id, deposited: holds::deposited(row, 1)? })

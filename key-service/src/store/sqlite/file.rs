@@ -17,7 +17,7 @@ use crate::store::StoreError;
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Migrations, each to the next version. The version of a file is the number of migrations applied.
-const MIGRATIONS: [&str; 21] = [
+const MIGRATIONS: [&str; 22] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
@@ -39,6 +39,7 @@ const MIGRATIONS: [&str; 21] = [
     include_str!("migrations/19.sql"),
     include_str!("migrations/20.sql"),
     include_str!("migrations/21.sql"),
+    include_str!("migrations/22.sql"),
 ];
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.

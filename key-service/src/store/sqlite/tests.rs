@@ -78,6 +78,7 @@ async fn open_account(store: &Sqlite, n: u8) {
         id: deposit(0),
         amount: NanoUsd::from_nanos(CREDIT),
         note: String::new(),
+        payment_id: None,
         actor: Actor::System,
     };
     store.execute(id, vec![credit], START).await.unwrap().remove(0).unwrap();
@@ -282,6 +283,7 @@ async fn two_processes_share_a_file_and_see_what_the_other_did_at_once() {
             id: deposit(n + 1),
             amount: NanoUsd::from_nanos(5),
             note: String::new(),
+            payment_id: None,
             actor: Actor::System,
         };
         let (deposited, spent) = tokio::join!(

@@ -3,21 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, KeyId},
+    ids::{AccountId, GenerationId, KeyId},
     time::Timestamp,
     tokens::Usage,
 };
 
 use super::{
-    Fault, Subject, act, after, capture, hold, make_key, margins::with_model, nanos, new_group,
-    open_account_with, tick,
+    Fault, Subject, after, capture, hold, make_key, margins::with_model, nanos, open_account_with, tick,
 };
-use crate::store::{Deposit, Funds, Hour, JournalPage, RefusedLine, Store};
+use crate::store::{Hour, JournalPage, RefusedLine, Store};
 use domain::{
     audit::{Audit, Figure, Wrong},
-    event::Actor,
     ledger::{
-        Command, Deposited, Ending, Entry, Outcome, Progress,
+        Command, Ending, Entry, Outcome, Progress,
         histories::{self, START, account, generation, key},
     },
     search::{EntrySearch, Outcome as Wanted},
@@ -313,45 +311,6 @@ pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     ] {
         assert_eq!(numbers(&none, None, 9).await, (vec![], None), "{none:?}");
     }
-}
-
-pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut impl Subject) {
-    let store = subject.store();
-    let account = open_account_with(&**store, 1, 1_000).await;
-    open_account_with(&**store, 2, 77).await;
-    let key = make_key(&**store, account, 1, None).await;
-    // Each counts once, also where its creation is sent again.
-    for n in [1, 2, 2] {
-        make_key(&**store, account, n, None).await;
-        store.create_group(new_group(account, n), None, &act(START)).await.unwrap();
-    }
-    store.revoke_key(account, key, &act(START)).await.unwrap();
-    let key = make_key(&**store, account, 3, None).await;
-    let later = DepositId::new(after(9), [1; 10]);
-    let commands = vec![
-        Command::Deposit {
-            id: later,
-            amount: nanos(5),
-            note: "Invoice 7 – März".into(),
-            actor: Actor::System,
-        },
-        hold(key, generation(1), 100, 7),
-    ];
-    store.execute(account, commands, after(9)).await.unwrap();
-    subject.interrupt().await;
-    let store = subject.store();
-    let (credit, held) = (nanos(1_005), nanos(100));
-    let funds = Funds { name: "Customer 1".into(), credit, held, keys: 3, groups: 2 };
-    assert_eq!(store.funds(account).await.unwrap(), Some(funds));
-    assert_eq!(store.funds(histories::account(9)).await.unwrap(), None);
-    let deposit = |id, amount, credit, note: &str| {
-        let (amount, credit) = (nanos(amount), Some(nanos(credit)));
-        Deposit { id, deposited: Deposited { amount, credit, note: note.to_owned() } }
-    };
-    let latest = deposit(later, 5, 1_005, "Invoice 7 – März");
-    let first = deposit(histories::deposit(0), 1_000, 1_000, "");
-    assert_eq!(store.deposits(account, 9).await.unwrap(), [latest.clone(), first]);
-    assert_eq!(store.deposits(account, 1).await.unwrap(), [latest]);
 }
 
 pub(super) async fn refused_calls_are_counted_by_key_hour_and_reason(subject: &mut impl Subject) {

@@ -44,6 +44,7 @@ pub(super) async fn an_unknown_account_is_refused_everything(subject: &mut impl 
         id: super::deposit(1),
         amount: nanos(5),
         note: String::new(),
+        payment_id: None,
         actor: Actor::System,
     };
     let commands = vec![deposit, hold(key(1), generation(1), 5, 7), capture(key(1), generation(1), 5)];

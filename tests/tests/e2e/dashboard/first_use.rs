@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use tests::harness::{Stack, attribute};
+use tests::harness::{Answer, Stack, attribute};
 
 use super::signed_in;
 use crate::clients::succeeds;
@@ -25,14 +25,22 @@ async fn the_first_requests_with_a_new_key_work_as_they_are_pasted() {
         ("Python", &python, &["-c"]),
         ("Node.js", Path::new("node"), &["--input-type=module", "-e"]),
     ] {
-        let (_, rest) = made.text().split_once(&format!("aria-label=\"{name}\" data-copy>")).unwrap();
-        let pasted = unescaped(rest.split("</pre>").next().unwrap());
         let mut command = Command::new(program);
-        command.args(arguments).arg(pasted).current_dir(tests.join("clients/node"));
+        command.args(arguments).arg(pasted(&made, name)).current_dir(tests.join("clients/node"));
         succeeds(name, command, PATIENCE).await;
+    }
+    let key = made.text().split_once("data-copy>fg_api_").unwrap().1.split('<').next().unwrap();
+    for agent in ["Codex", "Claude Code"] {
+        assert!(pasted(&made, agent).starts_with(&format!("export API_KEY=fg_api_{key}\n")), "{made}");
     }
     let activity = owner.get("/dashboard/activity").await;
     assert_eq!(activity.text().matches("<tr title=\"gen_").count(), 3, "{activity}");
+}
+
+/// The commands of a page under this label, as a browser copies them.
+pub(super) fn pasted(page: &Answer, label: &str) -> String {
+    let (_, rest) = page.text().split_once(&format!("aria-label=\"{label}\" data-copy>")).unwrap();
+    unescaped(rest.split("</pre>").next().unwrap())
 }
 
 /// Text as a browser shows it.

@@ -7,7 +7,7 @@ use tests::{
     upstream::Script,
 };
 
-use super::{replicas, signed_in};
+use super::{first_use::pasted, replicas, signed_in};
 use crate::budgets::group;
 
 /// Every page without an id in its address.
@@ -266,7 +266,7 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     assert!(page.text().contains(&format!("href=\"/dashboard/keys/{}#use\"", key.id)), "{page}");
     let page = owner.get(&format!("/dashboard/keys/{}", key.id)).await;
     for text in [
-        "<h2 id=\"use\">Use this key</h2>",
+        "<h2 id=\"use\">Use it</h2>",
         "/v1/chat/completions",
         "-H &quot;Authorization: Bearer $API_KEY&quot;",
         "api_key=os.environ[&quot;API_KEY&quot;]",
@@ -274,6 +274,13 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     ] {
         assert!(page.text().contains(text), "{text}: {page}");
     }
+    // The commands of agents are those of the first screen, which a test of clients runs.
+    let printed = stack.server().stdout();
+    let (_, screen) = printed.split_once("if they are installed\n").unwrap();
+    let screen = screen.split("\n\n").next().unwrap();
+    let commands = ["Codex", "Claude Code"].map(|agent| pasted(&page, agent));
+    let commands = commands.iter().flat_map(|command| command.lines());
+    assert_eq!(commands.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"), screen);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -311,11 +318,18 @@ async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
     spend(&stack, &key).await;
     let note = "=Invoice <7>";
     stack.add_credit(&stack.account, usd("5"), note);
+    let payment = ["--amount", "5", "--payment-id", "pay_7"];
+    stack.cli(&[&["credits", "add", "--account", &stack.account.name][..], &payment].concat());
+    stack.credited(&stack.account, usd("5"));
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     let page = viewer.get("/dashboard/credit").await;
+    assert!(page.text().contains(">payment pay_7<"), "{page}");
+    let events = viewer.get("/dashboard/events").await;
+    assert!(events.text().contains("payment <bdi>pay_7</bdi>"), "{events}");
     assert!(page.text().contains("=Invoice &lt;7&gt;") && page.text().contains("$5.000000"), "{page}");
     let csv = viewer.get("/dashboard/credit.csv").await;
-    assert!(csv.text().contains(",5,") && csv.text().contains(",\"'=Invoice <7>\""), "{csv}");
+    assert!(csv.text().contains(",5,") && csv.text().contains(",\"'=Invoice <7>\",\r\n"), "{csv}");
+    assert!(csv.text().contains(",pay_7\r\n") || csv.text().contains(",\"pay_7\"\r\n"), "{csv}");
     let months = page.text().matches("<a href=\"/dashboard/credit/").count();
     assert!(months <= 2, "an account of minutes has statements of {months} months");
     let month = attribute(&page, "<a href=\"/dashboard/credit/").unwrap();

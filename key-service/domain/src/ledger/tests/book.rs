@@ -16,6 +16,7 @@ impl Book {
             id: deposit(0),
             amount: nanos(credit),
             note: String::new(),
+            payment_id: None,
             actor: Actor::System,
         })
         .unwrap();

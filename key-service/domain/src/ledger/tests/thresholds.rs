@@ -67,6 +67,7 @@ fn the_credit_is_told_by_parts_of_the_last_deposit_s_balance() {
         id: deposit(1),
         amount: nanos(1_000),
         note: String::new(),
+        payment_id: None,
         actor: Actor::System,
     })
     .unwrap();

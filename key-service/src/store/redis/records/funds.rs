@@ -1,10 +1,13 @@
 //! Money, lease time, and length of the journal of an account.
 
-use shared::money::NanoUsd;
+use shared::{money::NanoUsd, time::Timestamp};
 
 use super::{Reader, damaged};
 use crate::store::StoreError;
-use domain::ledger::{self, Deposited};
+use domain::{
+    ledger::{self, Deposited},
+    payment::{Payment, PaymentId},
+};
 
 /// Field of an account's hash with the funds.
 pub(in crate::store::redis) const FUNDS: &str = "funds";
@@ -33,7 +36,16 @@ impl FundsRecord {
     }
 }
 
-/// Reads a deposit: the amount, and where it was recorded the credit just after the deposit and the note.
+/// Writes the note of a deposit, and where there is a payment a line with its time and its id. A version without payments reads
+/// both as the note.
+pub(in crate::store::redis) fn write_note(note: &str, payment: Option<&PaymentId>, now: Timestamp) -> String {
+    match payment {
+        None => note.to_owned(),
+        Some(id) => format!("{note}\n{} {}", now.millis(), id.as_str()),
+    }
+}
+
+/// Reads a deposit: the amount, where it was recorded the credit just after the deposit, and the note as [`write_note`] has it.
 pub(in crate::store::redis) fn read_deposit(text: &str) -> Result<Deposited, StoreError> {
     let mut parts = text.splitn(3, ' ');
     let mut money = || {
@@ -41,5 +53,15 @@ pub(in crate::store::redis) fn read_deposit(text: &str) -> Result<Deposited, Sto
         number.transpose().map_err(|_| damaged("a deposit"))
     };
     let (amount, credit) = (money()?.ok_or_else(|| damaged("a deposit"))?, money()?);
-    Ok(Deposited { amount, credit, note: parts.next().unwrap_or_default().to_owned() })
+    let text = parts.next().unwrap_or_default();
+    let (note, payment) = match text.split_once('\n') {
+        None => (text, None),
+        Some((note, payment)) => (note, Some(read_payment(payment).ok_or_else(|| damaged("a deposit"))?)),
+    };
+    Ok(Deposited { amount, credit, note: note.to_owned(), payment })
+}
+
+fn read_payment(text: &str) -> Option<Payment> {
+    let (at, id) = text.split_once(' ')?;
+    Some(Payment { at: Timestamp::from_millis(at.parse().ok()?), id: PaymentId::parse(id)? })
 }

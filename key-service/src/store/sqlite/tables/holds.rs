@@ -3,19 +3,22 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::{
     ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
-use super::{details, id as column_id, journal, money, payer, progress, rows, tokens};
+use super::{damaged, details, id as column_id, journal, money, payer, progress, rows, time, tokens};
 use crate::store::{
     Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError,
     sqlite::{Sqlite, file},
 };
-use domain::ledger::{Command, Counted, Deposited, Hold, Payer, Progress, Record, RecordId};
+use domain::{
+    ledger::{Command, Counted, Deposited, Hold, Payer, Progress, Record, RecordId},
+    payment::{Payment, PaymentId},
+};
 
 /// Number of due holds on a page.
 const DUE_AT_ONCE: usize = 512;
@@ -228,18 +231,24 @@ fn deposit(
     account: AccountId,
     id: DepositId,
 ) -> rusqlite::Result<Option<Deposited>> {
-    let sql = "SELECT amount, credit, note FROM deposits WHERE account = ?1 AND id = ?2";
+    let sql = "SELECT amount, credit, note, at, payment_id FROM deposits WHERE account = ?1 AND id = ?2";
     let params = [account.as_bytes(), id.as_bytes()];
     connection.prepare_cached(sql)?.query_row(params, |row| deposited(row, 0)).optional()
 }
 
-/// A deposit in the columns amount, credit and note from a column on.
+/// A deposit in the columns amount, credit, note, time and payment from a column on.
 pub(crate) fn deposited(row: &Row<'_>, first: usize) -> rusqlite::Result<Deposited> {
     let credit: Option<i64> = row.get(first + 1)?;
+    let at = time(row, first + 3)?;
+    let id = |text: String| {
+        PaymentId::parse(&text).ok_or_else(|| damaged(first + 4, Type::Text, "an id of a payment is a line"))
+    };
+    let id = row.get::<_, Option<String>>(first + 4)?.map(id).transpose()?;
     Ok(Deposited {
         amount: money(row, first)?,
         credit: credit.map(NanoUsd::from_nanos),
         note: row.get(first + 2)?,
+        payment: id.map(|id| Payment { id, at }),
     })
 }
 
@@ -247,12 +256,15 @@ fn put_deposit(
     connection: &Connection,
     account: AccountId,
     id: DepositId,
-    Deposited { amount, credit, note }: &Deposited,
+    Deposited { amount, credit, note, payment }: &Deposited,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO deposits (account, id, amount, at, credit, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    let credit = credit.map(NanoUsd::nanos);
-    let row = params![account.as_bytes(), id.as_bytes(), amount.nanos(), now.millis(), credit, note];
+    let sql = "INSERT INTO deposits (account, id, amount, at, credit, note, payment_id)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let (credit, payment_id) =
+        (credit.map(NanoUsd::nanos), payment.as_ref().map(|payment| payment.id.as_str()));
+    let row =
+        params![account.as_bytes(), id.as_bytes(), amount.nanos(), now.millis(), credit, note, payment_id];
     connection.prepare_cached(sql)?.execute(row)?;
     Ok(())
 }

@@ -287,7 +287,8 @@ async fn margins_of_version_19_are_added_up_from_the_counters() {
     drop(store);
     let earlier = "DROP TABLE group_spend; ALTER TABLE spend DROP COLUMN upstream_cost;
                    ALTER TABLE spend DROP COLUMN charged_at_known_cost;
-                   ALTER TABLE accounts DROP COLUMN event_bytes; PRAGMA user_version = 19;";
+                   ALTER TABLE accounts DROP COLUMN event_bytes; ALTER TABLE deposits DROP COLUMN payment_id;
+                   PRAGMA user_version = 19;";
     Connection::open(folder.file()).unwrap().execute_batch(earlier).unwrap();
     assert_eq!(margins(&Sqlite::open(&folder.file()).unwrap()).await, before);
 }

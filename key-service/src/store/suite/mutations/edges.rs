@@ -82,7 +82,13 @@ fn paid(amount: i64) -> Step {
 }
 
 fn deposit(n: u8, amount: NanoUsd) -> Command {
-    Command::Deposit { id: histories::deposit(n), amount, note: String::new(), actor: Actor::System }
+    Command::Deposit {
+        id: histories::deposit(n),
+        amount,
+        note: String::new(),
+        payment_id: None,
+        actor: Actor::System,
+    }
 }
 
 fn hold(n: u8, amount: NanoUsd) -> Command {

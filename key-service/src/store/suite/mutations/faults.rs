@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 126] = [
+pub(super) const FAULTS: [(&str, &str, &str); 128] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -113,10 +113,24 @@ pub(super) const FAULTS: [(&str, &str, &str); 126] = [
     ("another key's generation can be touched", "return id == key.id", "return true"),
     (
         "a deposit sent again is paid again",
-        "if new_deposits[id] or call('HEXISTS', DEPOSITS, id) == 1 then",
-        "if false then",
+        "  if earlier then\n    local added",
+        "  if false then\n    local added",
     ),
-    ("a deposit within a batch is paid twice", "if new_deposits[id] or call('HEXISTS'", "if call('HEXISTS'"),
+    (
+        "a deposit within a batch is paid twice",
+        "new_deposits[id] or call('HGET', DEPOSITS, id)",
+        "call('HGET', DEPOSITS, id)",
+    ),
+    (
+        "a deposit sent again with another amount is accepted",
+        "if tonumber(added) ~= amount then return 'deposit_differs ' .. added end",
+        "",
+    ),
+    (
+        "a deposit sent again answers the credit of now",
+        "return tonumber(credit) or account.credit",
+        "return account.credit",
+    ),
     (
         "a deposit of nothing is taken",
         "amount <= 0 or account.credit + amount > MAX",

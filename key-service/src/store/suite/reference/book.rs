@@ -233,7 +233,7 @@ impl AccountBook {
             _ => None,
         };
         let mut deposits: Vec<Deposit> = self.records.iter().filter_map(deposit).collect();
-        deposits.sort_by_key(|deposit| std::cmp::Reverse(deposit.id));
+        deposits.sort_by_key(|deposit| std::cmp::Reverse((deposit.at(), deposit.id)));
         deposits.truncate(limit);
         deposits
     }

@@ -17,7 +17,7 @@
 --       where something may be billed, with chains the spend of today by group, then the keys by spend, and the spend of today
 --       by model; last the events, the numbers of events, and the index of events
 -- ARGV  1 the settings; 2 for each generation the places of its two hashes among KEYS; 3 the commands; 4 their bills;
---       then the ids of generations, the ids of deposits, their events, their notes, 'funds', the ids of keys, the payers, and the further parts of
+--       then the ids of generations, the ids of deposits, their events behind their ids, their notes with payments, 'funds', the ids of keys, the payers, and the further parts of
 --       bills: of each bill with a flag, the flagged parts; last, where a command has one, the numbers of credentials that
 --       are no key's first
 --

@@ -160,15 +160,21 @@ commands[EXPIRE] = present[EXPIRE] and function(key, n)
   return settle(key, n, payer, reported, EXPIRED, charged, charged)
 end
 
--- The amounts of new deposits with the credit just after and the note, by id.
+-- The amounts of new deposits with the credit just after, the note and the payment, by id.
 local new_deposits = {}
 commands[DEPOSIT] = present[DEPOSIT] and function(_, n, _, _, amount)
   local id = ARGV[BEFORE_IDS + n]
-  if new_deposits[id] or call('HEXISTS', DEPOSITS, id) == 1 then return account.credit end
+  local earlier = new_deposits[id] or call('HGET', DEPOSITS, id)
+  if earlier then
+    local added, credit = string.match(earlier, '^(%d+) ?(%d*)')
+    if tonumber(added) ~= amount then return 'deposit_differs ' .. added end
+    return tonumber(credit) or account.credit
+  end
   if amount <= 0 or account.credit + amount > MAX then return 'bad_deposit' end
   account.credit, account.changed = account.credit + amount, true
   account.deposited, account.deposited_at, account.credit_before = account.credit, now, account.credit
-  told[#told + 1] = { id, 'event', ARGV[BEFORE_IDS + n + deposits] }
+  local event = ARGV[BEFORE_IDS + n + deposits]
+  told[#told + 1] = { sub(event, 1, 16), 'event', sub(event, 17) }
   new_deposits[id] = written(amount) .. ' ' .. written(account.credit) .. ' ' .. ARGV[BEFORE_IDS + n + 2 * deposits]
   return account.credit
 end

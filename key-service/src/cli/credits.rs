@@ -1,0 +1,95 @@
+//! The commands on credit.
+
+use std::io::Write;
+
+use anyhow::anyhow;
+use clap::Subcommand;
+use shared::{money::NanoUsd, text::is_control};
+
+use super::{amount, operator, operator_error};
+use crate::{
+    management::{
+        Error, Management,
+        accounts::{AccountRefused, NewDeposit},
+    },
+    store::StoreError,
+};
+use domain::payment::{MAX_PAYMENT_ID_CHARS, PaymentId};
+
+/// Longest note of a deposit: a line of an invoice.
+const MAX_NOTE_CHARS: usize = 200;
+
+/// Commands on credit.
+#[derive(Debug, Subcommand)]
+pub enum Credits {
+    /// Add to the credit of an account
+    Add {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// The amount, in USD
+        #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
+        amount: NanoUsd,
+        /// The reason, such as an invoice's number; shown to the people of the account
+        #[arg(long, value_name = "TEXT", value_parser = note, default_value = "")]
+        note: String,
+        /// The payment's id in your billing system: the payment is added once, also if the command runs again or twice at once
+        #[arg(long, value_name = "ID", value_parser = payment_id)]
+        payment_id: Option<PaymentId>,
+    },
+}
+
+/// Runs a command on credit.
+pub(super) async fn run(
+    command: Credits,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let Credits::Add { account, amount, note, payment_id } = command;
+    let id = management.account(&account).await.map_err(operator_error)?;
+    let deposit = NewDeposit { amount, note: note.clone(), payment_id: payment_id.clone() };
+    let deposited = management.deposit(id, deposit, operator()).await;
+    match payment_id.as_ref().map(PaymentId::as_str) {
+        None => {
+            let credit = deposited.map_err(operator_error)?;
+            tracing::info!(account = %id, usd = %amount, note, "credit added");
+            writeln!(out, "added {amount} USD to {account}; its credit is {credit} USD now")?;
+        }
+        Some(payment) => {
+            let credit = deposited.map_err(payment_error)?;
+            tracing::info!(account = %id, usd = %amount, note, payment, "payment added, now or before");
+            writeln!(
+                out,
+                "added payment {payment} of {amount} USD to {account}; its credit was {credit} USD then"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Turns an error of a payment into its message for the operator. Unlike any other deposit, a payment can be sent again.
+fn payment_error(error: Error<AccountRefused>) -> anyhow::Error {
+    match error {
+        Error::Store(cause @ StoreError::Unavailable(_)) => {
+            anyhow!(
+                "{cause}\nWhether it was done is unknown: run the command again, which adds the payment once."
+            )
+        }
+        error @ (Error::Refused(_) | Error::Store(_)) => operator_error(error),
+    }
+}
+
+/// Parses the reason of a deposit.
+fn note(text: &str) -> Result<String, String> {
+    if text.chars().count() > MAX_NOTE_CHARS || text.chars().any(is_control) {
+        return Err(format!("must be at most {MAX_NOTE_CHARS} characters, without control characters"));
+    }
+    Ok(text.trim().to_owned())
+}
+
+/// Parses the id of a payment.
+fn payment_id(text: &str) -> Result<PaymentId, String> {
+    PaymentId::parse(text).ok_or_else(|| {
+        format!("must be 1 to {MAX_PAYMENT_ID_CHARS} characters that can be seen, without blanks around them")
+    })
+}
