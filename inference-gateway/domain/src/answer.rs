@@ -29,6 +29,7 @@ use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 pub use finish::FinishReason;
 pub use fold::Fold;
 pub use messages::{MessagesReply, message_error};
+use parts::BEYOND;
 pub use parts::OutputSize;
 pub use passed::PassedStream;
 pub use reader::{AnswerReader, whole_as_chat};
@@ -71,9 +72,9 @@ pub enum Nonsense {
     /// The answer has no choice, or more than can be requested.
     #[error("no choices, or too many")]
     Choices,
-    /// The answer has more calls than any model makes.
-    #[error("too many calls")]
-    Calls,
+    /// The answer has more calls than any model makes, or longer names.
+    #[error("more calls, or longer names, than are taken")]
+    Beyond,
     /// A choice ended without a finish reason, or with a reason that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,
@@ -95,6 +96,9 @@ pub struct Settled {
 
 impl From<serde_json::Error> for Nonsense {
     fn from(error: serde_json::Error) -> Self {
+        if error.is_data() && error.to_string().starts_with(BEYOND) {
+            return Self::Beyond;
+        }
         // The error's text may quote generated text, and is left out.
         Self::Malformed { line: error.line(), column: error.column() }
     }

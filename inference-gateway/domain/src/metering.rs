@@ -20,7 +20,7 @@ pub use pace::{Pace, PaceMeter};
 pub use usage::{UsageBounds, UsageCounter, UsageScope};
 
 use super::{
-    answer::{AnswerReader, Chunk, Event, Settled, StreamWriter},
+    answer::{AnswerReader, Chunk, Event, Nonsense, Settled, StreamWriter},
     sse::Decoder,
     upstream_error::UpstreamError,
 };
@@ -60,10 +60,25 @@ pub enum StreamEnd {
     Complete,
     /// No more tokens are granted.
     GrantUsedUp,
+    /// The answer has more calls, or longer names, than are given out.
+    Beyond,
     /// The upstream reported an error.
     Complained(UpstreamError),
     /// The upstream broke off, or sent an invalid answer; the reason is for the log.
     Broken(String),
+}
+
+impl From<Nonsense> for StreamEnd {
+    fn from(nonsense: Nonsense) -> Self {
+        match nonsense {
+            Nonsense::Beyond => Self::Beyond,
+            Nonsense::Malformed { .. }
+            | Nonsense::Error
+            | Nonsense::Choices
+            | Nonsense::Unfinished
+            | Nonsense::Interleaved => Self::Broken(nonsense.to_string()),
+        }
+    }
 }
 
 /// An event that waits for tokens to be granted.
@@ -280,7 +295,7 @@ impl StreamMeter {
                 self.counter.count_report_of(&chunk);
                 return Step::Ended(StreamEnd::Complained(error));
             }
-            Err(nonsense) => return Step::Ended(StreamEnd::Broken(nonsense.to_string())),
+            Err(nonsense) => return Step::Ended(nonsense.into()),
         };
         let before = before.unwrap_or_else(|| self.count(&chunk));
         if self.is_covered() || self.ends_generation(&chunk) {
@@ -310,7 +325,7 @@ impl StreamMeter {
             self.goes_on = true;
         }
         self.last_chunk = chunk.is_without_choices() && self.may_be_finished();
-        written.err().map(|nonsense| StreamEnd::Broken(nonsense.to_string()))
+        written.err().map(StreamEnd::from)
     }
 
     /// Counts the tokens of a chunk, and returns the earlier count.

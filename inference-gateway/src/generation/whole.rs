@@ -20,7 +20,7 @@ use crate::{
     upstream::{Failure, Running, next_bytes, of_event},
 };
 use domain::{
-    answer::{AnswerReader, Completion, Reported, Settled, whole_as_chat},
+    answer::{AnswerReader, Completion, Nonsense, Reported, Settled, whole_as_chat},
     metering::{FoldEnd, FoldMeter, UsageCounter},
     routing::AttemptOutcome,
     upstream_error::UpstreamError,
@@ -86,6 +86,8 @@ enum Reason {
     TooLarge,
     /// Other answers take the memory.
     NoRoom,
+    /// The answer has more calls, or longer names, than are given out.
+    Calls,
 }
 
 impl Reason {
@@ -93,6 +95,9 @@ impl Reason {
         let message = match self {
             Self::TooLarge => {
                 "The model's answer is too large to be given out. It was generated, and is billed."
+            }
+            Self::Calls => {
+                "The model makes more calls at once, or longer names of calls, than are given out. The answer was generated, and is billed."
             }
             Self::NoRoom => {
                 "This gateway has no room for an answer of this size at the moment. It was generated, and is billed; a \
@@ -109,6 +114,7 @@ impl Reason {
         match self {
             Self::TooLarge => "too_large",
             Self::NoRoom => "no_room",
+            Self::Calls => "calls",
         }
     }
 }
@@ -142,14 +148,14 @@ pub(super) async fn run(
             Read::Failed(Failure::Broken("cut off, since the gateway stops".to_owned()))
         }
     };
-    let (answer, folded) = match read {
+    let (body, folded) = match read {
         Read::Whole(body) => (body, None),
         Read::Folded(body, meter) => (body, Some(meter)),
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Failed(failure) => return failed(hold, running, failure).await,
     };
     let form = running.upstream().form(&job.forward);
-    let answer = if form.is_passed() { Ok(answer) } else { whole_as_chat(form.api(), answer) };
+    let answer = if form.is_passed() { Ok(body.clone()) } else { whole_as_chat(form.api(), body.clone()) };
     let completion = answer.as_ref().map_err(|nonsense| *nonsense).and_then(|answer| {
         if form.is_passed() {
             Completion::read_passed(form.api(), answer)
@@ -159,6 +165,10 @@ pub(super) async fn run(
     });
     let completion = match completion {
         Ok(completion) => completion,
+        Err(Nonsense::Beyond) => {
+            let answer = NotKept { reason: Reason::Calls, length: body.len() as u64, end: body, folded };
+            return not_kept(job, hold, running, &answer, log).await;
+        }
         Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
     };
     let of_whole;
@@ -176,7 +186,7 @@ pub(super) async fn run(
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
     let (generation, reply) = (job.generation(), &job.forward.reply);
     let written = completion.write(generation, reply, settled);
-    drop(answer);
+    drop((answer, body));
     let body = AnswerBody::Whole(memory.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })
 }
@@ -279,7 +289,7 @@ async fn read_folded(
         (Some(Ok(answer)), _) => Read::Folded(answer, meter),
         (Some(Err(nonsense)), _) => Read::Failed(Failure::Broken(nonsense.to_string())),
         (None, reason) => {
-            let (reason, end) = (reason.unwrap_or(Reason::NoRoom), Bytes::new());
+            let (reason, end) = (reason.unwrap_or(Reason::Calls), Bytes::new());
             Read::NotKept(NotKept { reason, length, end, folded: Some(meter) })
         }
     })
@@ -320,7 +330,8 @@ async fn not_kept(
         meter.counter()
     } else {
         let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
-        of_end = counter.with_end_of_answer(*length, Reported::find_last(end));
+        of_end = counter
+            .with_end_of_answer(*length, Reported::find_last(&end[end.len().saturating_sub(USAGE_WITHIN)..]));
         &of_end
     };
     job.check_answer(counter, None, &running);

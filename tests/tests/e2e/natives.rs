@@ -137,6 +137,29 @@ async fn a_model_calls_tools_side_by_side_and_goes_on_with_their_answers() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of_its_upstream() {
+    const CALLS: u64 = 600;
+    for (native, dialect) in pairs() {
+        let stack = native.stack().await;
+        let key = stack.key().await;
+        let script = Script { tool_calls: CALLS, ..Script::tokens(12, 3) };
+        let cost = cost_of(12, 3 + 3 * CALLS);
+        let call = stack.call(&key, script).with("tools", json!([function(dialect, "lookup")]));
+        let answer = call.clone().with("max_tokens", 8192).speaking(dialect).send().await;
+        let place = format!("{dialect:?} at {native:?}: {}", answer.status);
+        if dialect == native.own() {
+            assert_eq!((answer.status, answer.cost()), (200, cost), "its own answer passes: {place}");
+        } else {
+            assert_eq!((answer.status, answer.header("x-should-retry")), (502, "false"), "{place}");
+            assert!(answer.text().contains("more calls"), "{place}");
+        }
+        assert_eq!(stack.used(&key).await, cost, "{place}");
+        let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
+        assert!(!metrics.text().contains("state=\"set_aside\"} 1"), "{place}");
+    }
+}
+
 /// The history with an answer that calls tools, and with an answer to each call.
 fn answered(dialect: Dialect, answer: &Value, mut history: Vec<Value>) -> Vec<Value> {
     match dialect {

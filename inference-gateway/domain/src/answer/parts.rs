@@ -159,6 +159,9 @@ pub(super) const MAX_CALLS: usize = 512;
 /// Most bytes of a call's id or name as spelled: ids have some 40, and names come from the request's tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
+/// What a parser says of a longer list or name. The request may be the cause of it, as of many calls at once.
+pub(super) const BEYOND: &str = "beyond the bounds of answers";
+
 /// A list of at most `MOST` elements. A longer list is refused: an event of `{}` alone would have millions of
 /// elements, each many times larger in memory.
 pub(super) struct AtMost<T, const MOST: usize>(pub(super) Vec<T>);
@@ -183,7 +186,7 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
                 let mut read = Vec::new();
                 while let Some(element) = elements.next_element()? {
                     if read.len() == MOST {
-                        return Err(A::Error::custom("the list is too long"));
+                        return Err(A::Error::custom(BEYOND));
                     }
                     read.push(element);
                 }
@@ -287,7 +290,7 @@ pub(super) fn short<'de: 'a, 'a, D: Deserializer<'de>>(
 ) -> Result<Option<RawString<'a>>, D::Error> {
     let read = Option::<RawString<'a>>::deserialize(deserializer)?;
     if read.is_some_and(|text| text.len() > MAX_NAME_BYTES) {
-        return Err(D::Error::custom("the id or the name of a call is too long"));
+        return Err(D::Error::custom(BEYOND));
     }
     Ok(read)
 }

@@ -3,17 +3,15 @@
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use shared::{
-    catalog::UpstreamApi,
     error::ApiError,
     json::{Kind, Object, RawValue},
 };
 
 use super::{
-    Chunk, FinishReason, Generation, Settled, messages,
+    Chunk, FinishReason, Generation, Settled,
     parts::RawString,
     put,
     reader::WholeAnswer,
-    responses,
     stream::Original,
     turn::{TurnEnd, TurnWriter},
 };
@@ -192,8 +190,7 @@ pub(super) struct PassedAnswer<'a> {
 
 impl<'a> PassedAnswer<'a> {
     /// The answer that was read from this text.
-    pub(super) fn of(api: UpstreamApi, source: &'a str, answer: &WholeAnswer<'a>) -> Self {
-        let put_usage = if api == UpstreamApi::Messages { messages::put_usage } else { responses::put_usage };
+    pub(super) fn of(source: &'a str, answer: &WholeAnswer<'a>, put_usage: UsageOf) -> Self {
         let edited = Edited { model: answer.model, usage: answer.usage };
         Self { source, edited, put_usage }
     }

@@ -13,12 +13,12 @@ use super::{
     calls::MadeIds,
     finish::FinishWord,
     logprobs::{listed_tokens, put_logprobs},
-    messages::MessagesStream,
+    messages::{self, MessagesStream},
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize, RawString},
     passed::PassedAnswer,
     put, put_number,
     reader::read_whole,
-    responses::ResponsesStream,
+    responses::{self, ResponsesStream},
     schema::{EmbeddingsObject, EmbeddingsUsage},
     turn::{TurnEnd, WholeTurn},
     usage::{ReportForm, put_usage},
@@ -133,11 +133,12 @@ impl<'a> Completion<'a> {
         if word == FinishWord::Failure {
             return Err(Nonsense::Unfinished);
         }
+        let put_usage = if api == UpstreamApi::Messages { messages::put_usage } else { responses::put_usage };
         Ok(Self {
             usage: answer.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default(),
             unknown_finish: (word == FinishWord::Unknown).then_some(answer.word),
             outputs: vec![output],
-            content: Content::Passed(PassedAnswer::of(api, body, &answer)),
+            content: Content::Passed(PassedAnswer::of(body, &answer, put_usage)),
             length: body.len(),
         })
     }

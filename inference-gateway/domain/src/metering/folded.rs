@@ -59,6 +59,8 @@ impl FoldMeter {
                 }
                 Ok(Event::Done) => return Some(FoldEnd::Complete),
                 Ok(Event::Failed(error, _)) => return Some(FoldEnd::Complained(error)),
+                // Generated all the same: the rest is counted, and not given out.
+                Err(Nonsense::Beyond) => self.forget_texts(),
                 Err(nonsense) => return Some(FoldEnd::Broken(nonsense.to_string())),
             }
         }

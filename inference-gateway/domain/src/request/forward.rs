@@ -282,12 +282,6 @@ impl Draft {
         Self { passage: PassageNotes::of(body), ..Self::new(body.len()) }
     }
 
-    /// Notes a document, whose tokens only the upstream knows.
-    pub(crate) fn document(&mut self, part: &Members<'_, '_>, fault: ApiError) -> Result<(), ApiError> {
-        self.needs_count = true;
-        self.pass_only(part, || fault)
-    }
-
     /// Reads what was written so far as a body of its own.
     pub(super) fn read_back<T>(
         &mut self,

@@ -8,8 +8,7 @@ use shared::{catalog::Effort, error::ApiError, ids::AccountId};
 
 use super::{
     dropped::DroppedNames,
-    read::{Members, Value},
-    tools::MAX_TOOLS,
+    read::{ANY_NUMBER, Members, Value},
 };
 use crate::{affinity::pseudonym, splice::Splice};
 
@@ -89,7 +88,7 @@ impl PassageNotes {
         mut kept: impl FnMut(&Members<'_, '_>) -> Result<Option<String>, ApiError>,
     ) -> Result<(), ApiError> {
         let mut is_kept = Vec::new();
-        list.objects_if_any(MAX_TOOLS, |tool| {
+        list.objects_if_any(ANY_NUMBER, |tool| {
             let left = kept(tool)?;
             is_kept.push(left.is_none());
             left.iter().for_each(|kind| self.dropped_tools.add(kind));
@@ -100,7 +99,7 @@ impl PassageNotes {
             return Ok(());
         }
         let (mut splice, mut is_kept) = (Splice::of(list.raw()), is_kept.into_iter());
-        list.each_if_any(MAX_TOOLS, |tool| {
+        list.each_if_any(ANY_NUMBER, |tool| {
             if is_kept.next() == Some(false) {
                 splice.remove_element(tool.unplaced());
             }

@@ -38,6 +38,12 @@ impl Draft {
         Ok(())
     }
 
+    /// Notes a document, whose tokens only the upstream knows.
+    pub(crate) fn document(&mut self, part: &Members<'_, '_>, fault: ApiError) -> Result<(), ApiError> {
+        self.needs_count = true;
+        self.pass_only(part, || fault)
+    }
+
     /// Counts a value of this name that is not read further.
     pub(crate) fn pass_value(&mut self, name: &str, value: &Value<'_, '_>) -> Result<(), ApiError> {
         self.shown.unread(value.raw());

@@ -24,6 +24,7 @@ impl Stream {
         match end {
             StreamEnd::Complete => End::Complete,
             StreamEnd::GrantUsedUp => End::GrantUsedUp,
+            StreamEnd::Beyond => beyond(),
             StreamEnd::Complained(error) => self.complained(&error),
             StreamEnd::Broken(reason) => broken(&reason),
         }
@@ -120,6 +121,13 @@ impl Stream {
 pub(super) fn gone() -> End {
     tracing::warn!("a stream's hold expired");
     End::Failed(ApiError::service_unavailable())
+}
+
+/// Ends a stream that cannot be given out to its end. The request may be the cause, and so the upstream is not at fault.
+fn beyond() -> End {
+    metrics::counter!("gateway_answers_not_given_out_total", "reason" => "calls").increment(1);
+    let message = "The model makes more calls at once, or longer names of calls, than are given out. Its tokens up to here are billed.";
+    End::Failed(ApiError::new(Code::Overloaded, message))
 }
 
 fn broken(reason: &str) -> End {

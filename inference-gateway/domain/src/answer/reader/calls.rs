@@ -31,7 +31,7 @@ impl CallPlaces {
     ) -> Result<Delta<'a>, Nonsense> {
         let place = self.place(index).unwrap_or(self.0.len());
         if place == MAX_CALLS {
-            return Err(Nonsense::Calls);
+            return Err(Nonsense::Beyond);
         }
         if place == self.0.len() {
             self.0.push(CallPlace { index, has_arguments: false });
