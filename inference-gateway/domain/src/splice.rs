@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use shared::json::RawValue;
-
 /// Edits of a JSON text, at any depth and in any order. Values are named by the slices of the text that a reader
 /// borrowed. An edit inside of a value that is replaced or removed has no effect, nor has one of another text.
 pub struct Splice<'a> {
@@ -35,32 +33,32 @@ impl<'a> Splice<'a> {
     }
 
     /// Replaces a value by a JSON text.
-    pub fn replace(&mut self, raw: &RawValue, with: impl Into<Cow<'a, str>>) {
-        if let Some(start) = self.place_of(raw) {
-            self.edit(start, start + raw.get().len(), EditKind::Replace(with.into()));
+    pub fn replace(&mut self, value: &str, with: impl Into<Cow<'a, str>>) {
+        if let Some(start) = self.place_of(value) {
+            self.edit(start, start + value.len(), EditKind::Replace(with.into()));
         }
     }
 
     /// Removes the member of an object that has this value.
-    pub fn remove_member(&mut self, raw: &RawValue) {
-        if let Some(start) = self.place_of(raw)
+    pub fn remove_member(&mut self, value: &str) {
+        if let Some(start) = self.place_of(value)
             && let Some(name) = start_of_name(&self.source[..start])
         {
-            self.edit(name, start + raw.get().len(), EditKind::Remove);
+            self.edit(name, start + value.len(), EditKind::Remove);
         }
     }
 
     /// Removes an element of an array.
-    pub fn remove_element(&mut self, raw: &RawValue) {
-        if let Some(start) = self.place_of(raw) {
-            self.edit(start, start + raw.get().len(), EditKind::Remove);
+    pub fn remove_element(&mut self, value: &str) {
+        if let Some(start) = self.place_of(value) {
+            self.edit(start, start + value.len(), EditKind::Remove);
         }
     }
 
     /// Adds a member to an object, behind all others. The name needs no escapes; the value is a JSON text.
-    pub fn insert(&mut self, object: &RawValue, name: &'a str, value: impl Into<Cow<'a, str>>) {
+    pub fn insert(&mut self, object: &str, name: &'a str, value: impl Into<Cow<'a, str>>) {
         if let Some(start) = self.place_of(object) {
-            self.insert_before(start + object.get().len(), name, value.into());
+            self.insert_before(start + object.len(), name, value.into());
         }
     }
 
@@ -92,9 +90,9 @@ impl<'a> Splice<'a> {
     }
 
     /// The place of a value that was borrowed from the text.
-    fn place_of(&self, raw: &RawValue) -> Option<usize> {
-        let start = (raw.get().as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
-        (start + raw.get().len() <= self.source.len()).then_some(start)
+    fn place_of(&self, value: &str) -> Option<usize> {
+        let start = (value.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
+        (start + value.len() <= self.source.len()).then_some(start)
     }
 
     fn insert_before(&mut self, end_of_object: usize, name: &'a str, value: Cow<'a, str>) {
@@ -145,19 +143,24 @@ fn put_member(name: &str, value: &str, out: &mut String) {
 mod tests {
     use proptest::{collection::vec, prelude::*, sample::select};
     use serde_json::Value;
-    use shared::json::{Object, elements};
+    use shared::json::{Object, RawValue};
 
     use super::*;
 
-    fn member<'a>(object: &'a str, name: &str) -> &'a RawValue {
-        Object::from_slice(object.as_bytes()).unwrap().get(name).unwrap()
+    fn member<'a>(object: &'a str, name: &str) -> &'a str {
+        Object::from_slice(object.as_bytes()).unwrap().get(name).unwrap().get()
+    }
+
+    fn elements_of(array: &str) -> Vec<&str> {
+        let elements: Vec<&RawValue> = serde_json::from_str(array).unwrap();
+        elements.into_iter().map(RawValue::get).collect()
     }
 
     #[test]
     fn edits_come_in_any_order_and_at_any_depth() {
         let source = r#" {"a" : {"x": [1 , 2,3], "y":"\"}"} , "b\\\"{":2,"c":[], "d":{ } } "#;
         let (a, d) = (member(source, "a"), member(source, "d"));
-        let list = elements(member(a.get(), "x")).unwrap();
+        let list = elements_of(member(a, "x"));
         let mut splice = Splice::of(source);
         splice.insert_at_root("e", "7");
         splice.insert(d, "z", "null");
@@ -165,7 +168,7 @@ mod tests {
         splice.remove_element(list[2]);
         splice.remove_element(list[0]);
         splice.remove_member(member(source, "b\\\"{"));
-        splice.replace(member(a.get(), "y"), "\"\u{e9}\"");
+        splice.replace(member(a, "y"), "\"\u{e9}\"");
         let expected = r#" {"a" : {"x": [2], "y":"é"} , "c":[], "d":{ "z":null,"z2":[]} ,"e":7} "#;
         let edited = splice.finish();
         assert_eq!(edited.replace(' ', ""), expected.replace(' ', ""));
@@ -177,11 +180,11 @@ mod tests {
         let source = r#"{"a":{"x":1},"b":2,"c":{"x":1}}"#;
         let (a, c) = (member(source, "a"), member(source, "c"));
         let mut splice = Splice::of(source);
-        splice.replace(member(a.get(), "x"), "5");
+        splice.replace(member(a, "x"), "5");
         splice.insert(a, "y", "6");
         splice.replace(a, "0");
         splice.insert(c, "y", "6");
-        splice.remove_member(member(c.get(), "x"));
+        splice.remove_member(member(c, "x"));
         splice.remove_member(c);
         let other = r#"{"a":1}"#.to_owned();
         splice.remove_member(member(&other, "a"));
@@ -232,7 +235,7 @@ mod tests {
             let spell = |spelled: &str, json: &str| format!("{name}\"{spelled}\"{colon}:{value}{json}{comma}");
             let source = object(&members.iter().map(|(name, values, _)| spell(name, &list(values))).collect::<Vec<_>>());
             let read = Object::from_slice(source.as_bytes()).unwrap();
-            let raws: Vec<&RawValue> = read.iter().map(|(_, raw)| raw).collect();
+            let raws: Vec<&str> = read.iter().map(|(_, raw)| raw.get()).collect();
             let mut splice = Splice::of(&source);
             let mut expected = Vec::new();
             for (raw, (name, values, fate)) in raws.iter().zip(&members).rev() {
@@ -245,7 +248,7 @@ mod tests {
                     Fate::Goes => splice.remove_member(raw),
                     Fate::IsReplaced => splice.replace(raw, "\"new\""),
                     Fate::LosesElements => {
-                        for element in elements(raw).unwrap().into_iter().step_by(2) {
+                        for element in elements_of(raw).into_iter().step_by(2) {
                             splice.remove_element(element);
                         }
                     }

@@ -1,18 +1,17 @@
 //! Answers of the API that the client speaks itself: passed on as they came, but for the model's name and the cost.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
-use serde::Deserialize;
 use shared::{
     error::ApiError,
-    json::{Kind, Object, RawValue},
+    json::{Object, RawValue},
 };
 
 use super::{
-    Chunk, FinishReason, Generation, Settled,
-    parts::RawString,
-    put,
+    Chunk, FinishReason, Generation, Settled, put,
     reader::WholeAnswer,
-    stream::Original,
+    stream::{Edited, Original},
     turn::{TurnEnd, TurnWriter},
 };
 use crate::splice::Splice;
@@ -43,7 +42,7 @@ pub struct PassedStream {
 
 enum PassedEnd {
     /// The upstream's last event, kept back until its cost is known.
-    Told(String),
+    Told(LastEvent),
     /// The stream was cut.
     Cut,
 }
@@ -58,11 +57,11 @@ impl PassedStream {
         let Some(event) = chunk.original.filter(|_| self.end.is_none()) else { return };
         self.writer.pass(&event);
         if chunk.finish_reasons().next().is_some() {
-            self.end = Some(PassedEnd::Told(event.payload.to_owned()));
-        } else if event.object.is_some() {
+            self.end = Some(PassedEnd::Told(LastEvent::of(&event)));
+        } else if event.edited.object.is_some() {
             self.has_begun = true;
             let mut splice = Splice::of(event.payload);
-            Edited::of(event.object).rename(&self.model, &mut splice);
+            event.edited.rename(&self.model, &mut splice);
             put_event(event.kind, &splice.finish(), out);
         } else {
             put_event(event.kind, event.payload, out);
@@ -91,12 +90,10 @@ impl PassedStream {
             let end = TurnEnd { finish: FinishReason::Length, stop: None };
             return self.writer.done(&end, settled, out);
         };
-        let told: LastEvent<'_> = serde_json::from_str(event).unwrap_or_default();
-        let edited = if told.response.is_some() { Edited::of(told.response) } else { Edited::read(event) };
-        let mut splice = Splice::of(event);
+        let (edited, mut splice) = (event.edited(), Splice::of(&event.payload));
         edited.rename(&self.model, &mut splice);
-        edited.settle(told.response, settled, self.writer.usage(), &mut splice);
-        put_event(told.kind.map_or("", RawString::inner), &splice.finish(), out);
+        edited.settle(settled, self.writer.usage(), &mut splice);
+        put_event(&event.kind, &splice.finish(), out);
         put(out, self.writer.behind());
     }
 
@@ -110,41 +107,40 @@ impl PassedStream {
 
     pub(super) fn held_bytes(&self) -> usize {
         let end = match &self.end {
-            Some(PassedEnd::Told(event)) => event.len(),
+            Some(PassedEnd::Told(event)) => event.payload.len(),
             Some(PassedEnd::Cut) | None => 0,
         };
         end + self.writer.held_bytes()
     }
 }
 
-/// Members of a last event.
-#[derive(Default, Deserialize)]
-struct LastEvent<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<RawString<'a>>,
-    #[serde(borrow)]
-    response: Option<&'a RawValue>,
+/// The upstream's last event, with the places of what is edited.
+struct LastEvent {
+    payload: String,
+    kind: String,
+    object: Option<Range<usize>>,
+    model: Option<Range<usize>>,
+    usage: Option<Range<usize>>,
 }
 
-/// Members of a message, a response or an event that are edited.
-#[derive(Default, Deserialize)]
-struct Edited<'a> {
-    #[serde(borrow)]
-    model: Option<&'a RawValue>,
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
+impl LastEvent {
+    fn of(event: &Original<'_>) -> Self {
+        let place = |part: Option<&str>| {
+            let start = (part?.as_ptr() as usize).checked_sub(event.payload.as_ptr() as usize)?;
+            Some(start..start + part?.len())
+        };
+        let Edited { object, model, usage } = event.edited;
+        let (payload, kind) = (event.payload.to_owned(), event.kind.to_owned());
+        Self { payload, kind, object: place(object), model: place(model), usage: place(usage) }
+    }
+
+    fn edited(&self) -> Edited<'_> {
+        let part = |place: &Option<Range<usize>>| self.payload.get(place.clone()?);
+        Edited { object: part(&self.object), model: part(&self.model), usage: part(&self.usage) }
+    }
 }
 
-impl<'a> Edited<'a> {
-    /// Those of an object. Anything else has none.
-    fn of(object: Option<&'a RawValue>) -> Self {
-        object.map(|object| Self::read(object.get())).unwrap_or_default()
-    }
-
-    fn read(json: &'a str) -> Self {
-        serde_json::from_str(json).unwrap_or_default()
-    }
-
+impl Edited<'_> {
     /// Writes the client's name of the model, as a JSON string, in place of the upstream's.
     fn rename<'s>(&self, model: &'s str, splice: &mut Splice<'s>) {
         if let Some(known) = self.model {
@@ -152,19 +148,13 @@ impl<'a> Edited<'a> {
         }
     }
 
-    /// Writes the cost into the usage, or a usage where the upstream has none into the object, which may be the whole text.
-    fn settle(
-        &self,
-        object: Option<&RawValue>,
-        settled: Settled,
-        put_usage: UsageOf,
-        splice: &mut Splice<'_>,
-    ) {
-        let Some(usage) = self.usage.filter(|usage| Kind::of(usage) == Kind::Object) else {
+    /// Writes the cost into the usage, or a usage where the upstream has none.
+    fn settle(&self, settled: Settled, put_usage: UsageOf, splice: &mut Splice<'_>) {
+        let Some(usage) = self.usage.filter(|usage| usage.starts_with('{')) else {
             let mut out = BytesMut::new();
             put_usage(settled, &mut out);
             let ours = String::from_utf8_lossy(&out).into_owned();
-            return match (self.usage, object) {
+            return match (self.usage, self.object) {
                 (Some(other), _) => splice.replace(other, ours),
                 (None, Some(object)) => splice.insert(object, "usage", ours),
                 (None, None) => splice.insert_at_root("usage", ours),
@@ -172,10 +162,10 @@ impl<'a> Edited<'a> {
         };
         let Some(cost) = settled.cost else { return };
         // Few upstreams tell a cost, and a search is cheaper than a look at each member.
-        let tells = memchr::memmem::find(usage.get().as_bytes(), b"cost").is_some();
-        let members = if tells { Object::from_raw(usage).unwrap_or_default() } else { Object::default() };
+        let tells = memchr::memmem::find(usage.as_bytes(), b"cost").is_some();
+        let members = if tells { serde_json::from_str(usage).unwrap_or_default() } else { Object::default() };
         match members.get("cost") {
-            Some(known) => splice.replace(known, cost.to_string()),
+            Some(known) => splice.replace(known.get(), cost.to_string()),
             None => splice.insert(usage, "cost", cost.to_string()),
         }
     }
@@ -191,7 +181,8 @@ pub(super) struct PassedAnswer<'a> {
 impl<'a> PassedAnswer<'a> {
     /// The answer that was read from this text.
     pub(super) fn of(source: &'a str, answer: &WholeAnswer<'a>, put_usage: UsageOf) -> Self {
-        let edited = Edited { model: answer.model, usage: answer.usage };
+        let [model, usage] = [answer.model, answer.usage].map(|value| value.map(RawValue::get));
+        let edited = Edited { object: None, model, usage };
         Self { source, edited, put_usage }
     }
 
@@ -199,7 +190,7 @@ impl<'a> PassedAnswer<'a> {
         let model = generation.model_json();
         let mut splice = Splice::of(self.source);
         self.edited.rename(&model, &mut splice);
-        self.edited.settle(None, settled, self.put_usage, &mut splice);
+        self.edited.settle(settled, self.put_usage, &mut splice);
         Bytes::from(splice.finish())
     }
 }

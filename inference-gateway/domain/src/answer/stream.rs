@@ -22,11 +22,21 @@ pub(super) struct Original<'a> {
     pub(super) number: Option<&'a RawValue>,
     /// Place of the block or the item.
     pub(super) index: Option<&'a RawValue>,
-    /// The message or the response.
-    pub(super) object: Option<&'a RawValue>,
+    pub(super) edited: Edited<'a>,
     /// The item.
     pub(super) item: Option<&'a RawValue>,
+    /// Id of the response.
+    pub(super) id: Option<RawString<'a>>,
     pub(super) delta: Option<&'a RawValue>,
+}
+
+/// What is edited of an event or of an answer, each as its slice of the text.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Edited<'a> {
+    /// The message or the response that an event tells of.
+    pub(super) object: Option<&'a str>,
+    pub(super) model: Option<&'a str>,
+    pub(super) usage: Option<&'a str>,
 }
 
 /// An event of an upstream's stream.

@@ -91,7 +91,9 @@ impl PassageNotes {
         list.objects_if_any(ANY_NUMBER, |tool| {
             let left = kept(tool)?;
             is_kept.push(left.is_none());
-            left.iter().for_each(|kind| self.dropped_tools.add(kind));
+            if let Some(kind) = left {
+                self.dropped_tools.add(&kind);
+            }
             Ok(())
         })?;
         self.has_tools |= is_kept.contains(&true);
@@ -101,7 +103,7 @@ impl PassageNotes {
         let (mut splice, mut is_kept) = (Splice::of(list.raw()), is_kept.into_iter());
         list.each_if_any(ANY_NUMBER, |tool| {
             if is_kept.next() == Some(false) {
-                splice.remove_element(tool.unplaced());
+                splice.remove_element(tool.raw());
             }
             Ok(())
         })?;

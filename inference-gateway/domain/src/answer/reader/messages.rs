@@ -8,7 +8,7 @@ use super::{
     super::{
         Chunk, Event, Nonsense,
         parts::{AtMost, Delta, RawString, short},
-        stream::Original,
+        stream::{Edited, Original},
     },
     Pieces, WholeAnswer,
     calls::CallPlaces,
@@ -96,27 +96,35 @@ struct RawDelta<'a> {
 impl MessagesReader {
     pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
         let raw: RawEvent<'_> = serde_json::from_str(payload)?;
-        let original = Original {
-            payload,
-            kind: raw.kind.map_or("", RawString::inner),
-            number: None,
-            index: raw.index,
-            object: raw.message,
-            item: None,
-            delta: None,
+        let kind = raw.kind.map_or("", RawString::inner);
+        let message = if kind == "message_start" { Some(read::<RawMessage<'_>>(raw.message)?) } else { None };
+        let (model, usage) = match &message {
+            Some(message) => (message.model, message.usage),
+            None => (None, raw.usage),
         };
-        Ok(self.read(&raw, &original)?.with_original(original))
+        let [object, model, usage] =
+            [raw.message.filter(|_| message.is_some()), model, usage].map(|value| value.map(RawValue::get));
+        let edited = Edited { object, model, usage };
+        let index = raw.index;
+        let original =
+            Original { payload, kind, number: None, index, edited, item: None, id: None, delta: None };
+        Ok(self.read(&raw, message, &original)?.with_original(original))
     }
 
-    fn read<'a>(&mut self, raw: &RawEvent<'a>, event: &Original<'a>) -> Result<Event<'a>, Nonsense> {
+    fn read<'a>(
+        &mut self,
+        raw: &RawEvent<'a>,
+        message: Option<RawMessage<'a>>,
+        event: &Original<'a>,
+    ) -> Result<Event<'a>, Nonsense> {
         let index = || read::<u64>(raw.index);
         let delta = match event.kind {
             "content_block_delta" => self.addition(index()?, &read(raw.delta)?),
             "content_block_start" => self.begin(index()?, &read(raw.content_block)?)?,
             "content_block_stop" => self.calls.end(index()?, None),
             "message_start" => {
-                let message: RawMessage<'_> = read(raw.message)?;
-                return Ok(Event::Chunk(Chunk::new(Vec::new(), message.usage, None)));
+                let usage = message.and_then(|message| message.usage);
+                return Ok(Event::Chunk(Chunk::new(Vec::new(), usage, None)));
             }
             "message_delta" => {
                 let RawDelta { stop_reason, stop_sequence, .. } = read(raw.delta)?;

@@ -7,8 +7,7 @@ use super::{
     super::{
         Chunk, Event, Nonsense,
         parts::{Delta, RawString, short},
-        stream::ChunkChoice,
-        stream::Original,
+        stream::{ChunkChoice, Edited, Original},
     },
     Pieces, WholeAnswer,
     calls::CallPlaces,
@@ -58,6 +57,8 @@ struct RawEvent<'a> {
 /// A whole response, or the state of one.
 #[derive(Deserialize)]
 struct RawResponse<'a> {
+    #[serde(borrow)]
+    id: Option<RawString<'a>>,
     #[serde(borrow)]
     status: Option<RawString<'a>>,
     #[serde(borrow)]
@@ -113,19 +114,29 @@ struct RawPart<'a> {
 impl ResponsesReader {
     pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
         let raw: RawEvent<'_> = serde_json::from_str(payload)?;
+        // Of an event that is not known it may be anything.
+        let response: Option<RawResponse<'_>> = read(raw.response).ok();
+        let (model, usage) = response.as_ref().map_or((None, None), |told| (told.model, told.usage));
+        let [object, model, usage] = [raw.response, model, usage].map(|value| value.map(RawValue::get));
         let original = Original {
             payload,
             kind: raw.kind.map_or("", RawString::inner),
             number: raw.sequence_number,
             index: raw.output_index,
-            object: raw.response,
+            edited: Edited { object, model, usage },
             item: raw.item,
+            id: response.as_ref().and_then(|told| told.id),
             delta: raw.delta,
         };
-        Ok(self.read(&raw, &original)?.with_original(original))
+        Ok(self.read(&raw, response, &original)?.with_original(original))
     }
 
-    fn read<'a>(&mut self, raw: &RawEvent<'a>, event: &Original<'a>) -> Result<Event<'a>, Nonsense> {
+    fn read<'a>(
+        &mut self,
+        raw: &RawEvent<'a>,
+        response: Option<RawResponse<'a>>,
+        event: &Original<'a>,
+    ) -> Result<Event<'a>, Nonsense> {
         let index = || read::<u64>(raw.output_index);
         let kind = event.kind;
         let delta = match kind {
@@ -147,14 +158,16 @@ impl ResponsesReader {
                 self.calls.end(index()?, raw.arguments.or(raw.input).and_then(RawString::of))
             }
             "response.completed" | "response.incomplete" => {
-                let response: RawResponse<'_> = read(raw.response)?;
+                let response = response.map_or_else(|| read(raw.response), Ok)?;
                 let reason = response.reason(kind == "response.completed", !self.calls.is_empty());
                 return Ok(Event::end(reason, None, response.usage));
             }
             "response.failed" | "response.cancelled" | "response.error" | "error" => {
-                return Ok(failed(raw, event.payload));
+                return Ok(failed(event, response.and_then(|told| told.usage)));
             }
-            "" if raw.error.is_some() => return Ok(failed(raw, event.payload)),
+            "" if raw.error.is_some() => {
+                return Ok(failed(event, response.and_then(|told| told.usage)));
+            }
             // What repeats earlier events, and what is added to the API.
             _ => None,
         };
@@ -202,9 +215,8 @@ impl<'a> RawResponse<'a> {
     }
 }
 
-fn failed<'a>(raw: &RawEvent<'a>, payload: &str) -> Event<'a> {
-    let usage = read::<RawResponse<'_>>(raw.response).ok().and_then(|response| response.usage);
-    Event::Failed(UpstreamError::read(payload.as_bytes()), Chunk::new(Vec::new(), usage, None))
+fn failed<'a>(event: &Original<'a>, usage: Option<&'a RawValue>) -> Event<'a> {
+    Event::Failed(UpstreamError::read(event.payload.as_bytes()), Chunk::new(Vec::new(), usage, None))
 }
 
 /// Reads a whole response.

@@ -14,7 +14,10 @@ use super::{
     ResponsesStream, put_usage,
 };
 
-/// A response or an item that begins.
+/// Longest id of a response that is kept, in bytes.
+const MAX_ID: usize = 1024;
+
+/// An item that begins.
 #[derive(Deserialize)]
 struct Begun<'a> {
     #[serde(borrow, rename = "type")]
@@ -56,9 +59,7 @@ impl PassedWriter for ResponsesStream {
                 }
             }
             "response.created" => {
-                let begun =
-                    event.object.and_then(|response| serde_json::from_str::<Begun<'_>>(response.get()).ok());
-                if let Some(id) = begun.and_then(|begun| begun.id) {
+                if let Some(id) = event.id.filter(|id| id.inner().len() <= MAX_ID) {
                     self.id = id.sound().into_owned();
                 }
             }
