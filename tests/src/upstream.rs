@@ -26,6 +26,7 @@ use tokio::{
 mod answer;
 mod cache;
 mod calls;
+mod conversation;
 mod cut;
 mod fault;
 mod native;

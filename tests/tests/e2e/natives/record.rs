@@ -5,13 +5,13 @@ use tests::upstream::{Fault, Generation};
 
 use super::*;
 
-/// The upstream's record as a vendor exports it: the end of each request, and the tokens that it counted.
+/// The upstream's record as a vendor exports it, once all requests have ended: the end of each, and the tokens that it counted.
 pub(crate) fn record(stack: &Stack) -> Vec<Value> {
     stack.upstream.generations().iter().map(line).collect()
 }
 
 fn line(generation: &Generation) -> Value {
-    let (_, ended) = generation.ended.expect("the generation has ended");
+    let (_, ended) = generation.ended.unwrap();
     let served = generation.served;
     json!({
         "id": "req_of_the_vendor",
@@ -24,8 +24,8 @@ fn line(generation: &Generation) -> Value {
 /// Compares the journal with these lines.
 pub(crate) fn compared(stack: &Stack, lines: &[Value]) -> Value {
     let file = stack.data().join("record.jsonl");
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(&file, text).unwrap();
+    let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
+    std::fs::write(&file, lines.join("\n")).unwrap();
     let words = ["audit", "--json", "--against", &file.display().to_string()];
     let (status, printed, error) = stack.operator().try_cli(&words);
     let compared: Value = serde_json::from_str(&printed).unwrap_or_else(|e| panic!("{e}: {printed}{error}"));
