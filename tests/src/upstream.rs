@@ -36,6 +36,7 @@ mod render;
 mod reply;
 mod request;
 mod script;
+mod steps;
 mod streaming;
 mod style;
 mod template;
