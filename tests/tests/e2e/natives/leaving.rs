@@ -88,11 +88,11 @@ fn call(stack: &Stack, key: &ApiKey, native: Native, refuses: bool) -> Call {
 /// Kinds of all events of a call's stream.
 async fn kinds(call: Call) -> BTreeSet<String> {
     let (mut stream, mut kinds) = (call.stream().await, BTreeSet::new());
-    let is_last = |event: &Value| {
+    let to_the_end = |event: &Value| {
         kinds.insert(kind(event));
         false
     };
-    assert!(!stream.read_until(is_last).await);
+    assert!(!stream.read_until(to_the_end).await);
     kinds
 }
 
