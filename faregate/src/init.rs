@@ -207,7 +207,10 @@ impl Init {
         for upstream in &model.upstreams {
             let answer = match ask::generation(upstream).await {
                 Ok(answer) => answer,
-                Err(Refused::NoSuchPath(e) | Refused::Other(e)) => bail!("--check: {e}. Nothing was written"),
+                Err(Refused::NoSuchPath(e)) => {
+                    bail!("--check: {e}. If the address is right, check --model. Nothing was written")
+                }
+                Err(Refused::Other(e)) => bail!("--check: {e}. Nothing was written"),
             };
             let billed = check::bill(model, &answer);
             let (usage, cost) = billed.context(

@@ -26,6 +26,7 @@ use tokio::{
 mod answer;
 mod cache;
 mod calls;
+mod conversation;
 mod cut;
 mod fault;
 mod native;
@@ -35,6 +36,7 @@ mod render;
 mod reply;
 mod request;
 mod script;
+mod steps;
 mod streaming;
 mod style;
 mod template;

@@ -85,18 +85,33 @@ async fn send(
 fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> Refused {
     let code = status.as_u16();
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+    if is_about_the_credential(status, &words) {
+        let todo = match variable(access) {
+            Some(variable) => format!("Check the key in {variable}"),
+            None => {
+                "It wants a credential: put it into an environment variable, and name that with --api-key-env"
+                    .into()
+            }
+        };
+        return Refused::Other(format!("{uri} refuses the credential ({code}){words}. {todo}"));
+    }
     match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            let todo = match variable(access) {
-                Some(variable) => format!("Check the key in {variable}"),
-                None => "It wants a credential: put it into an environment variable, and name that with --api-key-env".into(),
-            };
-            Refused::Other(format!("{uri} refuses the credential ({code}){words}. {todo}"))
-        }
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Refused::NoSuchPath(format!(
             "there is nothing at {uri} ({code}){words}. Check --address: most end in /v1"
         )),
+        StatusCode::BAD_REQUEST => {
+            Refused::Other(format!("{uri} answers {code}{words}. Check --model and --address"))
+        }
         _ => Refused::Other(format!("{uri} answers {code}{words}. Try again, or look into the server's log")),
+    }
+}
+
+/// Returns whether a server refuses the credential. Google and xAI answer 400 to a wrong one, and tell it by their words alone.
+fn is_about_the_credential(status: StatusCode, words: &str) -> bool {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => true,
+        StatusCode::BAD_REQUEST => words.to_lowercase().replace("%20", " ").contains("api key"),
+        _ => false,
     }
 }
 
@@ -169,14 +184,22 @@ mod tests {
             draft::upstream(preset).unwrap().unwrap().access
         };
         let uri: Uri = "https://a/v1/models".parse().unwrap();
-        let said = |status, name| match refused(&uri, status, "no", &access(name)) {
+        let answered = |status, words, name| match refused(&uri, status, words, &access(name)) {
             Refused::NoSuchPath(said) | Refused::Other(said) => said,
         };
+        let said = |status, name| answered(status, "no", name);
         assert!(
             said(StatusCode::UNAUTHORIZED, "openai").ends_with("(401): no. Check the key in OPENAI_API_KEY")
         );
         assert!(said(StatusCode::FORBIDDEN, "vllm").contains("--api-key-env"));
         assert!(said(StatusCode::NOT_FOUND, "vllm").contains("--address"));
         assert!(said(StatusCode::BAD_GATEWAY, "vllm").contains("502"));
+        for (words, name, todo) in [
+            ("API key not valid", "gemini", "Check the key in GEMINI_API_KEY"),
+            ("Incorrect%20API%20key%20provided", "xai", "Check the key in XAI_API_KEY"),
+            ("model `m` isn't supported on this route", "bedrock", "Check --model and --address"),
+        ] {
+            assert!(answered(StatusCode::BAD_REQUEST, words, name).ends_with(todo), "{words}");
+        }
     }
 }

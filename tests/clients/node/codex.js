@@ -1,8 +1,8 @@
-/** A whole turn of Codex, with a call of a tool, against a scripted model behind Faregate. */
+/** Turns of Codex that write, read and change a file, against a scripted model behind Faregate. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -18,26 +18,46 @@ base_url = "${setting('BASE_URL')}"
 env_key = "API_KEY"
 wire_api = "responses"
 `;
+// A sandbox within the sandbox of a build server may be forbidden, and the commands are this file's own.
+const unguarded = ['--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox'];
+const patch = ['*** Begin Patch', '*** Update File: note.txt', '@@', '-one fox', '+two foxes', '*** End Patch'].join('\n');
 
-async function ask(prompt) {
+/** A user's message: the model runs these commands one after the other, and then says something. */
+function task(...commands) {
+  const common = { tag: 'codex', caches: true };
+  const answer = { ...common, completion_tokens: 5 };
+  const script = commands.reduceRight((then, cmd) => {
+    const call = { name: 'exec_command', arguments: JSON.stringify({ cmd, login: false }) };
+    return { ...common, completion_tokens: 2, tool_calls: 1, calls: [call], then };
+  }, answer);
+  return scripted(script).content;
+}
+
+/** What Codex says, in this folder and with the sessions there. */
+async function codex(home, ...words) {
+  const asked = promisify(execFile)(process.execPath, [program, 'exec', ...words], {
+    cwd: home,
+    env: { ...process.env, CODEX_HOME: home, API_KEY: setting('API_KEY') },
+  });
+  asked.child.stdin.end();
+  return (await asked).stdout.trim();
+}
+
+fact('Codex writes, reads and changes a file, and goes on with the conversation later', async () => {
   // Codex refuses a home below the folder for temporary files.
   const home = await mkdtemp(join(homedir(), '.codex-facts-'));
   try {
     await writeFile(join(home, 'config.toml'), config);
-    const asked = promisify(execFile)(process.execPath, [program, 'exec', '--skip-git-repo-check', prompt], {
-      cwd: home,
-      env: { ...process.env, CODEX_HOME: home, API_KEY: setting('API_KEY') },
-    });
-    asked.child.stdin.end();
-    return (await asked).stdout.trim();
+    const note = () => readFile(join(home, 'note.txt'), 'utf8');
+    const first = task("printf 'one fox\\n' > note.txt", 'cat note.txt', `apply_patch <<'EOF'\n${patch}\nEOF`);
+    assert.equal(await codex(home, ...unguarded, first), 'the quick brown fox jumps');
+    assert.equal(await note(), 'two foxes\n');
+    const second = task('cat note.txt', 'echo three dogs >> note.txt');
+    assert.equal(await codex(home, 'resume', '--last', ...unguarded, second), 'the quick brown fox jumps');
+    assert.equal(await note(), 'two foxes\nthree dogs\n');
   } finally {
     await rm(home, { recursive: true, force: true });
   }
-}
-
-fact('a turn of Codex calls a tool and ends with the answer', async () => {
-  const prompt = scripted({ tag: 'codex', caches: true, completion_tokens: 2, tool_calls: 1, then: { caches: true, completion_tokens: 5 } }).content;
-  assert.equal(await ask(prompt), 'the quick brown fox jumps');
 });
 
 run();

@@ -206,6 +206,22 @@ impl Stream {
         self.ended.comments[known].clone()
     }
 
+    /// Reads until an event of the dialect itself is the wanted one; returns false if the stream ends first.
+    pub async fn read_until(&mut self, mut wanted: impl FnMut(&Value) -> bool) -> bool {
+        loop {
+            while !self.read.is_empty() {
+                self.read_one().await;
+            }
+            let Some(event) = self.events.next().await else { return false };
+            let event = event.unwrap_or_else(|broken| panic!("{broken}"));
+            let found = matches!(&event, Event::Data(data) if wanted(data));
+            self.read.extend(self.dialect.chat_events(event));
+            if found {
+                return true;
+            }
+        }
+    }
+
     /// Reads the stream to its end.
     pub async fn rest(mut self) -> Ended {
         while self.read_one().await {}

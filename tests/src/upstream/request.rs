@@ -6,7 +6,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::script::Script;
+use super::{conversation::script_of, script::Script};
 
 /// Members of a request that the upstream uses.
 #[derive(Deserialize)]
@@ -52,21 +52,11 @@ pub(super) struct StreamOptions {
 }
 
 impl Asked<'_> {
-    /// Script in the last user message, if there is one, for the current turn of the conversation.
+    /// Script of the last user message that has one, for the current round of tool calls.
     pub(super) fn script(&self) -> Option<Script> {
         memmem::find(self.messages.get().as_bytes(), br#"{\"script\":"#)?;
         let messages: Vec<Value> = serde_json::from_str(self.messages.get()).ok()?;
-        let last = messages.iter().rposition(|message| message["role"] == "user")?;
-        let mut script = match &messages[last]["content"] {
-            Value::String(text) => Script::in_message(text),
-            Value::Array(parts) => parts.iter().find_map(|part| Script::in_message(part["text"].as_str()?)),
-            _ => None,
-        }?;
-        let answered = messages[last..].iter().any(|message| message["role"] == "tool");
-        match script.then.take() {
-            Some(then) if answered => Some(*then),
-            _ => Some(script),
-        }
+        script_of(&messages, |message| message["role"] == "tool")
     }
 
     /// Number of choices.

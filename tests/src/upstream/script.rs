@@ -47,7 +47,7 @@ pub struct Script {
     pub tool_calls: u64,
     /// Calls that they are, in turns; without any each one asks `lookup` for `x`.
     pub calls: Vec<ScriptedCall>,
-    /// Script that takes over once a tool has answered the last user message.
+    /// Script that takes over once tools have answered a round of calls.
     pub then: Option<Box<Script>>,
     /// Additional bytes in the arguments of each call. They are sent in one event, and four bytes count as a token.
     pub tool_bytes: u64,
@@ -254,6 +254,18 @@ impl Script {
             Ok(holder) => Some(holder.script.measured()),
             Err(e) => panic!("a script cannot be read: {e}: {text}"),
         }
+    }
+
+    /// The script after this many rounds of tool calls; the last one stays.
+    #[must_use]
+    pub(super) fn after_rounds(mut self, rounds: usize) -> Self {
+        for _ in 0..rounds {
+            match self.then.take() {
+                Some(then) => self = *then,
+                None => break,
+            }
+        }
+        self
     }
 
     /// Sets `completion_tokens` to the length of the script's text.

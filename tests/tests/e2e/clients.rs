@@ -19,6 +19,8 @@ use tests::{
 };
 use tokio::time::{sleep, timeout};
 
+mod agents;
+
 /// Longest time for all facts of one client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 
@@ -171,38 +173,6 @@ async fn the_node_library_of_standard_webhooks_verifies_deliveries() {
     holds("node/webhooks.js", &stack, &stack.key().await, &[]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn codex_works_through_a_turn_at_every_upstream() {
-    for api in Api::ALL {
-        let stack = at(api).await;
-        holds("node/codex.js", &stack, &stack.key().await, &[]).await;
-        let generations = stack.upstream.generations();
-        assert_eq!(generations.len(), 2, "{api:?}: a call, and an answer");
-        assert!(generations.iter().all(|generation| generation.api == api), "{api:?}");
-        assert!(generations[1].served.cached > 0, "{api:?}: {:?}", generations[1].served);
-        let call = if api == Api::Messages { "tool_use_id" } else { "call_id" };
-        assert!(generations[1].json().to_string().contains(call), "{api:?}");
-        assert_paid(&stack).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn claude_code_works_through_a_turn_at_every_upstream_and_asks_once_where_nothing_is_left() {
-    for api in Api::ALL {
-        let stack = at(api).await;
-        let poor = stack.key_limited(NanoUsd::ZERO).await;
-        let more = [("POOR_KEY", poor.secret.as_str())];
-        let exchanges = holds("node/claude.js", &stack, &stack.key().await, &more).await;
-        let sent = stack.upstream.tagged("claude");
-        assert_eq!(sent.len(), 2, "{api:?}: a call, and an answer");
-        assert_eq!(sent[0].json()["tools"].as_array().unwrap().len(), 12, "{api:?}");
-        assert!(sent.iter().all(|generation| generation.api == api), "{api:?}");
-        assert!(sent[1].served.cached > 0, "{api:?}: {:?}", sent[1].served);
-        assert_eq!(exchanges.iter().filter(|exchange| exchange.status == 402).count(), 1, "{api:?}");
-        assert_paid(&stack).await;
-    }
-}
-
 /// A stack whose upstream is asked over this API, in which clients outside the harness spend.
 async fn at(api: Api) -> Stack {
     let (kind, lines) = match api {
@@ -213,32 +183,6 @@ async fn at(api: Api) -> Stack {
     let stack = Stack::with(Options { kind, models: Models::With(lines), ..Options::default() }).await;
     stack.others_spend();
     stack
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn agents_answer_to_the_commands_of_the_first_screen() {
-    let stack = of(Models::Builtin).await;
-    let key = stack.key().await;
-    let printed = stack.server().stdout();
-    let (_, commands) = printed.split_once("if they are installed\n").unwrap();
-    let (commands, _) = commands.split_once("\n\n").unwrap();
-    // Codex refuses a home below the folder for temporary files.
-    let home = tempfile::TempDir::new_in(std::env::var("HOME").unwrap()).unwrap();
-    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/node/node_modules");
-    let modules = modules.display();
-    let script = format!(
-        "set -eu
-         codex() {{ node '{modules}/@openai/codex/bin/codex.js' \"$@\"; }}
-         claude() {{ node '{modules}/@anthropic-ai/claude-code/cli-wrapper.cjs' \"$@\"; }}
-         {{\n{commands}\n}} > said"
-    );
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &script]).current_dir(home.path()).stdin(Stdio::null());
-    shell.env("HOME", home.path()).env("CODEX_HOME", home.path()).env("API_KEY", &key.secret);
-    succeeds("the first screen's commands", shell, ALL_FACTS).await;
-    let said = std::fs::read_to_string(home.path().join("said")).unwrap();
-    assert_eq!(said.matches("An API key makes model calls.").count(), 2, "{said}");
-    assert!(stack.used(&key).await > NanoUsd::ZERO);
 }
 
 /// Covers every error of the contract except internal ones, which no request can cause.

@@ -2,6 +2,7 @@
 
 mod dialogue;
 mod failures;
+mod vendors;
 
 use std::{fs, path::Path};
 
@@ -130,6 +131,8 @@ async fn every_preset_is_asked_for_its_models_and_checked_and_written_as_a_catal
         let query = if *kind == UpstreamKind::Anthropic { "?limit=1000" } else { "" };
         assert_eq!(asked[0].path, format!("{path}/models{query}"), "{name}");
         let generation = asked.last().unwrap();
+        let generations = asked.iter().filter(|asked| asked.method == Method::POST).count();
+        assert_eq!(generations, 1, "{name} is asked for one generation");
         let written = folder.file(&out).unwrap();
         let (api, limit) = match (*kind, name.as_str()) {
             (UpstreamKind::Anthropic, _) => ("/messages", "max_tokens"),

@@ -1,7 +1,9 @@
 //! Upstreams that are asked over the Responses or the Messages API, by clients of every dialect.
 
 mod faults;
+mod leaving;
 mod passage;
+mod record;
 
 use futures_util::future::join_all;
 use http::{Method, Request, header};
@@ -12,15 +14,17 @@ use tests::{
     upstream::{End, Script},
 };
 
+pub(crate) use record::{compared, record};
+
 /// An API by which the scripted upstream is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Native {
+pub(crate) enum Native {
     Responses,
     Messages,
 }
 
 impl Native {
-    const BOTH: [Self; 2] = [Self::Responses, Self::Messages];
+    pub(crate) const BOTH: [Self; 2] = [Self::Responses, Self::Messages];
 
     /// Starts a stack whose only upstream speaks this API.
     async fn stack(self) -> Stack {
@@ -29,16 +33,23 @@ impl Native {
 
     /// The same, with further lines of the upstream.
     async fn stack_with(self, lines: &'static str) -> Stack {
-        let (kind, usual) = match self {
+        let options = self.options();
+        let Models::With(usual) = options.models else { unreachable!("the options have lines") };
+        let lines: &'static str = Box::leak(format!("{usual}\n{lines}").into_boxed_str());
+        Stack::with(Options { models: Models::With(lines), ..options }).await
+    }
+
+    /// Options of a stack whose only upstream speaks this API.
+    pub(crate) fn options(self) -> Options {
+        let (kind, lines) = match self {
             Self::Responses => ("openai", "speaks = [\"responses\"]\nimage_urls = \"any\""),
             Self::Messages => ("anthropic", "image_urls = \"any\""),
         };
-        let lines: &'static str = Box::leak(format!("{usual}\n{lines}").into_boxed_str());
-        Stack::with(Options { kind, models: Models::With(lines), ..Options::default() }).await
+        Options { kind, models: Models::With(lines), ..Options::default() }
     }
 
     /// The dialect of clients whose bodies pass.
-    const fn own(self) -> Dialect {
+    pub(crate) const fn own(self) -> Dialect {
         match self {
             Self::Responses => Dialect::Responses,
             Self::Messages => Dialect::Messages,
@@ -198,25 +209,26 @@ fn answered(dialect: Dialect, answer: &Value, mut history: Vec<Value>) -> Vec<Va
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn hundreds_of_requests_at_once_never_pass_a_cap() {
     for native in Native::BOTH {
-        let stack = native.stack().await;
-        let limit = cost_of(100, 50_000);
-        let key = stack.key_limited(limit).await;
-        let asks = (0..400).map(|number| {
-            let dialect = Dialect::ALL[number % 3];
-            let call = stack.call(&key, Script::tokens(100, 500)).with("max_tokens", 500);
-            async move { call.speaking(dialect).send().await }
-        });
-        let answers = join_all(asks).await;
-        let paid = answers.iter().filter(|answer| answer.status == 200).count();
-        assert!(
-            paid > 0 && answers.iter().all(|answer| matches!(answer.status, 200 | 402 | 429)),
-            "{native:?}"
-        );
-        stack.released(PATIENCE).await;
-        let used = stack.used(&key).await;
-        assert!(used <= limit, "{native:?}: {used} of {limit}");
-        assert_eq!(used, stack.cost_of_served(&key), "{native:?}");
+        storm(&native.stack().await).await;
     }
+}
+
+/// Sends hundreds of requests at once with one key, whose limit pays for some of them.
+pub(crate) async fn storm(stack: &Stack) {
+    let limit = cost_of(100, 50_000);
+    let key = stack.key_limited(limit).await;
+    let asks = (0..400).map(|number| {
+        let dialect = Dialect::ALL[number % 3];
+        let call = stack.call(&key, Script::tokens(100, 500)).with("max_tokens", 500);
+        async move { call.speaking(dialect).send().await }
+    });
+    let answers = join_all(asks).await;
+    let paid = answers.iter().filter(|answer| answer.status == 200).count();
+    assert!(paid > 0 && answers.iter().all(|answer| matches!(answer.status, 200 | 402 | 429)), "{paid}");
+    stack.released(PATIENCE).await;
+    let used = stack.used(&key).await;
+    assert!(used <= limit, "{used} of {limit}");
+    assert_eq!(used, stack.cost_of_served(&key));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

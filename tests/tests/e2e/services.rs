@@ -20,6 +20,7 @@ mod budgets;
 mod clocks;
 mod cluster;
 mod late_releases;
+mod natives;
 mod outages;
 mod random_faults;
 mod replicas;

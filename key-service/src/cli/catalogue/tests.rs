@@ -354,6 +354,29 @@ fn a_model_of_a_known_vendor_comes_with_all_that_its_first_call_needs() {
 }
 
 #[test]
+fn every_vendor_comes_with_its_address_its_key_and_its_api_under_each_of_its_names_in_lists() {
+    for preset in Preset::all().unwrap() {
+        for owner in &preset.listed_as {
+            let list = format!(
+                r#"{{"m": {{"litellm_provider": "{owner}", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06,
+                    "max_input_tokens": 400000, "max_output_tokens": 128000, "mode": "chat"}}}}"#
+            );
+            let folder = Folder::with(&[("prices.json", &list)]);
+            let (entry, fault) = folder.say("import --from ./prices.json --format litellm --model m");
+            assert_eq!(fault, None, "{owner}");
+            for (field, value) in preset.upstream_fields() {
+                assert!(
+                    entry.contains(&format!("\n{field} = {value}")),
+                    "{owner}: {field} = {value}: {entry}"
+                );
+            }
+            let efforts = preset.efforts_field().unwrap();
+            assert!(entry.contains(&format!("efforts = {efforts}")), "{owner}: {entry}");
+        }
+    }
+}
+
+#[test]
 fn a_vendor_finds_its_own_price_and_none_of_another_vendor() {
     let folder = Folder::with(&[("prices.json", VENDORS), ("lark-2.toml", LARK)]);
     let presets = Preset::all().unwrap();

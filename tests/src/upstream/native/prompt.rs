@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::{record::Api, script::Script};
+use super::super::{conversation::script_of, record::Api, script::Script};
 
 /// A request in one of the two APIs.
 pub(super) struct Prompt {
@@ -23,14 +23,10 @@ impl Prompt {
 
     /// Script of the last user message that has one, for the current round of tool calls.
     pub(super) fn script(&self) -> Option<Script> {
-        let (start, mut script) = self.script_start()?;
-        for _ in 0..self.answered_rounds(start) {
-            match script.then.take() {
-                Some(then) => script = *then,
-                None => break,
-            }
+        match &self.body["input"] {
+            Value::String(text) if self.api == Api::Responses => Script::in_message(text),
+            _ => script_of(self.items(), has_result),
         }
-        Some(script)
     }
 
     /// Number of tokens of the prompt: four bytes a token, without the marks of caches.
@@ -66,35 +62,10 @@ impl Prompt {
         let member = if self.api == Api::Messages { "messages" } else { "input" };
         self.body[member].as_array().map_or(&[], Vec::as_slice)
     }
-
-    /// The script, and the index of the item after it.
-    fn script_start(&self) -> Option<(usize, Script)> {
-        if let Some(text) = self.body["input"].as_str().filter(|_| self.api == Api::Responses) {
-            return Some((0, Script::in_message(text)?));
-        }
-        let users = self.items().iter().enumerate().filter(|(_, item)| item["role"] == "user");
-        users.rev().find_map(|(index, item)| Some((index + 1, script_in(&item["content"])?)))
-    }
-
-    /// Number of rounds of tool calls that were answered from this item on.
-    fn answered_rounds(&self, start: usize) -> usize {
-        let answers: Vec<bool> = self.items()[start..].iter().map(answers_a_tool).collect();
-        let ends = answers.iter().zip(answers.iter().skip(1).chain([&false]));
-        ends.filter(|(answer, next)| **answer && !**next).count()
-    }
-}
-
-/// The script in a content, a string or a list of parts.
-fn script_in(content: &Value) -> Option<Script> {
-    match content {
-        Value::String(text) => Script::in_message(text),
-        Value::Array(parts) => parts.iter().find_map(|part| Script::in_message(part["text"].as_str()?)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
-    }
 }
 
 /// Returns whether a message or an item has the result of a tool.
-fn answers_a_tool(item: &Value) -> bool {
+fn has_result(item: &Value) -> bool {
     let outputs = ["function_call_output", "custom_tool_call_output"];
     let blocks = item["content"].as_array().into_iter().flatten();
     item["type"].as_str().is_some_and(|kind| outputs.contains(&kind))

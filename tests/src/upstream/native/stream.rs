@@ -1,16 +1,16 @@
 //! Streams an answer of Responses or Messages, step by step.
 
-use std::{future::pending, io};
+use std::io;
 
-use futures_util::{StreamExt, stream, stream::BoxStream};
-use tokio::time::sleep;
+use futures_util::stream::BoxStream;
 
 use super::{
     super::{
-        cut::{cut_later, sleep_ms},
-        fault::Fault,
+        cut::sleep_ms,
+        fault::{Fault, Shape},
         record::{End, Running},
-        streaming::{COMMENTS_EVERY, at_own_pace},
+        script::Script,
+        steps::{self, Step, StepWriter, Steps},
     },
     plan::NativePlan,
     writer::{AnswerWriter, event_text},
@@ -22,133 +22,95 @@ pub(super) fn pieces(
     writer: Box<dyn AnswerWriter>,
     running: Running,
 ) -> BoxStream<'static, io::Result<String>> {
-    let (steps, own_pace) = (steps(&plan), plan.script.own_pace);
-    let state = NativeStream { plan, writer, running, steps, generated: 0 };
-    let pieces = stream::unfold(state, async |mut state| {
-        let piece = state.next().await?;
-        Some((piece, state))
-    });
-    if own_pace { at_own_pace(pieces).boxed() } else { pieces.boxed() }
+    let steps = steps(&plan);
+    steps::pieces(NativeStream { plan, writer, generated: 0 }, steps, running)
 }
 
-/// One step of a stream.
+/// Part of a stream.
 #[derive(Clone, Copy)]
-enum Step {
+enum Part {
     Start,
     Unknown,
     Token(u64),
-    Fault,
     Close,
     Finish,
     Done,
 }
 
 /// All steps of a stream, faults included.
-fn steps(plan: &NativePlan) -> Box<dyn Iterator<Item = Step> + Send> {
+fn steps(plan: &NativePlan) -> Steps<Part> {
     let fault = plan.script.fault;
     let tokens = 0..plan.length.min(fault.after().unwrap_or(u64::MAX));
-    let tail: &[Step] = match fault {
-        _ if fault.after().is_some() => &[Step::Fault],
-        Fault::CutBeforeUsage => &[Step::Close, Step::Fault],
-        Fault::NoDone => &[Step::Close, Step::Finish],
-        Fault::StallBeforeDone => &[Step::Close, Step::Finish, Step::Fault],
-        _ => &[Step::Close, Step::Finish, Step::Done],
+    let [close, finish, done] = [Part::Close, Part::Finish, Part::Done].map(Step::Part);
+    let tail = match fault {
+        _ if fault.after().is_some() => vec![Step::Fault],
+        Fault::CutBeforeUsage => vec![close, Step::Fault],
+        Fault::NoDone => vec![close, finish],
+        Fault::StallBeforeDone => vec![close, finish, Step::Fault],
+        _ => vec![close, finish, done],
     };
-    let unknown = plan.script.unknown_events.then_some(Step::Unknown);
-    let head = std::iter::once(Step::Start).chain(unknown);
-    Box::new(head.chain(tokens.map(Step::Token)).chain(unknown).chain(tail.to_vec()))
+    let unknown = plan.script.unknown_events.then_some(Part::Unknown);
+    let parts = std::iter::once(Part::Start).chain(unknown).chain(tokens.map(Part::Token)).chain(unknown);
+    Box::new(parts.map(Step::Part).chain(tail))
 }
 
 /// A stream in progress.
 struct NativeStream {
     plan: NativePlan,
     writer: Box<dyn AnswerWriter>,
-    running: Running,
-    steps: Box<dyn Iterator<Item = Step> + Send>,
     /// Tokens so far.
     generated: u64,
 }
 
-impl NativeStream {
-    /// Next piece of the stream; `None` at its end.
-    async fn next(&mut self) -> Option<io::Result<String>> {
-        loop {
-            let Some(step) = self.steps.next() else {
-                self.running.end(End::Finished);
-                return None;
-            };
-            let piece = self.step(step).await?;
-            // An empty piece would end the body.
-            if piece.as_ref().is_ok_and(String::is_empty) {
-                continue;
-            }
-            return Some(piece);
-        }
+impl StepWriter for NativeStream {
+    type Part = Part;
+
+    fn script(&self) -> &Script {
+        &self.plan.script
     }
 
-    /// Performs one step; returns an empty piece if it sends nothing.
-    async fn step(&mut self, step: Step) -> Option<io::Result<String>> {
-        let events = match step {
-            Step::Start => self.writer.start(&self.plan),
-            Step::Unknown => self.writer.unknown(),
-            Step::Token(index) => return Some(Ok(self.token(index).await)),
-            Step::Close => self.writer.close(&self.plan),
-            Step::Finish => {
+    async fn part(&mut self, part: Part, running: &Running) -> String {
+        let events = match part {
+            Part::Start => self.writer.start(&self.plan),
+            Part::Unknown => self.writer.unknown(),
+            Part::Token(index) => return self.token(index, running).await,
+            Part::Close => self.writer.close(&self.plan),
+            Part::Finish => {
                 sleep_ms(self.plan.script.usage_after_ms).await;
                 self.writer.finish(&self.plan, self.generated)
             }
-            Step::Done => {
-                self.running.end(End::Finished);
+            Part::Done => {
+                running.end(End::Finished);
                 self.writer.done()
             }
-            Step::Fault => return self.fault().await,
         };
-        Some(Ok(event_text(&self.plan, &events)))
+        event_text(&self.plan, &events)
     }
 
-    async fn token(&mut self, index: u64) -> String {
+    fn sign_of_life(&self) -> String {
+        self.writer.sign_of_life().to_owned()
+    }
+
+    fn data(&self, text: &str) -> String {
+        format!("data: {text}\n\n")
+    }
+
+    fn failure(&mut self, shape: Shape) -> String {
+        let events = self.writer.failure(&self.plan, shape);
+        event_text(&self.plan, &events)
+    }
+}
+
+impl NativeStream {
+    async fn token(&mut self, index: u64, running: &Running) -> String {
         let script = &self.plan.script;
         if index > 0 {
             sleep_ms(script.pace_ms).await;
         }
         self.generated += script.weight(script.token(index));
-        self.running.serve(self.plan.served(self.generated));
+        running.serve(self.plan.served(self.generated));
         let events = self.writer.token(&self.plan, index);
         let comment = if script.style.comments { self.writer.sign_of_life() } else { "" };
         format!("{comment}{}", event_text(&self.plan, &events))
-    }
-
-    async fn fault(&mut self) -> Option<io::Result<String>> {
-        self.steps = Box::new(std::iter::empty());
-        match self.plan.script.fault {
-            Fault::Stall { .. } => pending().await,
-            Fault::Comments { .. } => {
-                self.steps = Box::new(std::iter::once(Step::Fault));
-                sleep(COMMENTS_EVERY).await;
-                Some(Ok(self.writer.sign_of_life().to_owned()))
-            }
-            Fault::StallBeforeDone => {
-                self.running.end(End::Finished);
-                pending().await
-            }
-            Fault::Nonsense { .. } => {
-                self.running.end(End::Failed);
-                Some(Ok("data: <html>this is no event</html>\n\n".to_owned()))
-            }
-            Fault::ErrorEvent { shape, .. } => {
-                self.running.end(End::Failed);
-                let events = self.writer.failure(&self.plan, shape);
-                Some(Ok(event_text(&self.plan, &events)))
-            }
-            Fault::End { .. } => {
-                self.running.end(End::Failed);
-                None
-            }
-            _ => {
-                let cut = cut_later().await;
-                self.running.end(End::Failed);
-                Some(cut.map(|_| String::new()))
-            }
-        }
     }
 }

@@ -82,4 +82,9 @@ async fn an_interrupt_at_any_question_leaves_nothing() {
             assert_eq!(folder.files(), [""; 0], "{shown:?}");
         }
     }
+    let folder = Folder::new();
+    let steps = [(VENDOR, "azure\n"), ("your own word for RESOURCE):", INTERRUPT)];
+    let shown = on_terminal(folder.path(), &[], &["init"], &steps);
+    assert!(shown.status != 0 && shown.text.contains("interrupted; nothing was written"), "{shown:?}");
+    assert_eq!(folder.files(), [""; 0], "{shown:?}");
 }

@@ -1,7 +1,14 @@
 //! Upstreams of other APIs that break, lie, or refuse.
 
-use super::*;
+use std::time::{Duration, Instant};
+
 use tests::upstream::{Fault, Told, Usage, VendorError};
+use tokio::time::sleep;
+
+use super::*;
+
+/// The shortest lease that is allowed, because a test waits for it.
+const LEASE: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_stream_that_breaks_ends_with_the_dialects_error_and_an_exact_bill() {
@@ -108,15 +115,33 @@ async fn a_false_report_is_not_billed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report() {
+async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once() {
     for native in Native::BOTH {
-        let stack = native.stack().await;
+        let stack = Stack::with(Options { lease: LEASE, ..native.options() }).await;
         let key = stack.key().await;
         let call = stack.call(&key, Script::tokens(12, 100_000).pace(10)).speaking(native.own());
-        let mut stream = call.costing(NanoUsd::ZERO, cost_of(1_000, 131_072)).stream().await;
-        stream.read_tokens(20).await;
+        let mut stream = call.stream().await;
+        let tag = stream.tag.clone();
+        // The lease is renewed meanwhile, each time with a report of progress.
+        let renewed = Instant::now() + LEASE + LEASE / 3;
+        while Instant::now() < renewed {
+            let read = stream.so_far().tokens();
+            stream.read_tokens(read + 10).await;
+        }
         stack.crash().await;
         drop(stream);
-        stack.released(2 * PATIENCE).await;
+        let served =
+            stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await.served;
+        stack.released(PATIENCE).await;
+        let used = stack.used(&key).await;
+        // The prompt is estimated where no event has told it yet.
+        let most = if native == Native::Messages {
+            cost_of(12, served.completion)
+        } else {
+            cost_of(1_000, served.completion)
+        };
+        assert!((cost_of(1, 10)..=most).contains(&used), "{native:?}: {used} for {served:?}");
+        sleep(LEASE).await;
+        assert_eq!(stack.used(&key).await, used, "{native:?}: billed once");
     }
 }

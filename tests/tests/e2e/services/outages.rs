@@ -389,7 +389,7 @@ impl Load {
 
 /// Waits until this amount is billed and nothing is held. A capture that could not reach its store is delivered later,
 /// possibly after its hold has expired.
-async fn billed_at_last(stack: &Stack, key: &ApiKey, amount: NanoUsd) {
+pub(super) async fn billed_at_last(stack: &Stack, key: &ApiKey, amount: NanoUsd) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let shown = stack.manage_as(&key.account, Method::GET, &format!("/{}", key.id), None).await;
