@@ -115,7 +115,7 @@ impl ResponsesReader {
     pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
         let raw: RawEvent<'_> = serde_json::from_str(payload)?;
         // Of an event that is not known it may be anything.
-        let response: Option<RawResponse<'_>> = read(raw.response).ok();
+        let response = raw.response.and_then(|told| serde_json::from_str::<RawResponse<'_>>(told.get()).ok());
         let (model, usage) = response.as_ref().map_or((None, None), |told| (told.model, told.usage));
         let [object, model, usage] = [raw.response, model, usage].map(|value| value.map(RawValue::get));
         let original = Original {
