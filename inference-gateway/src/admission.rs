@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use shared::{
     admission::{Owner, Permit, Quota},
     error::{ApiError, Code},
@@ -9,14 +10,21 @@ use shared::{
     process::serve::ConnectionTrust,
     rpc::MAX_FRAME_CALLS,
 };
-use tokio::time::Instant;
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
 
 use crate::sizes::Sizes;
 
 /// Timeout of an unauthenticated caller for a permit: the work takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout of a large body for its turn to be parsed, which takes up to a second.
+/// Timeout of a large body for its turn to be parsed, which takes up to a second; and of the turn itself, since all threads
+/// for such work may be stuck.
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
+/// Least size of a body that is worked on apart from the threads that serve. A mebibyte takes 1 to 11 ms, by its form: a
+/// smaller body keeps other requests of its worker waiting for 3 ms at most.
+pub(crate) const LARGE_BODY: usize = 256 << 10;
 /// Divisor for the part of all slots that requests on unauthenticated connections have, until authorization.
 const UNAUTHENTICATED_PART: usize = 4;
 
@@ -112,9 +120,36 @@ impl Admission {
 
     /// A turn to parse a large body. An account has half of them, and takes turns with the others.
     pub(crate) async fn turn_to_parse(&self, owner: Owner) -> Result<Permit, ApiError> {
-        let late = || overloaded("Too many large requests wait to be read; try again shortly.");
         let deadline = Instant::now() + PARSING_TIMEOUT;
-        self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(late)
+        self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(parsed_too_late)
+    }
+
+    /// Works on a large body on a thread of its own, in the turn of the account that sends it. The work has the permit of the
+    /// body's bytes, and may take more.
+    pub(crate) async fn apart<T: Send + 'static>(
+        &self,
+        permit: &mut Permit,
+        work: impl FnOnce(&mut Permit) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.turn_to_parse(permit.owner()).await?;
+        let bytes = permit.split(permit.amount());
+        // The thread goes on if the client leaves, so that it keeps the turn and the permit of the bytes.
+        let waiting = Arc::new(Mutex::new(Some((work, bytes, turn))));
+        let begun = waiting.clone();
+        let working = spawn_blocking(move || {
+            let (work, mut bytes, turn) = begun.lock().take()?;
+            let done = work(&mut bytes);
+            drop(turn);
+            Some((done, bytes))
+        });
+        let Ok(worked) = timeout(PARSING_TIMEOUT, working).await else {
+            // Work that no thread has begun is forgotten, with its turn and its bytes.
+            drop(waiting.lock().take());
+            return Err(parsed_too_late());
+        };
+        let (done, bytes) = worked.ok().flatten().ok_or_else(ApiError::internal)?;
+        *permit = bytes;
+        Ok(done)
     }
 
     /// Largest number of bytes that answers of an account may have in memory.
@@ -191,6 +226,10 @@ fn no_memory() -> ApiError {
     overloaded("There is no room for a prompt of this size at the moment; try again shortly.")
 }
 
+fn parsed_too_late() -> ApiError {
+    overloaded("Too many large requests wait to be read; try again shortly.")
+}
+
 fn overloaded(message: &'static str) -> ApiError {
     ApiError::new(Code::Overloaded, message)
 }
@@ -255,6 +294,33 @@ mod tests {
         assert_eq!(late.code, Code::Overloaded);
         drop(turn);
         assert!(admission.turn_to_parse(one).await.is_ok());
+    }
+
+    #[test]
+    fn a_large_body_waits_for_a_thread_no_longer_than_for_its_turn() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().max_blocking_threads(1).start_paused(true).build().unwrap();
+        let (release, stuck) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async {
+            let (admission, one) = (admission(), account());
+            spawn_blocking(move || stuck.recv());
+            let mut permit = admission.prompt(one);
+            take_bytes(&mut permit, 6).unwrap();
+            // The clock stands still while a thread works.
+            let began = tokio::spawn({
+                let admission = admission.clone();
+                async move { admission.apart(&mut permit, |_| ()).await }
+            });
+            tokio::task::yield_now().await;
+            tokio::time::advance(PARSING_TIMEOUT).await;
+            let late = began.await.unwrap().err().unwrap();
+            assert_eq!((late.code, late.retry_after()), (Code::Overloaded, Some(1)));
+            // The turn and the bytes are free again.
+            let mut permit = admission.prompt(one);
+            take_bytes(&mut permit, 6).unwrap();
+            release.send(()).unwrap();
+            assert_eq!(admission.apart(&mut permit, |permit| permit.amount()).await.unwrap(), 6);
+        });
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ use shared::{
         serve::Unread,
     },
 };
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     App, Call, X_GENERATION_ID, X_MAX_TOKENS,
@@ -29,7 +29,7 @@ use super::{
     rate_headers,
 };
 use crate::{
-    admission::take_bytes,
+    admission::{LARGE_BODY, take_bytes},
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
     models::Models,
@@ -41,10 +41,6 @@ use domain::request::{Forward, Request};
 /// bodies of unknown size, and bodies beyond the budget of unauthenticated callers, are read of authenticated
 /// callers only.
 const SMALL_BODY: u64 = 64 << 10;
-
-/// Least size of a body that is parsed apart from the threads that serve. A mebibyte takes 1 to 11 ms, by its form: a smaller
-/// body keeps other requests of its worker waiting for 3 ms at most.
-const LARGE_BODY: usize = 256 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -157,7 +153,7 @@ pub(super) async fn check(
     let is_large = body.len() >= LARGE_BODY;
     let models = app.models.get();
     let check = move || Checked::new(&body, parse, models);
-    let checked = if is_large { apart(app, permit, check).await? } else { check()? };
+    let checked = if is_large { app.generator.admission.apart(permit, |_| check()).await?? } else { check()? };
     permit.shrink_to(checked.forward.prompt_bytes());
     Ok(checked)
 }
@@ -176,25 +172,6 @@ impl Checked {
         let model = model.id.clone();
         Ok(Self { models, model, alias, forward })
     }
-}
-
-/// Checks a large body on a thread of its own, in the turn of the account that sends it.
-async fn apart(
-    app: &App,
-    permit: &mut Permit,
-    check: impl FnOnce() -> Result<Checked, ApiError> + Send + 'static,
-) -> Result<Checked, ApiError> {
-    let turn = app.generator.admission.turn_to_parse(permit.owner()).await?;
-    let bytes = permit.split(permit.amount());
-    // The thread goes on if the client leaves, so that it keeps the turn and the permit of the bytes.
-    let checking = spawn_blocking(move || {
-        let checked = check();
-        drop(turn);
-        (checked, bytes)
-    });
-    let (checked, bytes) = checking.await.map_err(|_| ApiError::internal())?;
-    *permit = bytes;
-    checked
 }
 
 /// The response to a generation whose answer begins.
