@@ -260,15 +260,13 @@ impl Upstream {
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
-        let retry_after = failure::retry_after(response.headers()).filter(|_| form.is_passed());
+        let (head_status, retry_after) = (response.status(), failure::retry_after(response.headers()));
         let (error, status) = failure::read_error(response).await;
-        let failure = failure::of_error(&error, status, &self.entry.model, forward);
-        let failure = match failure {
-            Failure::Overloaded if form.is_passed() && status == StatusCode::TOO_MANY_REQUESTS => {
-                failure::rate_limited(&error, &self.entry.model, retry_after)
-            }
-            other => other,
-        };
+        let model = &self.entry.model;
+        let mut failure = failure::of_error(&error, status, model, forward);
+        if form.is_passed() {
+            failure = failure::of_passed(failure, &error, head_status, model, retry_after);
+        }
         Err(NotAnswered { failure, limit: error.refused_limit(status) })
     }
 

@@ -64,7 +64,8 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     }
     let parse = move |body: &Bytes, catalog: &Catalog| dialect.parse(body, catalog);
     let checked = check(&app, (&parts.headers, body), parse, small, &mut permit).await;
-    let Checked { models, model, alias, mut forward } = match checked {
+    let checked = checked.and_then(|checked| Ok((checked, PassedHead::of(&parts)?)));
+    let (Checked { models, model, alias, mut forward }, passed) = match checked {
         Ok(checked) => checked,
         Err(fault) if !small && fault.code == Code::Overloaded => return Ok(unread(fault)),
         Err(fault) if !small => return Err(fault),
@@ -94,7 +95,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         model,
         alias,
         forward,
-        passed: PassedHead::of(&parts),
+        passed,
         admitted,
     };
     let client = Client::default();
