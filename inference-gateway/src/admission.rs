@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use shared::{
     admission::{Owner, Permit, Quota},
@@ -16,6 +17,7 @@ use tokio::{
 };
 
 use crate::sizes::Sizes;
+use domain::request::CountBody;
 
 /// Timeout of an unauthenticated caller for a permit: the work takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -115,7 +117,12 @@ impl Admission {
 
     /// A permit for the bytes of an account's prompt; none of them are taken.
     pub(crate) fn prompt(&self, account: AccountId) -> Permit {
-        self.0.prompts.empty_permit(Owner::Account(account))
+        self.prompt_of(Owner::Account(account))
+    }
+
+    /// The same, for whoever owns the request.
+    pub(crate) fn prompt_of(&self, owner: Owner) -> Permit {
+        self.0.prompts.empty_permit(owner)
     }
 
     /// A turn to parse a large body. An account has half of them, and takes turns with the others.
@@ -150,6 +157,19 @@ impl Admission {
         let (done, bytes) = worked.ok().flatten().ok_or_else(ApiError::internal)?;
         *permit = bytes;
         Ok(done)
+    }
+
+    /// Writes the body of a question for a prompt's tokens, a large one apart, within the owner's bytes of prompts.
+    pub(crate) async fn count_body(&self, owner: Owner, body: CountBody) -> Result<(Bytes, Bytes), ApiError> {
+        let unwritten = match body {
+            CountBody::Written(head, rest) => return Ok((head, rest)),
+            CountBody::Unwritten(body) if body.bytes() < LARGE_BODY => return Ok(body.write()),
+            CountBody::Unwritten(body) => body,
+        };
+        let mut permit = self.prompt_of(owner);
+        take_bytes(&mut permit, unwritten.bytes())?;
+        let (head, rest) = self.apart(&mut permit, |_| unwritten.write()).await?;
+        Ok((head, permit.kept_by(rest)))
     }
 
     /// Largest number of bytes that answers of an account may have in memory.
@@ -236,13 +256,18 @@ fn overloaded(message: &'static str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use domain::request::{BodyForm, ProgressReports, UpstreamParams};
     use shared::{clock::System, process::serve::Bounds};
 
     use super::*;
 
     /// Sizes of eight slots, three for an account, and ten bytes of prompts, six for an account.
     fn admission() -> Admission {
-        Admission::new(&Sizes {
+        Admission::new(&sizes())
+    }
+
+    fn sizes() -> Sizes {
+        Sizes {
             bounds: Bounds::default(),
             in_flight: 8,
             in_flight_per_account: 3,
@@ -252,7 +277,7 @@ mod tests {
             answers_bytes_per_account: 0,
             unauthenticated_bytes: 8,
             parsed_at_once: 2,
-        })
+        }
     }
 
     fn account() -> AccountId {
@@ -294,6 +319,57 @@ mod tests {
         assert_eq!(late.code, Code::Overloaded);
         drop(turn);
         assert!(admission.turn_to_parse(one).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_body_of_a_large_count_is_written_in_the_turn_of_its_account_and_within_its_bytes() {
+        let (mut sizes, one) = (sizes(), Owner::Account(account()));
+        (sizes.prompts_bytes, sizes.prompts_bytes_per_account) = (4 * LARGE_BODY, 2 * LARGE_BODY);
+        let admission = Admission::new(&sizes);
+        let content = "x".repeat(LARGE_BODY);
+        let request = serde_json::json!({"model": "m", "messages": [{"role": "user", "content": content}]});
+        let catalogue = r#"
+            [service]
+            name = "n"
+            provider = "p"
+            docs = "d"
+            [[model]]
+            id = "m"
+            owned_by = "o"
+            context_window = 1048576
+            max_output_tokens = 4096
+            price = { input = "1", cached_input = "1", output = "1" }
+            [[model.upstream]]
+            kind = "anthropic"
+            url = "http://127.0.0.1/v1"
+            model = "m"
+        "#;
+        let catalogue = shared::catalog::Catalog::parse(catalogue, "test").unwrap();
+        let parsed = domain::messages::parse_to_count(&Bytes::from(request.to_string())).unwrap();
+        let forward = parsed.forward(&catalogue.models[0]).unwrap();
+        let question = || {
+            forward.count_body(UpstreamParams {
+                form: BodyForm::of(&catalogue.models[0].upstreams[0], &forward.reply),
+                account: None,
+                model: "m",
+                limit_param: shared::catalog::LimitParam::MaxTokens,
+                max_tokens: None,
+                progress: ProgressReports::None,
+                cache_salt: None,
+                folded: false,
+            })
+        };
+        let turn = admission.turn_to_parse(one).await.unwrap();
+        let mut waiting = std::pin::pin!(admission.count_body(one, question()));
+        assert!(timeout(Duration::from_millis(20), &mut waiting).await.is_err(), "it has no turn yet");
+        drop(turn);
+        let (head, rest) = waiting.await.unwrap();
+        let written: serde_json::Value = serde_json::from_slice(&[&head[..], &rest].concat()).unwrap();
+        assert!(written == request);
+        // A second copy does not fit beside the first one.
+        assert_eq!(admission.count_body(one, question()).await.err().unwrap().code, Code::Overloaded);
+        drop(rest);
+        assert!(admission.count_body(one, question()).await.is_ok());
     }
 
     #[test]

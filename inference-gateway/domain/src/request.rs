@@ -6,6 +6,7 @@
 
 mod bound;
 mod conversation;
+mod count;
 mod dropped;
 mod form;
 mod forward;
@@ -28,6 +29,7 @@ use shared::{
 };
 
 pub use bound::BYTES_PER_TOKEN;
+pub use count::{CountBody, UnwrittenCount};
 pub use form::BodyForm;
 pub use forward::{Forward, ProgressReports, UpstreamParams};
 
