@@ -225,15 +225,38 @@ impl Admitted {
         self.slot.clone()
     }
 
-    /// Gives back the bytes of a prompt that was freed.
-    pub(crate) fn forget_prompt(&mut self) {
-        self.prompt.shrink_to(0);
+    /// Gives back the bytes of a prompt that was freed; `kept` are those of the request that are left.
+    pub(crate) fn forget_prompt(&mut self, kept: usize) {
+        self.prompt.shrink_to(kept);
+    }
+
+    /// Lets an answer keep the bytes of the request that it repeats, if they are many.
+    pub(crate) fn leave_with(&mut self, answer: Bytes) -> Bytes {
+        let repeated = self.prompt.amount();
+        if repeated < LARGE_BODY { answer } else { self.prompt.split(repeated).kept_by(answer) }
     }
 }
 
-/// Takes bytes of a body or prompt; where too few are left, the client is to try again later.
+/// Takes bytes of a body or prompt. Where too few are left, the client is to try again later, unless there would never be as
+/// many.
 pub(crate) fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
-    if permit.try_grow(bytes) { Ok(()) } else { Err(no_memory()) }
+    if permit.try_grow(bytes) {
+        return Ok(());
+    }
+    let most = permit.most();
+    if permit.amount().saturating_add(bytes) <= most {
+        return Err(no_memory());
+    }
+    let message = format!(
+        "The request takes more memory than the {} MiB that this gateway has for an account's prompts.",
+        most >> 20
+    );
+    Err(ApiError::new(Code::RequestTooLarge, message))
+}
+
+/// Takes bytes until the permit is for `bytes` of them.
+pub(crate) fn grow_to(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
+    take_bytes(permit, bytes.saturating_sub(permit.amount()))
 }
 
 /// Waits for a permit of an owner, which takes turns with the others.
@@ -319,6 +342,18 @@ mod tests {
         assert_eq!(late.code, Code::Overloaded);
         drop(turn);
         assert!(admission.turn_to_parse(one).await.is_ok());
+    }
+
+    #[test]
+    fn what_would_never_fit_is_too_large_and_what_may_fit_later_is_not() {
+        let (admission, one) = (admission(), account());
+        let _other = admission.0.prompts.try_take(Owner::Service, 5).unwrap();
+        let mut permit = admission.prompt(one);
+        grow_to(&mut permit, 4).unwrap();
+        grow_to(&mut permit, 3).unwrap();
+        assert_eq!(permit.amount(), 4);
+        assert_eq!(grow_to(&mut permit, 6).err().unwrap().code, Code::Overloaded);
+        assert_eq!(grow_to(&mut permit, 7).err().unwrap().code, Code::RequestTooLarge);
     }
 
     #[tokio::test]

@@ -29,7 +29,7 @@ use super::{
     rate_headers,
 };
 use crate::{
-    admission::{LARGE_BODY, take_bytes},
+    admission::{LARGE_BODY, grow_to, take_bytes},
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
     models::Models,
@@ -138,7 +138,8 @@ pub(super) struct Checked {
     pub(super) forward: Forward,
 }
 
-/// Reads and checks the request. Body bytes count against the permit, unless already permitted.
+/// Reads and checks the request. The bytes of the body, which may be permitted already, and of all that is kept of it count
+/// against the permit.
 pub(super) async fn check(
     app: &App,
     (headers, body): (&HeaderMap, Body),
@@ -153,23 +154,29 @@ pub(super) async fn check(
     reserve(body.len())?;
     let is_large = body.len() >= LARGE_BODY;
     let models = app.models.get();
-    let check = move || Checked::new(&body, parse, models);
-    let checked = if is_large { app.generator.admission.apart(permit, |_| check()).await?? } else { check()? };
-    permit.shrink_to(checked.forward.prompt_bytes());
+    let check = move |permit: &mut Permit| Checked::new(body, parse, models, permit);
+    let checked =
+        if is_large { app.generator.admission.apart(permit, check).await?? } else { check(permit)? };
+    permit.shrink_to(checked.forward.kept_bytes());
     Ok(checked)
 }
 
 impl Checked {
     fn new(
-        body: &Bytes,
+        body: Bytes,
         parse: impl FnOnce(&Bytes, &Catalog) -> Result<Request, ApiError>,
         models: Arc<Models>,
+        permit: &mut Permit,
     ) -> Result<Self, ApiError> {
-        let request = parse(body, &models.catalog)?;
+        let request = parse(&body, &models.catalog)?;
+        grow_to(permit, body.len() + request.kept_bytes())?;
+        // The request keeps what it needs of the body.
+        drop(body);
         let model = models.catalog.model(&request.model);
         let model = model.ok_or_else(|| ApiError::model_not_found(models.catalog.ids()))?;
         let alias = (request.model != model.id).then(|| request.model.clone());
-        let forward = request.forward(model)?;
+        let forward = request.forward_within(model, &mut |bytes| grow_to(permit, bytes))?;
+        grow_to(permit, forward.kept_bytes())?;
         let model = model.id.clone();
         Ok(Self { models, model, alias, forward })
     }

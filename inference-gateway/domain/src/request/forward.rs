@@ -13,7 +13,7 @@ use shared::{
 use super::{
     bound::PromptSize,
     count::CountBody,
-    form::{Bodies, BodyForm},
+    form::{Bodies, BodyForm, trimmed},
     passage::PassageNotes,
     places::{MessageList, RefusablePlaces},
     read::{Members, Value},
@@ -175,9 +175,9 @@ impl Forward {
         self.bodies.are_checked()
     }
 
-    /// Returns the bytes of the request kept in memory.
-    pub fn prompt_bytes(&self) -> usize {
-        self.bodies.bytes()
+    /// Returns the bytes of the request kept in memory: its bodies, and what the answer repeats of it.
+    pub fn kept_bytes(&self) -> usize {
+        self.bodies.bytes() + self.reply.kept_bytes()
     }
 
     /// Frees the prompt, which is not sent again.
@@ -346,6 +346,11 @@ impl Draft {
         Ok(())
     }
 
+    /// Bytes that the draft takes.
+    pub(super) fn room(&self) -> usize {
+        self.json.capacity()
+    }
+
     /// Bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.json.len()
@@ -361,6 +366,6 @@ impl Draft {
     /// Takes the body, which is complete but for its last byte.
     pub(super) fn take(&mut self) -> Bytes {
         self.push("}");
-        Bytes::from(std::mem::take(&mut self.json))
+        trimmed(std::mem::take(&mut self.json))
     }
 }

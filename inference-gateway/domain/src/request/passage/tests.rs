@@ -315,6 +315,21 @@ fn a_count_is_asked_for_with_what_a_counter_takes() {
     );
 }
 
+#[test]
+fn names_of_any_length_pass_as_pseudonyms_of_their_own() {
+    let pseudonym_of = |name: &str| {
+        let body = json!({"model": "m", "input": "Hi", "user": name}).to_string();
+        let json: Value = serde_json::from_str(&passed(responses, &body, RESPONSES)).unwrap();
+        json["user"].as_str().unwrap().to_owned()
+    };
+    let long = "u".repeat(1 << 20);
+    assert_ne!(pseudonym_of(&format!("{long}1")), pseudonym_of(&format!("{long}2")));
+    let body = json!({"model": "m", "input": "Hi", "user": long}).to_string();
+    let whole: Parse = |body| crate::responses::parse(body, |_| true);
+    let kept = forward(whole, &body, RESPONSES).unwrap().kept_bytes();
+    assert!(kept < 1 << 10, "{kept}");
+}
+
 proptest! {
     /// Whatever stands beside them, members pass in order and as spelled, and those that stay behind are gone.
     #[test]
