@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use parking_lot::Mutex;
 use shared::{
     admission::{Owner, Permit, Quota},
     error::{ApiError, Code},
@@ -9,14 +11,22 @@ use shared::{
     process::serve::ConnectionTrust,
     rpc::MAX_FRAME_CALLS,
 };
-use tokio::time::Instant;
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
 
 use crate::sizes::Sizes;
+use domain::request::CountBody;
 
 /// Timeout of an unauthenticated caller for a permit: the work takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout of a large body for its turn to be parsed, which takes up to a second.
+/// Timeout of a large body for its turn to be parsed, which takes up to a second; and of the turn itself, since all threads
+/// for such work may be stuck.
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
+/// Least size of a body that is worked on apart from the threads that serve. A mebibyte takes 1 to 11 ms, by its form: a
+/// smaller body keeps other requests of its worker waiting for 3 ms at most.
+pub(crate) const LARGE_BODY: usize = 256 << 10;
 /// Divisor for the part of all slots that requests on unauthenticated connections have, until authorization.
 const UNAUTHENTICATED_PART: usize = 4;
 
@@ -107,14 +117,59 @@ impl Admission {
 
     /// A permit for the bytes of an account's prompt; none of them are taken.
     pub(crate) fn prompt(&self, account: AccountId) -> Permit {
-        self.0.prompts.empty_permit(Owner::Account(account))
+        self.prompt_of(Owner::Account(account))
+    }
+
+    /// The same, for whoever owns the request.
+    pub(crate) fn prompt_of(&self, owner: Owner) -> Permit {
+        self.0.prompts.empty_permit(owner)
     }
 
     /// A turn to parse a large body. An account has half of them, and takes turns with the others.
     pub(crate) async fn turn_to_parse(&self, owner: Owner) -> Result<Permit, ApiError> {
-        let late = || overloaded("Too many large requests wait to be read; try again shortly.");
         let deadline = Instant::now() + PARSING_TIMEOUT;
-        self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(late)
+        self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(parsed_too_late)
+    }
+
+    /// Works on a large body on a thread of its own, in the turn of the account that sends it. The work has the permit of the
+    /// body's bytes, and may take more.
+    pub(crate) async fn apart<T: Send + 'static>(
+        &self,
+        permit: &mut Permit,
+        work: impl FnOnce(&mut Permit) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.turn_to_parse(permit.owner()).await?;
+        let bytes = permit.split(permit.amount());
+        // The thread goes on if the client leaves, so that it keeps the turn and the permit of the bytes.
+        let waiting = Arc::new(Mutex::new(Some((work, bytes, turn))));
+        let begun = waiting.clone();
+        let working = spawn_blocking(move || {
+            let (work, mut bytes, turn) = begun.lock().take()?;
+            let done = work(&mut bytes);
+            drop(turn);
+            Some((done, bytes))
+        });
+        let Ok(worked) = timeout(PARSING_TIMEOUT, working).await else {
+            // Work that no thread has begun is forgotten, with its turn and its bytes.
+            drop(waiting.lock().take());
+            return Err(parsed_too_late());
+        };
+        let (done, bytes) = worked.ok().flatten().ok_or_else(ApiError::internal)?;
+        *permit = bytes;
+        Ok(done)
+    }
+
+    /// Writes the body of a question for a prompt's tokens, a large one apart, within the owner's bytes of prompts.
+    pub(crate) async fn count_body(&self, owner: Owner, body: CountBody) -> Result<(Bytes, Bytes), ApiError> {
+        let unwritten = match body {
+            CountBody::Written(head, rest) => return Ok((head, rest)),
+            CountBody::Unwritten(body) if body.bytes() < LARGE_BODY => return Ok(body.write()),
+            CountBody::Unwritten(body) => body,
+        };
+        let mut permit = self.prompt_of(owner);
+        take_bytes(&mut permit, unwritten.bytes())?;
+        let (head, rest) = self.apart(&mut permit, |_| unwritten.write()).await?;
+        Ok((head, permit.kept_by(rest)))
     }
 
     /// Largest number of bytes that answers of an account may have in memory.
@@ -170,15 +225,38 @@ impl Admitted {
         self.slot.clone()
     }
 
-    /// Gives back the bytes of a prompt that was freed.
-    pub(crate) fn forget_prompt(&mut self) {
-        self.prompt.shrink_to(0);
+    /// Gives back the bytes of a prompt that was freed; `kept` are those of the request that are left.
+    pub(crate) fn forget_prompt(&mut self, kept: usize) {
+        self.prompt.shrink_to(kept);
+    }
+
+    /// Lets an answer keep the bytes of the request that it repeats, if they are many.
+    pub(crate) fn leave_with(&mut self, answer: Bytes) -> Bytes {
+        let repeated = self.prompt.amount();
+        if repeated < LARGE_BODY { answer } else { self.prompt.split(repeated).kept_by(answer) }
     }
 }
 
-/// Takes bytes of a body or prompt; where too few are left, the client is to try again later.
+/// Takes bytes of a body or prompt. Where too few are left, the client is to try again later, unless there would never be as
+/// many.
 pub(crate) fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
-    if permit.try_grow(bytes) { Ok(()) } else { Err(no_memory()) }
+    if permit.try_grow(bytes) {
+        return Ok(());
+    }
+    let most = permit.most();
+    if permit.amount().saturating_add(bytes) <= most {
+        return Err(no_memory());
+    }
+    let message = format!(
+        "The request takes more memory than the {} MiB that this gateway has for an account's prompts.",
+        most >> 20
+    );
+    Err(ApiError::new(Code::RequestTooLarge, message))
+}
+
+/// Takes bytes until the permit is for `bytes` of them.
+pub(crate) fn grow_to(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
+    take_bytes(permit, bytes.saturating_sub(permit.amount()))
 }
 
 /// Waits for a permit of an owner, which takes turns with the others.
@@ -191,82 +269,13 @@ fn no_memory() -> ApiError {
     overloaded("There is no room for a prompt of this size at the moment; try again shortly.")
 }
 
+fn parsed_too_late() -> ApiError {
+    overloaded("Too many large requests wait to be read; try again shortly.")
+}
+
 fn overloaded(message: &'static str) -> ApiError {
     ApiError::new(Code::Overloaded, message)
 }
 
 #[cfg(test)]
-mod tests {
-    use shared::{clock::System, process::serve::Bounds};
-
-    use super::*;
-
-    /// Sizes of eight slots, three for an account, and ten bytes of prompts, six for an account.
-    fn admission() -> Admission {
-        Admission::new(&Sizes {
-            bounds: Bounds::default(),
-            in_flight: 8,
-            in_flight_per_account: 3,
-            prompts_bytes: 10,
-            prompts_bytes_per_account: 6,
-            answers_bytes: 0,
-            answers_bytes_per_account: 0,
-            unauthenticated_bytes: 8,
-            parsed_at_once: 2,
-        })
-    }
-
-    fn account() -> AccountId {
-        AccountId::generate(&System)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_account_takes_its_share_of_the_slots_and_a_request_is_charged_once() {
-        let (admission, one) = (admission(), account());
-        let admit = || {
-            let caller = Caller(ConnectionTrust::default());
-            admission.admit(caller, admission.small_body())
-        };
-        let mut taken = Vec::new();
-        for expected in [true, true, true, false] {
-            let mut request = admit().await.unwrap();
-            assert_eq!(request.charge_to(one).is_ok(), expected);
-            let hold = request.slot();
-            if expected {
-                request.charge_to(one).unwrap();
-                taken.push((request, hold));
-            }
-        }
-        admit().await.unwrap().charge_to(account()).unwrap();
-        // A slot is taken until the settlement of the last hold.
-        let (request, hold) = taken.pop().unwrap();
-        drop(request);
-        assert!(admit().await.unwrap().charge_to(one).is_err());
-        drop(hold);
-        admit().await.unwrap().charge_to(one).unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn large_bodies_of_one_account_leave_a_turn_to_others() {
-        let (admission, one) = (admission(), Owner::Account(account()));
-        let turn = admission.turn_to_parse(one).await.unwrap();
-        assert!(admission.turn_to_parse(Owner::Account(account())).await.is_ok());
-        let late = admission.turn_to_parse(one).await.err().unwrap();
-        assert_eq!(late.code, Code::Overloaded);
-        drop(turn);
-        assert!(admission.turn_to_parse(one).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn bytes_of_an_unauthenticated_body_move_to_the_share_of_the_account_that_pays() {
-        let (admission, one) = (admission(), account());
-        let mut greedy = admission.prompt(one);
-        assert!(take_bytes(&mut greedy, 6).is_ok() && take_bytes(&mut greedy, 1).is_err());
-        for (bytes, payer, fits) in [(4, account(), true), (5, account(), false), (1, one, false)] {
-            let mut body = admission.small_body();
-            take_bytes(&mut body, bytes).unwrap();
-            let mut request = admission.admit(Caller(ConnectionTrust::default()), body).await.unwrap();
-            assert_eq!(request.charge_to(payer).is_ok(), fits, "{bytes}");
-        }
-    }
-}
+mod tests;

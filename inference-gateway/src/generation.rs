@@ -114,6 +114,14 @@ pub(crate) enum AnswerBody {
 }
 
 impl AnswerBody {
+    /// A whole answer with the bytes of the request that it repeats, until the connection has sent all.
+    fn keeping(self, admitted: &mut Admitted) -> Self {
+        match self {
+            Self::Whole(bytes) => Self::Whole(admitted.leave_with(bytes)),
+            Self::Stream(_) => self,
+        }
+    }
+
     /// The stream that goes on by itself while its client takes nothing.
     pub(crate) fn stream(&self) -> Option<Arc<dyn Detach>> {
         match self {
@@ -132,7 +140,7 @@ impl Job {
     /// Frees the prompt once an upstream has read it and no count is needed.
     fn forget_prompt(&mut self) {
         self.forward.forget_prompt();
-        self.admitted.forget_prompt();
+        self.admitted.forget_prompt(self.forward.kept_bytes());
     }
 
     /// The members that every object of the answer begins with.
@@ -207,7 +215,7 @@ impl Generator {
             log.fail(error);
         }
         log.write(&job);
-        started.map(|started| (job.id, started))
+        started.map(|started| (job.id, Started { body: started.body.keeping(&mut job.admitted), ..started }))
     }
 
     /// Authorizes the generation and brings it to an upstream.

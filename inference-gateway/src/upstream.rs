@@ -25,6 +25,7 @@ use shared::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::admission::Admission;
 use client::Server;
 pub(crate) use client::UpstreamClient;
 use dialect::{Counter, Dialect};
@@ -83,6 +84,16 @@ pub(crate) struct Terms<'t> {
     pub(crate) deadline: Duration,
     /// Header with the span of the request, if spans are exported.
     pub(crate) traceparent: Option<HeaderValue>,
+}
+
+/// Terms of a question for a prompt's tokens.
+pub(crate) struct CountTerms<'t> {
+    /// Owner of the request.
+    pub(crate) owner: Owner,
+    /// What a body that is passed on has beside it.
+    pub(crate) passed: &'t PassedHead,
+    /// The gateway's quotas, which the body of the question takes a part of.
+    pub(crate) admission: &'t Admission,
 }
 
 /// A request to an upstream but for its body.
@@ -260,15 +271,13 @@ impl Upstream {
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
-        let retry_after = failure::retry_after(response.headers()).filter(|_| form.is_passed());
+        let (head_status, retry_after) = (response.status(), failure::retry_after(response.headers()));
         let (error, status) = failure::read_error(response).await;
-        let failure = failure::of_error(&error, status, &self.entry.model, forward);
-        let failure = match failure {
-            Failure::Overloaded if form.is_passed() && status == StatusCode::TOO_MANY_REQUESTS => {
-                failure::rate_limited(&error, &self.entry.model, retry_after)
-            }
-            other => other,
-        };
+        let model = &self.entry.model;
+        let mut failure = failure::of_error(&error, status, model, forward);
+        if form.is_passed() {
+            failure = failure::of_passed(failure, &error, head_status, model, retry_after);
+        }
         Err(NotAnswered { failure, limit: error.refused_limit(status) })
     }
 
@@ -278,13 +287,12 @@ impl Upstream {
         &self,
         client: &UpstreamClient,
         forward: &Forward,
-        passed: &PassedHead,
-        owner: Owner,
+        terms: CountTerms<'_>,
     ) -> Result<Counted, NotCounted> {
         let counter = self.counter(forward).ok_or(NotCounted::Unsupported)?;
         let deadline = Instant::now() + COUNT_DEADLINE;
-        let _permit = self.counting.wait(owner, 1, deadline).await.ok_or(NotCounted::Busy)?;
-        let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward, passed)).await;
+        let _permit = self.counting.wait(terms.owner, 1, deadline).await.ok_or(NotCounted::Busy)?;
+        let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward, terms)).await;
         let tokens = answer.map_err(|_| NotCounted::Away)??;
         Ok(Counted { tokens, with_images: self.dialect(forward).counter.counts_images() })
     }
@@ -294,7 +302,7 @@ impl Upstream {
         client: &UpstreamClient,
         counter: &PathAndQuery,
         forward: &Forward,
-        passed: &PassedHead,
+        terms: CountTerms<'_>,
     ) -> Result<u64, NotCounted> {
         #[derive(Deserialize)]
         struct Answer {
@@ -313,9 +321,11 @@ impl Upstream {
             folded: false,
         };
         let traceparent = Span::current().traceparent();
-        let passed = form.is_passed().then_some(passed);
+        let body = terms.admission.count_body(terms.owner, forward.count_body(params));
+        let body = body.await.map_err(|_| NotCounted::Busy)?;
+        let passed = form.is_passed().then_some(terms.passed);
         let question = Question { path: counter, passed, deadline: COUNT_DEADLINE, traceparent };
-        let response = self.ask(client, question, || forward.count_body(params)).await;
+        let response = self.ask(client, question, || body.clone()).await;
         let response = response.map_err(|_| NotCounted::Away)?;
         if response.status() != StatusCode::OK {
             let (error, status) = failure::read_error(response).await;

@@ -28,6 +28,17 @@ pub fn pseudonym(account: AccountId, text: &str) -> String {
     digits(hasher.finalize().into())
 }
 
+/// Longest name of a user or of a cache that is kept as it is, in bytes: vendors take 64 to 256 characters.
+const MAX_NAME: usize = 256;
+
+/// A caller's own name of a user or of a cache, in a length that can be kept with a request: of a longer one, its hash.
+pub(crate) fn kept_name(name: &str) -> String {
+    if name.len() <= MAX_NAME {
+        return name.to_owned();
+    }
+    digits(blake3::derive_key("faregate 2026 long names of callers", name.as_bytes()))
+}
+
 /// A hash as hexadecimal digits.
 fn digits(hash: [u8; blake3::OUT_LEN]) -> String {
     let mut digits = [0; 2 * blake3::OUT_LEN];
@@ -73,6 +84,16 @@ mod tests {
         assert_eq!((name.len(), &name), (64, &pseudonym(account(1), "user-7")));
         assert_ne!(name, pseudonym(account(2), "user-7"));
         assert_ne!(name, pseudonym(account(1), "user-8"));
+    }
+
+    #[test]
+    fn a_name_of_any_length_is_kept_in_few_bytes_and_stays_apart_from_others() {
+        let long = "u".repeat(MAX_NAME);
+        assert_eq!(kept_name(&long), long);
+        let longer =
+            [format!("{long}1"), format!("{long}2"), "u".repeat(1 << 20)].map(|name| kept_name(&name));
+        assert!(longer.iter().all(|kept| kept.len() == 64));
+        assert!(longer[0] != longer[1] && longer[1] != longer[2]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod bound;
 mod conversation;
+mod count;
 mod dropped;
 mod form;
 mod forward;
@@ -28,6 +29,7 @@ use shared::{
 };
 
 pub use bound::BYTES_PER_TOKEN;
+pub use count::{CountBody, UnwrittenCount};
 pub use form::BodyForm;
 pub use forward::{Forward, ProgressReports, UpstreamParams};
 
@@ -47,7 +49,7 @@ pub(crate) use tools::{Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsuppo
 
 pub use crate::answer::MAX_CHOICES;
 use crate::answer::Reply;
-use form::Bodies;
+use form::{Bodies, trimmed};
 use hub::Hub;
 
 /// Fewest output tokens that the vendor of the Responses API takes as a limit.
@@ -81,10 +83,29 @@ pub struct Request {
     pub(crate) passage: Option<Passage>,
 }
 
+/// Takes memory for a request of so many bytes in all, or refuses it.
+pub type Room<'r> = dyn FnMut(usize) -> Result<(), ApiError> + 'r;
+
 impl Request {
+    /// Returns the bytes of the request kept in memory beside the received body.
+    pub fn kept_bytes(&self) -> usize {
+        let replaced = self.passage.as_ref().map_or(0, Passage::replaced_bytes);
+        self.draft.room() + self.reply.kept_bytes() + replaced
+    }
+
     /// Checks the limits of the model, and completes the request for upstreams.
-    pub fn forward(mut self, model: &Model) -> Result<Forward, ApiError> {
+    pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
+        self.forward_within(model, &mut |_| Ok(()))
+    }
+
+    /// The same, with memory for each body before it is written.
+    pub fn forward_within(mut self, model: &Model, room: &mut Room<'_>) -> Result<Forward, ApiError> {
         self.check_served(model)?;
+        for (name, json) in &mut self.others {
+            // Slices would keep the received body.
+            let is_sent = model.extra_params.contains(name);
+            *json = if is_sent { Bytes::copy_from_slice(json) } else { Bytes::new() };
+        }
         let forms = BodyForm::all(model, &self.reply);
         let is_passed = forms.iter().all(|form| form.is_passed());
         if let Some(fault) = self.draft.untranslatable.take().filter(|_| !is_passed) {
@@ -96,7 +117,7 @@ impl Request {
         let max_tokens = limit.map(|limit| limit.within(model)).transpose()?;
         let image_urls = handed_to_some(model, self.draft.image_need.take())?;
         let least_output = self.least_output(&forms);
-        let bodies = self.bodies(model, &forms)?;
+        let bodies = self.bodies(model, &forms, room)?;
         for (name, _) in self.others.iter().filter(|(name, _)| !model.extra_params.contains(name)) {
             self.dropped_members.add(name);
         }
@@ -140,8 +161,12 @@ impl Request {
     }
 
     /// Writes the bodies in these forms.
-    fn bodies(&mut self, model: &Model, forms: &[BodyForm]) -> Result<Written, ApiError> {
-        let mut bodies = Bodies::default();
+    fn bodies(
+        &mut self,
+        model: &Model,
+        forms: &[BodyForm],
+        room: &mut Room<'_>,
+    ) -> Result<Written, ApiError> {
         let needs = |is: fn(UpstreamKind) -> bool| {
             let is_checked = |form| form == BodyForm::Checked;
             model.upstreams.iter().any(|u| is(u.kind) && is_checked(BodyForm::of(u, &self.reply)))
@@ -154,34 +179,49 @@ impl Request {
             self.draft.merge_system_messages()?;
         }
         let is_chat_needed = forms.contains(&BodyForm::Checked);
-        let effort = self.effort.filter(|_| is_chat_needed || forms.iter().any(is_written));
+        let is_draft_needed = is_chat_needed || forms.iter().any(is_written);
+        let mut opening = Bytes::copy_from_slice(&self.draft.json[self.draft.opening.clone()]);
+        if !is_draft_needed {
+            self.draft.json = Vec::new();
+        }
+        let mut bodies = Bodies::default();
+        self.pass(model, forms, &mut bodies, room)?;
+        let effort = self.effort.filter(|_| is_draft_needed);
         let effort = effort.map(|effort| effort.of_model(model)).transpose()?.flatten();
         for form in forms.iter().copied().filter(is_written) {
+            // About as long as the draft that it is written from.
+            room(self.kept_bytes() + bodies.bytes() + self.draft.len())?;
             bodies.add(form, self.write_for(form, model, effort)?);
         }
-        if let Some(passage) = self.passage.take()
-            && let Some(form) = forms.iter().find(|form| form.is_passed())
-        {
-            let passage = self.pass_names(passage, forms.len() == 1);
-            bodies.pass(form.api(), passage.write(&model.efforts));
+        if is_chat_needed {
+            if is_hosted {
+                self.draft.leave_out_optional();
+            }
+            if let Some(effort) = effort {
+                self.draft.member(AskedEffort::NAME, &format!("\"{}\"", effort.word()));
+            }
+            self.put_extra_params(model)?;
+            let (at, rest) = (self.draft.opening.clone(), self.draft.take());
+            opening = rest.slice(at);
+            bodies.add(BodyForm::Checked, rest);
         }
-        let draft = &mut self.draft;
-        if !is_chat_needed {
-            let opening = Bytes::copy_from_slice(&draft.json[draft.opening.clone()]);
-            draft.json = Vec::new();
-            return Ok(Written { bodies, opening });
-        }
-        if is_hosted {
-            draft.leave_out_optional();
-        }
-        if let Some(effort) = effort {
-            draft.member(AskedEffort::NAME, &format!("\"{}\"", effort.word()));
-        }
-        self.put_extra_params(model)?;
-        let (at, rest) = (self.draft.opening.clone(), self.draft.take());
-        let opening = rest.slice(at);
-        bodies.add(BodyForm::Checked, rest);
         Ok(Written { bodies, opening })
+    }
+
+    /// Writes the client's own body, if an upstream gets it, and frees the received one.
+    fn pass(
+        &mut self,
+        model: &Model,
+        forms: &[BodyForm],
+        bodies: &mut Bodies,
+        room: &mut Room<'_>,
+    ) -> Result<(), ApiError> {
+        let Some(passage) = self.passage.take() else { return Ok(()) };
+        let Some(form) = forms.iter().find(|form| form.is_passed()) else { return Ok(()) };
+        room(self.kept_bytes() + 2 * (passage.received_bytes() + passage.replaced_bytes()))?;
+        let passage = self.pass_names(passage, forms.len() == 1);
+        bodies.pass(form.api(), passage.write(&model.efforts));
+        Ok(())
     }
 
     /// Takes the names that a passed body lacks, where no upstream gets another body.
@@ -203,7 +243,9 @@ impl Request {
         let (reply, choices, dropped) = (&self.reply, self.n, &mut self.dropped_members);
         self.draft.read_back(|chat, length| {
             let reasons = !model.efforts.is_empty();
-            Hub { chat, length, reply, choices, effort, reasons }.write(form, dropped).map(Bytes::from)
+            Hub { chat, length, reply, choices, effort, reasons }
+                .write(form, dropped)
+                .map(|json| trimmed(json.into_bytes()))
         })
     }
 

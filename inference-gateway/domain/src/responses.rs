@@ -42,6 +42,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
     let members = Members::of_body(body)?;
     let model = members.require("model")?.string()?.into_owned();
     refuse_stored(&members)?;
+    echo::check_metadata(&members)?;
     let stream = members.get("stream").map_or(Ok(false), |value| value.boolean())?;
     let limit = Limit::read(&members, LIMIT)?;
     let mut draft = Draft::of(body);

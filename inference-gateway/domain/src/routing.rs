@@ -7,6 +7,8 @@
 
 use std::{cmp::Ordering, time::Duration};
 
+use shared::ids::AccountId;
+
 /// Consecutive failures that set an upstream aside: a first may be the request's fault, a second a coincidence.
 const FAILURES: u32 = 3;
 /// Time for which an upstream is set aside at first, until a trial request: about the shortest restart of a server.
@@ -36,6 +38,12 @@ pub enum AttemptOutcome {
     Failed,
     /// The connection was refused or could not be made.
     Unreachable,
+    /// A refusal of what one client has passed, which tells nothing of the upstream.
+    Unjudged,
+    /// A refusal of what this account has passed, or of all requests: a failure once another account met one too.
+    Forbidden(AccountId),
+    /// A limit on what this account has passed, or on all requests: overload once another account met one too.
+    Limited(AccountId),
 }
 
 /// Health of an upstream by its last requests. Times count from an arbitrary common instant.
@@ -45,6 +53,8 @@ pub struct Health {
     aside: Option<Aside>,
     /// Time of the first failure since the last answer that another upstream gave alike.
     excused_since: Option<Duration>,
+    /// The account whose passed requests alone were refused since the last complete answer.
+    refused_alone: Option<AccountId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,16 +73,41 @@ impl Health {
             (AttemptOutcome::Served, _) => Self::default(),
             // The failure count stays: an upstream whose answers all break is not healthy, although answers begin.
             (AttemptOutcome::Answered, _) => Self { aside: None, excused_since: None, ..self },
-            // The trial failed, or an earlier request did. The time of the next trial is set already.
-            (AttemptOutcome::Overloaded | AttemptOutcome::Failed | AttemptOutcome::Unreachable, Some(_)) => {
-                self
+            (AttemptOutcome::Unjudged, _) => self.unjudged(now),
+            (AttemptOutcome::Forbidden(account) | AttemptOutcome::Limited(account), _)
+                if self.refused_alone.is_none_or(|alone| alone == account) =>
+            {
+                Self { refused_alone: Some(account), ..self.unjudged(now) }
             }
-            (AttemptOutcome::Overloaded, None) => Self { aside: set_aside(BREATHER), ..self },
-            (AttemptOutcome::Failed, None) if failures < FAILURES => Self { failures, ..self },
-            (AttemptOutcome::Failed | AttemptOutcome::Unreachable, None) => {
+            // The trial failed, or an earlier request did. The time of the next trial is set already.
+            (
+                AttemptOutcome::Overloaded
+                | AttemptOutcome::Limited(_)
+                | AttemptOutcome::Failed
+                | AttemptOutcome::Forbidden(_)
+                | AttemptOutcome::Unreachable,
+                Some(_),
+            ) => self,
+            (AttemptOutcome::Overloaded | AttemptOutcome::Limited(_), None) => {
+                Self { aside: set_aside(BREATHER), ..self }
+            }
+            (AttemptOutcome::Failed | AttemptOutcome::Forbidden(_), None) if failures < FAILURES => {
+                Self { failures, ..self }
+            }
+            (AttemptOutcome::Failed | AttemptOutcome::Forbidden(_) | AttemptOutcome::Unreachable, None) => {
                 Self { failures, aside: set_aside(FIRST_ASIDE), ..self }
             }
         }
+    }
+
+    /// The health after a request that told nothing. If it was a trial, the next request is one: nobody keeps an upstream
+    /// aside by requests that it refuses.
+    fn unjudged(self, now: Duration) -> Self {
+        let again = |Aside { until, length }: Aside| Aside {
+            until: until.min(now),
+            length: (length / 2).max(BREATHER / 2),
+        };
+        Self { aside: self.aside.map(again), ..self }
     }
 
     /// The health after the last failure turned out to be the request's: another upstream that was well failed alike. An
@@ -85,7 +120,7 @@ impl Health {
         }
         // With fewer failures, the upstream is set aside for another reason.
         let aside = self.aside.filter(|_| self.failures < FAILURES);
-        Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since) }
+        Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since), ..self }
     }
 
     /// The health when a request is sent. If the upstream was set aside for long enough, this request is a trial:

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
-    upstream::{NotCounted, PassedHead, Pool, Running},
+    upstream::{CountTerms, NotCounted, PassedHead, Pool, Running},
 };
 use domain::{metering::GRANT_TOKENS, request::Forward};
 
@@ -215,9 +215,12 @@ impl Generator {
     }
 
     async fn try_count(&self, running: &Running, job: &Job) -> Result<u64, NotCounted> {
-        let counted =
-            running.upstream().count(&self.http, &job.forward, &job.passed, job.admitted.owner()).await?;
+        let counted = running.upstream().count(&self.http, &job.forward, self.terms_of(job)).await?;
         Ok(counted.bound(&job.forward))
+    }
+
+    fn terms_of<'t>(&'t self, job: &'t Job) -> CountTerms<'t> {
+        CountTerms { owner: job.admitted.owner(), passed: &job.passed, admission: &self.admission }
     }
 
     /// Counts a request of which nothing is generated for the rates of its key, or refuses it.
@@ -257,7 +260,9 @@ impl Generator {
         account: AccountId,
     ) -> Result<u64, ApiError> {
         let running = pool.choose(forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
-        match running.upstream().count(&self.http, forward, passed, Owner::Account(account)).await {
+        let owner = Owner::Account(account);
+        let terms = CountTerms { owner, passed, admission: &self.admission };
+        match running.upstream().count(&self.http, forward, terms).await {
             Ok(counted) => Ok(counted.bound(forward)),
             Err(NotCounted::Unsupported | NotCounted::Away) => {
                 Ok(forward.prompt_bound.saturating_add(pool.prompt_overhead()))
@@ -268,11 +273,7 @@ impl Generator {
 
     /// Counts the exact tokens of the prompt, images included, if the upstream can.
     pub(super) async fn count_exactly(&self, running: &Running, job: &Job) -> Option<u64> {
-        let counted = running
-            .upstream()
-            .count(&self.http, &job.forward, &job.passed, job.admitted.owner())
-            .await
-            .ok()?;
+        let counted = running.upstream().count(&self.http, &job.forward, self.terms_of(job)).await.ok()?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
     }
 }

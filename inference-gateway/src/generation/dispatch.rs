@@ -171,7 +171,12 @@ impl Generator {
             }
         }
         let answered = answered.map_err(|not_answered| not_answered.failure);
-        running.note(answered.as_ref().map_or_else(Failure::outcome, |_| AttemptOutcome::Answered));
+        let is_passed = upstream.form(&job.forward).is_passed();
+        running.note(match &answered {
+            Ok(_) => AttemptOutcome::Answered,
+            Err(failure) if is_passed => failure.outcome_of_passed(account),
+            Err(failure) => failure.outcome(),
+        });
         answered.map(|body| Answered { max_tokens: limit, body })
     }
 

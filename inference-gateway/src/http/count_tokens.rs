@@ -29,7 +29,7 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let (parts, body) = call.request.into_parts();
     let credential = credential(&app, &parts.headers, &caller).await?;
     let account = authenticate(&app, &credential, &caller).await?.account();
-    let passed = PassedHead::of(&parts);
+    let passed = PassedHead::of(&parts)?;
     let mut permit = app.generator.admission.prompt(account);
     let parse = |body: &Bytes, _: &Catalog| messages::parse_to_count(body);
     let checked = check(&app, (&parts.headers, body), parse, false, &mut permit).await?;

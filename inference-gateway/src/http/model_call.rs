@@ -19,7 +19,7 @@ use shared::{
         serve::Unread,
     },
 };
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     App, Call, X_GENERATION_ID, X_MAX_TOKENS,
@@ -29,7 +29,7 @@ use super::{
     rate_headers,
 };
 use crate::{
-    admission::take_bytes,
+    admission::{LARGE_BODY, grow_to, take_bytes},
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
     models::Models,
@@ -41,10 +41,6 @@ use domain::request::{Forward, Request};
 /// bodies of unknown size, and bodies beyond the budget of unauthenticated callers, are read of authenticated
 /// callers only.
 const SMALL_BODY: u64 = 64 << 10;
-
-/// Least size of a body that is parsed apart from the threads that serve. A mebibyte takes 1 to 11 ms, by its form: a smaller
-/// body keeps other requests of its worker waiting for 3 ms at most.
-const LARGE_BODY: usize = 256 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -68,7 +64,8 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     }
     let parse = move |body: &Bytes, catalog: &Catalog| dialect.parse(body, catalog);
     let checked = check(&app, (&parts.headers, body), parse, small, &mut permit).await;
-    let Checked { models, model, alias, mut forward } = match checked {
+    let checked = checked.and_then(|checked| Ok((checked, PassedHead::of(&parts)?)));
+    let (Checked { models, model, alias, mut forward }, passed) = match checked {
         Ok(checked) => checked,
         Err(fault) if !small && fault.code == Code::Overloaded => return Ok(unread(fault)),
         Err(fault) if !small => return Err(fault),
@@ -98,7 +95,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         model,
         alias,
         forward,
-        passed: PassedHead::of(&parts),
+        passed,
         admitted,
     };
     let client = Client::default();
@@ -141,7 +138,8 @@ pub(super) struct Checked {
     pub(super) forward: Forward,
 }
 
-/// Reads and checks the request. Body bytes count against the permit, unless already permitted.
+/// Reads and checks the request. The bytes of the body, which may be permitted already, and of all that is kept of it count
+/// against the permit.
 pub(super) async fn check(
     app: &App,
     (headers, body): (&HeaderMap, Body),
@@ -156,45 +154,32 @@ pub(super) async fn check(
     reserve(body.len())?;
     let is_large = body.len() >= LARGE_BODY;
     let models = app.models.get();
-    let check = move || Checked::new(&body, parse, models);
-    let checked = if is_large { apart(app, permit, check).await? } else { check()? };
-    permit.shrink_to(checked.forward.prompt_bytes());
+    let check = move |permit: &mut Permit| Checked::new(body, parse, models, permit);
+    let checked =
+        if is_large { app.generator.admission.apart(permit, check).await?? } else { check(permit)? };
+    permit.shrink_to(checked.forward.kept_bytes());
     Ok(checked)
 }
 
 impl Checked {
     fn new(
-        body: &Bytes,
+        body: Bytes,
         parse: impl FnOnce(&Bytes, &Catalog) -> Result<Request, ApiError>,
         models: Arc<Models>,
+        permit: &mut Permit,
     ) -> Result<Self, ApiError> {
-        let request = parse(body, &models.catalog)?;
+        let request = parse(&body, &models.catalog)?;
+        grow_to(permit, body.len() + request.kept_bytes())?;
+        // The request keeps what it needs of the body.
+        drop(body);
         let model = models.catalog.model(&request.model);
         let model = model.ok_or_else(|| ApiError::model_not_found(models.catalog.ids()))?;
         let alias = (request.model != model.id).then(|| request.model.clone());
-        let forward = request.forward(model)?;
+        let forward = request.forward_within(model, &mut |bytes| grow_to(permit, bytes))?;
+        grow_to(permit, forward.kept_bytes())?;
         let model = model.id.clone();
         Ok(Self { models, model, alias, forward })
     }
-}
-
-/// Checks a large body on a thread of its own, in the turn of the account that sends it.
-async fn apart(
-    app: &App,
-    permit: &mut Permit,
-    check: impl FnOnce() -> Result<Checked, ApiError> + Send + 'static,
-) -> Result<Checked, ApiError> {
-    let turn = app.generator.admission.turn_to_parse(permit.owner()).await?;
-    let bytes = permit.split(permit.amount());
-    // The thread goes on if the client leaves, so that it keeps the turn and the permit of the bytes.
-    let checking = spawn_blocking(move || {
-        let checked = check();
-        drop(turn);
-        (checked, bytes)
-    });
-    let (checked, bytes) = checking.await.map_err(|_| ApiError::internal())?;
-    *permit = bytes;
-    checked
 }
 
 /// The response to a generation whose answer begins.

@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use shared::{
     error::{ApiError, Code},
+    ids::AccountId,
     text::{cut, shown},
 };
 use tokio::time::timeout;
@@ -59,7 +60,13 @@ pub(crate) enum Failure {
     CredentialRefused(u16),
     /// The upstream failed, or answered nonsense. Another upstream may be tried.
     Broken(String),
+    /// The upstream has no place for what the client passes beside its body. Another upstream may be tried.
+    NotTaken(String),
 }
+
+/// Statuses by which servers refuse a query or headers.
+const NOT_TAKEN: [StatusCode; 3] =
+    [StatusCode::NOT_FOUND, StatusCode::URI_TOO_LONG, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE];
 
 impl Failure {
     /// Returns whether the same request may succeed at another upstream. After a timeout the client has waited long
@@ -71,7 +78,8 @@ impl Failure {
             | Self::Overloaded
             | Self::RateLimited(_)
             | Self::CredentialRefused(_)
-            | Self::Broken(_) => true,
+            | Self::Broken(_)
+            | Self::NotTaken(_) => true,
             Self::Timeout | Self::Refused(_) => false,
         }
     }
@@ -89,7 +97,8 @@ impl Failure {
                 | Self::Timeout
                 | Self::Refused(_)
                 | Self::CredentialRefused(_)
-                | Self::Broken(_),
+                | Self::Broken(_)
+                | Self::NotTaken(_),
                 _,
             ) => false,
         }
@@ -105,6 +114,24 @@ impl Failure {
             Self::Overloaded | Self::RateLimited(_) => AttemptOutcome::Overloaded,
             // An upstream that judges requests is well.
             Self::Refused(_) => AttemptOutcome::Served,
+            Self::NotTaken(_) => AttemptOutcome::Unjudged,
+        }
+    }
+
+    /// Effect on the upstream's health where the client's own body was passed on, with a query and headers: what these cause is
+    /// no fault of the upstream.
+    pub(crate) const fn outcome_of_passed(&self, account: AccountId) -> AttemptOutcome {
+        match self {
+            Self::CredentialRefused(403) => AttemptOutcome::Forbidden(account),
+            Self::RateLimited(_) => AttemptOutcome::Limited(account),
+            Self::Unreachable(_)
+            | Self::HungUp(_)
+            | Self::Overloaded
+            | Self::Timeout
+            | Self::Refused(_)
+            | Self::CredentialRefused(_)
+            | Self::Broken(_)
+            | Self::NotTaken(_) => self.outcome(),
         }
     }
 
@@ -118,7 +145,7 @@ impl Failure {
             Self::Timeout => "timeout",
             Self::Refused(_) => "refused",
             Self::CredentialRefused(_) => "credential",
-            Self::Broken(_) => "broken",
+            Self::Broken(_) | Self::NotTaken(_) => "broken",
         }
     }
 }
@@ -129,7 +156,10 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())?;
         match self {
-            Self::Unreachable(reason) | Self::HungUp(reason) | Self::Broken(reason) => {
+            Self::Unreachable(reason)
+            | Self::HungUp(reason)
+            | Self::Broken(reason)
+            | Self::NotTaken(reason) => {
                 write!(f, ": {}", shown(reason, MAX_LOGGED_CHARS))
             }
             Self::Refused(error) => write!(f, ": {}", error.code.as_str()),
@@ -151,9 +181,10 @@ impl From<Failure> for ApiError {
             }
             Failure::Timeout => Self::new(Code::UpstreamTimeout, "The model did not answer in time."),
             Failure::Refused(error) | Failure::RateLimited(error) => error,
-            Failure::HungUp(_) | Failure::CredentialRefused(_) | Failure::Broken(_) => {
-                Self::new(Code::UpstreamError, "The model failed to answer.")
-            }
+            Failure::HungUp(_)
+            | Failure::CredentialRefused(_)
+            | Failure::Broken(_)
+            | Failure::NotTaken(_) => Self::new(Code::UpstreamError, "The model failed to answer."),
         }
     }
 }
@@ -186,7 +217,7 @@ const OF_ORGANIZATION: [&str; 3] = ["organization", "org-", "(org"];
 
 /// The failure of a request that the vendor's limits refuse for now: in the vendor's words, unless they name the operator.
 /// Agents wait for as long as the words, or `Retry-After`, say.
-pub(super) fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> Failure {
+fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> Failure {
     let words = error.for_client(StatusCode::TOO_MANY_REQUESTS.as_u16(), upstream_model);
     let words = words.filter(|words| !OF_ORGANIZATION.iter().any(|name| words.contains(name)));
     let message = if let Some(words) = words {
@@ -198,6 +229,23 @@ pub(super) fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_af
     let mut error = ApiError::new(Code::RateLimitExceeded, message);
     error.retry_after = retry_after;
     Failure::RateLimited(error)
+}
+
+/// The failure of a request whose body was passed on, where `failure` is that of any other.
+pub(super) fn of_passed(
+    failure: Failure,
+    error: &UpstreamError,
+    status: StatusCode,
+    upstream_model: &str,
+    retry_after: Option<u32>,
+) -> Failure {
+    match failure {
+        Failure::Overloaded if status == StatusCode::TOO_MANY_REQUESTS => {
+            rate_limited(error, upstream_model, retry_after)
+        }
+        Failure::Broken(reason) if NOT_TAKEN.contains(&status) => Failure::NotTaken(reason),
+        other => other,
+    }
 }
 
 /// Reads the error of a response.

@@ -25,9 +25,10 @@ pub(super) type HeaderValues = Box<[(HeaderName, HeaderValue)]>;
 /// The headers of an upstream's requests.
 pub(super) struct UpstreamHeaders {
     access: Access,
-    current: Current<HeaderValues>,
-    /// Held while the files are read again.
-    rereading: tokio::sync::Mutex<()>,
+    current: Arc<Current<HeaderValues>>,
+    /// Held while the files are read again, by the thread that reads: a file that hangs, as on a dead mount, takes one thread,
+    /// however many requests are refused meanwhile.
+    rereading: Arc<tokio::sync::Mutex<()>>,
     /// Time of the last log line about a refusal.
     told: Mutex<Option<Instant>>,
 }
@@ -35,8 +36,8 @@ pub(super) struct UpstreamHeaders {
 impl UpstreamHeaders {
     /// Reads the values.
     pub(super) fn read(access: &Access) -> Result<Self, ConfigError> {
-        let current = Current::new(header_values(access)?);
-        let (rereading, told) = (tokio::sync::Mutex::default(), Mutex::default());
+        let current = Arc::new(Current::new(header_values(access)?));
+        let (rereading, told) = (Arc::default(), Mutex::default());
         Ok(Self { access: access.clone(), current, rereading, told })
     }
 
@@ -54,23 +55,24 @@ impl UpstreamHeaders {
         if !self.access.headers.iter().any(|header| matches!(header.source, Source::File(_))) {
             return None;
         }
-        let _turn = self.rereading.lock().await;
+        let turn = self.rereading.clone().lock_owned().await;
+        let known = self.current.get();
+        if *known != *refused {
+            return Some(known);
+        }
+        let (access, current) = (self.access.clone(), self.current.clone());
+        // Values that come after the deadline serve later requests.
+        let read_into_current = move || {
+            match header_values(&access) {
+                Ok(read) if read == *known => {}
+                Ok(read) => current.replace(read),
+                Err(error) => tracing::warn!(%error, "a credential cannot be read again"),
+            }
+            drop(turn);
+        };
+        spawn_blocking(read_into_current).await.ok()?;
         let current = self.current.get();
-        if *current != *refused {
-            return Some(current);
-        }
-        let access = self.access.clone();
-        match spawn_blocking(move || header_values(&access)).await.ok()? {
-            Ok(read) if read == *refused => None,
-            Ok(read) => {
-                self.current.replace(read);
-                Some(self.current.get())
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a credential cannot be read again");
-                None
-            }
-        }
+        (*current != *refused).then_some(current)
     }
 
     /// Names the sources of the values if a log line about a refusal is due.
@@ -84,5 +86,38 @@ impl UpstreamHeaders {
         let sources =
             self.access.headers.iter().map(|header| format!("{} from {}", header.name, header.source));
         Some(sources.collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process::Command};
+
+    use shared::catalog::Header;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_hangs_takes_one_thread_and_what_it_says_at_last_is_used() {
+        let file = env::temp_dir().join(format!("credential-{}", std::process::id()));
+        fs::write(&file, "one").unwrap();
+        let source = Source::File(file.clone());
+        let header = Header { name: http::header::AUTHORIZATION, prefix: "Bearer ", source };
+        let headers = UpstreamHeaders::read(&Access { headers: vec![header], ..Access::default() }).unwrap();
+        let refused = headers.get();
+        fs::remove_file(&file).unwrap();
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let asks = (0..3).map(|_| headers.replacing(&refused));
+        let replaced = futures_util::future::join_all(asks).await;
+        assert!(replaced.iter().all(Option::is_none));
+        assert!(headers.rereading.try_lock().is_err(), "the first reader has not come back, and reads alone");
+        // Whoever writes lets all readers go on.
+        fs::write(&file, "two").unwrap();
+        while headers.get()[0].1 != "Bearer two" {
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(headers.replacing(&refused).await.unwrap()[0].1, "Bearer two");
+        fs::remove_file(&file).unwrap();
     }
 }

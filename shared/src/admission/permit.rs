@@ -103,6 +103,11 @@ impl Permit {
         self.owner
     }
 
+    /// Largest number of units that the owner may ever have.
+    pub fn most(&self) -> usize {
+        self.quota.0.lock().most_of(self.owner)
+    }
+
     /// Takes more units, and returns true if total and share had as many left.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let taken = self.quota.0.lock().take(self.owner, more);

@@ -7,7 +7,7 @@ use http::{Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tests::{
-    harness::{ApiKey, Call, Options, PATIENCE, Server, Settings, Stack, cost_of},
+    harness::{ApiKey, Call, Models, Options, PATIENCE, Server, Settings, Stack, cost_of},
     upstream::{Fault, Script, text},
 };
 use tokio::time::timeout;
@@ -41,6 +41,42 @@ async fn a_prompt_that_exceeds_the_budget_is_answered_503_with_retry_after() {
     stack.upstream.wait_for(&tag, "be let go", |generation| generation.ended.is_some()).await;
     stack.released(PATIENCE).await;
     assert_eq!(long(&stack, &key, Script::tokens(12, 5)).send().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn all_that_is_kept_of_a_request_counts_until_it_ends() {
+    // A model with an upstream of each API keeps three bodies, and a response repeats the instructions.
+    let catalogue = include_str!("sizes/all_apis.toml");
+    let chat = json!({"messages": [{"role": "user", "content": "x".repeat(400 << 10)}]});
+    let responses = json!({"input": "Hi", "instructions": "x".repeat(400 << 10), "stream": true});
+    for (path, model, body) in [("/v1/chat/completions", "three", chat), ("/v1/responses", "one", responses)]
+    {
+        let models = Models::Text(catalogue);
+        let stack = Stack::with(Options { models, env: little_room(), ..Options::default() }).await;
+        stack.others_spend();
+        let key = stack.key().await;
+        stack.upstream.set_default(Script { head_after_ms: 2_000, ..Script::tokens(12, 5) });
+        let send = |body: &Value| {
+            let mut body = body.clone();
+            body["model"] = model.into();
+            let request = Request::post(stack.url(path))
+                .header(header::AUTHORIZATION, format!("Bearer {}", key.secret))
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(Full::from(body.to_string()));
+            let http = stack.http.fresh();
+            tokio::spawn(async move { http.send(request.unwrap()).await })
+        };
+        let first = send(&body);
+        while stack.upstream.generations().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let second = send(&body);
+        let refused = timeout(PATIENCE, second).await.expect("there is no room for it").unwrap();
+        let refused = refused.assert_error(503, "overloaded");
+        assert_eq!(refused.header("retry-after"), "1", "{path}");
+        assert_eq!(first.await.unwrap().status, 200, "{path}");
+        assert_eq!(send(&body).await.unwrap().status, 200, "{path}: there is room again");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -39,6 +39,15 @@ impl Reply {
         }
     }
 
+    /// Bytes that are kept for the answer.
+    pub fn kept_bytes(&self) -> usize {
+        match self {
+            Self::Chat { .. } | Self::Embeddings => 0,
+            Self::Responses(reply) => reply.echo.capacity() + reply.names.bytes(),
+            Self::Messages(reply) => reply.stops.iter().map(String::capacity).sum(),
+        }
+    }
+
     /// The API of the client.
     pub const fn api(&self) -> UpstreamApi {
         match self {

@@ -1,6 +1,6 @@
 //! The request as upstreams read it: written once, sent to any upstream behind a small head.
 
-use std::{fmt::Write as _, ops::Range};
+use std::ops::Range;
 
 use bytes::Bytes;
 use shared::{
@@ -12,7 +12,8 @@ use shared::{
 
 use super::{
     bound::PromptSize,
-    form::{Bodies, BodyForm},
+    count::CountBody,
+    form::{Bodies, BodyForm, trimmed},
     passage::PassageNotes,
     places::{MessageList, RefusablePlaces},
     read::{Members, Value},
@@ -102,29 +103,6 @@ pub struct Forward {
     pub(crate) bodies: Bodies,
 }
 
-/// Members that `/responses/input_tokens` takes, beside the model.
-const COUNTED_BY_RESPONSES: [&str; 8] = [
-    "input",
-    "instructions",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "reasoning",
-    "text",
-    "truncation",
-];
-/// Members that `/messages/count_tokens` takes, beside the model.
-const COUNTED_BY_MESSAGES: [&str; 8] = [
-    "messages",
-    "system",
-    "tools",
-    "tool_choice",
-    "thinking",
-    "output_config",
-    "cache_control",
-    "context_management",
-];
-
 /// Bytes of messages that make an upstream worth a return, since it has read them: some 250 tokens. Fewer are read
 /// sooner than found.
 const WORTH_FINDING: usize = 1 << 10;
@@ -145,26 +123,17 @@ impl Forward {
         (Bytes::from(head), self.bodies.rest(to.form))
     }
 
-    /// Returns the body of a question for the prompt's tokens, in two pieces: with the members alone that a counter takes.
-    pub fn count_body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
-        let counted: &[&str] = match to.form.api() {
-            UpstreamApi::Chat => return self.body(UpstreamParams { max_tokens: Some(1), ..to }),
-            UpstreamApi::Responses => &COUNTED_BY_RESPONSES,
-            UpstreamApi::Messages => &COUNTED_BY_MESSAGES,
-        };
-        let mut written = Vec::from(self.bodies.rest(to.form));
-        let mut body = format!("{{\"model\":{}", serde_json::Value::from(to.model));
-        if let Some(first) = written.first_mut() {
-            *first = b'{';
-        }
-        // Written by this crate, so that it can be read.
-        if let Ok(members) = Members::of_body(&written) {
-            for (name, value) in members.iter().filter(|(name, _)| counted.contains(name)) {
-                let _ = write!(body, ",\"{name}\":{}", value.raw());
+    /// Returns the body of a question for the prompt's tokens.
+    pub fn count_body(&self, to: UpstreamParams<'_>) -> CountBody {
+        match to.form.api() {
+            UpstreamApi::Chat => {
+                let (head, rest) = self.body(UpstreamParams { max_tokens: Some(1), ..to });
+                CountBody::Written(head, rest)
+            }
+            api @ (UpstreamApi::Responses | UpstreamApi::Messages) => {
+                CountBody::of(api, to.model, self.bodies.rest(to.form))
             }
         }
-        body.push('}');
-        (Bytes::from(body), Bytes::new())
     }
 
     fn put_chat_head(&self, to: UpstreamParams<'_>, head: &mut String) {
@@ -206,9 +175,9 @@ impl Forward {
         self.bodies.are_checked()
     }
 
-    /// Returns the bytes of the request kept in memory.
-    pub fn prompt_bytes(&self) -> usize {
-        self.bodies.bytes()
+    /// Returns the bytes of the request kept in memory: its bodies, and what the answer repeats of it.
+    pub fn kept_bytes(&self) -> usize {
+        self.bodies.bytes() + self.reply.kept_bytes()
     }
 
     /// Frees the prompt, which is not sent again.
@@ -377,6 +346,11 @@ impl Draft {
         Ok(())
     }
 
+    /// Bytes that the draft takes.
+    pub(super) fn room(&self) -> usize {
+        self.json.capacity()
+    }
+
     /// Bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.json.len()
@@ -392,6 +366,6 @@ impl Draft {
     /// Takes the body, which is complete but for its last byte.
     pub(super) fn take(&mut self) -> Bytes {
         self.push("}");
-        Bytes::from(std::mem::take(&mut self.json))
+        trimmed(std::mem::take(&mut self.json))
     }
 }

@@ -8,9 +8,13 @@ use shared::{catalog::Effort, error::ApiError, ids::AccountId};
 
 use super::{
     dropped::DroppedNames,
+    form::trimmed,
     read::{ANY_NUMBER, Members, Value},
 };
-use crate::{affinity::pseudonym, splice::Splice};
+use crate::{
+    affinity::{kept_name, pseudonym},
+    splice::Splice,
+};
 
 /// A member that a body is passed on without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +35,7 @@ pub(crate) struct Passage {
     cuts: Vec<Cut>,
     /// Places of the words of effort.
     effort: Option<(Effort, Range<usize>)>,
-    /// Members of the head that stand for texts of the caller: names, and the texts.
+    /// Members of the head that stand for texts of the caller: names, and the texts, or hashes of long ones.
     callers_texts: Vec<(&'static str, String)>,
     /// Members and tools that are left out.
     pub(crate) dropped_members: DroppedNames,
@@ -78,7 +82,7 @@ impl PassageNotes {
 
     /// Notes a text by which the caller names a user or a cache, as the head has it in this member.
     pub(crate) fn name_caller(&mut self, member: &'static str, text: &str) {
-        self.callers_texts.push((member, text.to_owned()));
+        self.callers_texts.push((member, kept_name(text)));
     }
 
     /// Keeps the tools of a list that are `kept`, and names the others.
@@ -161,6 +165,16 @@ pub(crate) struct PassedBody {
 }
 
 impl Passage {
+    /// Bytes of the received body.
+    pub(super) const fn received_bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Bytes that are written in place of its parts.
+    pub(super) fn replaced_bytes(&self) -> usize {
+        self.cuts.iter().map(|cut| cut.with.len()).sum()
+    }
+
     /// Writes the body for a model that takes these words of effort.
     pub(super) fn write(mut self, efforts: &[Effort]) -> PassedBody {
         if let Some((effort, at)) = self.effort.take()
@@ -185,7 +199,7 @@ impl Passage {
             rest.extend_from_slice(&self.body[start..end]);
         }
         rest.push(b'}');
-        PassedBody { rest: Bytes::from(rest), callers_texts: self.callers_texts }
+        PassedBody { rest: trimmed(rest), callers_texts: self.callers_texts }
     }
 }
 

@@ -98,3 +98,58 @@ pub(crate) fn body(forward: &Forward) -> Value {
     }
     body
 }
+
+/// A model with an upstream of each API.
+fn model_of_all() -> Model {
+    let catalogue = catalogue("openai");
+    let (service, upstream) = catalogue.split_once("[[model.upstream]]").unwrap();
+    let of = |api: &str| format!("[[model.upstream]]\nspeaks = [\"{api}\"]{upstream}\n");
+    let all = ["chat", "responses", "messages"].map(of).concat();
+    Catalog::parse(&format!("{service}{all}"), "test").unwrap().models.remove(0)
+}
+
+#[test]
+fn what_is_kept_of_a_request_is_each_body_and_what_its_answer_repeats() {
+    const LONG: usize = 100 << 10;
+    let long = "x".repeat(LONG);
+    let text = serde_json::json!({"model": "m", "messages": [{"role": "user", "content": long}]}).to_string();
+    let chat =
+        |model: &Model| crate::chat::parse(&Bytes::from(text.clone())).unwrap().forward(model).unwrap();
+    let (one, all) = (chat(&model("openai")).kept_bytes(), chat(&model_of_all()).kept_bytes());
+    assert!((LONG..LONG + 999).contains(&one) && (3 * LONG..3 * LONG + 999).contains(&all), "{one} {all}");
+
+    let text =
+        serde_json::json!({"model": "m", "input": "Hi", "instructions": long, "stream": true}).to_string();
+    let mut forward = responses(&Bytes::from(text)).unwrap().forward(&model("openai")).unwrap();
+    assert!(forward.kept_bytes() > 2 * LONG, "the response repeats the instructions");
+    forward.forget_prompt();
+    assert!((LONG..2 * LONG).contains(&forward.kept_bytes()));
+}
+
+#[test]
+fn memory_is_asked_for_before_each_body_is_written_and_a_refusal_ends_the_request() {
+    const LONG: usize = 100 << 10;
+    let text = serde_json::json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(LONG)}]});
+    let request = || crate::chat::parse(&Bytes::from(text.to_string())).unwrap();
+    let mut asked = Vec::new();
+    let forward = request().forward_within(&model_of_all(), &mut |bytes| {
+        asked.push(bytes / LONG);
+        Ok(())
+    });
+    assert!(forward.is_ok());
+    assert_eq!(asked, [2, 3], "with the draft, which the chat is");
+    let mut none_left = |_| Err(ApiError::internal());
+    assert!(request().forward_within(&model_of_all(), &mut none_left).is_err());
+}
+
+#[test]
+fn a_body_whose_long_member_is_left_out_keeps_no_room_for_that() {
+    let messages = serde_json::json!([{"role": "user", "content": "Hi"}]);
+    let text =
+        serde_json::json!({"model": "m", "messages": messages, "user": "x".repeat(1 << 20)}).to_string();
+    let forward = crate::chat::parse(&Bytes::from(text)).unwrap().forward(&model("openai")).unwrap();
+    let (_, rest) = forward.body(TO);
+    drop(forward);
+    let Ok(body) = rest.try_into_mut() else { panic!("the body is shared") };
+    assert!(body.capacity() < 1 << 10, "{}", body.capacity());
+}

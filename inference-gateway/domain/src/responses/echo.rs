@@ -1,6 +1,9 @@
 //! Members of a response that repeat the request's.
 
-use shared::{error::ApiError, json::Kind};
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
 
 use crate::request::{MAX_TOOLS, Members, Value};
 
@@ -17,6 +20,34 @@ const REPEATED: [(&str, Kind, &str); 10] = [
     ("top_p", Kind::Number, "1"),
     ("user", Kind::String, "null"),
 ];
+
+/// Most pairs of metadata, as at the vendor.
+const MAX_METADATA: usize = 16;
+/// Most characters of a name and of a text in metadata, as at the vendor.
+const MAX_METADATA_NAME: usize = 64;
+const MAX_METADATA_TEXT: usize = 512;
+
+/// Checks the metadata, which the answer repeats and no upstream is told. What is no object is not repeated.
+pub(super) fn check_metadata(members: &Members<'_, '_>) -> Result<(), ApiError> {
+    let metadata = members.get("metadata").filter(|metadata| metadata.kind() == Kind::Object);
+    let Some(metadata) = metadata else { return Ok(()) };
+    let pairs = metadata.object()?;
+    if pairs.iter().nth(MAX_METADATA).is_some() {
+        let problem = format!("must have at most {MAX_METADATA} members");
+        return Err(metadata.error(Code::ObjectAboveMaxProperties, &problem));
+    }
+    for (name, value) in pairs.iter() {
+        if name.chars().count() > MAX_METADATA_NAME {
+            let problem = format!("a name must have at most {MAX_METADATA_NAME} characters");
+            return Err(metadata.error(Code::InvalidValue, &problem));
+        }
+        if value.string()?.chars().count() > MAX_METADATA_TEXT {
+            let problem = format!("must have at most {MAX_METADATA_TEXT} characters");
+            return Err(value.error(Code::StringAboveMaxLength, &problem));
+        }
+    }
+    Ok(())
+}
 
 /// Members whose values are the same in every response.
 const FIXED: &str = r#","previous_response_id":null,"background":false,"frequency_penalty":0,"presence_penalty":0,"max_tool_calls":null,"service_tier":"default","store":false,"truncation":"disabled""#;
@@ -42,7 +73,8 @@ pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let effort = of("reasoning", "effort", Kind::String, "null");
     let summary = of("reasoning", "summary", Kind::String, "null");
     put("reasoning", &format!(r#"{{"effort":{effort},"summary":{summary}}}"#), &mut echo);
-    Ok(echo)
+    // The copy has no room for more: it is kept as long as the request runs.
+    Ok(echo.as_str().to_owned())
 }
 
 /// Members of a function that clients' types require, `null` where the request has none.

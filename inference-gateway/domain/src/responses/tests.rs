@@ -520,3 +520,27 @@ fn a_response_has_every_member_that_is_described() {
     let members: std::collections::BTreeSet<_> = response.as_object().unwrap().keys().collect();
     assert!(described.is_subset(&members), "{members:?}");
 }
+
+#[test]
+fn metadata_is_bounded_as_at_the_vendor() {
+    let refusal = |metadata: serde_json::Value| {
+        let body = json!({"model": "m", "input": "Hi", "metadata": metadata}).to_string();
+        crate::request::tests::responses(&Bytes::from(body))
+            .err()
+            .map(|e| (e.code, e.param.unwrap_or_default()))
+    };
+    let pairs =
+        |count: usize| (0..count).map(|n| (format!("k{n}"), json!("v"))).collect::<serde_json::Value>();
+    let named = |name: usize, text: usize| json!({"n".repeat(name): "\u{e9}".repeat(text)});
+    for taken in [pairs(16), named(64, 512), json!({}), json!(null)] {
+        assert_eq!(refusal(taken), None);
+    }
+    let metadata = || "metadata".to_owned();
+    assert_eq!(refusal(pairs(17)), Some((Code::ObjectAboveMaxProperties, metadata())));
+    assert_eq!(refusal(named(65, 1)), Some((Code::InvalidValue, metadata())));
+    assert_eq!(
+        refusal(json!({"a": "x".repeat(513)})),
+        Some((Code::StringAboveMaxLength, "metadata.a".into()))
+    );
+    assert_eq!(refusal(json!({"a": ["x"]})), Some((Code::InvalidType, "metadata.a".into())));
+}

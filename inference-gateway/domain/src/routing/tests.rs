@@ -1,5 +1,7 @@
 use std::collections::{HashSet, VecDeque};
 
+use shared::time::Timestamp;
+
 use super::*;
 
 /// A moment before this time.
@@ -231,4 +233,39 @@ fn upstreams_that_fail_alike_and_answer_nothing_are_set_aside_all_the_same() {
     assert!(health.is_set_aside());
     let unreachable = self::health(&[AttemptOutcome::Unreachable]);
     assert!(unreachable.excused(Duration::ZERO).is_set_aside(), "no request makes an upstream unreachable");
+}
+
+fn account(number: u8) -> AccountId {
+    AccountId::new(Timestamp::from_millis(1), [number; 10])
+}
+
+#[test]
+fn what_one_account_passes_sets_no_upstream_aside_and_what_two_meet_does() {
+    use AttemptOutcome::{Failed, Forbidden, Limited, Served, Unjudged};
+    let (one, other) = (account(1), account(2));
+    for alone in [Unjudged, Forbidden(one), Limited(one)] {
+        assert!(!health(&[alone; 50]).is_set_aside(), "{alone:?}");
+        let after_failures = health(&[Failed, Failed, alone, alone]);
+        assert!(
+            !after_failures.is_set_aside() && after_failures.after(Failed, Duration::ZERO).is_set_aside()
+        );
+    }
+    assert!(health(&[Limited(one), Limited(other)]).rests(before(BREATHER)));
+    let forbidden = [Forbidden(one), Forbidden(other), Forbidden(other), Forbidden(other)];
+    assert!(!health(&forbidden[..3]).is_set_aside() && health(&forbidden).is_set_aside());
+    assert!(!health(&[Limited(one), Served, Limited(other)]).is_set_aside(), "an answer lies between");
+}
+
+#[test]
+fn a_trial_that_tells_nothing_leaves_the_next_request_to_try() {
+    let aside = health(&[AttemptOutcome::Failed; 3]);
+    let trial = aside.tried(FIRST_ASIDE);
+    assert!(trial.rests(FIRST_ASIDE));
+    let later = FIRST_ASIDE + Duration::from_millis(5);
+    let told_nothing = trial.after(AttemptOutcome::Unjudged, later);
+    assert!(told_nothing.is_set_aside() && !told_nothing.rests(later));
+    // However many tell nothing, a server that is gone rests.
+    let often = (0..50).fold(told_nothing, |health, _| health.after(AttemptOutcome::Unjudged, later));
+    let gone = often.tried(later).after(AttemptOutcome::Unreachable, later);
+    assert!(gone.rests(later + before(BREATHER)));
 }

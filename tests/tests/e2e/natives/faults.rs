@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tests::upstream::{Fault, Told, Usage, VendorError};
+use tests::upstream::{Fault, Shape, Told, Upstream, Usage, VendorError};
 use tokio::time::sleep;
 
 use super::*;
@@ -144,4 +144,60 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
         sleep(LEASE).await;
         assert_eq!(stack.used(&key).await, used, "{native:?}: billed once");
     }
+}
+
+/// Two upstreams of the same model that speak Responses, the second of which answers as it is told to.
+async fn two() -> (Stack, Upstream) {
+    let second = Upstream::start();
+    let lines = "speaks = [\"responses\"]";
+    let models = Models::Apart { scripted: lines, other: second.url(), lines };
+    (Stack::with(Options { kind: "openai", models, ..Options::default() }).await, second)
+}
+
+/// Sends requests that leave the script to the upstream; each is answered, by one upstream or the other.
+async fn ask_often(stack: &Stack, key: &ApiKey) {
+    for _ in 0..30 {
+        let mut call = stack.call(key, Script::default()).speaking(Dialect::Responses);
+        call.body["messages"] = json!([{"role": "user", "content": "Hi"}]);
+        assert_eq!(call.send().await.status, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn no_account_sets_an_upstream_aside_by_what_it_passes() {
+    let (stack, second) = two().await;
+    let key = stack.key().await;
+    for status in [403, 404, 414, 429, 431] {
+        let before = second.generations().len();
+        second.set_default(Script::default().fault(Fault::Error { status, shape: Shape::Nested }));
+        ask_often(&stack, &key).await;
+        let asked = second.generations().len() - before;
+        assert!(asked > 6, "{status}: {asked} of 30 requests came, so that it was set aside");
+    }
+    // A refusal that another account meets too is the upstream's.
+    let other = stack.open_account("other", tests::harness::usd("1"));
+    let others = stack.key_of(&other, json!({})).await;
+    second.set_default(Script::default().fault(Fault::Error { status: 403, shape: Shape::Nested }));
+    let before = second.generations().len();
+    for _ in 0..3 {
+        ask_often(&stack, &key).await;
+        ask_often(&stack, &others).await;
+    }
+    let asked = second.generations().len() - before;
+    assert!(asked < 50, "{asked} of 180 requests came");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn headers_that_servers_would_not_take_are_refused_by_name() {
+    let stack = Native::Messages.stack().await;
+    let key = stack.key().await;
+    let call = || stack.call(&key, Script::tokens(12, 5)).speaking(Dialect::Messages);
+    let refused = call().header("anthropic-beta", &"a-1,".repeat(600)).send().await;
+    assert_eq!(refused.status, 400, "{refused}");
+    assert!(refused.text().contains("anthropic-beta"), "{refused}");
+    assert_eq!(call().header("anthropic-beta", &"a-1,".repeat(400)).send().await.status, 200);
+    let mut unknown = key.clone();
+    unknown.secret.push('x');
+    let call = stack.call(&unknown, Script::default()).speaking(Dialect::Messages);
+    assert_eq!(call.header("anthropic-beta", &"a-1,".repeat(600)).send().await.status, 401);
 }

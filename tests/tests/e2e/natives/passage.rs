@@ -34,6 +34,19 @@ async fn a_body_reaches_the_upstream_byte_for_byte_but_for_its_head() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_clients_query_changes_nothing_of_the_catalogues_own() {
+    let catalogue = include_str!("own_query.toml");
+    let stack = Stack::with(Options { models: Models::Text(catalogue), ..Options::default() }).await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let script = Script { tag: "with a query".into(), ..Script::tokens(12, 5) };
+    let body = json!({"model": "Model Flash", "max_output_tokens": 50, "input": says(&script)});
+    let path = "/v1/responses?api-version=1&a=b&API%2Dversion=2";
+    assert_eq!(send_raw(&stack, &key, path, body.to_string()).await.status, 200);
+    assert_eq!(got(&stack, "with a query").path, "/v1/responses?api-version=preview&a=b");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn versions_pass_with_a_body_and_are_the_gateways_with_one_that_it_writes() {
     let stack = Native::Messages.stack().await;
     let key = stack.key().await;

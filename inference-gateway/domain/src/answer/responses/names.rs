@@ -21,6 +21,14 @@ impl ToolNames {
         self.0.push(tool);
     }
 
+    /// Bytes of all names.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = |tool: &ToolName| {
+            tool.flat.len() + tool.namespace.as_ref().map_or(0, String::len) + tool.name.len()
+        };
+        self.0.iter().map(|tool| size_of::<ToolName>() + texts(tool)).sum()
+    }
+
     /// The tool behind a function, if it is another.
     pub(super) fn of_function(&self, flat: &str) -> Option<&ToolName> {
         self.0.iter().find(|tool| tool.flat == flat)

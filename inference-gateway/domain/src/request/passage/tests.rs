@@ -12,7 +12,7 @@ use crate::{
     affinity::pseudonym,
     messages,
     request::{
-        BodyForm, Forward, Request, UpstreamParams,
+        BodyForm, CountBody, Forward, Request, UpstreamParams,
         tests::{account, model_with, responses, text_for},
     },
 };
@@ -295,7 +295,10 @@ fn a_count_is_asked_for_with_what_a_counter_takes() {
             cache_salt: None,
             folded: false,
         };
-        let (head, rest) = asked.count_body(to);
+        let (head, rest) = match asked.count_body(to) {
+            CountBody::Written(head, rest) => (head, rest),
+            CountBody::Unwritten(body) => body.write(),
+        };
         String::from_utf8([head, rest].concat()).unwrap()
     };
     let body = r#"{"model":"x","max_tokens":9,"stream":true,"temperature":1,"system":"s","messages":[{"role":"user","content":"Hi"}],"thinking":{"type":"disabled"}}"#;
@@ -305,6 +308,26 @@ fn a_count_is_asked_for_with_what_a_counter_takes() {
     );
     let body = r#"{"model":"x","input":"Hi","stream":true,"instructions":"i","user":"u"}"#;
     assert_eq!(count(responses, body, RESPONSES), r#"{"model":"m","input":"Hi","instructions":"i"}"#);
+    let body = r#"{"model":"x", "include":[], "\u0069nput" : [ {"role":"user","content":"Hi"} ],"truncation":"auto" }"#;
+    assert_eq!(
+        count(responses, body, RESPONSES),
+        r#"{"model":"m","input":[ {"role":"user","content":"Hi"} ],"truncation":"auto"}"#
+    );
+}
+
+#[test]
+fn names_of_any_length_pass_as_pseudonyms_of_their_own() {
+    let pseudonym_of = |name: &str| {
+        let body = json!({"model": "m", "input": "Hi", "user": name}).to_string();
+        let json: Value = serde_json::from_str(&passed(responses, &body, RESPONSES)).unwrap();
+        json["user"].as_str().unwrap().to_owned()
+    };
+    let long = "u".repeat(1 << 20);
+    assert_ne!(pseudonym_of(&format!("{long}1")), pseudonym_of(&format!("{long}2")));
+    let body = json!({"model": "m", "input": "Hi", "user": long}).to_string();
+    let whole: Parse = |body| crate::responses::parse(body, |_| true);
+    let kept = forward(whole, &body, RESPONSES).unwrap().kept_bytes();
+    assert!(kept < 1 << 10, "{kept}");
 }
 
 proptest! {
