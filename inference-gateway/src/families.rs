@@ -69,7 +69,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_answers_not_given_out_total",
-        "answers and events too large for their memory: `too_large` and `no_room` (whole answers; billed), `event` (a stream ended), `unread` (a stream ended whose client took nothing)",
+        "answers and events that are not given out: `too_large` and `no_room` (whole answers; billed), `calls` (more calls of tools, or longer names, than are given out; billed), `event` (a stream ended), `unread` (a stream ended whose client took nothing)",
     )
     .labelled(),
     Family::counter(
