@@ -19,6 +19,7 @@ mod read;
 mod refused;
 mod system;
 mod tools;
+mod trimmed;
 mod unread;
 
 use bytes::Bytes;
@@ -49,8 +50,9 @@ pub(crate) use tools::{Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsuppo
 
 pub use crate::answer::MAX_CHOICES;
 use crate::answer::Reply;
-use form::{Bodies, trimmed};
+use form::Bodies;
 use hub::Hub;
+use trimmed::trimmed;
 
 /// Fewest output tokens that the vendor of the Responses API takes as a limit.
 const LEAST_OF_RESPONSES: u64 = 16;

@@ -73,15 +73,6 @@ impl BodyForm {
     }
 }
 
-/// The bytes that were written, in memory of their own if they are far fewer than there was room for: a body is kept for as long
-/// as its upstream takes to answer.
-pub(super) fn trimmed(written: Vec<u8>) -> Bytes {
-    if written.capacity() - written.len() > written.len() / 8 {
-        return Bytes::copy_from_slice(&written);
-    }
-    Bytes::from(written)
-}
-
 /// The bodies of a request, without the members of their heads.
 #[derive(Clone, Default)]
 pub(crate) struct Bodies(Vec<(BodyForm, Body)>);

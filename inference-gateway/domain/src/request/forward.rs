@@ -13,10 +13,11 @@ use shared::{
 use super::{
     bound::PromptSize,
     count::CountBody,
-    form::{Bodies, BodyForm, trimmed},
+    form::{Bodies, BodyForm},
     passage::PassageNotes,
     places::{MessageList, RefusablePlaces},
     read::{Members, Value},
+    trimmed::trimmed,
 };
 use crate::answer::Reply;
 

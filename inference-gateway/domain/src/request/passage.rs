@@ -8,8 +8,8 @@ use shared::{catalog::Effort, error::ApiError, ids::AccountId};
 
 use super::{
     dropped::DroppedNames,
-    form::trimmed,
     read::{ANY_NUMBER, Members, Value},
+    trimmed::trimmed,
 };
 use crate::{
     affinity::{kept_name, pseudonym},
