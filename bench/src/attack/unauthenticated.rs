@@ -4,6 +4,10 @@ use std::{
     io::{BufRead, BufReader},
     net::{IpAddr, SocketAddr},
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -261,22 +265,32 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Connections that send frames without a pause; one that is closed is opened again.
-pub struct Framing(Vec<JoinHandle<()>>);
+pub struct Framing {
+    sending: Vec<JoinHandle<()>>,
+    taken: Arc<AtomicU64>,
+}
 
 impl Framing {
     /// Opens so many.
     pub fn begin(address: SocketAddr, frames: Frames, connections: usize) -> Self {
-        Self((0..connections).map(|_| tokio::spawn(send_frames(address, frames))).collect())
+        let taken = Arc::<AtomicU64>::default();
+        let send = |_| tokio::spawn(send_frames(address, frames, taken.clone()));
+        Self { sending: (0..connections).map(send).collect(), taken }
+    }
+
+    /// Bytes that the server, and the system in front of it, have taken of all of them.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Framing {
     fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+        self.sending.iter().for_each(JoinHandle::abort);
     }
 }
 
-async fn send_frames(address: SocketAddr, frames: Frames) {
+async fn send_frames(address: SocketAddr, frames: Frames, taken: Arc<AtomicU64>) {
     loop {
         if let Ok(stream) = connect_from(client_address(1), address).await {
             let (mut answers, mut requests) = stream.into_split();
@@ -284,6 +298,7 @@ async fn send_frames(address: SocketAddr, frames: Frames) {
                 tokio::spawn(async move { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await });
             let (mut bytes, mut number) = (frames.opening(), 1);
             while requests.write_all(&bytes).await.is_ok() {
+                taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 bytes = frames.more(&mut number);
             }
             reading.abort();

@@ -203,14 +203,16 @@ async fn frames_without_a_pause_keep_no_one_waiting() {
     for frames in Frames::ALL {
         let sending = Framing::begin(address(stack.server().public()), frames, 8);
         sleep(Duration::from_millis(300)).await;
-        let mut waits = Vec::new();
-        for _ in 0..10 {
-            let began = Instant::now();
+        let before = sending.taken();
+        for _ in 0..11 {
             assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
-            waits.push(began.elapsed());
         }
-        waits.sort();
-        assert!(waits[5] < Duration::from_millis(500), "{frames:?}: {waits:?}");
+        // On any machine: 12 to 33 MB, and 50 to 60 where a read of any size is one step of its task.
+        let meanwhile = sending.taken() - before;
+        assert!(
+            meanwhile < 42_000_000,
+            "{frames:?}: {meanwhile} bytes of frames were read beside eleven chats"
+        );
         drop(sending);
     }
 }
