@@ -143,10 +143,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let public_tls = public_tls.open()?;
     process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
-    let catalog = common.catalog()?;
-    let builtin = start_builtin(&catalog, &clock, &process.limits).await?;
-    let models = Arc::new(OfferedModels::new(catalog.clone(), builtin)?);
-    let catalog = Arc::new(Current::new(catalog));
+    let (models, catalog) = offer_models(&common, &clock, &process.limits).await?;
     reload_on_hangup(common.clone(), models.clone(), catalog.clone(), public_tls.clone());
     let parts = KeyServiceParts {
         installation: installation.clone(),
@@ -187,6 +184,18 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         Ok(())
     };
     Ok(process.until_signalled(announce, drain).await?)
+}
+
+/// Reads the catalogue, and starts the demo model if a model is served by it.
+async fn offer_models(
+    common: &Common,
+    clock: &Arc<dyn Clock>,
+    limits: &Limits,
+) -> anyhow::Result<(Arc<OfferedModels>, Arc<Current<Catalog>>)> {
+    let catalog = common.catalog()?;
+    let builtin = start_builtin(&catalog, clock, limits).await?;
+    let models = Arc::new(OfferedModels::new(catalog.clone(), builtin)?);
+    Ok((models, Arc::new(Current::new(catalog))))
 }
 
 /// Reloads catalogue and certificate at each SIGHUP.

@@ -120,7 +120,7 @@ impl Admission {
         self.prompt_of(Owner::Account(account))
     }
 
-    /// The same, for whoever owns the request.
+    /// A permit for the bytes of this owner's prompt; none of them are taken.
     pub(crate) fn prompt_of(&self, owner: Owner) -> Permit {
         self.0.prompts.empty_permit(owner)
     }

@@ -78,7 +78,7 @@ pub(crate) struct Upstream {
 pub(crate) struct Terms<'t> {
     /// Account that pays.
     pub(crate) account: AccountId,
-    /// What a body that is passed on has beside it.
+    /// Query and headers that are sent with a body that is passed on.
     pub(crate) passed: &'t PassedHead,
     /// Longest time until the answer begins.
     pub(crate) deadline: Duration,
@@ -90,7 +90,7 @@ pub(crate) struct Terms<'t> {
 pub(crate) struct CountTerms<'t> {
     /// Owner of the request.
     pub(crate) owner: Owner,
-    /// What a body that is passed on has beside it.
+    /// Query and headers that are sent with a body that is passed on.
     pub(crate) passed: &'t PassedHead,
     /// The gateway's quotas, which the body of the question takes a part of.
     pub(crate) admission: &'t Admission,

@@ -85,7 +85,7 @@ pub struct Request {
     pub(crate) passage: Option<Passage>,
 }
 
-/// Takes memory for a request of so many bytes in all, or refuses it.
+/// Reserves memory for a request that takes this many bytes in all; the error refuses the request.
 pub type Room<'r> = dyn FnMut(usize) -> Result<(), ApiError> + 'r;
 
 impl Request {
@@ -182,7 +182,9 @@ impl Request {
         }
         let is_chat_needed = forms.contains(&BodyForm::Checked);
         let is_draft_needed = is_chat_needed || forms.iter().any(is_written);
-        let mut opening = Bytes::copy_from_slice(&self.draft.json[self.draft.opening.clone()]);
+        // A slice of the chat, where there is one.
+        let copied = if is_chat_needed { 0..0 } else { self.draft.opening.clone() };
+        let mut opening = Bytes::copy_from_slice(&self.draft.json[copied]);
         if !is_draft_needed {
             self.draft.json = Vec::new();
         }

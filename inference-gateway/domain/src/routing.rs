@@ -100,8 +100,8 @@ impl Health {
         }
     }
 
-    /// The health after a request that told nothing. If it was a trial, the next request is one: nobody keeps an upstream
-    /// aside by requests that it refuses.
+    /// The health after a request whose outcome says nothing about the upstream. If that request was a trial, the next request
+    /// is one too: requests that are refused keep no upstream aside.
     fn unjudged(self, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| Aside {
             until: until.min(now),

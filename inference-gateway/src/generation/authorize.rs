@@ -219,6 +219,7 @@ impl Generator {
         Ok(counted.bound(&job.forward))
     }
 
+    /// Terms of a count of this request's prompt.
     fn terms_of<'t>(&'t self, job: &'t Job) -> CountTerms<'t> {
         CountTerms { owner: job.admitted.owner(), passed: &job.passed, admission: &self.admission }
     }

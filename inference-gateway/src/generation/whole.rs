@@ -156,17 +156,16 @@ pub(super) async fn run(
     };
     let form = running.upstream().form(&job.forward);
     let answer = if form.is_passed() { Ok(body.clone()) } else { whole_as_chat(form.api(), body.clone()) };
-    let completion = answer.as_ref().map_err(|nonsense| *nonsense).and_then(|answer| {
-        if form.is_passed() {
-            Completion::read_passed(form.api(), answer)
-        } else {
-            Completion::read(&job.forward.reply, answer)
-        }
-    });
+    let completion = match &answer {
+        Ok(answer) if form.is_passed() => Completion::read_passed(form.api(), answer),
+        Ok(answer) => Completion::read(&job.forward.reply, answer),
+        Err(nonsense) => Err(*nonsense),
+    };
     let completion = match completion {
         Ok(completion) => completion,
         Err(Nonsense::Beyond) => {
-            let answer = NotKept { reason: Reason::Calls, length: body.len() as u64, end: body, folded };
+            let (length, end) = (body.len() as u64, body.slice(body.len().saturating_sub(USAGE_WITHIN)..));
+            let answer = NotKept { reason: Reason::Calls, length, end, folded };
             return not_kept(job, hold, running, &answer, log).await;
         }
         Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
@@ -330,8 +329,7 @@ async fn not_kept(
         meter.counter()
     } else {
         let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
-        of_end = counter
-            .with_end_of_answer(*length, Reported::find_last(&end[end.len().saturating_sub(USAGE_WITHIN)..]));
+        of_end = counter.with_end_of_answer(*length, Reported::find_last(end));
         &of_end
     };
     job.check_answer(counter, None, &running);

@@ -113,13 +113,20 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     };
     let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
-    let told =
-        dropped.into_iter().filter_map(|(header, names)| Some((header, HeaderValue::try_from(names?).ok()?)));
-    response.headers_mut().extend(told);
+    name_dropped(dropped, response.headers_mut());
     // A stream ends, and is billed, when the client takes nothing for this long.
     response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
+}
+
+/// Adds the headers that name what was dropped.
+fn name_dropped(dropped: [(HeaderName, Option<String>); 2], headers: &mut HeaderMap) {
+    for (header, names) in dropped {
+        if let Some(Ok(names)) = names.map(HeaderValue::try_from) {
+            headers.insert(header, names);
+        }
+    }
 }
 
 /// Returns the length of a body small enough to be read before authentication.

@@ -33,6 +33,7 @@ impl Dialect {
         match (self, code) {
             (Self::Chat | Self::Responses, code) => code,
             (Self::Messages, "invalid_api_key") => "authentication_error",
+            (Self::Messages, "overloaded") => "overloaded_error",
             (Self::Messages, _) => "api_error",
         }
     }

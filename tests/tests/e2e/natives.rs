@@ -166,6 +166,12 @@ async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of
             assert!(answer.text().contains("more calls"), "{place}");
         }
         assert_eq!(stack.used(&key).await, cost, "{place}");
+        // A stream is given out up to the last call that is taken, and billed up to there.
+        let call = call.with("max_tokens", 8192).costing(cost_of(12, 3 + 3 * 511), cost);
+        let ended = call.speaking(dialect).stream().await.rest().await;
+        assert_eq!(ended.error_code(), dialect.error("overloaded"), "{place}");
+        let both = stack.used(&key).await.nanos();
+        assert!(both > cost.nanos() && both <= 2 * cost.nanos(), "{place}: {both}");
         let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
         assert!(!metrics.text().contains("state=\"set_aside\"} 1"), "{place}");
     }

@@ -159,7 +159,7 @@ pub(super) const MAX_CALLS: usize = 512;
 /// Most bytes of a call's id or name as spelled: ids have some 40, and names come from the request's tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
-/// What a parser says of a longer list or name. The request may be the cause of it, as of many calls at once.
+/// The parser's error for a list or a name that is too long. A request can cause it: a model may be asked for many calls.
 pub(super) const BEYOND: &str = "beyond the bounds of answers";
 
 /// A list of at most `MOST` elements. A longer list is refused: an event of `{}` alone would have millions of

@@ -44,7 +44,7 @@ impl AnswerReader {
     }
 }
 
-/// What a whole answer has beside its pieces, as the upstream spelled it.
+/// The members of a whole answer other than its output, as the upstream spelled them.
 pub(super) struct WholeAnswer<'a> {
     /// Why the answer ended.
     pub(super) word: &'a str,

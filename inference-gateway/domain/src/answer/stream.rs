@@ -30,7 +30,7 @@ pub(super) struct Original<'a> {
     pub(super) delta: Option<&'a RawValue>,
 }
 
-/// What is edited of an event or of an answer, each as its slice of the text.
+/// The parts of an event or of an answer that are edited, each as a slice of the text.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Edited<'a> {
     /// The message or the response that an event tells of.

@@ -155,34 +155,46 @@ impl<'a> Completion<'a> {
 
     /// Writes the answer that the client reads, in the form that the request wants.
     pub fn write(&self, generation: Generation<'_>, reply: &Reply, settled: Settled) -> Bytes {
-        let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
-        let choices = match &self.content {
-            Content::Choices(choices) => choices,
-            Content::Vectors(vectors) => {
-                write_vectors(vectors, generation, settled, &mut out);
-                return out.freeze();
-            }
-            Content::Passed(answer) => return answer.write(generation, settled),
-        };
-        match reply {
-            Reply::Chat { .. } | Reply::Embeddings => write_chat(choices, generation, settled, &mut out),
-            Reply::Responses(reply) => {
-                ResponsesStream::new(generation, reply.clone()).whole(&turn(choices), settled, &mut out);
-            }
-            Reply::Messages(reply) => {
-                MessagesStream::new(generation, reply.clone(), 0).whole(&turn(choices), settled, &mut out);
-            }
+        let room = || BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
+        match &self.content {
+            Content::Choices(choices) => write_choices(choices, generation, reply, settled, room()),
+            Content::Vectors(vectors) => write_vectors(vectors, generation, settled, room()),
+            Content::Passed(answer) => answer.write(generation, settled),
         }
-        out.freeze()
     }
 }
 
-fn write_vectors(vectors: &RawValue, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
+fn write_choices(
+    choices: &[Finished<'_>],
+    generation: Generation<'_>,
+    reply: &Reply,
+    settled: Settled,
+    mut out: BytesMut,
+) -> Bytes {
+    match reply {
+        Reply::Chat { .. } | Reply::Embeddings => write_chat(choices, generation, settled, &mut out),
+        Reply::Responses(reply) => {
+            ResponsesStream::new(generation, reply.clone()).whole(&turn(choices), settled, &mut out);
+        }
+        Reply::Messages(reply) => {
+            MessagesStream::new(generation, reply.clone(), 0).whole(&turn(choices), settled, &mut out);
+        }
+    }
+    out.freeze()
+}
+
+fn write_vectors(
+    vectors: &RawValue,
+    generation: Generation<'_>,
+    settled: Settled,
+    mut out: BytesMut,
+) -> Bytes {
     let tokens = settled.usage.prompt;
     let usage = EmbeddingsUsage { prompt_tokens: tokens, total_tokens: tokens, cost: settled.cost };
     let object = EmbeddingsObject { object: "list", data: Some(vectors), model: generation.model, usage };
     // Memory takes everything, and all of it is JSON.
-    let _ = serde_json::to_writer(out.writer(), &object);
+    let _ = serde_json::to_writer((&mut out).writer(), &object);
+    out.freeze()
 }
 
 fn write_chat(choices: &[Finished<'_>], generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {

@@ -1,5 +1,5 @@
-//! Parts of a body that only an upstream of the client's own API reads: what has to be known of them to hold their cost, and to
-//! let no file or address through that is refused elsewhere.
+//! Parts of a body that only an upstream of the client's own API reads. They are searched for images, which cost tokens, and for
+//! files and addresses, which are refused here as elsewhere.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use super::{
     read::{Members, Value},
 };
 
-/// What a request that names a stored file is told.
+/// The error for a stored file, or for one at an address.
 const NO_FILES: &str = "no files are stored or fetched here; send the content";
 
 impl Draft {
@@ -63,7 +63,7 @@ impl Draft {
     }
 }
 
-/// What an unread part holds.
+/// The images and the first fault of an unread part.
 #[derive(Default)]
 struct Found {
     images: u64,

@@ -73,8 +73,9 @@ pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let effort = of("reasoning", "effort", Kind::String, "null");
     let summary = of("reasoning", "summary", Kind::String, "null");
     put("reasoning", &format!(r#"{{"effort":{effort},"summary":{summary}}}"#), &mut echo);
-    // The copy has no room for more: it is kept as long as the request runs.
-    Ok(echo.as_str().to_owned())
+    // It is kept as long as the request runs.
+    echo.shrink_to_fit();
+    Ok(echo)
 }
 
 /// Members of a function that clients' types require, `null` where the request has none.

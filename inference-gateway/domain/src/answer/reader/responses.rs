@@ -114,7 +114,7 @@ struct RawPart<'a> {
 impl ResponsesReader {
     pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
         let raw: RawEvent<'_> = serde_json::from_str(payload)?;
-        // Of an event that is not known it may be anything.
+        // An unknown event may have anything under this name.
         let response = raw.response.and_then(|told| serde_json::from_str::<RawResponse<'_>>(told.get()).ok());
         let (model, usage) = response.as_ref().map_or((None, None), |told| (told.model, told.usage));
         let [object, model, usage] = [raw.response, model, usage].map(|value| value.map(RawValue::get));

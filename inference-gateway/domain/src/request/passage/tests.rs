@@ -194,7 +194,8 @@ fn tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered() {
         {"type": "web_search"}, {"type": "mcp", "server_label": "x", "server_url": "https://x.example"}, {"type": "function", "name": "f"},
     ]});
     let text = passed(responses, &with_item(&found), RESPONSES);
-    assert!(text.contains(r#""tools":[{"name":"f","type":"function"}]"#), "{text}");
+    let sent: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(sent["input"][1]["tools"], json!([{"type": "function", "name": "f"}]), "{text}");
     let asked = forward(responses, &with_item(&found), RESPONSES).unwrap();
     assert_eq!(asked.dropped_tools.as_deref(), Some("web_search, mcp"));
 
