@@ -4,6 +4,7 @@
 //! beyond the OpenAI API are dropped. Texts are copied as the upstream spelled them. Types with such texts have no
 //! `Debug`, so that no log can show a text.
 
+mod call_ids;
 mod calls;
 mod finish;
 mod fold;
@@ -26,6 +27,7 @@ use std::str::Utf8Error;
 use bytes::BytesMut;
 use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
+pub use call_ids::EarlierCalls;
 pub use finish::FinishReason;
 pub use fold::Fold;
 pub use messages::{MessagesReply, message_error};

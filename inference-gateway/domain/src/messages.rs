@@ -58,6 +58,7 @@ fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
     let system = system(members, &list, &mut draft)?;
     content::messages(&list, &system, &mut draft)?;
     let passage = passage::of(body, members, &mut draft)?;
+    let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();
     Ok(Request {
         model,
         stream,
@@ -66,7 +67,7 @@ fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
         least_output: budget.map_or(1, |budget| budget.saturating_add(1)),
         limit,
         effort,
-        reply: Reply::Messages(Arc::new(MessagesReply { thinking, stops })),
+        reply: Reply::Messages(Arc::new(MessagesReply { thinking, stops, earlier_calls })),
         dropped_tools,
         dropped_members: passage::dropped_of_chat(members),
         others: Vec::new(),

@@ -61,6 +61,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
     // A whole answer that passes repeats the request by itself; a stream may have to be ended in its place.
     let echo = if stream || !passes(&model) { echo::echo(&members)? } else { String::new() };
     let passage = passage::of(body, &members, &mut draft);
+    let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();
     Ok(Request {
         model,
         stream,
@@ -68,7 +69,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
         limit,
         least_output: 1,
         effort,
-        reply: Reply::Responses(Arc::new(ResponsesReply { echo, names, summary })),
+        reply: Reply::Responses(Arc::new(ResponsesReply { echo, names, summary, earlier_calls })),
         dropped_tools,
         dropped_members: passage::dropped_of_chat(&members),
         others: Vec::new(),

@@ -13,8 +13,8 @@ const model = 'Model Flash';
 
 /** A user's message: the model makes these calls one after the other, and then says something. */
 function task(...calls) {
-  // Claude Code drops a call whose id it has seen, so in chat the ids are left to the gateway.
-  const common = { tag: 'claude', caches: true, style: { call_ids: 'null' } };
+  // Over chat the model repeats the ids of its calls in every answer: Claude Code drops a call whose id it has seen.
+  const common = { tag: 'claude', caches: true };
   const answer = { ...common, completion_tokens: 5 };
   const script = calls.reduceRight((then, [name, input]) => {
     const call = { name, arguments: JSON.stringify(input) };

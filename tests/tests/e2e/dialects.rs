@@ -1,6 +1,9 @@
 //! The Responses and Messages APIs: the same money as in chat, and forms of their own.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::join_all;
 use http::Method;
@@ -275,6 +278,52 @@ async fn hosted_tools_are_dropped_and_named() {
         let answer = call.speaking(dialect).send().await;
         assert_eq!((answer.status, answer.header("x-dropped-tools")), (200, hosted), "{answer}");
         assert!(stack.upstream.tagged(&tag)[0].json().get("tools").is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn calls_of_a_conversation_have_different_ids_where_the_upstream_repeats_them() {
+    let stack = Stack::start().await;
+    stack.others_spend();
+    let key = stack.key().await;
+    for (dialect, input, output, [call_type, id_member]) in [
+        (Dialect::Messages, "messages", "content", ["tool_use", "id"]),
+        (Dialect::Responses, "input", "output", ["function_call", "call_id"]),
+    ] {
+        let round = |then| Script { tool_calls: 2, then: Some(Box::new(then)), ..Script::tokens(9, 1) };
+        let script = round(round(round(Script::tokens(9, 1))));
+        let tag = script.tag.clone();
+        let mut conversation = vec![json!({"role": "user", "content": script.message()})];
+        let mut ids: Vec<Value> = Vec::new();
+        for _ in 0..3 {
+            let path = if dialect == Dialect::Messages { "/v1/messages" } else { "/v1/responses" };
+            let body = json!({"model": "Model Flash", "max_tokens": 99, input: conversation});
+            let answer = stack.http.send_as(&key.secret, Method::POST, &stack.url(path), Some(body)).await;
+            assert_eq!(answer.status, 200, "{answer}");
+            let items = answer.json()[output].as_array().unwrap().clone();
+            let calls = items.iter().filter(|item| item["type"] == call_type);
+            let new: Vec<Value> = calls.map(|item| item[id_member].clone()).collect();
+            assert_eq!(new.len(), 2, "{answer}");
+            if dialect == Dialect::Messages {
+                let result = |id: &Value| json!({"type": "tool_result", "tool_use_id": id, "content": "42"});
+                let results: Vec<Value> = new.iter().map(result).collect();
+                conversation.push(json!({"role": "assistant", "content": items}));
+                conversation.push(json!({"role": "user", "content": results}));
+            } else {
+                let told =
+                    |id: &Value| json!({"type": "function_call_output", "call_id": id, "output": "42"});
+                conversation.extend(items);
+                conversation.extend(new.iter().map(told));
+            }
+            ids.extend(new);
+        }
+        assert_eq!(ids[..2], ["call_0", "call_1"], "the upstream's own, where no other call has them");
+        let different: BTreeSet<&str> = ids.iter().filter_map(Value::as_str).collect();
+        assert_eq!(different.len(), 6, "{dialect:?}: {ids:?}");
+        let read = stack.upstream.tagged(&tag).last().unwrap().json();
+        let told = read["messages"].as_array().unwrap().iter();
+        let told: Vec<&Value> = told.filter_map(|message| message.get("tool_call_id")).collect();
+        assert_eq!(told, ids.iter().take(4).collect::<Vec<_>>(), "{dialect:?}: the upstream reads the ids");
     }
 }
 

@@ -2,43 +2,15 @@
 //! calls without, which clients could not answer.
 
 use bytes::BytesMut;
-use shared::ids::GenerationId;
 
 use super::{
+    call_ids::MadeIds,
     parts::{RawString, ToolCall},
     put, put_number,
 };
 
 /// Most calls of a choice that are kept apart; further calls pass unchanged. More than any model makes in an answer.
 const MOST_CALLS: usize = 256;
-
-/// Bytes of an id that is made here, written as hexadecimal digits.
-const ID_BYTES: usize = 16;
-
-/// Maker of the ids of a choice's calls. Ids follow from the generation's id, which is random, so that all pieces of
-/// a call share an id and no other call has the same.
-#[derive(Clone, Copy)]
-pub(super) struct MadeIds {
-    pub(super) generation: GenerationId,
-    pub(super) choice: usize,
-}
-
-impl MadeIds {
-    /// Writes the id of this call as a JSON string.
-    pub(super) fn write(self, call: u64, out: &mut BytesMut) {
-        put(out, "\"");
-        put(out, &self.spelled(call));
-        put(out, "\"");
-    }
-
-    pub(super) fn spelled(self, call: u64) -> String {
-        let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
-        hasher.update(self.generation.as_bytes());
-        hasher.update(&(self.choice as u64).to_le_bytes()).update(&call.to_le_bytes());
-        let id = hasher.finalize().to_hex();
-        format!("call_{}", &id[..2 * ID_BYTES])
-    }
-}
 
 /// Tool calls of a choice that were sent so far. Has no `Debug`, as names are the client's own words.
 #[derive(Default)]
@@ -145,7 +117,7 @@ impl ToolCall<'_> {
         put(out, r#"{"id":"#);
         match self.id {
             Some(id) if !id.inner().is_empty() => id.write(out),
-            Some(_) | None => made.write(place as u64, out),
+            Some(_) | None => put_made(made, place as u64, out),
         }
         put(out, r#","type":"function","function":{"name":"#);
         or(function.and_then(|f| f.name), r#""""#, out);
@@ -162,7 +134,7 @@ impl ToolCall<'_> {
             put(out, r#","id":"#);
             match self.id.filter(|_| piece.id == PieceId::Upstream) {
                 Some(id) => id.write(out),
-                None => made.write(piece.index, out),
+                None => put_made(made, piece.index, out),
             }
             put(out, r#","type":"function""#);
         }
@@ -181,6 +153,12 @@ impl ToolCall<'_> {
         }
         put(out, "}");
     }
+}
+
+fn put_made(made: MadeIds, call: u64, out: &mut BytesMut) {
+    put(out, "\"");
+    put(out, &made.spelled(call));
+    put(out, "\"");
 }
 
 /// A text as spelled, without quotes; empty if absent.

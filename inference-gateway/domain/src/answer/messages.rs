@@ -10,7 +10,7 @@ use shared::{error::ApiError, ids::GenerationId};
 
 use super::{
     FinishReason, Generation, Settled,
-    calls::MadeIds,
+    call_ids::{AnswerCallIds, EarlierCalls},
     parts::RawString,
     put, put_number,
     turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, object_of},
@@ -25,6 +25,8 @@ pub struct MessagesReply {
     pub(crate) thinking: bool,
     /// Sequences that end the answer.
     pub(crate) stops: Vec<String>,
+    /// Calls of the conversation so far.
+    pub(crate) earlier_calls: Arc<EarlierCalls>,
 }
 
 /// Writer of a message.
@@ -62,8 +64,8 @@ impl MessagesStream {
     pub(super) fn whole(mut self, turn: &WholeTurn<'_>, settled: Settled, out: &mut BytesMut) {
         self.put_head(out);
         put(out, r#","content":["#);
-        let made = MadeIds { generation: self.generation, choice: 0 };
-        for (block, text) in blocks(turn.message, made, self.reply.thinking) {
+        let call_ids = AnswerCallIds::new(self.generation, self.reply.earlier_calls.clone());
+        for (block, text) in blocks(turn.message, call_ids, self.reply.thinking) {
             if block.index > 0 {
                 put(out, ",");
             }

@@ -16,7 +16,7 @@ use shared::{
 
 use super::{
     FinishReason, Generation, Settled,
-    calls::MadeIds,
+    call_ids::{AnswerCallIds, EarlierCalls},
     logprobs::put_content,
     put, put_number,
     turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, is_complete},
@@ -32,6 +32,8 @@ pub struct ResponsesReply {
     pub(crate) names: ToolNames,
     /// True if reasoning is also wanted as a summary.
     pub(crate) summary: bool,
+    /// Calls of the conversation so far.
+    pub(crate) earlier_calls: Arc<EarlierCalls>,
 }
 
 /// Writer of a response.
@@ -115,8 +117,8 @@ impl ResponsesStream {
 
     /// Writes a whole response.
     pub(super) fn whole(mut self, turn: &WholeTurn<'_>, settled: Settled, out: &mut BytesMut) {
-        let made = MadeIds { generation: self.generation, choice: 0 };
-        let mut rest = blocks(turn.message, made, true).peekable();
+        let call_ids = AnswerCallIds::new(self.generation, self.reply.earlier_calls.clone());
+        let mut rest = blocks(turn.message, call_ids, true).peekable();
         while let Some((block, text)) = rest.next() {
             text.write_inner(&mut self.text);
             if matches!(block.content, BlockContent::Text) {

@@ -5,7 +5,8 @@ use shared::{error::ApiError, ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 use super::{
     Chunk, FinishReason, Generation,
-    calls::{Calls, MadeIds},
+    call_ids::MadeIds,
+    calls::Calls,
     logprobs::put_logprobs,
     parts::{Delta, RawString},
     put, put_number,

@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
-use shared::{error::ApiError, ids::GenerationId, json::RawValue};
+use shared::{error::ApiError, json::RawValue};
 
 use super::{
     FinishReason, Nonsense, Settled,
-    calls::{Calls, MadeIds, PieceId, ToolCallDelta},
+    call_ids::AnswerCallIds,
+    calls::{Calls, PieceId, ToolCallDelta},
     parts::{Delta, RawString, ToolCall},
     stream::ChunkChoice,
 };
@@ -87,7 +88,7 @@ pub(super) struct WholeTurn<'a> {
 pub(super) struct Turn {
     shows_reasoning: bool,
     calls: Calls,
-    made: MadeIds,
+    call_ids: AnswerCallIds,
     open: Option<Lane>,
     waiting: VecDeque<Lane>,
     /// Calls that were closed, by place.
@@ -107,11 +108,11 @@ struct Lane {
 
 impl Turn {
     /// An answer of which nothing came.
-    pub(super) fn new(generation: GenerationId, shows_reasoning: bool) -> Self {
+    pub(super) fn new(call_ids: AnswerCallIds, shows_reasoning: bool) -> Self {
         Self {
             shows_reasoning,
             calls: Calls::default(),
-            made: MadeIds { generation, choice: 0 },
+            call_ids,
             open: None,
             waiting: VecDeque::new(),
             closed: Vec::new(),
@@ -172,7 +173,7 @@ impl Turn {
             return;
         }
         let at = self.waiting.iter_mut().position(|lane| is_same(&lane));
-        self.waiting_at(at, || content).wait(piece.text);
+        waiting_at(&mut self.waiting, at, || content).wait(piece.text);
         self.advance(writer, out);
     }
 
@@ -200,10 +201,8 @@ impl Turn {
         }
         let name = call.name().filter(|_| name_is_new);
         let at = self.waiting.iter_mut().position(|lane| is_this(&lane));
-        let made = self.made;
-        let lane = self.waiting_at(at, || {
-            let own = call.id().filter(|_| id == PieceId::Upstream);
-            let id = own.map_or_else(|| made.spelled(index), |id| id.sound().into_owned());
+        let lane = waiting_at(&mut self.waiting, at, || {
+            let id = self.call_ids.next(call.id().filter(|_| id == PieceId::Upstream), index);
             BlockContent::Call { place: index, id, name: String::new() }
         });
         if let (BlockContent::Call { name: known, .. }, Some(name)) = (&mut lane.block.content, name) {
@@ -213,15 +212,6 @@ impl Turn {
         lane.wait(arguments);
         self.advance(writer, out);
         Ok(())
-    }
-
-    /// The waiting block at this place, or a new block.
-    fn waiting_at(&mut self, at: Option<usize>, content: impl FnOnce() -> BlockContent) -> &mut Lane {
-        let at = at.unwrap_or_else(|| {
-            self.waiting.push_back(Lane::new(content()));
-            self.waiting.len() - 1
-        });
-        &mut self.waiting[at]
     }
 
     /// Opens the next block that waits, as soon as the open one is complete.
@@ -280,6 +270,19 @@ impl Turn {
     }
 }
 
+/// The waiting block at this place, or a new block.
+fn waiting_at(
+    waiting: &mut VecDeque<Lane>,
+    at: Option<usize>,
+    content: impl FnOnce() -> BlockContent,
+) -> &mut Lane {
+    let at = at.unwrap_or_else(|| {
+        waiting.push_back(Lane::new(content()));
+        waiting.len() - 1
+    });
+    &mut waiting[at]
+}
+
 impl Lane {
     fn new(content: BlockContent) -> Self {
         let block = Block { index: 0, content };
@@ -326,13 +329,12 @@ fn texts<'a>(
 /// The blocks of a whole message with texts, in order.
 pub(super) fn blocks<'a>(
     message: &'a Delta<'a>,
-    made: MadeIds,
+    mut call_ids: AnswerCallIds,
     shows_reasoning: bool,
 ) -> impl Iterator<Item = (Block, RawString<'a>)> {
     let calls = message.calls().iter().enumerate().map(move |(place, call)| {
         let place = place as u64;
-        let id = call.id().filter(|id| !id.inner().is_empty());
-        let id = id.map_or_else(|| made.spelled(place), |id| id.sound().into_owned());
+        let id = call_ids.next(call.id(), place);
         let name = call.name().map(|name| name.sound().into_owned()).unwrap_or_default();
         (BlockContent::Call { place, id, name }, call.arguments().unwrap_or(RawString::EMPTY))
     });

@@ -10,7 +10,7 @@ use shared::{
 
 use super::{
     FinishReason, Generation, MAX_CHOICES, Nonsense, Reported, Settled,
-    calls::MadeIds,
+    call_ids::MadeIds,
     finish::FinishWord,
     logprobs::{listed_tokens, put_logprobs},
     messages::{self, MessagesStream},

@@ -7,6 +7,7 @@ use shared::{catalog::UpstreamApi, error::ApiError};
 
 use super::{
     Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,
+    call_ids::AnswerCallIds,
     messages::{MessagesReply, MessagesStream},
     passed::{PassedStream, PassedWriter},
     put,
@@ -43,8 +44,12 @@ impl Reply {
     pub fn kept_bytes(&self) -> usize {
         match self {
             Self::Chat { .. } | Self::Embeddings => 0,
-            Self::Responses(reply) => reply.echo.capacity() + reply.names.bytes(),
-            Self::Messages(reply) => reply.stops.iter().map(String::capacity).sum(),
+            Self::Responses(reply) => {
+                reply.echo.capacity() + reply.names.bytes() + reply.earlier_calls.bytes()
+            }
+            Self::Messages(reply) => {
+                reply.stops.iter().map(String::capacity).sum::<usize>() + reply.earlier_calls.bytes()
+            }
         }
     }
 
@@ -99,16 +104,23 @@ impl StreamWriter {
             }
             Reply::Chat { .. } | Reply::Embeddings | Reply::Responses(_) | Reply::Messages(_) => {}
         }
-        let (writer, shows_reasoning): (Box<dyn TurnWriter>, bool) = match reply {
-            Reply::Chat { include_usage } => return Self::Chat(Rewriter::new(generation, *include_usage)),
-            Reply::Embeddings => return Self::Chat(Rewriter::new(generation, false)),
-            Reply::Responses(reply) => (Box::new(ResponsesStream::new(generation, reply.clone())), true),
-            Reply::Messages(reply) => {
-                (Box::new(MessagesStream::new(generation, reply.clone(), prompt_tokens)), reply.thinking)
+        match reply {
+            Reply::Chat { include_usage } => Self::Chat(Rewriter::new(generation, *include_usage)),
+            Reply::Embeddings => Self::Chat(Rewriter::new(generation, false)),
+            Reply::Responses(reply) => {
+                let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
+                Self::turn(Turn::new(call_ids, true), ResponsesStream::new(generation, reply.clone()))
             }
-        };
-        let turn = Turn::new(generation.id, shows_reasoning);
-        Self::Turn(Box::new(TurnStream { turn, writer, has_begun: false }))
+            Reply::Messages(reply) => {
+                let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
+                let writer = MessagesStream::new(generation, reply.clone(), prompt_tokens);
+                Self::turn(Turn::new(call_ids, reply.thinking), writer)
+            }
+        }
+    }
+
+    fn turn(turn: Turn, writer: impl TurnWriter + 'static) -> Self {
+        Self::Turn(Box::new(TurnStream { turn, writer: Box::new(writer), has_begun: false }))
     }
 
     fn passed(generation: Generation<'_>, writer: impl PassedWriter + 'static) -> Self {

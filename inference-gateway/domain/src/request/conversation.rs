@@ -163,6 +163,7 @@ impl<'d> Conversation<'d> {
         }
         for (place, Call { id, name, arguments }) in calls.iter().enumerate() {
             draft.push(if place == 0 { ",\"tool_calls\":[" } else { "," });
+            draft.earlier_calls.add(id);
             match arguments {
                 Arguments::Spelled(token) => draft.call(id, name, token),
                 Arguments::Object(json) => draft.call(id, name, &spelled(json)),

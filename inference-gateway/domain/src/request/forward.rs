@@ -19,7 +19,7 @@ use super::{
     read::{Members, Value},
     trimmed::trimmed,
 };
-use crate::answer::Reply;
+use crate::answer::{EarlierCalls, Reply};
 
 /// The form in which an upstream reports, with every chunk of a stream, the tokens used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +227,8 @@ pub(crate) struct Draft {
     pub(super) needs_count: bool,
     /// Changes of the body where it is passed on.
     pub(crate) passage: PassageNotes,
+    /// Calls of the conversation, where the client's dialect needs ids that differ from theirs.
+    pub(crate) earlier_calls: EarlierCalls,
 }
 
 impl Draft {
@@ -244,6 +246,7 @@ impl Draft {
             untranslatable: None,
             needs_count: false,
             passage: PassageNotes::default(),
+            earlier_calls: EarlierCalls::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::answer::responses::{ToolName, ToolNames};
 
 /// An event that a client has received: name and data.
-type Received = (String, Value);
+pub(super) type Received = (String, Value);
 
 pub(super) fn responses() -> Reply {
     let mut names = ToolNames::default();
@@ -20,11 +20,15 @@ pub(super) fn responses() -> Reply {
         is_custom: false,
     });
     let echo = r#","tools":[]"#.to_owned();
-    Reply::Responses(Arc::new(ResponsesReply { echo, names, summary: true }))
+    Reply::Responses(Arc::new(ResponsesReply { echo, names, summary: true, earlier_calls: Arc::default() }))
 }
 
 pub(super) fn messages() -> Reply {
-    Reply::Messages(Arc::new(MessagesReply { thinking: true, stops: vec!["END".into(), "é".into()] }))
+    Reply::Messages(Arc::new(MessagesReply {
+        thinking: true,
+        stops: vec!["END".into(), "é".into()],
+        earlier_calls: Arc::default(),
+    }))
 }
 
 /// Events in a stream of bytes, each with a name.
@@ -41,7 +45,7 @@ fn received(out: &BytesMut) -> Vec<Received> {
 }
 
 /// A stream of these chunks to its end: with a success where a finish reason came, else with a cut or a failure.
-fn streamed(reply: &Reply, chunks: &[Value], is_cut: bool) -> Vec<Received> {
+pub(super) fn streamed(reply: &Reply, chunks: &[Value], is_cut: bool) -> Vec<Received> {
     let mut writer = StreamWriter::new(generation(), reply, 99, false);
     let mut out = BytesMut::new();
     let mut written = Ok(());
@@ -73,7 +77,7 @@ fn only<'a>(events: &'a [Received], name: &str) -> &'a Value {
     data
 }
 
-fn call(index: u64, id: Option<&str>, name: Option<&str>, arguments: &str) -> Value {
+pub(super) fn call(index: u64, id: Option<&str>, name: Option<&str>, arguments: &str) -> Value {
     delta(
         &json!({"tool_calls": [{"index": index, "id": id, "function": {"name": name, "arguments": arguments}}]}),
     )
@@ -193,7 +197,7 @@ fn a_call_has_its_id_from_the_first_event_to_the_last() {
     let added = &only(&events, "response.output_item.added")["item"];
     let done = &only(&events, "response.output_item.done")["item"];
     let id = added["call_id"].as_str().unwrap();
-    assert!(id.starts_with("call_") && id.len() > 20, "{id}");
+    assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
     assert_eq!(done["call_id"], id);
     assert_eq!(only(&events, "response.completed")["response"]["output"][0]["call_id"], id);
 }
@@ -306,7 +310,9 @@ fn a_refusal_is_one_in_both_dialects() {
 
 #[test]
 fn reasoning_is_left_out_of_a_message_that_did_not_ask_for_it() {
-    let plain = Reply::Messages(Arc::new(MessagesReply { thinking: false, stops: Vec::new() }));
+    let earlier_calls = Arc::default();
+    let plain =
+        Reply::Messages(Arc::new(MessagesReply { thinking: false, stops: Vec::new(), earlier_calls }));
     let chunks = [delta(&json!({"reasoning": "hm"})), delta(&json!({"content": "Hi"})), finish("stop")];
     let events = streamed(&plain, &chunks, false);
     assert_eq!(only(&events, "content_block_start")["content_block"]["type"], "text");
