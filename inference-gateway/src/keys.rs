@@ -5,7 +5,10 @@ mod orphans;
 mod queue;
 mod session;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use shared::{
     backoff::Backoff,
@@ -14,6 +17,7 @@ use shared::{
     ids::GenerationId,
     key::Class,
     process::{
+        failure_log::{FailureLog, Failures},
         standard_metrics::{CallSide, CallTimer},
         tls::Tls,
         traces::{RPC_STATUS, Span},
@@ -93,7 +97,8 @@ pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<d
     let (queue, orphans) = (Arc::new(Queue::new(peers.len())), Arc::new(Orphans::default()));
     for (number, peer) in peers.into_iter().enumerate() {
         let (queue, orphans, clock) = (queue.clone(), orphans.clone(), clock.clone());
-        tokio::spawn(SessionTask { number, peer, queue, orphans, health: health.clone(), clock }.run());
+        let (health, is_failing) = (health.clone(), AtomicBool::new(false));
+        tokio::spawn(SessionTask { number, peer, queue, orphans, health, clock, is_failing }.run());
     }
     Keys(Arc::new(Handle { queue, orphans, clock }))
 }
@@ -126,11 +131,17 @@ impl Unavailable {
     }
 }
 
-/// A request without an authorization answer is not served. The cause is logged here; the client gets a 503 without the
-/// cause.
+/// Requests that could not be authorized. Their causes end unseen, so that the log tells no end either.
+static UNAUTHORIZED: FailureLog = FailureLog::new();
+
+/// A request without an authorization answer is not served. The cause is logged here, once a minute; the client gets a
+/// 503 without the cause.
 impl From<Unavailable> for ApiError {
     fn from(e: Unavailable) -> Self {
-        tracing::warn!(error = %e, "a request could not be authorized");
+        tracing::debug!(error = %e, "a request could not be authorized");
+        if let Some(Failures { untold, .. }) = UNAUTHORIZED.failed() {
+            tracing::warn!(error = %e, requests = untold, "requests could not be authorized");
+        }
         Self::service_unavailable()
     }
 }

@@ -1,6 +1,7 @@
 //! A process, from settings to end. Every program starts, serves, drains and stops in the same way.
 
 pub mod config;
+pub mod failure_log;
 pub mod fair_read;
 pub mod http;
 pub mod http_client;

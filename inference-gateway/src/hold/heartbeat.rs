@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use shared::process::failure_log::{FailureLog, Failures};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,9 @@ const RENEWALS_PER_LEASE: u32 = 6;
 /// Longest time between two renewals, independent of the lease: a renewal also reports a revocation, which has to end
 /// streams within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
+
+/// Rounds of renewals, of any worker, in which some failed.
+static UNRENEWED: FailureLog = FailureLog::new();
 
 impl Holds {
     /// Renews leases until `stop`.
@@ -65,7 +69,10 @@ async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
     let failed = renewals.filter(|renewed| std::future::ready(!renewed)).count().await;
     if failed > 0 {
         metrics::counter!("gateway_renewals_failed_total").increment(failed as u64);
-        tracing::warn!(failed, "leases were not renewed; trying again");
+        tracing::debug!(failed, "leases were not renewed; trying again");
+        if let Some(Failures { untold, .. }) = UNRENEWED.failed() {
+            tracing::warn!(rounds = untold, failed, "leases were not renewed; each is tried again");
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use shared::{
     ids::GenerationId,
+    process::failure_log::{FailureLog, Failures},
     rpc::{Capture, Captured, Charge, HoldRef, Release},
     tokens::Usage,
 };
@@ -20,6 +21,9 @@ use crate::{
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
 /// Time for which a settlement that fails for a permanent reason (a damaged record, say) is repeated.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
+
+/// Failed attempts of all settlements. An attempt that succeeds may be another settlement's, and ends nothing.
+static UNDELIVERED: FailureLog = FailureLog::new();
 
 /// The resolution of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +111,10 @@ impl Settlement {
                 }
                 Err(e) => {
                     metrics::counter!("gateway_settle_failures_total").increment(1);
-                    tracing::warn!(%generation, error = %e, "a settlement was not delivered; trying again");
+                    tracing::debug!(%generation, error = %e, "a settlement was not delivered; trying again");
+                    if let Some(Failures { untold, .. }) = UNDELIVERED.failed() {
+                        tracing::warn!(attempts = untold, error = %e, "settlements were not delivered; each is tried again");
+                    }
                 }
             }
             if began.elapsed() > CAPTURE_BOUND {

@@ -17,6 +17,9 @@ use shared::{
 };
 use tokio::time::Instant;
 
+/// Route that load balancers probe.
+pub(super) const HEALTH: &str = "/health";
+
 /// Mark of a response with a log line; an extension of responses.
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyLogged;
@@ -36,17 +39,17 @@ impl Head {
         Self { id, client, method: request.method().clone(), uri: request.uri().clone() }
     }
 
+    /// Writes the line of an answer. Probes come every few seconds, and their answers are for those who look for them.
     fn log(&self, route: &'static str, status: StatusCode, took: Duration) {
-        tracing::info!(
-            request = %self.id,
-            client_request = self.client.as_ref().map(ClientRequestId::as_str),
-            method = shown_method(&self.method),
-            route,
-            path = shown_path(&self.uri),
-            status = status.as_u16(),
-            milliseconds = took.as_millis(),
-            "answered"
-        );
+        let (request, method) = (&self.id, shown_method(&self.method));
+        let client_request = self.client.as_ref().map(ClientRequestId::as_str);
+        let (status, milliseconds) = (status.as_u16(), took.as_millis());
+        let path = shown_path(&self.uri);
+        if route == HEALTH {
+            tracing::debug!(%request, client_request, method, route, path, status, milliseconds, "answered");
+        } else {
+            tracing::info!(%request, client_request, method, route, path, status, milliseconds, "answered");
+        }
     }
 }
 

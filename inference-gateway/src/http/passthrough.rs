@@ -284,15 +284,14 @@ impl Management {
             |e: &legacy::Error| e.source().map_or_else(|| e.to_string(), |source| format!("{e}: {source}"));
         let (failure, error) = match timeout(limit, self.client.get().request(request)).await {
             Ok(Ok(response)) => {
-                self.health.answered(service, KeyServicePort::Http);
+                self.health.answered(service, KeyServicePort::Http, &self.addresses[service]);
                 return Ok(response);
             }
             Ok(Err(e)) if e.is_connect() => (SendFailure::Unsent, chain(&e)),
             Ok(Err(e)) => (SendFailure::Broken, chain(&e)),
             Err(_) => (SendFailure::Silent, "no answer in time".to_owned()),
         };
-        tracing::warn!(address = %self.addresses[service], error, "a key-service's HTTP does not answer");
-        self.health.failed(service, KeyServicePort::Http);
+        self.health.failed(service, KeyServicePort::Http, &self.addresses[service], &error);
         Err(failure)
     }
 

@@ -30,7 +30,7 @@ use super::{
     App, Call, cors, count_tokens, describe,
     dialect::{Dialect, ErrorForm},
     model_call,
-    observe::{Head, Observed, answers},
+    observe::{HEALTH, Head, Observed, answers},
     openapi, passthrough,
 };
 
@@ -76,7 +76,7 @@ fn find(path: &str) -> Option<Route> {
         "/v1/models" => route(Get, "/v1/models", |app, call| Box::pin(describe::models(app, call))),
         "/v1" => route(Get, "/v1", |app, _| at_once(describe::service(&app))),
         "/" => route(Get, "/", |app, _| at_once(describe::service(&app))),
-        "/health" => route(Get, "/health", |app, _| at_once(describe::health(&app))),
+        HEALTH => route(Get, HEALTH, |app, _| at_once(describe::health(&app))),
         "/openapi.json" => route(Get, "/openapi.json", |_, _| at_once(openapi::describe())),
         OWN_KEY => route(Passed, OWN_KEY, |app, call| Box::pin(passthrough::forward(app, call))),
         "/dashboard" => {
@@ -238,7 +238,7 @@ fn without_body_of_head(method: &Method, mut response: Response) -> Response {
 /// The answer while the gateway drains.
 fn refuse_while_draining(request: &Request) -> Response {
     let mut response = match request.uri().path() {
-        "/health" => describe::stopping(),
+        HEALTH => describe::stopping(),
         _ => ApiError::new(Code::Overloaded, "This gateway is shutting down; try again.").into_response(),
     };
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

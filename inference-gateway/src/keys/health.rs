@@ -1,15 +1,19 @@
-//! Health of the key-services, reported by sessions and management requests, and the order in which key-services are
-//! asked.
+//! Health of the key-services, reported by sessions and management requests: the order in which key-services are
+//! asked, and what the log tells of those that are away.
 //!
 //! A session takes calls from the queue when free, so that a session without answers gets none. A management request
 //! has no session, and asks the key-services in the order that this module gives.
 
 use std::{
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    fmt::Display,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
-use shared::time::millis;
+use shared::{
+    process::failure_log::{FailureLog, Failures},
+    time::millis,
+};
 use tokio::time::Instant;
 
 /// Time for which a key-service that failed is asked only if no other is left.
@@ -32,15 +36,33 @@ pub(crate) enum KeyServicePort {
     Http,
 }
 
-/// Milliseconds since the beginning until which a port is avoided; 0 for a port that answers.
 #[derive(Default)]
 struct ServiceHealth {
-    sessions: AtomicU64,
-    http: AtomicU64,
+    sessions: PortHealth,
+    http: PortHealth,
+}
+
+#[derive(Default)]
+struct PortHealth {
+    /// Milliseconds since the beginning until which the port is avoided; 0 for a port that answers.
+    avoided_until: AtomicU64,
+    /// Sessions of workers that fail: the port is back when the last of them is.
+    failing_sessions: AtomicUsize,
+    failures: FailureLog,
+}
+
+impl KeyServicePort {
+    /// Name of what is away, in the log.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sessions => "a key-service",
+            Self::Http => "the HTTP of a key-service",
+        }
+    }
 }
 
 impl ServiceHealth {
-    const fn port(&self, port: KeyServicePort) -> &AtomicU64 {
+    const fn port(&self, port: KeyServicePort) -> &PortHealth {
         match port {
             KeyServicePort::Sessions => &self.sessions,
             KeyServicePort::Http => &self.http,
@@ -60,19 +82,55 @@ impl KeyServiceHealth {
         self.services.len()
     }
 
-    /// Notes that a key-service answered.
-    pub(crate) fn answered(&self, service: usize, port: KeyServicePort) {
-        let Some(health) = self.services.get(service) else { return };
+    /// Notes that a key-service answered. `name` is its name in the log.
+    pub(crate) fn answered(&self, service: usize, port: KeyServicePort, name: impl Display) {
+        let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         // Read first: nearly every answer comes from a key-service that is healthy.
-        if health.port(port).load(Ordering::Relaxed) != 0 {
-            health.port(port).store(0, Ordering::Relaxed);
+        if health.avoided_until.load(Ordering::Relaxed) != 0 {
+            health.avoided_until.store(0, Ordering::Relaxed);
+        }
+        if health.failing_sessions.load(Ordering::Relaxed) == 0
+            && let Some(Failures { count, seconds, .. }) = health.failures.succeeded()
+        {
+            tracing::info!(peer = %name, failures = count, seconds, "{} is back", port.name());
         }
     }
 
-    /// Notes that a key-service did not answer, or cannot reach the store.
-    pub(crate) fn failed(&self, service: usize, port: KeyServicePort) {
-        let Some(health) = self.services.get(service) else { return };
-        health.port(port).store(self.now() + millis(AVOIDED), Ordering::Relaxed);
+    /// Notes that a key-service did not answer, or cannot reach the store, and tells it to the log where that is due.
+    pub(crate) fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
+        let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
+        health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);
+        let Some(Failures { count, seconds, .. }) = health.failures.failed() else { return };
+        let is = if count == 1 { "is away" } else { "is still away" };
+        tracing::warn!(peer = %name, error, failures = count, seconds, "{} {is}", port.name());
+    }
+
+    /// Notes that a worker's session with a key-service failed; `is_failing` says of that session whether it did before.
+    pub(super) fn session_failed(
+        &self,
+        service: usize,
+        is_failing: &AtomicBool,
+        name: impl Display,
+        error: &str,
+    ) {
+        if !is_failing.swap(true, Ordering::Relaxed)
+            && let Some(health) = self.services.get(service)
+        {
+            health.sessions.failing_sessions.fetch_add(1, Ordering::Relaxed);
+        }
+        self.failed(service, KeyServicePort::Sessions, name, error);
+    }
+
+    /// Notes that a worker's session with a key-service got an answer.
+    pub(super) fn session_answered(&self, service: usize, is_failing: &AtomicBool, name: impl Display) {
+        // Read first, as above.
+        if is_failing.load(Ordering::Relaxed)
+            && is_failing.swap(false, Ordering::Relaxed)
+            && let Some(health) = self.services.get(service)
+        {
+            health.sessions.failing_sessions.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.answered(service, KeyServicePort::Sessions, name);
     }
 
     /// The key-services, beginning with the next in turn, and ending with those that failed lately.
@@ -89,7 +147,7 @@ impl KeyServiceHealth {
         let health = &self.services[service];
         [KeyServicePort::Sessions, KeyServicePort::Http]
             .iter()
-            .any(|port| health.port(*port).load(Ordering::Relaxed) > now)
+            .any(|port| health.port(*port).avoided_until.load(Ordering::Relaxed) > now)
     }
 
     fn now(&self) -> u64 {
@@ -107,14 +165,14 @@ mod tests {
     async fn those_that_failed_are_asked_last_until_they_answer_or_time_is_over() {
         let health = KeyServiceHealth::new(3);
         assert_eq!([health.in_turn(), health.in_turn()], [[0, 1, 2], [1, 2, 0]]);
-        health.failed(2, KeyServicePort::Sessions);
+        health.failed(2, KeyServicePort::Sessions, "it", "away");
         assert_eq!([health.in_turn(), health.in_turn()], [[0, 1, 2], [0, 1, 2]].map(Vec::from));
         assert_eq!(health.in_turn(), [1, 0, 2]);
-        health.answered(2, KeyServicePort::Http);
+        health.answered(2, KeyServicePort::Http, "it");
         assert_eq!(health.in_turn(), [0, 1, 2], "each port answers for itself");
-        health.answered(2, KeyServicePort::Sessions);
+        health.answered(2, KeyServicePort::Sessions, "it");
         assert_eq!(health.in_turn(), [0, 1, 2]);
-        health.failed(0, KeyServicePort::Http);
+        health.failed(0, KeyServicePort::Http, "it", "away");
         assert_eq!(health.in_turn(), [1, 2, 0]);
         advance(AVOIDED).await;
         assert_eq!([health.in_turn(), health.in_turn()], [[2, 0, 1], [0, 1, 2]]);

@@ -4,7 +4,11 @@
 //! session are sent again by another session: all calls are idempotent. A silent session gets new frames after its
 //! next answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use shared::{
     backoff::Backoff,
@@ -27,7 +31,7 @@ use tonic::{
 };
 
 use super::{
-    health::{KeyServiceHealth, KeyServicePort},
+    health::KeyServiceHealth,
     orphans::Orphans,
     queue::{Answered, Pending, Queue, Work},
 };
@@ -74,11 +78,13 @@ impl Peer {
             span.set("server.port", i64::from(endpoint.uri().port_u16().unwrap_or(DEFAULT_PORT)));
         }
     }
+}
 
-    fn name(&self) -> String {
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Remote { endpoint, .. } => endpoint.uri().to_string(),
-            Self::Local(_) => "in this process".to_owned(),
+            Self::Remote { endpoint, .. } => endpoint.uri().fmt(f),
+            Self::Local(_) => f.write_str("in this process"),
         }
     }
 }
@@ -97,6 +103,8 @@ pub(super) struct SessionTask {
     pub(super) health: Arc<KeyServiceHealth>,
     /// The source of jitter.
     pub(super) clock: Arc<dyn Clock>,
+    /// The last attempt failed: no session, no answer, or one that the store was away.
+    pub(super) is_failing: AtomicBool,
 }
 
 impl SessionTask {
@@ -112,9 +120,9 @@ impl SessionTask {
             let mut frame = Frame::default();
             let ended = match self.open().await {
                 Ok(mut session) => {
-                    tracing::debug!(peer = self.peer.name(), "session with the key-service opened");
+                    tracing::debug!(peer = %self.peer, "session with the key-service opened");
                     backoff.reset();
-                    self.health.answered(self.number, KeyServicePort::Sessions);
+                    self.answered();
                     connecting = None;
                     let _open = counted("open");
                     session.run(&self, &mut frame).await
@@ -123,15 +131,19 @@ impl SessionTask {
             };
             let Err(status) = ended else { return };
             connecting.get_or_insert_with(|| counted("connecting"));
-            self.health.failed(self.number, KeyServicePort::Sessions);
+            self.failed(status.message());
             self.queue.requeue(self.number, frame.to_hand_on());
-            tracing::warn!(
-                peer = self.peer.name(),
-                error = status.message(),
-                "no session with the key-service"
-            );
             sleep(backoff.pause(&*self.clock)).await;
         }
+    }
+
+    fn failed(&self, error: &str) {
+        tracing::debug!(peer = %self.peer, error, "a session with the key-service failed");
+        self.health.session_failed(self.number, &self.is_failing, &self.peer, error);
+    }
+
+    fn answered(&self) {
+        self.health.session_answered(self.number, &self.is_failing, &self.peer);
     }
 
     async fn open(&self) -> Result<Session, Status> {
@@ -226,9 +238,9 @@ impl Session {
                 Self::Local(service) => exchange_in_process(&**service, task, calls, frame).await,
             }
             if frame.store_failed {
-                task.health.failed(task.number, KeyServicePort::Sessions);
+                task.failed("it cannot reach the store");
             } else {
-                task.health.answered(task.number, KeyServicePort::Sessions);
+                task.answered();
             }
             if frame.store_failed && task.queue.yield_to_others(task.number) {
                 // Another key-service may still reach the store.
@@ -283,9 +295,8 @@ impl RemoteSession {
             return read;
         }
         metrics::counter!("gateway_silent_frames_total").increment(1);
-        tracing::warn!(peer = task.peer.name(), "the key-service is silent; asking another one");
         task.queue.requeue(task.number, frame.to_hand_on());
-        task.health.failed(task.number, KeyServicePort::Sessions);
+        task.failed("no answer in time; another one is asked");
         frame.hedged = true;
         timeout(CALL_DEADLINE.saturating_sub(HEDGE_AFTER), self.read_answers(task, frame))
             .await

@@ -45,7 +45,7 @@ impl Stream {
             }
             Ok(Extended::Gone) => Some(gone()),
             Err(e) => {
-                tracing::warn!(generation = %self.job.id, error = %e, "a hold was not extended; trying again");
+                tracing::debug!(generation = %self.job.id, error = %e, "a hold was not extended; trying again");
                 None
             }
         }

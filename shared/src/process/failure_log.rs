@@ -1,0 +1,141 @@
+//! Failures that repeat for as long as their cause lasts, told to the log by the process once rather than by each that
+//! meets them.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Time between two lines while failures go on.
+const TELL_EVERY: Duration = Duration::from_mins(1);
+/// Shortest time without failures after which the next one is told at once. What comes and goes faster gets a line a minute.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// The failures of one cause, and when they were told last.
+#[derive(Debug, Default)]
+pub struct FailureLog {
+    /// Failures came since the last success. Read without the lock: nearly every success follows another.
+    is_failing: AtomicBool,
+    state: Mutex<FailureState>,
+}
+
+#[derive(Debug, Default)]
+struct FailureState {
+    /// The first failure since the last success.
+    began: Option<Instant>,
+    /// Failures since then, and since the last line.
+    failures: u64,
+    untold: u64,
+    /// The last line, and whether it is about these failures.
+    told: Option<Instant>,
+    is_told: bool,
+    /// The last success that ended failures.
+    ended: Option<Instant>,
+}
+
+/// What a line about failures says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// Failures since the last success.
+    pub count: u64,
+    /// Failures since the last line: what a line tells where no success is noted.
+    pub untold: u64,
+    /// Time since the first of them, in seconds.
+    pub seconds: u64,
+}
+
+impl FailureLog {
+    /// No failures so far.
+    pub const fn new() -> Self {
+        let state =
+            FailureState { began: None, failures: 0, untold: 0, told: None, is_told: false, ended: None };
+        Self { is_failing: AtomicBool::new(false), state: Mutex::new(state) }
+    }
+
+    /// Notes a failure. Returns what to tell where a line is due: at the first failure, and once a minute.
+    pub fn failed(&self) -> Option<Failures> {
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        self.is_failing.store(true, Ordering::Relaxed);
+        state.failures += 1;
+        state.untold += 1;
+        let began = *state.began.get_or_insert(now);
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let is_quiet = !state.is_told && state.ended.is_none_or(|ended| since(ended) >= QUIET);
+        let is_due = state.told.is_none_or(|told| since(told) >= TELL_EVERY) || is_quiet;
+        if !is_due {
+            return None;
+        }
+        (state.told, state.is_told) = (Some(now), true);
+        let untold = std::mem::take(&mut state.untold);
+        Some(Failures { count: state.failures, untold, seconds: since(began).as_secs() })
+    }
+
+    /// Notes a success. Returns what to tell if it ends failures that were told.
+    pub fn succeeded(&self) -> Option<Failures> {
+        if !self.is_failing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut state = self.state.lock();
+        self.is_failing.store(false, Ordering::Relaxed);
+        let began = state.began.take()?;
+        let (count, untold) = (std::mem::take(&mut state.failures), std::mem::take(&mut state.untold));
+        let ended = Failures { count, untold, seconds: began.elapsed().as_secs() };
+        state.ended = Some(Instant::now());
+        std::mem::take(&mut state.is_told).then_some(ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const fn told(count: u64, untold: u64, seconds: u64) -> Option<Failures> {
+        Some(Failures { count, untold, seconds })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_failure_is_told_and_then_one_line_a_minute_and_the_end() {
+        let log = FailureLog::new();
+        assert_eq!((log.succeeded(), log.failed()), (None, told(1, 1, 0)));
+        for second in 1..=150 {
+            advance(Duration::from_secs(1)).await;
+            let expected = if second % 60 == 0 { told(second + 1, 60, second) } else { None };
+            assert_eq!(log.failed(), expected, "{second}");
+        }
+        assert_eq!((log.succeeded(), log.succeeded()), (told(151, 30, 150), None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_failure_is_told_at_once() {
+        let log = FailureLog::new();
+        log.failed();
+        log.succeeded();
+        advance(QUIET).await;
+        assert_eq!(log.failed(), told(1, 1, 0));
+        assert_eq!(log.succeeded(), told(1, 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_and_goes_is_told_once_a_minute() {
+        let log = FailureLog::new();
+        let mut lines = 0;
+        for _ in 0..100 {
+            lines += usize::from(log.failed().is_some()) + usize::from(log.succeeded().is_some());
+            advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(lines, 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_without_an_end_are_told_again_after_a_minute() {
+        let log = FailureLog::new();
+        log.failed();
+        advance(TELL_EVERY).await;
+        assert_eq!(log.failed(), told(2, 1, 60));
+    }
+}
