@@ -35,6 +35,7 @@ use shared::{
         config::{Basics, Common, ConfigError},
         probe::READY,
         serve::{Port, serve},
+        spool_list::list_spool,
         telemetry::Exported,
         tls::{PublicTls, PublicTlsOptions},
     },
@@ -122,7 +123,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let command = match command {
         Some(FaregateCommand::Init(options)) => return init::run(*options, &*clock).await,
         Some(FaregateCommand::Operator(OperatorCommand::Spool(command))) => {
-            return cli::spool(&command, &mut io::stdout());
+            return Ok(list_spool(&command, &mut io::stdout())?);
         }
         Some(FaregateCommand::Operator(OperatorCommand::Catalogue(command))) => {
             return cli::catalogue(&command, &common, &mut io::stdout()).await;

@@ -31,6 +31,7 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("gen_ai_client_inference_usage_cache_read_input_tokens_total", "tokens of prompts that upstreams had cached").labelled(),
     Family::counter("gen_ai_client_inference_usage_cache_write_input_tokens_total", "tokens of prompts that upstreams wrote to their caches").labelled(),
     Family::counter("gen_ai_client_inference_usage_reasoning_output_tokens_total", "tokens generated that are reasoning").labelled(),
+    Family::gauge("gateway_ready", "1 while a key-service answers, as `/readyz`; 0 otherwise, and once the process stops"),
     Family::gauge(
         "gateway_key_service_sessions",
         "sessions with key-services, one for each worker and key-service: `open`, `connecting`",
@@ -88,6 +89,14 @@ pub const FAMILIES: &[Family] = &[
         "captures and releases that have to be tried again",
     ),
     Family::gauge("gateway_spool_captures", "captures in the spool"),
+    Family::gauge(
+        "gateway_captures_in_memory_alone",
+        "captures that no key-service has confirmed and no spool has: lost if the process ends",
+    ),
+    Family::counter(
+        "gateway_spool_write_failures_total",
+        "attempts to write a capture to the spool that failed",
+    ),
     Family::gauge(
         "gateway_spool_oldest_timestamp_seconds",
         "time since which the oldest capture waits in the spool; 0 while none waits",

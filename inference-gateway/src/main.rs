@@ -1,7 +1,7 @@
 //! The inference-gateway as a process of its own.
 
 use std::{
-    io::{StdoutLock, Write},
+    io::{self, StdoutLock, Write},
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use http::Uri;
 use inference_gateway::{
     config::Options,
@@ -24,6 +24,7 @@ use shared::{
         self, CommandLine, LimitOptions, Process,
         config::{Basics, Common, ConfigError},
         probe::READY,
+        spool_list::{SpoolCommand, list_spool},
         telemetry::Exported,
         tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions},
     },
@@ -37,7 +38,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 static EXPORTED: Exported =
     Exported { program: env!("CARGO_PKG_NAME"), families: &[inference_gateway::FAMILIES] };
 
-/// Carries requests to a model and back, and meters them on the way.
+/// Carries requests to a model and back, and meters them on the way. Without a command, serves.
 #[derive(Parser)]
 #[command(name = "inference-gateway", version)]
 struct GatewayArguments {
@@ -88,6 +89,17 @@ struct GatewayArguments {
     /// Address for metrics and probes; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin_listen: SocketAddr,
+
+    #[command(subcommand)]
+    command: Option<GatewayCommand>,
+}
+
+/// Commands of an operator.
+#[derive(Subcommand)]
+enum GatewayCommand {
+    /// Captures that this gateway could not deliver yet
+    #[command(subcommand)]
+    Spool(SpoolCommand),
 }
 
 impl CommandLine for GatewayArguments {
@@ -106,6 +118,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
+    match arguments.command {
+        Some(GatewayCommand::Spool(command)) => return Ok(list_spool(&command, &mut io::stdout())?),
+        None => {}
+    }
     let (common, options) = (&arguments.common, &arguments.options);
     let mut process = Process::start(common, &arguments.limits, arguments.admin_listen, &EXPORTED)?;
     let (public_tls, tls) = (arguments.public_tls.open()?, arguments.internal_tls.open()?);

@@ -24,7 +24,10 @@ use shared::{
     rpc::{KeyService, PresentToken},
     secret::SecretString,
 };
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{interval, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
 
@@ -43,6 +46,8 @@ use crate::{
 
 /// Time for cut generations to end and for settlements to be delivered.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
+/// Interval at which the gateway looks whether it is ready, for its metrics: shorter than that of most scrapes.
+const LOOK_AT_READINESS: Duration = Duration::from_secs(5);
 /// Time for idle connections to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -161,6 +166,7 @@ impl RunningGateway {
             serving.push(Worker { runtime: worker.runtime.clone(), handler: routes(Arc::new(app)) });
         }
         let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
+        tokio::spawn(show_readiness(keys.clone(), parts.stopping.clone(), close.clone()));
         // Connections to a socket of our own are answered that the gateway stops; others may have a better answer.
         let closed = if is_handed_over { CancellationToken::new() } else { close.clone() };
         let port = Port {
@@ -181,8 +187,7 @@ impl RunningGateway {
         let keys = self.keys.clone();
         Arc::new(move || {
             let keys = keys.clone();
-            // Any credential will do: only the existence of an answer matters.
-            Box::pin(async move { keys.authenticate("", Class::Api).await.is_ok() })
+            Box::pin(async move { is_ready(&keys).await })
         })
     }
 
@@ -218,6 +223,29 @@ impl RunningGateway {
         }
         Ok(())
     }
+}
+
+/// Returns whether a key-service answers. Any credential will do: only the existence of an answer matters.
+async fn is_ready(keys: &Keys) -> bool {
+    keys.authenticate("", Class::Api).await.is_ok()
+}
+
+/// Shows in the metrics whether the gateway is ready, until `close`.
+async fn show_readiness(keys: Keys, stopping: CancellationToken, close: CancellationToken) {
+    let (ready, mut ticks) = (metrics::gauge!("gateway_ready"), interval(LOOK_AT_READINESS));
+    loop {
+        tokio::select! {
+            () = close.cancelled() => return,
+            () = stopping.cancelled() => break,
+            _ = ticks.tick() => {}
+        }
+        let is_ready = tokio::select! {
+            () = stopping.cancelled() => break,
+            is_ready = is_ready(&keys) => is_ready,
+        };
+        ready.set(if is_ready { 1.0 } else { 0.0 });
+    }
+    ready.set(0.0);
 }
 
 fn peers(key_services: KeyServices, token: &SecretString, tls: Option<&Tls>) -> anyhow::Result<Peers> {

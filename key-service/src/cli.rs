@@ -8,7 +8,13 @@ use std::{
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{ids::AccountId, money::NanoUsd, text::is_name, time::Timestamp};
+use shared::{
+    ids::AccountId,
+    money::NanoUsd,
+    process::{spool_list::SpoolCommand, table},
+    text::is_name,
+    time::Timestamp,
+};
 
 use crate::{
     management::{Error, Management, accounts::AccountRefused},
@@ -27,8 +33,6 @@ mod import;
 mod keys;
 mod management_keys;
 mod members;
-mod spool;
-mod table;
 mod webhooks;
 
 pub use catalogue::{Catalogue, Entry, Listed, PriceList, catalogue};
@@ -38,7 +42,6 @@ use keys::KeyCommand;
 use management_keys::ManagementKeyCommand;
 use members::MemberCommand;
 pub(crate) use members::link;
-pub use spool::{Spool, spool};
 use webhooks::WebhookCommand;
 
 /// Entries or events kept in memory at a time while they are exported: some 200 KiB.
@@ -54,7 +57,7 @@ pub enum OperatorCommand {
     Stored(Command),
     /// Captures that a gateway could not deliver yet
     #[command(subcommand)]
-    Spool(Spool),
+    Spool(SpoolCommand),
     /// The catalogue of models: take over public prices, and check
     #[command(subcommand)]
     Catalogue(Catalogue),

@@ -24,6 +24,7 @@ use shared::{
         self, CommandLine, LimitOptions, Process,
         config::{Basics, Common, ConfigError},
         probe::READY,
+        spool_list::list_spool,
         telemetry::{Exported, show_catalogue},
         tls::{Tls, TlsOptions},
     },
@@ -91,7 +92,7 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     let KeyServiceArguments { common, options, internal_tls, limits, admin_listen, first_run, command } =
         arguments;
     let command = match command {
-        Some(OperatorCommand::Spool(command)) => return cli::spool(&command, &mut io::stdout()),
+        Some(OperatorCommand::Spool(command)) => return Ok(list_spool(&command, &mut io::stdout())?),
         Some(OperatorCommand::Catalogue(command)) => {
             return cli::catalogue(&command, &common, &mut io::stdout()).await;
         }

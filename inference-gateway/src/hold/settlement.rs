@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use shared::{
     ids::GenerationId,
-    process::failure_log::{FailureLog, Failures},
+    process::{
+        failure_log::{FailureLog, Failures},
+        telemetry::Counted,
+    },
     rpc::{Capture, Captured, Charge, HoldRef, Release},
     tokens::Usage,
 };
@@ -47,6 +50,8 @@ pub(super) struct Settlement {
     /// Kept until delivery, so that pending settlements are as bounded as requests.
     slot: Option<Slot>,
     spooled: bool,
+    /// A capture that neither a key-service nor the spool has, counted.
+    in_memory_alone: Option<Counted>,
 }
 
 /// Outcome of the first attempts to deliver a settlement.
@@ -59,13 +64,14 @@ pub(super) enum Attempt {
 
 impl Settlement {
     pub(super) const fn new(hold: HoldRef, ending: Ending, slot: Option<Slot>) -> Self {
-        Self { hold, ending, slot, spooled: false }
+        Self { hold, ending, slot, spooled: false, in_memory_alone: None }
     }
 
     /// A capture that an earlier process left in the spool.
     pub(super) fn spooled(capture: Capture) -> Self {
         let Capture { hold, usage, charged, estimated } = capture;
-        Self { hold, ending: Ending::Capture { usage, charged, estimated }, slot: None, spooled: true }
+        let ending = Ending::Capture { usage, charged, estimated };
+        Self { hold, ending, slot: None, spooled: true, in_memory_alone: None }
     }
 
     /// Tries to deliver the settlement within the time that a response may wait. Returns the charge of a capture.
@@ -141,18 +147,20 @@ impl Settlement {
         }
     }
 
+    /// Writes a capture to the spool. Without a spool, or while it cannot be written, the capture is in memory alone.
     async fn spool(&mut self, holds: &Holds) {
-        let (Some(spool), Ending::Capture { usage, charged, estimated }, false) =
-            (&holds.0.spool, self.ending, self.spooled)
-        else {
+        let (Ending::Capture { usage, charged, estimated }, false) = (self.ending, self.spooled) else {
             return;
         };
-        let capture = Capture { hold: self.hold.clone(), usage, charged, estimated };
-        match spool.append(capture).await {
-            Ok(()) => self.spooled = true,
-            Err(e) => {
-                tracing::error!(generation = %self.hold.generation, error = %e, "a capture is kept in memory only");
-            }
+        if let Some(spool) = &holds.0.spool {
+            let capture = Capture { hold: self.hold.clone(), usage, charged, estimated };
+            self.spooled = spool.append(capture).await.is_ok();
+        }
+        if self.spooled {
+            self.in_memory_alone = None;
+        } else {
+            self.in_memory_alone
+                .get_or_insert_with(|| Counted::by(metrics::gauge!("gateway_captures_in_memory_alone")));
         }
     }
 

@@ -16,6 +16,7 @@ use shared::{
     clock::Clock,
     ids::GenerationId,
     private_files,
+    process::failure_log::{FailureLog, Failures},
     rpc::Capture,
     spool::{self, SpoolContents, SpoolLine, SpooledCapture},
 };
@@ -34,6 +35,9 @@ pub(crate) struct Spool {
     lines: mpsc::SyncSender<(SpoolLine, Option<Written>)>,
     found: Arc<Mutex<Vec<SpooledCapture>>>,
     clock: Arc<dyn Clock>,
+    /// The file, in the log, and captures that could not be written to it.
+    path: Arc<Path>,
+    unwritten: Arc<FailureLog>,
 }
 
 /// Confirmation to a caller that its line is on disk.
@@ -58,10 +62,12 @@ impl Spool {
     pub(crate) fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
         let path = spool::file(data_dir);
         let failed = |error| SpoolError::Io { file: path.clone(), error };
+        metrics::counter!("gateway_spool_write_failures_total").increment(0);
         let (writer, found) = SpoolWriter::open(path.clone())?;
         let (lines, queue) = mpsc::sync_channel(QUEUE);
         thread::Builder::new().name("spool".into()).spawn(move || writer.run(&queue)).map_err(failed)?;
-        Ok(Self { lines, found: Arc::new(Mutex::new(found)), clock })
+        let (found, unwritten) = (Arc::new(Mutex::new(found)), Arc::default());
+        Ok(Self { lines, found, clock, path: path.into(), unwritten })
     }
 
     /// Captures of an earlier process. Returned only once.
@@ -72,6 +78,34 @@ impl Spool {
 
     /// Returns when the capture is on disk.
     pub(crate) async fn append(&self, capture: Capture) -> Result<(), SpoolError> {
+        let written = self.append_line(capture).await;
+        self.note(&written);
+        written
+    }
+
+    /// Counts a capture that could not be written, and tells the first, one a minute, and that captures are written again.
+    fn note(&self, written: &Result<(), SpoolError>) {
+        let file = self.path.display();
+        match written {
+            Ok(()) => {
+                if let Some(Failures { count, seconds, .. }) = self.unwritten.succeeded() {
+                    tracing::info!(%file, failures = count, seconds, "the spool is written again");
+                }
+            }
+            Err(error) => {
+                metrics::counter!("gateway_spool_write_failures_total").increment(1);
+                if let Some(Failures { count, seconds, .. }) = self.unwritten.failed() {
+                    tracing::error!(
+                        %file, %error, failures = count, seconds,
+                        "the spool cannot be written: captures are in memory alone, and lost if this process ends \
+                         before a key-service confirms them; each write is tried again"
+                    );
+                }
+            }
+        }
+    }
+
+    async fn append_line(&self, capture: Capture) -> Result<(), SpoolError> {
         let (written, confirmed) = oneshot::channel();
         let line = SpoolLine::Capture(SpooledCapture::new(&capture, self.clock.now()));
         self.lines.try_send((line, Some(written))).map_err(|_| SpoolError::Full)?;
@@ -132,9 +166,6 @@ impl SpoolWriter {
             let mut batch = vec![first];
             batch.extend(queue.try_iter().take(QUEUE));
             let outcome = self.write(&batch);
-            if let Err(error) = &outcome {
-                tracing::error!(file = %self.path.display(), %error, "the spool cannot be written");
-            }
             for (_, written) in batch {
                 let Some(written) = written else { continue };
                 let outcome = outcome.as_ref().copied().map_err(|error| SpoolError::Io {

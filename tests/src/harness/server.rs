@@ -38,6 +38,9 @@ const LOG_SETTLED: Duration = Duration::from_millis(100);
 /// Script that hands standard input over as a socket by the protocol of systemd, and becomes the program.
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
 
+/// Script that becomes the program, whose writes to a file of the largest size then fail, and whose log is a pipe, which has none.
+const FILES_BOUNDED: &str = r#"trap '' XFSZ; [ -p log ] || mkfifo log; cat log >&2 & exec "$0" "$@" 2>log"#;
+
 /// Environment variable that names a folder with the programs of the release before.
 pub const PREVIOUS: &str = "FAREGATE_TEST_PREVIOUS";
 
@@ -54,6 +57,8 @@ pub struct Settings {
     pub listener: Option<Arc<TcpListener>>,
     /// True where the first start is one of the release before, if `FAREGATE_TEST_PREVIOUS` names a folder with its programs.
     pub upgraded: bool,
+    /// True where the size of the process's files is to be bounded while it runs, by [`Server::bound_files`].
+    pub files_bounded: bool,
 }
 
 impl Settings {
@@ -64,7 +69,7 @@ impl Settings {
 
     /// Settings of a program.
     pub fn of(program: &'static str, data: &Path, env: Vec<(&'static str, String)>) -> Self {
-        Self { program, data: data.to_owned(), env, listener: None, upgraded: false }
+        Self { program, data: data.to_owned(), env, listener: None, upgraded: false, files_bounded: false }
     }
 
     fn command(&self) -> Command {
@@ -72,16 +77,15 @@ impl Settings {
             Ok(previous) if self.upgraded => Path::new(&previous).join(self.program),
             Ok(_) | Err(_) => binary(self.program),
         };
-        let mut command = match &self.listener {
-            None => Command::new(&program),
-            Some(_) => Command::new("sh"),
-        };
+        let is_wrapped = self.listener.is_some() || self.files_bounded;
+        let mut command = if is_wrapped { Command::new("sh") } else { Command::new(&program) };
         // The environment of the test run must not affect the process.
         command.env_clear().current_dir(&self.data);
         command.envs(LISTENERS.map(|(_, variable)| (variable, format!("127.0.0.1:{}", free_port()))));
         command.env("FAREGATE_DATA_DIR", self.data.join("data")).env("UPSTREAM_KEY", UPSTREAM_KEY);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         match &self.listener {
+            None if self.files_bounded => command.args(["-c", FILES_BOUNDED]).arg(program),
             None => command.stdin(Stdio::null()),
             Some(listener) => {
                 command.args(["-c", HAND_OVER]).arg(program);
@@ -269,6 +273,14 @@ impl Server {
     /// Returns whether the process runs.
     pub fn is_running(&self) -> bool {
         is_running(self.pid())
+    }
+
+    /// Bounds the size of the process's files, so that a write beyond fails as on a full disk.
+    pub fn bound_files(&self, bytes: Option<u64>) {
+        let most = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
+        let pid = self.pid().to_string();
+        let bounded = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={most}:")]).status();
+        assert!(bounded.unwrap().success());
     }
 
     /// Ends the process as a power failure would.

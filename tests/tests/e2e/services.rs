@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use crate::caps;
 
+mod away;
 mod bills;
 mod budgets;
 mod clocks;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 const GAP: &str = "  ";
 
 /// Writes a table with a header; every row has as many cells.
-pub(super) fn write<R: AsRef<[String]>>(
+pub fn write<R: AsRef<[String]>>(
     out: &mut dyn Write,
     head: &[&str],
     rows: impl Iterator<Item = R>,

@@ -1,18 +1,21 @@
-//! The command that lists a gateway's undelivered captures.
+//! The command that lists a gateway's undelivered captures, the same in every program that has a gateway or a store.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use clap::Subcommand;
-use shared::{
+
+use super::table;
+use crate::{
     spool::{self, SpooledCapture},
     time::Timestamp,
 };
 
-use super::{table, write_json};
-
 /// Commands on the spool of a gateway.
 #[derive(Debug, Subcommand)]
-pub enum Spool {
+pub enum SpoolCommand {
     /// List the captures that are not delivered yet, oldest first
     List {
         /// The gateway's data directory
@@ -25,10 +28,14 @@ pub enum Spool {
 }
 
 /// Runs a command on the spool. Needs no store, and the gateway may be running.
-pub fn spool(Spool::List { data_dir, json }: &Spool, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+pub fn list_spool(
+    SpoolCommand::List { data_dir, json }: &SpoolCommand,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
     let captures = spool::read(&spool::file(data_dir))?.pending;
     if *json {
-        return write_json(out, captures.into_iter());
+        writeln!(out, "{}", serde_json::to_string_pretty(&captures)?)?;
+        return Ok(());
     }
     let row = |capture: SpooledCapture| {
         [
@@ -41,5 +48,5 @@ pub fn spool(Spool::List { data_dir, json }: &Spool, out: &mut (dyn Write + Send
         ]
     };
     let head = ["WRITTEN", "GENERATION", "KEY", "MODEL", "PROMPT", "COMPLETION"];
-    Ok(table::write(out, &head, captures.into_iter().map(row))?)
+    table::write(out, &head, captures.into_iter().map(row))
 }
