@@ -17,6 +17,7 @@ use inference_gateway::{
     models::OfferedModels,
     server::{GatewayParts, KeyServices, RunningGateway},
     sizes::Sizes,
+    upstream_list::{self, UpstreamsCommand},
 };
 use init::InitOptions;
 use key_service::{
@@ -94,6 +95,9 @@ struct FaregateArguments {
 enum FaregateCommand {
     /// Write a catalogue with a model of your own: a vendor's, or one on a server of yours
     Init(Box<InitOptions>),
+    /// Upstreams of the running gateway: list, drain, restore
+    #[command(subcommand)]
+    Upstreams(UpstreamsCommand),
     /// Commands of an operator.
     #[command(flatten)]
     Operator(OperatorCommand),
@@ -124,6 +128,12 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         Some(FaregateCommand::Init(options)) => return init::run(*options, &*clock).await,
         Some(FaregateCommand::Operator(OperatorCommand::Spool(command))) => {
             return Ok(list_spool(&command, &mut io::stdout())?);
+        }
+        Some(FaregateCommand::Operator(OperatorCommand::LogLevel(command))) => {
+            return Ok(command.run(admin_listen, &mut io::stdout()).await?);
+        }
+        Some(FaregateCommand::Upstreams(command)) => {
+            return Ok(command.run(admin_listen, &mut io::stdout()).await?);
         }
         Some(FaregateCommand::Operator(OperatorCommand::Catalogue(command))) => {
             return cli::catalogue(&command, &common, &mut io::stdout()).await;
@@ -157,6 +167,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     };
     let ready = installation.readiness(process.shutdown.clone());
     let running = RunningKeyService::start(&key_service, parts, process.shutdown.clone()).await?;
+    let admin_routes = upstream_list::admin_routes(models.clone(), clock.clone());
     let parts = GatewayParts {
         clock,
         models,
@@ -171,6 +182,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         data_dir: Some(key_service.data_dir),
     };
     let gateway = RunningGateway::start(&gateway, parts)?;
+    process.admin_routes = admin_routes;
     let process = process.serve(ready)?;
     let first = FirstRun::prepare(installation.management()).await?;
     let addresses = welcome::Addresses::of(scheme, &gateway, &running, process.admin_address);

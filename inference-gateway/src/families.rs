@@ -39,7 +39,7 @@ pub const FAMILIES: &[Family] = &[
     .labelled(),
     Family::gauge(
         "gateway_upstreams",
-        "upstreams of the catalogue in use: `serving`, `set_aside` (until an answer)",
+        "upstreams of the catalogue in use: `serving`, `set_aside` (until an answer), `drained` (by command)",
     )
     .labelled(),
     Family::counter("gateway_upstream_errors_total", "failures of upstreams").labelled(),

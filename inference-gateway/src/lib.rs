@@ -14,6 +14,7 @@ pub mod models;
 pub mod server;
 pub mod sizes;
 mod upstream;
+pub mod upstream_list;
 mod workers;
 
 pub use families::FAMILIES;

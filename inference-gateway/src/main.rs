@@ -16,6 +16,7 @@ use inference_gateway::{
     models::OfferedModels,
     server::{GatewayParts, KeyServices, RunningGateway},
     sizes::Sizes,
+    upstream_list::{self, UpstreamsCommand},
 };
 use mimalloc::MiMalloc;
 use shared::{
@@ -23,6 +24,7 @@ use shared::{
     process::{
         self, CommandLine, LimitOptions, Process,
         config::{Basics, Common, ConfigError},
+        log_level::LogLevel,
         probe::READY,
         spool_list::{SpoolCommand, list_spool},
         telemetry::Exported,
@@ -100,6 +102,11 @@ enum GatewayCommand {
     /// Captures that this gateway could not deliver yet
     #[command(subcommand)]
     Spool(SpoolCommand),
+    /// Upstreams of the running gateway: list, drain, restore
+    #[command(subcommand)]
+    Upstreams(UpstreamsCommand),
+    /// Show or replace the filter of log lines of the running gateway
+    LogLevel(LogLevel),
 }
 
 impl CommandLine for GatewayArguments {
@@ -120,6 +127,12 @@ async fn main() -> ExitCode {
 async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
     match arguments.command {
         Some(GatewayCommand::Spool(command)) => return Ok(list_spool(&command, &mut io::stdout())?),
+        Some(GatewayCommand::Upstreams(command)) => {
+            return Ok(command.run(arguments.admin_listen, &mut io::stdout()).await?);
+        }
+        Some(GatewayCommand::LogLevel(command)) => {
+            return Ok(command.run(arguments.admin_listen, &mut io::stdout()).await?);
+        }
         None => {}
     }
     let (common, options) = (&arguments.common, &arguments.options);
@@ -145,6 +158,7 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
         }
         Ok::<_, ConfigError>(())
     });
+    process.admin_routes = upstream_list::admin_routes(models.clone(), Arc::new(System));
     let scheme = arguments.public_tls.scheme();
     let parts = GatewayParts {
         clock: Arc::new(System),

@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     model_metrics::Metrics,
-    upstream::{Pool, Pools},
+    upstream::{DrainedAddresses, Pool, Pools, UpstreamNow},
 };
 
 /// The models of a catalogue. A request keeps those with which it began.
@@ -29,8 +29,12 @@ pub(crate) struct Models {
 
 impl Models {
     /// The models of a catalogue; `builtin` is the address of a running built-in model.
-    pub(crate) fn of(catalog: Catalog, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
-        let (pools, metrics) = (Pool::all(&catalog, builtin)?, Metrics::of(&catalog));
+    pub(crate) fn of(
+        catalog: Catalog,
+        builtin: Option<&Uri>,
+        drained: &DrainedAddresses,
+    ) -> Result<Self, ConfigError> {
+        let (pools, metrics) = (Pool::all(&catalog, builtin, drained)?, Metrics::of(&catalog));
         Ok(Self { catalog, pools, metrics })
     }
 }
@@ -39,27 +43,52 @@ impl Models {
 pub struct OfferedModels {
     current: Current<Models>,
     builtin: Option<Uri>,
-    /// The check of the servers, which ends with the catalogue.
+    /// Upstreams that get no new requests, by an operator's command.
+    drained: DrainedAddresses,
+    /// The check of the servers, which ends with the catalogue. Locked while models are replaced or upstreams drained.
     checking: Mutex<AbortOnDropHandle<()>>,
 }
 
 impl OfferedModels {
     /// Offers the models of this catalogue, within a runtime.
     pub fn new(catalog: Catalog, builtin: Option<Uri>) -> Result<Self, ConfigError> {
-        let models = Models::of(catalog, builtin.as_ref())?;
+        let drained = DrainedAddresses::default();
+        let models = Models::of(catalog, builtin.as_ref(), &drained)?;
         show_catalogue(&models.catalog);
         let checking = Mutex::new(check(&models.catalog));
-        Ok(Self { current: Current::new(models), builtin, checking })
+        Ok(Self { current: Current::new(models), builtin, drained, checking })
     }
 
     /// Offers the models of another catalogue from now on.
     pub fn replace(&self, catalog: Catalog) -> Result<(), ConfigError> {
-        let models = Models::of(catalog, self.builtin.as_ref())?;
+        // Held to the end, so that no upstream is drained in between, in the older models alone.
+        let mut checking = self.checking.lock();
+        let models = Models::of(catalog, self.builtin.as_ref(), &self.drained)?;
         show_catalogue(&models.catalog);
-        *self.checking.lock() = check(&models.catalog);
+        *checking = check(&models.catalog);
         self.get().pools.values().for_each(Pool::retire);
         self.current.replace(models);
         Ok(())
+    }
+
+    /// The upstreams of all models, each with the id of its model, in the order of the catalogue.
+    pub(crate) fn upstreams(&self) -> Vec<(String, UpstreamNow)> {
+        let models = self.get();
+        let of_model = |id: &String| models.pools.get(id).map(|pool| (id.clone(), pool.list()));
+        let ids: Vec<String> = models.catalog.models.iter().map(|model| model.id.clone()).collect();
+        let listed = ids.iter().filter_map(of_model);
+        listed.flat_map(|(id, list)| list.into_iter().map(move |now| (id.clone(), now))).collect()
+    }
+
+    /// Drains or restores the upstreams at an address. Returns whether there are any.
+    pub(crate) fn drain(&self, address: &str, drained: bool) -> bool {
+        let _unchanged = self.checking.lock();
+        if !self.upstreams().iter().any(|(_, upstream)| upstream.address == address) {
+            return false;
+        }
+        self.drained.set(address, drained);
+        self.get().pools.values().for_each(|pool| pool.drain(address, drained));
+        true
     }
 
     pub(crate) fn get(&self) -> std::sync::Arc<Models> {

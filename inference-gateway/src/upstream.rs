@@ -2,10 +2,12 @@
 
 mod client;
 mod dialect;
+mod drained;
 mod failure;
 mod headers;
 mod passed_head;
 mod pool;
+mod state;
 
 use std::{fmt, time::Duration};
 
@@ -35,10 +37,12 @@ use domain::{
     request::{BodyForm, Forward, ProgressReports, UpstreamParams},
     upstream_error::{UpstreamError, Verdict},
 };
+pub(crate) use drained::DrainedAddresses;
 pub(crate) use failure::{Failure, NotAnswered, of_event};
 use headers::{HeaderValues, UpstreamHeaders};
 pub(crate) use passed_head::PassedHead;
 pub(crate) use pool::{Pool, Pools, Running};
+pub(crate) use state::UpstreamNow;
 
 /// Longest time for an exact count, including the wait for a permit: counting delays a request that would otherwise be
 /// refused.
@@ -167,6 +171,12 @@ impl Upstream {
             headers: UpstreamHeaders::read(&entry.access)?,
             counting: Quota::new(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
         })
+    }
+
+    /// Host and port, without a credential that the URL may have.
+    pub(crate) fn address(&self) -> String {
+        let (host, port) = self.server.address();
+        format!("{host}:{port}")
     }
 
     /// The form in which this server is asked.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use shared::{
     ids::AccountId,
     money::NanoUsd,
-    process::{spool_list::SpoolCommand, table},
+    process::{log_level::LogLevel, spool_list::SpoolCommand, table},
     text::is_name,
     time::Timestamp,
 };
@@ -58,6 +58,8 @@ pub enum OperatorCommand {
     /// Captures that a gateway could not deliver yet
     #[command(subcommand)]
     Spool(SpoolCommand),
+    /// Show or replace the filter of log lines of the running process
+    LogLevel(LogLevel),
     /// The catalogue of models: take over public prices, and check
     #[command(subcommand)]
     Catalogue(Catalogue),

@@ -93,6 +93,9 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         arguments;
     let command = match command {
         Some(OperatorCommand::Spool(command)) => return Ok(list_spool(&command, &mut io::stdout())?),
+        Some(OperatorCommand::LogLevel(command)) => {
+            return Ok(command.run(admin_listen, &mut io::stdout()).await?);
+        }
         Some(OperatorCommand::Catalogue(command)) => {
             return cli::catalogue(&command, &common, &mut io::stdout()).await;
         }

@@ -209,6 +209,16 @@ impl UpstreamKind {
         vec![if is_anthropic { UpstreamApi::Messages } else { UpstreamApi::Chat }]
     }
 
+    /// Name in the catalogue.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Openai | Self::Anthropic | Self::Vllm | Self::Sglang | Self::LlamaCpp | Self::Ollama => {
+                self.provider()
+            }
+            Self::Builtin => "builtin",
+        }
+    }
+
     /// Name in telemetry, as `gen_ai.provider.name`.
     pub const fn provider(self) -> &'static str {
         match self {

@@ -1,5 +1,7 @@
 //! A process, from settings to end. Every program starts, serves, drains and stops in the same way.
 
+mod admin;
+pub mod admin_call;
 pub mod config;
 pub mod failure_log;
 pub mod fair_read;
@@ -7,6 +9,7 @@ pub mod http;
 pub mod http_client;
 mod idle_memory;
 mod limits;
+pub mod log_level;
 mod otlp;
 pub mod probe;
 pub mod serve;
@@ -33,6 +36,8 @@ use std::{
     time::Duration,
 };
 
+use admin::admin_router;
+use axum::Router;
 use clap::Parser;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -45,7 +50,7 @@ use config::{Basics, Common, ConfigError};
 pub use limits::{LimitOptions, Limits};
 use probe::probe;
 use serve::{Port, bind, serve};
-use telemetry::{Exported, Metrics, Readiness, admin_router};
+use telemetry::{Exported, Metrics, Readiness};
 
 /// Command line of a program, and the settings that every program has.
 pub trait CommandLine: Parser {
@@ -93,6 +98,8 @@ pub struct Process {
     pub stopping: CancellationToken,
     /// Cancelled when the services are to stop.
     pub shutdown: CancellationToken,
+    /// Routes of the admin port that this program has beside those of every program.
+    pub admin_routes: Router,
     drain_pause: Duration,
     metrics: Metrics,
     admin: Port,
@@ -113,15 +120,17 @@ impl Process {
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
         let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
-        Ok(Self { limits, stopping, shutdown, drain_pause: common.drain_pause(), metrics, admin })
+        let (admin_routes, drain_pause) = (Router::new(), common.drain_pause());
+        Ok(Self { limits, stopping, shutdown, admin_routes, drain_pause, metrics, admin })
     }
 
     /// Answers probes and requests for metrics from now on.
     pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
-        let Self { stopping, shutdown, drain_pause, metrics, admin, .. } = self;
+        let Self { stopping, shutdown, admin_routes, drain_pause, metrics, admin, .. } = self;
         let address = admin.listener.local_addr()?;
         let ready = until_stopping(ready, stopping.clone());
-        let admin = tokio::spawn(serve(admin, admin_router(metrics, ready), shutdown.clone()));
+        let routes = admin_router(metrics, ready, admin_routes, address.ip());
+        let admin = tokio::spawn(serve(admin, routes, shutdown.clone()));
         Ok(Serving { admin_address: address, stopping, shutdown, drain_pause, admin })
     }
 }

@@ -142,6 +142,11 @@ impl Health {
         self.aside.is_some()
     }
 
+    /// Time from which a request tries an upstream again that was set aside.
+    pub fn aside_until(&self) -> Option<Duration> {
+        self.aside.map(|aside| aside.until)
+    }
+
     /// Returns whether the upstream gets no requests at this time.
     pub fn rests(&self, now: Duration) -> bool {
         self.aside.is_some_and(|aside| now < aside.until)

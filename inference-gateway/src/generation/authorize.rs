@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
-    upstream::{CountTerms, NotCounted, PassedHead, Pool, Running},
+    upstream::{CountTerms, Failure, NotCounted, PassedHead, Pool, Running},
 };
 use domain::{metering::GRANT_TOKENS, request::Forward};
 
@@ -97,7 +97,7 @@ impl Generator {
         request: Authorize,
         denial: Option<Denial>,
     ) -> Result<Authorized, ApiError> {
-        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
+        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(Failure::no_upstream)?;
         let uncounted = |forward: &Forward| denial.clone().map_or_else(uncountable, |d| refused(d, forward));
         if !running.upstream().counts(&job.forward) {
             // A key that may not call at all is answered that.
@@ -156,7 +156,7 @@ impl Generator {
         if least > room.remaining {
             return Err(denial.into());
         }
-        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
+        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(Failure::no_upstream)?;
         let mut counted = Err(NotCounted::Unsupported);
         if running.upstream().counts(&job.forward) {
             // A count takes seconds, during which the request must not occupy the permit of an unauthorized request.
@@ -260,7 +260,7 @@ impl Generator {
         passed: &PassedHead,
         account: AccountId,
     ) -> Result<u64, ApiError> {
-        let running = pool.choose(forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
+        let running = pool.choose(forward.image_urls, None, None).ok_or_else(Failure::no_upstream)?;
         let owner = Owner::Account(account);
         let terms = CountTerms { owner, passed, admission: &self.admission };
         match running.upstream().count(&self.http, forward, terms).await {

@@ -121,7 +121,7 @@ impl Generator {
         let images = job.forward.image_urls;
         let affinity = job.forward.prompt_prefix().map(|prefix| affinity(hold.account(), prefix));
         let first = route.counted_by.take().or_else(|| pool.choose(images, affinity, None));
-        let first = first.ok_or_else(|| Failure::Unreachable("no upstream".into()))?;
+        let first = first.ok_or_else(Failure::no_upstream)?;
         let traceparent = route.traceparent.as_ref();
         let asked = route.asked.insert(first);
         let failure = match self.attempt(asked, job, hold, (max_tokens, traceparent)).await {
@@ -172,6 +172,9 @@ impl Generator {
         }
         let answered = answered.map_err(|not_answered| not_answered.failure);
         let is_passed = upstream.form(&job.forward).is_passed();
+        if let Some(kind) = answered.as_ref().err().and_then(Failure::upstreams_own) {
+            running.note_failure(kind);
+        }
         running.note(match &answered {
             Ok(_) => AttemptOutcome::Answered,
             Err(failure) if is_passed => failure.outcome_of_passed(account),

@@ -307,6 +307,7 @@ async fn refuse(length: u64, largest: u64, memory: &mut AnswerPermit) -> Option<
 async fn failed(hold: OpenHold, running: Running, failure: Failure) -> Result<Started, ApiError> {
     tracing::warn!(%failure, "an upstream's answer is unusable");
     metrics::counter!("gateway_upstream_errors_total", "kind" => "answer").increment(1);
+    running.note_failure("answer");
     running.note(failure.outcome());
     drop(running);
     hold.release().await;

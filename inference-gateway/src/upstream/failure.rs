@@ -135,6 +135,25 @@ impl Failure {
         }
     }
 
+    /// The failure of a request that no upstream is left for.
+    pub(crate) fn no_upstream() -> Self {
+        Self::Unreachable("every upstream of the model is drained".into())
+    }
+
+    /// A name for metrics, unless the request may be at fault.
+    pub(crate) const fn upstreams_own(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreachable(_)
+            | Self::HungUp(_)
+            | Self::Overloaded
+            | Self::RateLimited(_)
+            | Self::Timeout
+            | Self::CredentialRefused(_)
+            | Self::Broken(_) => Some(self.kind()),
+            Self::Refused(_) | Self::NotTaken(_) => None,
+        }
+    }
+
     /// A name for metrics.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {

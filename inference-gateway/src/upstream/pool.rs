@@ -10,11 +10,14 @@ use http::Uri;
 use parking_lot::Mutex;
 use shared::{
     catalog::{Catalog, ImageUrls, Model},
-    process::{config::ConfigError, telemetry::Counted},
+    process::config::ConfigError,
 };
 use tokio::time::{Duration, Instant};
 
-use super::Upstream;
+use super::{
+    DrainedAddresses, Upstream,
+    state::{UpstreamNow, UpstreamState},
+};
 use domain::{
     metering::Pace,
     request::Forward,
@@ -39,39 +42,11 @@ struct Member {
     /// Place among the model's upstreams in the catalogue, from 1.
     place: u32,
     in_flight: AtomicU64,
-    health: Mutex<CountedHealth>,
+    state: Mutex<UpstreamState>,
     /// Reports that show tokens of the upstream's template beyond the assumed tokens.
     template: Mutex<TemplateReports>,
     /// The fastest pace seen of a stream, in tokens of a choice per second; 0 before any.
     fastest: AtomicU64,
-}
-
-/// The health of an upstream, counted among the model's upstreams of this state while the catalogue is in use.
-struct CountedHealth {
-    model: String,
-    health: Health,
-    counted: Option<Counted>,
-}
-
-impl CountedHealth {
-    fn new(model: &Model) -> Self {
-        let mut new = Self { model: model.id.clone(), health: Health::default(), counted: None };
-        new.counted = Some(new.count());
-        new
-    }
-
-    fn count(&self) -> Counted {
-        let state = if self.health.is_set_aside() { "set_aside" } else { "serving" };
-        Counted::by(metrics::gauge!("gateway_upstreams", "model" => self.model.clone(), "state" => state))
-    }
-
-    fn set(&mut self, health: Health) {
-        let moved = health.is_set_aside() != self.health.is_set_aside();
-        self.health = health;
-        if moved && self.counted.is_some() {
-            self.counted = Some(self.count());
-        }
-    }
 }
 
 /// A request in flight at an upstream, counted there until dropped.
@@ -91,17 +66,21 @@ pub(crate) struct FailedAttempt {
 
 impl Pool {
     /// Makes the pools of a catalogue; `builtin` is the address of a running built-in model.
-    pub(crate) fn all(catalog: &Catalog, builtin: Option<&Uri>) -> Result<Pools, ConfigError> {
-        let pool = |model: &Model| Ok((model.id.clone(), Self::new(model, builtin)?));
+    pub(crate) fn all(
+        catalog: &Catalog,
+        builtin: Option<&Uri>,
+        drained: &DrainedAddresses,
+    ) -> Result<Pools, ConfigError> {
+        let pool = |model: &Model| Ok((model.id.clone(), Self::new(model, builtin, drained)?));
         catalog.models.iter().map(pool).collect()
     }
 
-    fn new(model: &Model, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
+    fn new(model: &Model, builtin: Option<&Uri>, drained: &DrainedAddresses) -> Result<Self, ConfigError> {
         let member = |(place, upstream): (u32, &shared::catalog::Upstream)| {
             let upstream = Upstream::new(upstream, builtin)?;
             let (in_flight, template, fastest) = (AtomicU64::new(0), Mutex::default(), AtomicU64::new(0));
-            let health = Mutex::new(CountedHealth::new(model));
-            Ok(Arc::new(Member { upstream, place, in_flight, health, template, fastest }))
+            let state = Mutex::new(UpstreamState::new(model, drained.contains(&upstream.address())));
+            Ok(Arc::new(Member { upstream, place, in_flight, state, template, fastest }))
         };
         let members = (1..).zip(&model.upstreams).map(member).collect::<Result<_, _>>()?;
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
@@ -110,7 +89,7 @@ impl Pool {
     /// Ends the count of the upstreams, which only requests that are under way still use.
     pub(crate) fn retire(&self) {
         for member in &self.members {
-            member.health.lock().counted = None;
+            member.state.lock().retire();
         }
     }
 
@@ -125,7 +104,21 @@ impl Pool {
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
     }
 
+    /// The upstreams as they are right now.
+    pub(crate) fn list(&self) -> Vec<UpstreamNow> {
+        let now = self.began.elapsed();
+        self.members.iter().map(|member| member.list(now)).collect()
+    }
+
+    /// Drains or restores the upstreams at this address.
+    pub(crate) fn drain(&self, address: &str, drained: bool) {
+        let now = self.began.elapsed();
+        let at_address = self.members.iter().filter(|member| member.upstream.address() == address);
+        at_address.for_each(|member| member.state.lock().drain(drained, now));
+    }
+
     /// Chooses the upstream for a request with these image URLs, other than `tried`; `None` if there is no other.
+    /// Drained upstreams are none.
     /// `affinity` is the request's common part with requests that the upstream may have read before.
     pub(crate) fn choose(
         &self,
@@ -134,14 +127,14 @@ impl Pool {
         tried: Option<&Running>,
     ) -> Option<Running> {
         let now = self.began.elapsed();
-        let members: Vec<_> =
-            self.members.iter().filter(|member| member.upstream.entry.image_urls >= images).collect();
-        let candidates: Vec<_> = members.iter().map(|member| member.candidate(now)).collect();
+        let eligible = self.members.iter().filter(|member| member.upstream.entry.image_urls >= images);
+        let (members, candidates): (Vec<_>, Vec<_>) =
+            eligible.filter_map(|member| Some((member, member.candidate(now)?))).unzip();
         let tried = tried.and_then(|tried| members.iter().position(|m| Arc::ptr_eq(m, &tried.member)));
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
         let member = members[routing::choose(&candidates, affinity, turn, tried)?];
         member.in_flight.fetch_add(1, Ordering::Relaxed);
-        let (before, _) = member.change(|health| health.tried(now));
+        let (before, _) = member.change(now, |health| health.tried(now));
         Some(Running { member: member.clone(), was_well: !before.is_set_aside(), began: self.began })
     }
 }
@@ -193,10 +186,15 @@ impl Running {
     /// Notes the outcome, which the upstream's health depends on.
     pub(crate) fn note(&self, outcome: AttemptOutcome) {
         let now = self.began.elapsed();
-        if self.member.change_told(|health| health.after(outcome, now)) {
+        if self.member.change_told(now, |health| health.after(outcome, now)) {
             metrics::counter!("gateway_upstreams_set_aside_total").increment(1);
             tracing::warn!(upstream = %self.upstream(), ?outcome, "an upstream is set aside");
         }
+    }
+
+    /// Notes the kind of a failure, for those who list upstreams.
+    pub(crate) fn note_failure(&self, kind: &'static str) {
+        self.member.state.lock().failed(kind, self.began.elapsed());
     }
 
     /// Ends the attempt, after its failure was noted.
@@ -210,7 +208,7 @@ impl Running {
         if self.was_well && earlier.was_well {
             let now = self.began.elapsed();
             for member in [&self.member, &earlier.member] {
-                member.change_told(|health| health.excused(now));
+                member.change_told(now, |health| health.excused(now));
             }
         }
     }
@@ -223,13 +221,34 @@ impl Drop for Running {
 }
 
 impl Member {
-    fn candidate(&self, now: Duration) -> Candidate {
-        let health = self.health.lock().health;
-        Candidate {
+    /// The upstream as a candidate for a request; `None` if it is drained.
+    fn candidate(&self, now: Duration) -> Option<Candidate> {
+        let state = self.state.lock();
+        (!state.is_drained()).then(|| Candidate {
             identity: self.upstream.identity,
             weight: self.upstream.entry.weight,
             in_flight: self.in_flight.load(Ordering::Relaxed),
-            aside: health.rests(now),
+            aside: state.health().rests(now),
+        })
+    }
+
+    fn list(&self, now: Duration) -> UpstreamNow {
+        let in_flight = self.in_flight.load(Ordering::Relaxed);
+        let state = self.state.lock();
+        let is_draining = state.is_drained() && in_flight > 0;
+        UpstreamNow {
+            address: self.upstream.address(),
+            upstream_model: self.upstream.entry.model.clone(),
+            kind: self.upstream.entry.kind.name(),
+            state: if is_draining { "draining" } else { state.name() },
+            since: now.saturating_sub(state.since()),
+            until: state
+                .health()
+                .aside_until()
+                .filter(|_| !state.is_drained())
+                .map(|until| until.saturating_sub(now)),
+            in_flight,
+            last_failure: state.last_failure().map(|(kind, at)| (kind, now.saturating_sub(at))),
         }
     }
 
@@ -240,8 +259,8 @@ impl Member {
     }
 
     /// Changes the health, and logs the return of an upstream. Returns whether the upstream was set aside.
-    fn change_told(&self, change: impl FnOnce(Health) -> Health) -> bool {
-        let (before, after) = self.change(change);
+    fn change_told(&self, now: Duration, change: impl FnOnce(Health) -> Health) -> bool {
+        let (before, after) = self.change(now, change);
         if before.is_set_aside() && !after.is_set_aside() {
             tracing::info!(upstream = %self.upstream, "an upstream is back");
         }
@@ -249,10 +268,10 @@ impl Member {
     }
 
     /// Changes the health, and returns it before and after.
-    fn change(&self, change: impl FnOnce(Health) -> Health) -> (Health, Health) {
-        let mut counted = self.health.lock();
-        let before = counted.health;
-        counted.set(change(before));
-        (before, counted.health)
+    fn change(&self, now: Duration, change: impl FnOnce(Health) -> Health) -> (Health, Health) {
+        let mut state = self.state.lock();
+        let before = state.health();
+        state.set_health(change(before), now);
+        (before, state.health())
     }
 }

@@ -12,15 +12,10 @@ use std::{
     io::{self, IsTerminal},
     mem,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
-use axum::{
-    Router,
-    http::{StatusCode, header},
-    routing::get,
-};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
 use lines::LOG;
@@ -31,7 +26,7 @@ use tracing::{
     field::{Field, Visit},
 };
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Registry,
     field::RecordFields,
     fmt::{
         FmtContext, FormatEvent, FormatFields,
@@ -41,6 +36,7 @@ use tracing_subscriber::{
     },
     layer::SubscriberExt,
     registry::LookupSpan,
+    reload,
     util::SubscriberInitExt,
 };
 
@@ -66,9 +62,17 @@ pub const TOKENS: &[f64] =
 /// Upper bounds of the buckets of batch sizes.
 pub const CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
+/// Words of a filter that are levels by themselves.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// The filter of log lines, once the log has started.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
 /// Starts logging to standard error; `filter` in the syntax of `RUST_LOG`.
 pub fn log(chosen: LogFormat, filter: &str) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter).map_err(|e| e.to_string())?;
+    let (filter, handle) = reload::Layer::new(read_filter(filter)?);
+    // A second start fails below.
+    let _ = FILTER.set(handle);
     let registry = tracing_subscriber::registry().with(filter);
     let started = match chosen {
         LogFormat::Text => {
@@ -86,6 +90,35 @@ pub fn log(chosen: LogFormat, filter: &str) -> Result<(), String> {
     };
     started.map_err(|e| e.to_string())?;
     LOG.start().map_err(|e| e.to_string())
+}
+
+/// Reads a filter. A word by itself has to be a level: a level that is misspelled would be the name of a target, and leave
+/// the log empty.
+fn read_filter(text: &str) -> Result<EnvFilter, String> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let is_plain = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match words.filter(is_plain).find(|word| !is_level(word)) {
+        Some(word) => {
+            let levels = LEVELS.join(", ");
+            Err(format!("'{word}' is no level ({levels}); name a part of the program as TARGET=LEVEL"))
+        }
+        None => EnvFilter::try_new(text).map_err(|e| format!("'{text}' is no filter: {e}")),
+    }
+}
+
+/// The filter in use; empty before the log has started.
+pub(super) fn filter() -> String {
+    FILTER.get().and_then(|handle| handle.with_current(ToString::to_string).ok()).unwrap_or_default()
+}
+
+/// Replaces the filter, or changes nothing and says why.
+pub(super) fn replace_filter(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("send a level or a filter".to_owned());
+    }
+    let (filter, handle) = (read_filter(text)?, FILTER.get().ok_or("the log has not started")?);
+    handle.reload(filter).map_err(|e| e.to_string())
 }
 
 /// Waits for the last lines of the log, within a bound.
@@ -240,7 +273,7 @@ impl Metrics {
     }
 
     /// The text that a scraper reads: every family, also those without a series.
-    fn render(&self) -> String {
+    pub(super) fn render(&self) -> String {
         let mut text = self.handle.render();
         for family in self.exported.all() {
             family.declare(&mut text);
@@ -253,25 +286,21 @@ impl Metrics {
 /// Check that the process can serve right now.
 pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
 
-/// The internal routes, for a port that is never published: `/livez`, `/readyz`, `/metrics`.
-pub fn admin_router(metrics: Metrics, ready: Readiness) -> Router {
-    let metrics = Arc::new(metrics);
-    let render = move || {
-        let text = metrics.render();
-        async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text) }
-    };
-    let readyz = move || {
-        let ready = ready();
-        async move {
-            if ready.await {
-                (StatusCode::OK, "ready\n")
-            } else {
-                (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_with_a_word_that_is_no_level_is_refused_by_name() {
+        for filter in
+            ["info", "DEBUG", "warn,inference_gateway=debug", "inference_gateway::keys=trace", "off"]
+        {
+            read_filter(filter).unwrap_or_else(|e| panic!("{filter}: {e}"));
         }
-    };
-    Router::new()
-        .route("/livez", get(async || "alive\n"))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(render))
+        for (filter, named) in [("inof", "'inof'"), ("info,keys", "'keys'"), ("shared=loud", "'shared=loud'")]
+        {
+            let refused = read_filter(filter).unwrap_err();
+            assert!(refused.starts_with(named), "{refused}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod budgets;
 mod caps;
 mod certificates;
 mod clients;
+mod commands;
 mod containers;
 mod counting;
 mod crashes;

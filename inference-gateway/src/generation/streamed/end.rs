@@ -56,6 +56,7 @@ impl Stream {
         match &end {
             End::Complete => self.running.note(AttemptOutcome::Served),
             End::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
+                self.running.note_failure("mid_stream");
                 self.running.note(AttemptOutcome::Failed);
             }
             End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}

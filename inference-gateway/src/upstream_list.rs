@@ -1,0 +1,184 @@
+//! The upstreams of the catalogue in use, as the admin port lists them, and the commands that drain and restore them.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+    net::SocketAddr,
+    sync::Arc,
+};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::State,
+    http::StatusCode,
+    routing::{get, put},
+};
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
+use shared::{
+    clock::Clock,
+    process::{
+        admin_call::{ask, command_text},
+        table,
+    },
+};
+use tokio::time::Duration;
+
+use crate::{models::OfferedModels, upstream::UpstreamNow};
+
+/// Path of the list on the admin port.
+const LIST: &str = "/upstreams";
+/// Paths of the changes.
+const DRAIN: &str = "/upstreams/drain";
+const RESTORE: &str = "/upstreams/restore";
+
+/// Commands on the upstreams of a running gateway, which answers on its admin port.
+#[derive(Debug, Subcommand)]
+pub enum UpstreamsCommand {
+    /// List the upstreams of the catalogue in use: state, since when, requests under way, the last failure
+    List {
+        /// As a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Send no new requests to an upstream, of any model; those under way go on to their ends
+    ///
+    /// Holds through reloads of the catalogue, and until the upstream is restored or the gateway ends. Each gateway is told by itself.
+    Drain {
+        /// Host and port, as the list shows them
+        address: String,
+    },
+    /// Send requests to a drained upstream again
+    Restore {
+        /// Host and port, as the list shows them
+        address: String,
+    },
+}
+
+/// An upstream of a model, as it is listed. Has no word of an answer, and no credential.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ListedUpstream {
+    /// Host and port.
+    pub(crate) address: String,
+    /// The model's id in the catalogue.
+    pub(crate) model: String,
+    /// The model's name at the upstream.
+    pub(crate) upstream_model: String,
+    pub(crate) kind: String,
+    /// `serving`, `set_aside`, or `draining` and, once nothing is under way, `drained`.
+    pub(crate) state: String,
+    /// Time of the last change of the state.
+    pub(crate) since: String,
+    /// Time of the next request of an upstream that is set aside.
+    pub(crate) until: Option<String>,
+    /// Requests of this model under way.
+    pub(crate) in_flight: u64,
+    pub(crate) last_failure: Option<ListedFailure>,
+}
+
+/// The last failure of an upstream.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ListedFailure {
+    /// As in `gateway_upstream_errors_total`.
+    pub(crate) kind: String,
+    pub(crate) at: String,
+}
+
+/// The gateway that the routes are about.
+#[derive(Clone)]
+struct Listed {
+    models: Arc<OfferedModels>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Routes of the admin port.
+pub fn admin_routes(models: Arc<OfferedModels>, clock: Arc<dyn Clock>) -> Router {
+    Router::new()
+        .route(LIST, get(list))
+        .route(DRAIN, put(drain))
+        .route(RESTORE, put(restore))
+        .with_state(Listed { models, clock })
+}
+
+type Changed = Result<Json<Vec<ListedUpstream>>, (StatusCode, String)>;
+
+async fn list(State(listed): State<Listed>) -> Json<Vec<ListedUpstream>> {
+    Json(listed.list(|_| true))
+}
+
+async fn drain(State(listed): State<Listed>, body: Body) -> Changed {
+    listed.change(body, true).await
+}
+
+async fn restore(State(listed): State<Listed>, body: Body) -> Changed {
+    listed.change(body, false).await
+}
+
+impl Listed {
+    fn list(&self, is_meant: impl Fn(&str) -> bool) -> Vec<ListedUpstream> {
+        let now = self.clock.now();
+        let ago = |ago: Duration| now.minus(ago).to_string();
+        let listed = |(model, of): (String, UpstreamNow)| ListedUpstream {
+            address: of.address,
+            model,
+            upstream_model: of.upstream_model,
+            kind: of.kind.to_owned(),
+            state: of.state.to_owned(),
+            since: ago(of.since),
+            until: of.until.map(|until| now.plus(until).to_string()),
+            in_flight: of.in_flight,
+            last_failure: of
+                .last_failure
+                .map(|(kind, at)| ListedFailure { kind: kind.to_owned(), at: ago(at) }),
+        };
+        self.models.upstreams().into_iter().filter(|(_, of)| is_meant(&of.address)).map(listed).collect()
+    }
+
+    /// Drains or restores the upstreams at an address, and lists them.
+    async fn change(&self, body: Body, drained: bool) -> Changed {
+        let address = command_text(body).await?;
+        if !self.models.drain(&address, drained) {
+            let known: BTreeSet<String> =
+                self.models.upstreams().into_iter().map(|(_, of)| of.address).collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            let shown = shared::text::shown(&address, 100);
+            return Err((
+                StatusCode::NOT_FOUND,
+                format!("no upstream has the address '{shown}'; there are: {known}\n"),
+            ));
+        }
+        tracing::warn!(address, drained, "an upstream was drained or restored by command");
+        Ok(Json(self.list(|other| other == address)))
+    }
+}
+
+impl UpstreamsCommand {
+    /// Asks the gateway whose admin port is at this address.
+    pub async fn run(&self, admin: SocketAddr, out: &mut (dyn Write + Send)) -> io::Result<()> {
+        let (answer, json) = match self {
+            Self::List { json } => (ask(admin, LIST, None).await?, *json),
+            Self::Drain { address } => (ask(admin, DRAIN, Some(address)).await?, false),
+            Self::Restore { address } => (ask(admin, RESTORE, Some(address)).await?, false),
+        };
+        let listed: Vec<ListedUpstream> = serde_json::from_str(&answer)?;
+        if json {
+            return writeln!(out, "{}", serde_json::to_string_pretty(&listed)?);
+        }
+        let row = |of: ListedUpstream| {
+            let failure = of.last_failure.map(|failure| format!("{} at {}", failure.kind, failure.at));
+            let until = of.until.map(|until| format!(" until {until}")).unwrap_or_default();
+            [
+                of.address,
+                of.model,
+                of.kind,
+                of.state + &until,
+                of.since,
+                of.in_flight.to_string(),
+                failure.unwrap_or_default(),
+            ]
+        };
+        let head = ["ADDRESS", "MODEL", "KIND", "STATE", "SINCE", "UNDER WAY", "LAST FAILURE"];
+        table::write(out, &head, listed.into_iter().map(row))
+    }
+}
