@@ -36,10 +36,10 @@ use shared::{
         config::{Basics, Common, ConfigError},
         probe::READY,
         serve::{Port, serve},
-        spool_list::list_spool,
         telemetry::Exported,
         tls::{PublicTls, PublicTlsOptions},
     },
+    spool_list::list_spool,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

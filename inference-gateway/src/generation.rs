@@ -229,7 +229,7 @@ impl Generator {
         let pool = models.pools.get(&job.model).ok_or_else(ApiError::internal)?;
         let Authorized { hold, asked, counted_by } = self.authorize(job, pool).await?;
         log.begin_inference(job);
-        let mut route = Route { counted_by, asked: None, traceparent: log.inference.traceparent() };
+        let mut route = Route { counted_by, asked: None, asked_kind: None, inference: log.inference.clone() };
         log.generation = hold.generation();
         log.key = Some(hold.key());
         let job = &*job;
@@ -242,11 +242,13 @@ impl Generator {
             () = self.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
             () = deadline.passed(), if !job.forward.stream => Err(Failure::Timeout),
             _ = deadline.client.left(), if job.forward.stream => {
+                log.asked = route.asked_kind;
                 self.settle_left_before_head(route.asked, job, hold, log).await;
                 // The client reads nothing any more.
                 return Err(ApiError::new(Code::UpstreamError, "The client left."));
             }
         };
+        log.asked = route.asked_kind;
         match reached {
             Ok(reached) => {
                 log.reached(reached.running.upstream());

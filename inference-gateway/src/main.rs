@@ -26,10 +26,10 @@ use shared::{
         config::{Basics, Common, ConfigError},
         log_level::LogLevel,
         probe::READY,
-        spool_list::{SpoolCommand, list_spool},
         telemetry::Exported,
         tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions},
     },
+    spool_list::{SpoolCommand, list_spool},
 };
 
 /// Allocator of the whole program.

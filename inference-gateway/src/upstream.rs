@@ -240,7 +240,6 @@ impl Upstream {
             return;
         }
         span.set("gen_ai.provider.name", self.entry.kind.provider());
-        span.set("gen_ai.response.model", self.entry.model.clone());
         let (host, port) = self.server.address();
         span.set("server.address", host.to_owned());
         span.set("server.port", i64::from(port));

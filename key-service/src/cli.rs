@@ -11,7 +11,8 @@ use serde::Serialize;
 use shared::{
     ids::AccountId,
     money::NanoUsd,
-    process::{log_level::LogLevel, spool_list::SpoolCommand, table},
+    process::{log_level::LogLevel, table},
+    spool_list::SpoolCommand,
     text::is_name,
     time::Timestamp,
 };

@@ -24,10 +24,10 @@ use shared::{
         self, CommandLine, LimitOptions, Process,
         config::{Basics, Common, ConfigError},
         probe::READY,
-        spool_list::list_spool,
         telemetry::{Exported, show_catalogue},
         tls::{Tls, TlsOptions},
     },
+    spool_list::list_spool,
 };
 use tokio_util::sync::CancellationToken;
 

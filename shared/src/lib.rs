@@ -27,6 +27,8 @@ pub mod rpc;
 pub mod secret;
 #[cfg(feature = "rpc")]
 pub mod spool;
+#[cfg(feature = "rpc")]
+pub mod spool_list;
 pub mod text;
 pub mod time;
 pub mod tokens;

@@ -15,8 +15,6 @@ pub mod probe;
 pub mod serve;
 pub mod server_check;
 mod service_manager;
-#[cfg(feature = "rpc")]
-pub mod spool_list;
 pub mod standard_metrics;
 pub mod table;
 pub mod telemetry;

@@ -20,7 +20,7 @@ pub use pace::{Pace, PaceMeter};
 pub use usage::{UsageBounds, UsageCounter, UsageScope};
 
 use super::{
-    answer::{AnswerReader, Chunk, Event, Nonsense, Settled, StreamWriter},
+    answer::{AnswerReader, Chunk, Event, FinishReason, MAX_CHOICES, Nonsense, Settled, StreamWriter},
     sse::Decoder,
     upstream_error::UpstreamError,
 };
@@ -45,6 +45,8 @@ pub struct StreamMeter {
     begun: bool,
     /// The first finish reason that no known server uses.
     unknown_finish: Option<String>,
+    /// Why choices ended, in order.
+    finish_reasons: Vec<FinishReason>,
     /// Output came after the last finish reason.
     goes_on: bool,
     /// A chunk without choices came after the last finish reason, as one does that ends a stream.
@@ -116,6 +118,7 @@ impl StreamMeter {
             silent: 0,
             begun: false,
             unknown_finish: None,
+            finish_reasons: Vec::new(),
             goes_on: false,
             last_chunk: false,
             events: 0,
@@ -311,6 +314,11 @@ impl StreamMeter {
         if exhausted { Step::Ended(StreamEnd::GrantUsedUp) } else { Step::Blocked }
     }
 
+    /// Why choices have ended so far.
+    pub fn finish_reasons(&self) -> &[FinishReason] {
+        &self.finish_reasons
+    }
+
     /// Returns whether generation ends with this chunk, which has the finish reason or follows it.
     fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
         !chunk.has_output() && (self.writer.is_finished() || chunk.finish_reasons().next().is_some())
@@ -319,6 +327,8 @@ impl StreamMeter {
     /// Writes a chunk. Returns the end of a stream that the client's dialect cannot express.
     fn deliver(&mut self, chunk: &Chunk<'_>) -> Option<StreamEnd> {
         let written = self.writer.chunk(chunk, &mut self.out.0);
+        let room = usize::from(MAX_CHOICES).saturating_sub(self.finish_reasons.len());
+        self.finish_reasons.extend(chunk.finish_reasons().take(room));
         if chunk.finish_reasons().next().is_some() {
             self.goes_on = false;
         } else if chunk.has_output() {

@@ -17,6 +17,7 @@ mod passage;
 mod places;
 mod read;
 mod refused;
+mod sampled;
 mod system;
 mod tools;
 mod trimmed;
@@ -33,6 +34,7 @@ pub use bound::BYTES_PER_TOKEN;
 pub use count::{CountBody, UnwrittenCount};
 pub use form::BodyForm;
 pub use forward::{Forward, ProgressReports, UpstreamParams};
+pub use sampled::Sampling;
 
 pub(crate) use bound::{MAX_DEPTH, TooDeep};
 pub(crate) use conversation::{Arguments, Conversation, EarlierAnswer, SystemTexts, ToolAnswer};
@@ -138,6 +140,7 @@ impl Request {
             images: draft.shown.images,
             image_tokens: draft.shown.most_of_images(model),
             limited: max_tokens.is_some() || most == 0,
+            sampling: draft.sampling,
             prompt_bound: draft.shown.bound(model),
             prompt_estimate: draft.shown.estimate(model),
             prompt_least: draft.shown.least(),

@@ -3,7 +3,8 @@
 use http::HeaderValue;
 use hyper::body::Incoming;
 use shared::{
-    catalog::UpstreamApi,
+    catalog::{UpstreamApi, UpstreamKind},
+    process::traces::Span,
     rpc::{Extended, Extension},
 };
 
@@ -37,11 +38,21 @@ pub(super) struct Route {
     pub(super) counted_by: Option<Running>,
     /// The upstream that has the request and has not answered.
     pub(super) asked: Option<Running>,
-    /// Header with the span of the inference, if spans are exported.
-    pub(super) traceparent: Option<HeaderValue>,
+    /// The software of the upstream that was asked last.
+    pub(super) asked_kind: Option<UpstreamKind>,
+    /// The span of the inference, if spans are exported.
+    pub(super) inference: Span,
 }
 
 impl Route {
+    /// Notes the upstream that is asked now, also for telemetry: it may fail.
+    fn ask(&mut self, running: Running) -> &Running {
+        let upstream = running.upstream();
+        self.asked_kind = Some(upstream.entry.kind);
+        upstream.name_in(&self.inference);
+        self.asked.insert(running)
+    }
+
     /// The upstream that was asked has answered 200.
     fn answered(&mut self, Answered { max_tokens, body }: Answered) -> Result<Reached, Failure> {
         let running = self.asked.take().ok_or_else(|| Failure::Broken("it was not asked".into()))?;
@@ -122,8 +133,9 @@ impl Generator {
         let affinity = job.forward.prompt_prefix().map(|prefix| affinity(hold.account(), prefix));
         let first = route.counted_by.take().or_else(|| pool.choose(images, affinity, None));
         let first = first.ok_or_else(Failure::no_upstream)?;
-        let traceparent = route.traceparent.as_ref();
-        let asked = route.asked.insert(first);
+        let traceparent = route.inference.traceparent();
+        let traceparent = traceparent.as_ref();
+        let asked = route.ask(first);
         let failure = match self.attempt(asked, job, hold, (max_tokens, traceparent)).await {
             Ok(answered) => return route.answered(answered),
             Err(failure) => failure,
@@ -132,7 +144,7 @@ impl Generator {
         let other = if failure.elsewhere() { pool.choose(images, affinity, first.as_ref()) } else { None };
         let (Some(first), Some(other)) = (first, other) else { return Err(failure) };
         let first = first.failed();
-        let asked = route.asked.insert(other);
+        let asked = route.ask(other);
         match self.attempt(asked, job, hold, (max_tokens, traceparent)).await {
             Ok(answered) => route.answered(answered),
             Err(second) => {

@@ -10,7 +10,7 @@ use shared::{
     process::{
         http::ClientRequestId,
         standard_metrics::Inference,
-        traces::{KeyValue, Span, SpanKind},
+        traces::{Array, KeyValue, Span, SpanKind, StringValue, Value},
     },
     rpc::Charge,
     time::millis,
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::Job;
 use crate::{model_metrics::Operation, upstream::Upstream};
+use domain::{answer::FinishReason, request::Sampling};
 
 /// Attributes of the usage, in the order of [`Usage::by_kind`].
 const USAGE: [&str; TOKEN_KINDS] = [
@@ -48,6 +49,8 @@ pub(super) struct GenerationLog {
     failed: Option<&'static str>,
     /// The software of the upstream that answered.
     answered_by: Option<UpstreamKind>,
+    /// The software of the upstream that was asked last, whether or not it answered.
+    pub(super) asked: Option<UpstreamKind>,
 }
 
 impl GenerationLog {
@@ -65,6 +68,7 @@ impl GenerationLog {
             inference_time: None,
             failed: None,
             answered_by: None,
+            asked: None,
         }
     }
 
@@ -82,6 +86,10 @@ impl GenerationLog {
             if job.forward.limited {
                 attributes.push(KeyValue::new("gen_ai.request.max_tokens", count(job.forward.max_tokens)));
             }
+            let Sampling { temperature, top_p, seed } = job.forward.sampling;
+            attributes.extend(temperature.map(|value| KeyValue::new("gen_ai.request.temperature", value)));
+            attributes.extend(top_p.map(|value| KeyValue::new("gen_ai.request.top_p", value)));
+            attributes.extend(seed.map(|value| KeyValue::new("gen_ai.request.seed", value)));
             if job.forward.n > 1 {
                 attributes.push(KeyValue::new("gen_ai.request.choice.count", count(job.forward.n)));
             }
@@ -92,7 +100,18 @@ impl GenerationLog {
     /// Notes the upstream that has answered 200.
     pub(super) fn reached(&mut self, upstream: &Upstream) {
         self.answered_by = Some(upstream.entry.kind);
-        upstream.name_in(&self.inference);
+        self.inference.set("gen_ai.response.model", upstream.entry.model.clone());
+        // What the client reads as the answer's id.
+        self.inference.set("gen_ai.response.id", self.generation.to_string());
+    }
+
+    /// Notes why the choices of an answer ended.
+    pub(super) fn finished(&self, reasons: &[FinishReason]) {
+        if self.inference.is_sampled() && !reasons.is_empty() {
+            let words = reasons.iter().map(|reason| StringValue::from(reason.as_str()));
+            let words = Array::String(words.collect());
+            self.inference.set("gen_ai.response.finish_reasons", Value::Array(words));
+        }
     }
 
     /// Ends the upstream's part, which has used this.
@@ -141,7 +160,7 @@ impl GenerationLog {
         let waited = began.duration_since(self.began);
         Inference {
             operation: Operation::of(&job.forward).name(),
-            provider: self.answered_by.map(UpstreamKind::provider),
+            provider: self.asked.map(UpstreamKind::provider),
             model: &job.model,
             error: self.failed,
             took: took.unwrap_or_else(|| began.elapsed()),

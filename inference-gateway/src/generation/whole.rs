@@ -178,6 +178,7 @@ pub(super) async fn run(
         (&of_whole, completion.unknown_finish)
     };
     job.check_answer(counter, unknown_finish, &running);
+    log.finished(&completion.finish_reasons);
     let rates = hold.take_rates();
     bill(job, hold, running, counter, log).await;
     let cost = log.charge.map(|charge| charge.charged);

@@ -20,7 +20,8 @@ use shared::{
     ids::RequestId,
     process::{
         http::{X_REQUEST_ID, ambiguity, drain_unread_body, method_not_allowed, unknown_url},
-        serve::{Handler, note_arrival},
+        serve::{Handler, OverTls, note_arrival},
+        standard_metrics::HttpRequestTimer,
         traces::Span,
     },
     wire::OWN_KEY,
@@ -164,10 +165,13 @@ impl Router {
             let served = called.map(|dialect| &self.served[dialect as usize]);
             let observed = Observed { route: pattern, served };
             let head = Head::of(&request, id);
-            let span = Span::of_request(&request, route.as_ref().map(|route| route.pattern));
+            let over_tls = request.extensions().get::<OverTls>().is_some();
+            let known = route.as_ref().map(|route| route.pattern);
+            let timer = HttpRequestTimer::start(request.method(), over_tls, known);
+            let span = Span::of_request(&request, known);
             let served = serve(self.app.clone(), route, Call { id, span: span.clone(), request });
             let answer = observed.answer((head, &span), async { form.apply(served.await, id) }).await;
-            span.answered(answer)
+            span.answered(timer.answered(answer))
         };
         if let Ok(value) = HeaderValue::try_from(id.to_string()) {
             response.headers_mut().insert(X_REQUEST_ID, value);

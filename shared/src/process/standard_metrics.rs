@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
+use axum::body::Body;
 use foldhash::HashMap;
+use http::{Method, Response};
+use http_body_util::BodyExt;
 use opentelemetry::{
     KeyValue,
     metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter, MeterProvider},
@@ -28,7 +31,7 @@ use tokio_util::context::TokioContext;
 
 use super::{
     otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, milliseconds, resource},
-    traces::{RPC_STATUS, rpc},
+    traces::{RPC_STATUS, known_method, rpc},
 };
 use crate::tokens::{TOKEN_KINDS, Usage};
 
@@ -60,7 +63,7 @@ const INFERENCE_SECONDS: [f64; 14] =
 /// Bounds of the conventions' histogram of the time to the first chunk, in seconds.
 const FIRST_CHUNK_SECONDS: [f64; 16] =
     [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-/// Bounds of the conventions' histograms of calls, in seconds.
+/// Bounds of the conventions' histograms of calls and of HTTP requests, in seconds.
 const CALL_SECONDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
@@ -72,6 +75,7 @@ struct Instruments {
     tokens: [Counter<u64>; TOKEN_KINDS],
     inference: Histogram<f64>,
     first_chunk: Histogram<f64>,
+    http_request: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
     /// Instruments of inferences, by operation, provider and model: no more than catalogues have named.
@@ -97,6 +101,7 @@ impl Instruments {
             tokens: USAGE.map(|name| meter.u64_counter(name).with_unit("{token}").build()),
             inference: seconds(&meter, "gen_ai.client.inference.duration", &INFERENCE_SECONDS),
             first_chunk: seconds(&meter, "gen_ai.client.inference.time_to_first_chunk", &FIRST_CHUNK_SECONDS),
+            http_request: seconds(&meter, "http.server.request.duration", &CALL_SECONDS),
             client_call: seconds(&meter, "rpc.client.call.duration", &CALL_SECONDS),
             server_call: seconds(&meter, "rpc.server.call.duration", &CALL_SECONDS),
             inferences: RwLock::default(),
@@ -249,6 +254,54 @@ impl Inference<'_> {
         match failed {
             None => bound.inference.record(took),
             Some(attributes) => instruments.inference.record(took, &attributes),
+        }
+    }
+}
+
+/// An incoming HTTP request that is measured until its answer was taken; stands still without a receiver.
+#[derive(Debug)]
+pub struct HttpRequestTimer(Option<MeasuredRequest>);
+
+#[derive(Debug)]
+struct MeasuredRequest {
+    began: Instant,
+    attributes: Vec<KeyValue>,
+}
+
+impl HttpRequestTimer {
+    /// Starts for a request; `route` is the pattern of its path, if known.
+    pub fn start(method: &Method, over_tls: bool, route: Option<&'static str>) -> Self {
+        Self(INSTRUMENTS.get().map(|_| {
+            let mut attributes = vec![
+                KeyValue::new("http.request.method", known_method(method)),
+                KeyValue::new("url.scheme", if over_tls { "https" } else { "http" }),
+            ];
+            attributes.extend(route.map(|route| KeyValue::new("http.route", route)));
+            MeasuredRequest { began: Instant::now(), attributes }
+        }))
+    }
+
+    /// Measures until the answer was taken, or its client left.
+    pub fn answered(self, response: Response<Body>) -> Response<Body> {
+        let Some(mut request) = self.0 else { return response };
+        let status = response.status();
+        request.attributes.push(KeyValue::new("http.response.status_code", i64::from(status.as_u16())));
+        if status.is_server_error() {
+            request.attributes.push(KeyValue::new("error.type", status.as_str().to_owned()));
+        }
+        response.map(|body| {
+            Body::new(body.map_err(move |error| {
+                let _measured = &request;
+                error
+            }))
+        })
+    }
+}
+
+impl Drop for MeasuredRequest {
+    fn drop(&mut self) {
+        if let Some(instruments) = INSTRUMENTS.get() {
+            instruments.http_request.record(self.began.elapsed().as_secs_f64(), &self.attributes);
         }
     }
 }

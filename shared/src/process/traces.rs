@@ -21,7 +21,7 @@ use opentelemetry::{
 use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracer};
 
 pub use export::{flush, start};
-pub use opentelemetry::{KeyValue, Value, trace::SpanKind};
+pub use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
 
 use super::http::shown_path;
 
@@ -223,7 +223,7 @@ pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
 }
 
 /// A method as an attribute; all invented methods share a value.
-fn known_method(method: &Method) -> &'static str {
+pub(super) fn known_method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",

@@ -254,14 +254,20 @@ fn received(service: String, span: v1::Span) -> ReceivedSpan {
 }
 
 fn attributes(all: Vec<KeyValue>) -> Vec<(String, Value)> {
-    let value = |value: Option<any_value::Value>| match value {
+    all.into_iter()
+        .map(|KeyValue { key, value, .. }| (key, attribute(value.and_then(|any| any.value))))
+        .collect()
+}
+
+fn attribute(value: Option<any_value::Value>) -> Value {
+    match value {
         Some(any_value::Value::StringValue(text)) => json!(text),
         Some(any_value::Value::BoolValue(bool)) => json!(bool),
         Some(any_value::Value::IntValue(number)) => json!(number),
         Some(any_value::Value::DoubleValue(number)) => json!(number),
+        Some(any_value::Value::ArrayValue(list)) => {
+            list.values.into_iter().map(|any| attribute(any.value)).collect()
+        }
         other => panic!("an attribute of another kind: {other:?}"),
-    };
-    all.into_iter()
-        .map(|KeyValue { key, value: any, .. }| (key, value(any.and_then(|any| any.value))))
-        .collect()
+    }
 }

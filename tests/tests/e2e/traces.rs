@@ -41,6 +41,11 @@ fn traced(call: Call, trace: &str) -> Call {
     call.header("traceparent", &format!("00-{trace}-{CLIENT}-01"))
 }
 
+/// The call, with parameters of sampling.
+fn sampled(call: Call) -> Call {
+    call.with("temperature", 0.5).with("top_p", 0.25).with("seed", 7)
+}
+
 /// The only span of a process with this name and kind.
 fn one<'a>(spans: &'a [ReceivedSpan], (service, name, kind): (&str, &str, &str)) -> &'a ReceivedSpan {
     let mut found =
@@ -91,6 +96,11 @@ fn assert_served(stack: &Stack, key: &ApiKey, spans: &[ReceivedSpan]) {
         ("gen_ai.request.model", json!(FLASH)),
         ("gen_ai.usage.input_tokens", json!(12)),
         ("gen_ai.usage.output_tokens", json!(9)),
+        ("gen_ai.request.temperature", json!(0.5)),
+        ("gen_ai.request.top_p", json!(0.25)),
+        ("gen_ai.request.seed", json!(7)),
+        ("gen_ai.response.finish_reasons", json!(["stop"])),
+        ("gen_ai.response.id", inference.get("faregate.generation.id")),
         ("server.address", json!("127.0.0.1")),
     ] {
         assert_eq!(inference.get(name), value, "{name}");
@@ -108,7 +118,7 @@ async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
     let key = stack.key().await;
 
     let whole = trace(1);
-    traced(stack.call(&key, Script::tokens(12, 9)), &whole).send().await;
+    traced(sampled(stack.call(&key, Script::tokens(12, 9))), &whole).send().await;
     let spans = receiver.trace(&whole, |spans| complete(spans, 2)).await;
     assert_served(&stack, &key, &spans);
     for server in [&stack.gateways[0], &stack.key_services[0]] {
@@ -124,7 +134,7 @@ async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
     );
 
     let streamed = trace(2);
-    let stream = traced(stack.call(&key, Script::tokens(12, 9).pace(5)), &streamed).stream().await;
+    let stream = traced(sampled(stack.call(&key, Script::tokens(12, 9).pace(5))), &streamed).stream().await;
     stream.rest().await.assert_done();
     let spans = receiver.trace(&streamed, |spans| complete(spans, 2)).await;
     assert_served(&stack, &key, &spans);
@@ -158,6 +168,13 @@ async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
     let spans = receiver.trace(&failed, |spans| complete(spans, 2)).await;
     let server = one(&spans, (GATEWAY, CHAT, "SERVER"));
     assert_eq!((server.failed, server.get("error.type")), (true, json!("502")));
+    let unanswered = trace(4);
+    let hung_up = Script::tokens(12, 9).fault(Fault::CutBeforeHead);
+    traced(stack.call(&key, hung_up), &unanswered).send().await;
+    let spans = receiver.trace(&unanswered, |spans| complete(spans, 2)).await;
+    let inference = one(&spans, (GATEWAY, &format!("chat {FLASH}"), "CLIENT"));
+    assert_eq!((inference.failed, inference.get("gen_ai.provider.name")), (true, json!("vllm")));
+    assert_eq!(inference.get("server.address"), "127.0.0.1");
 
     let cut = trace(3);
     traced(stack.call(&key, broken), &cut).stream().await.rest().await;
@@ -305,6 +322,17 @@ async fn metrics_are_sent_under_the_names_of_the_conventions() {
         let mut found = sent.iter().filter(|metric| metric.name == name && metric.attributes == wanted);
         found.next().map(|metric| (&*metric.unit, metric.count))
     };
+    let http = sent.iter().find(|metric| {
+        metric.name == "http.server.request.duration"
+            && metric.attributes["http.route"] == "/v1/chat/completions"
+    });
+    let http = http.unwrap_or_else(|| panic!("{sent:#?}"));
+    assert_eq!((&*http.service, &*http.unit, http.count), (GATEWAY, "s", 3));
+    assert_eq!(http.attributes["http.response.status_code"], 200);
+    assert_eq!(
+        (&http.attributes["url.scheme"], &http.attributes["http.request.method"]),
+        (&json!("http"), &json!("POST"))
+    );
     let sent_tokens = of("gen_ai.client.inference.usage.input_tokens", None);
     assert_eq!(sent_tokens, Some(("{token}", 36)), "{sent:#?}");
     assert_eq!(of("gen_ai.client.inference.usage.output_tokens", None).unwrap().0, "{token}");

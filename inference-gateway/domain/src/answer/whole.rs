@@ -34,6 +34,8 @@ pub struct Completion<'a> {
     pub usage: Reported,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
+    /// Why each choice ended.
+    pub finish_reasons: Vec<FinishReason>,
     /// The size of each choice's output.
     pub outputs: Vec<OutputSize>,
     content: Content<'a>,
@@ -118,7 +120,9 @@ impl<'a> Completion<'a> {
             listed_tokens: listed_tokens(choice.logprobs),
         };
         let (outputs, length) = (choices.iter().map(size).collect(), body.len());
-        Ok(Self { usage, unknown_finish, outputs, content: Content::Choices(choices), length })
+        let finish_reasons = choices.iter().map(|(_, reason)| *reason).collect();
+        let content = Content::Choices(choices);
+        Ok(Self { usage, unknown_finish, finish_reasons, outputs, content, length })
     }
 
     /// Reads an answer of the client's own API, which is passed on.
@@ -137,6 +141,7 @@ impl<'a> Completion<'a> {
         Ok(Self {
             usage: answer.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default(),
             unknown_finish: (word == FinishWord::Unknown).then_some(answer.word),
+            finish_reasons: word.reason().into_iter().collect(),
             outputs: vec![output],
             content: Content::Passed(PassedAnswer::of(body, &answer, put_usage)),
             length: body.len(),
@@ -150,7 +155,8 @@ impl<'a> Completion<'a> {
         let mut usage = raw.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default();
         usage.completion = usage.prompt.map(|_| 0);
         let (content, length) = (Content::Vectors(vectors), body.len());
-        Ok(Self { usage, unknown_finish: None, outputs: Vec::new(), content, length })
+        let finish_reasons = Vec::new();
+        Ok(Self { usage, unknown_finish: None, finish_reasons, outputs: Vec::new(), content, length })
     }
 
     /// Writes the answer that the client reads, in the form that the request wants.

@@ -59,6 +59,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
             if value.raw().len() > FREE_BYTES {
                 draft.shown.passed_on(value.raw());
             }
+            draft.sampling.note(name, &value);
             draft.member(name, value.raw());
             draft.may_hide_tokens |= name == BIAS_NAME;
         }

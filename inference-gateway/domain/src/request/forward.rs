@@ -17,6 +17,7 @@ use super::{
     passage::PassageNotes,
     places::{MessageList, RefusablePlaces},
     read::{Members, Value},
+    sampled::Sampling,
     trimmed::trimmed,
 };
 use crate::answer::{EarlierCalls, Reply};
@@ -69,6 +70,8 @@ pub struct Forward {
     pub max_tokens: u64,
     /// True if the request set the limit.
     pub limited: bool,
+    /// Parameters of sampling that the request sets.
+    pub sampling: Sampling,
     /// Choices wanted, 1 to 8.
     pub n: u64,
     /// Fewest output tokens of all choices that an upstream takes as a limit, or that leave room for an answer.
@@ -212,6 +215,8 @@ pub(crate) struct Draft {
     pub(crate) opening: Range<usize>,
     /// A parameter may make an upstream generate tokens without a sign.
     pub(crate) may_hide_tokens: bool,
+    /// Parameters of sampling that were read.
+    pub(crate) sampling: Sampling,
     /// Kind of image URLs that an upstream has to accept, with the place of the first image that needs this kind;
     /// `None` without remote images.
     pub(crate) image_need: Option<(ImageUrls, String)>,
@@ -239,6 +244,7 @@ impl Draft {
             shown: PromptSize::default(),
             opening: 0..0,
             may_hide_tokens: false,
+            sampling: Sampling::default(),
             image_need: None,
             places: RefusablePlaces::default(),
             list: MessageList::default(),

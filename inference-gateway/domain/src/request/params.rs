@@ -118,6 +118,7 @@ pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(
     for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
         if let Some(value) = members.get(name) {
             value.decimal(bounds)?;
+            draft.sampling.note(name, &value);
             draft.member(name, value.raw());
         }
     }

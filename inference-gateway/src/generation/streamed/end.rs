@@ -5,7 +5,12 @@ use shared::error::{ApiError, Code};
 use super::Stream;
 use crate::model_metrics::OK;
 use crate::upstream::{Failure, of_event};
-use domain::{answer::Settled, metering::StreamEnd, routing::AttemptOutcome, upstream_error::UpstreamError};
+use domain::{
+    answer::{FinishReason, Settled},
+    metering::StreamEnd,
+    routing::AttemptOutcome,
+    upstream_error::UpstreamError,
+};
 
 /// Outcome in the log of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";
@@ -77,6 +82,11 @@ impl Stream {
         } else {
             log.end_inference(usage);
             log.charge = hold.capture_part(usage, charged, estimated).await;
+        }
+        match &end {
+            // What is not finished ends with the grant.
+            End::GrantUsedUp => log.finished(&[FinishReason::Length]),
+            End::Complete | End::Failed(_) | End::ClientGone => log.finished(meter.finish_reasons()),
         }
         log.outcome = match &end {
             _ if client_left => CLIENT_GONE,

@@ -7,8 +7,8 @@ use std::{
 
 use clap::Subcommand;
 
-use super::table;
 use crate::{
+    process::table,
     spool::{self, SpooledCapture},
     time::Timestamp,
 };
