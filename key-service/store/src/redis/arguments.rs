@@ -1,0 +1,206 @@
+//! Arguments of the script: what it compares, and the commands that it runs.
+
+use std::borrow::Cow;
+
+use redis::{Cmd, cmd};
+
+use super::Redis;
+use crate::records::{Commit, Guard, Index, Log, Name, Revision, Set, Space, Write};
+
+/// Arguments of the script.
+pub(super) struct Arguments<'a> {
+    redis: &'a Redis,
+    space: &'a Space,
+    keys: Vec<(Place, Vec<u8>)>,
+    /// What the script is to do, in bytes.
+    plan: Vec<u8>,
+    /// Revisions of the guards.
+    seen: Vec<u8>,
+    words: Words<'a>,
+    /// The place of each guard in the commit, in the order of the script.
+    order: Vec<usize>,
+}
+
+/// Commands of the script, by their number.
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    Xadd = 1,
+    Hdel,
+    Unlink,
+    Zrem,
+    Hset,
+    Zadd,
+    Hincrby,
+}
+
+/// What a name in Redis stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Set(Set),
+    Index(Index),
+    Log(Log),
+}
+
+impl<'a> Arguments<'a> {
+    /// The arguments of a commit.
+    pub(super) fn of(redis: &'a Redis, space: &'a Space, commit: &'a Commit) -> Self {
+        let (keys, plan, seen) = (Vec::with_capacity(10), Vec::with_capacity(64), Vec::with_capacity(64));
+        let (words, order) = (Vec::with_capacity(64), Vec::new());
+        let mut arguments = Self { redis, space, keys, plan, seen, words, order };
+        arguments.guards(&commit.guards);
+        Calls::of(&commit.writes).write(&mut arguments);
+        arguments
+    }
+
+    /// A command that runs the script of this hash or text.
+    pub(super) fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = cmd(name);
+        command.arg(script).arg(self.keys.len());
+        for (_, key) in &self.keys {
+            command.arg(key);
+        }
+        command.arg(&self.plan).arg(&self.seen);
+        for word in &self.words {
+            command.arg(&word[..]);
+        }
+        command
+    }
+
+    /// The place in the commit of a guard that the script names, counted from one.
+    pub(super) fn guard(&self, number: i64) -> Option<usize> {
+        self.order.get(usize::try_from(number - 1).ok()?).copied()
+    }
+
+    /// The place of a name among the keys, counted from one.
+    fn key(&mut self, place: Place) -> u8 {
+        let at = self.keys.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
+            let name = match place {
+                Place::Set(set) => self.redis.set(self.space, set),
+                Place::Index(index) => self.redis.index(self.space, index),
+                Place::Log(log) => self.redis.log(self.space, log),
+            };
+            self.keys.push((place, name));
+            self.keys.len() - 1
+        });
+        u8::try_from(at + 1).unwrap_or(u8::MAX)
+    }
+
+    fn count(&mut self, count: usize) {
+        self.plan.extend(u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes());
+    }
+
+    /// Adds the guards, set by set.
+    fn guards(&mut self, guards: &'a [Guard]) {
+        let mut order: Vec<usize> = (0..guards.len()).collect();
+        order.sort_by_key(|place| guards[*place].name.set);
+        let sets = order.chunk_by(|a, b| guards[*a].name.set == guards[*b].name.set);
+        self.plan.push(0);
+        for places in sets {
+            self.plan[0] += 1;
+            let key = self.key(Place::Set(guards[places[0]].name.set));
+            self.plan.push(key);
+            self.count(places.len());
+            for place in places {
+                let Guard { name, seen } = &guards[*place];
+                self.words.push(Cow::Borrowed(&name.key));
+                self.seen.extend(seen.map_or([0; Revision::SIZE], |seen| seen.0));
+            }
+        }
+        self.order = order;
+    }
+
+    fn call(&mut self, command: Command, place: Place, words: Words<'a>) {
+        let key = self.key(place);
+        self.plan.extend([command as u8, key]);
+        self.count(words.len());
+        self.words.extend(words);
+    }
+}
+
+/// The words of a command.
+type Words<'a> = Vec<Cow<'a, [u8]>>;
+
+/// Commands of a commit by kind: one of each for a name.
+#[derive(Default)]
+struct Calls<'a> {
+    appends: Vec<(Log, Words<'a>)>,
+    removals: Vec<(Set, Words<'a>)>,
+    puts: Vec<(Set, Words<'a>)>,
+    drops: Vec<Set>,
+    leaves: Vec<(Index, Words<'a>)>,
+    entries: Vec<(Index, Words<'a>)>,
+    add: Option<(Set, Words<'a>)>,
+}
+
+/// The words for a name.
+fn of<'c, 'a, T: PartialEq>(calls: &'c mut Vec<(T, Words<'a>)>, place: T) -> &'c mut Words<'a> {
+    let at = calls.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
+        calls.push((place, Vec::new()));
+        calls.len() - 1
+    });
+    &mut calls[at].1
+}
+
+const fn borrowed(bytes: &[u8]) -> Cow<'_, [u8]> {
+    Cow::Borrowed(bytes)
+}
+
+impl<'a> Calls<'a> {
+    fn of(writes: &'a [Write]) -> Self {
+        let mut calls = Self::default();
+        for write in writes {
+            match write {
+                Write::Append { log, first, values, kept } => {
+                    let last = first + (values.len() as u64).saturating_sub(1);
+                    let lowest = last.saturating_sub(*kept).to_string().into_bytes();
+                    let id = format!("{last}-0").into_bytes();
+                    let mut words =
+                        vec![borrowed(b"MINID"), borrowed(b"~"), Cow::Owned(lowest), Cow::Owned(id)];
+                    words.extend(values.iter().flat_map(|value| [borrowed(b"v"), borrowed(value)]));
+                    calls.appends.push((*log, words));
+                }
+                Write::Put(Name { set, key }, record) => {
+                    of(&mut calls.puts, *set).extend([borrowed(key), borrowed(record.as_bytes())]);
+                }
+                Write::Remove(Name { set, key }) => of(&mut calls.removals, *set).push(borrowed(key)),
+                Write::Drop(set) => calls.drops.push(*set),
+                Write::Enter(index, entry) => {
+                    of(&mut calls.entries, *index).extend([borrowed(b"0"), borrowed(entry)]);
+                }
+                Write::Leave(index, entry) => of(&mut calls.leaves, *index).push(borrowed(entry)),
+                Write::Add(Name { set, key }, amount) => {
+                    let amount = Cow::Owned(amount.to_string().into_bytes());
+                    calls.add = Some((*set, vec![borrowed(key), amount]));
+                }
+            }
+        }
+        calls
+    }
+
+    /// Adds the commands. Appends come first, since Redis refuses a number that is too low; then removals, which need no
+    /// memory; a counter comes last, since its sum may overflow.
+    fn write(self, arguments: &mut Arguments<'a>) {
+        let Self { appends, removals, puts, drops, leaves, entries, add } = self;
+        for (log, words) in appends {
+            arguments.call(Command::Xadd, Place::Log(log), words);
+        }
+        for (set, words) in removals {
+            arguments.call(Command::Hdel, Place::Set(set), words);
+        }
+        for set in drops {
+            arguments.call(Command::Unlink, Place::Set(set), Vec::new());
+        }
+        for (index, words) in leaves {
+            arguments.call(Command::Zrem, Place::Index(index), words);
+        }
+        for (set, words) in puts {
+            arguments.call(Command::Hset, Place::Set(set), words);
+        }
+        for (index, words) in entries {
+            arguments.call(Command::Zadd, Place::Index(index), words);
+        }
+        if let Some((set, words)) = add {
+            arguments.call(Command::Hincrby, Place::Set(set), words);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+-- Compares, then writes: all of it or nothing. Decides nothing else.
+--
+-- KEYS: names of sets (hashes), indexes (sorted sets) and logs (streams). ARGV: the plan, the revisions of all guards as seen
+-- (zeros for an absent record), then words. The plan, in bytes: the number of sets with guards; for each its key and two bytes
+-- for the number of its guards, whose fields are the next words; then commands: its number, its key, two bytes for the number
+-- of its words.
+local call, sub = redis.call, string.sub
+local plan, seen, at, word, place = { string.byte(ARGV[1], 1, -1) }, ARGV[2], 2, 2, 0
+local XADD, ADD = 1, 7
+-- Commands that fail where the name is not that of a set or an index, by the number of the command that writes.
+local LOOKS = { [4] = 'ZCARD', [6] = 'ZCARD' }
+local ABSENT = '\0\0\0\0\0\0\0\0'
+
+-- Guards that do not hold: place, and the record as it is (false: absent).
+local stale = {}
+for _ = 1, plan[1] do
+  local guards = plan[at + 1] * 256 + plan[at + 2]
+  local found = call('HMGET', KEYS[plan[at]], unpack(ARGV, word + 1, word + guards))
+  for n = 1, guards do
+    local record = found[n]
+    if (record and sub(record, 1, 8) or ABSENT) ~= sub(seen, 8 * place + 1, 8 * place + 8) then
+      stale[#stale + 1] = place + 1
+      stale[#stale + 1] = record
+    end
+    place = place + 1
+  end
+  at, word = at + 3, word + guards
+end
+if #stale > 0 then return stale end
+
+-- Redis does not undo: what may fail is looked at before the first write. That is the first XADD, which refuses a number that its
+-- log has had; a second log is looked at.
+local words_before, appends = word, 0
+for at = at, #plan, 4 do
+  local code, key = plan[at], KEYS[plan[at + 1]]
+  if code == XADD then appends = appends + 1 end
+  if code == XADD and appends > 1 then
+    local last, number = call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1], string.match(ARGV[words_before + 4], '^%d+')
+    if last and tonumber(string.match(last[1], '^%d+')) >= tonumber(number) then
+      return redis.error_reply('NUMBER ' .. number .. ' is one that ' .. key .. ' has had')
+    end
+  elseif LOOKS[code] then
+    call(LOOKS[code], key)
+  end
+  words_before = words_before + plan[at + 2] * 256 + plan[at + 3]
+end
+
+local COMMANDS = { 'XADD', 'HDEL', 'UNLINK', 'ZREM', 'HSET', 'ZADD', 'HINCRBY' }
+local answer
+for at = at, #plan, 4 do
+  local words = plan[at + 2] * 256 + plan[at + 3]
+  answer = call(COMMANDS[plan[at]], KEYS[plan[at + 1]], unpack(ARGV, word + 1, word + words))
+  word = word + words
+  -- A sum as text: the numbers of scripts are doubles.
+  if plan[at] == ADD then answer = call('HGET', KEYS[plan[at + 1]], ARGV[word - 1]) end
+end
+return { 0, answer }

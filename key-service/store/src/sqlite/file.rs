@@ -1,0 +1,243 @@
+//! Opening of the file: checks of format and layout, the tables, and the configuration of SQLite.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
+use shared::private_files;
+
+use crate::records::Failure;
+
+/// Application id in the header of our files: "Fare".
+const APPLICATION_ID: i32 = 0x4661_7265;
+
+/// Version of the tables. Earlier programs, whose versions ended with 22, see a newer file and leave it alone.
+const LAYOUT: i64 = 100;
+
+/// Names of the columns that are words of SQL: `tab` for table, `idx` for index. A value of records is a blob, or an integer for
+/// a counter.
+const TABLES: &str = "
+    CREATE TABLE records (
+        space TEXT NOT NULL, tab INTEGER NOT NULL, part INTEGER NOT NULL, name BLOB NOT NULL, value ANY NOT NULL,
+        PRIMARY KEY (space, tab, part, name)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE entries (
+        space TEXT NOT NULL, idx INTEGER NOT NULL, entry BLOB NOT NULL,
+        PRIMARY KEY (space, idx, entry)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE logs (
+        space TEXT NOT NULL, log INTEGER NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL,
+        PRIMARY KEY (space, log, number)
+    ) STRICT, WITHOUT ROWID;";
+
+/// Longest wait for another process (the command line beside the server) to finish its transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Attempts to get a write-ahead log while other processes try the same: each attempt lets one process through.
+const WAL_ATTEMPTS: u32 = 100;
+
+/// Statements that stay prepared on a connection: all there are, with room to grow.
+const CACHED_STATEMENTS: usize = 48;
+
+/// Pages kept in memory by a connection, in KiB: recent records and the tails of logs fit many times over.
+const CACHE_KIB: i64 = 16 * 1024;
+
+/// Reason why a file cannot serve as the store.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file belongs to another program, or is not a database.
+    #[error("{} is not a database of this service", .0.display())]
+    NotOurs(PathBuf),
+    /// The file has the tables of an earlier program.
+    #[error("{} has the tables of an earlier version, which this version does not read; nothing in it was changed: move it away to begin with an empty store, or use the version that wrote it", .0.display())]
+    Older(PathBuf),
+    /// The file was written by a newer program.
+    #[error("{} was written by a newer version (its layout is {found}, this program knows {LAYOUT})", .path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Version of the layout.
+        found: i64,
+    },
+    /// The file is missing and cannot be created.
+    #[error("{} cannot be made", .0.display())]
+    NotMade(PathBuf, #[source] io::Error),
+    /// The file cannot be opened.
+    #[error("{} cannot be opened", .0.display())]
+    Failed(PathBuf, #[source] rusqlite::Error),
+    /// No thread can be started for the store.
+    #[error("no thread can be started")]
+    NoThread(#[source] io::Error),
+}
+
+/// Opens the writer's connection: creates a missing file, and the tables.
+pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |e| OpenError::Failed(path.to_owned(), e);
+    make_private(path).map_err(|e| OpenError::NotMade(path.to_owned(), e))?;
+    let mut connection = connect(path, OpenFlags::empty()).map_err(failed)?;
+    // A file of another program is left unchanged.
+    check(&connection, path)?;
+    settle(&connection).map_err(failed)?;
+    create_tables(&mut connection).map_err(failed)?;
+    check(&connection, path)?;
+    Ok(connection)
+}
+
+/// Opens a connection to tables in memory.
+pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
+    let path = Path::new(":memory:");
+    let opened = connect(path, OpenFlags::empty()).and_then(|mut connection| {
+        configure(&connection)?;
+        create_tables(&mut connection)?;
+        Ok(connection)
+    });
+    opened.map_err(|e| OpenError::Failed(path.to_owned(), e))
+}
+
+/// Opens a read-only connection to a file that is open already.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
+    let read_only = |connection: &Connection| {
+        settle(connection)?;
+        connection.pragma_update(None, "query_only", true)
+    };
+    let connection = connect(path, OpenFlags::empty()).and_then(|c| read_only(&c).map(|()| c));
+    connection.map_err(|e| OpenError::Failed(path.to_owned(), e))
+}
+
+/// The file that a path led to at opening. While connections are open, a removed or replaced file is still written, and
+/// lost at the end.
+pub(super) struct FileIdentity {
+    path: PathBuf,
+    device_and_inode: (u64, u64),
+    /// True if the path led to no file, or to another file, at the last check.
+    gone: AtomicBool,
+}
+
+impl FileIdentity {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        let device_and_inode = (found.dev(), found.ino());
+        Ok(Self { path: path.to_owned(), device_and_inode, gone: AtomicBool::new(false) })
+    }
+
+    /// Fails if the file was removed or replaced: nothing written to such a file would be found again.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let gone = match fs::metadata(&self.path) {
+            Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
+            // A folder that cannot be read at the moment says nothing of the file.
+            Err(e) => e.kind() == io::ErrorKind::NotFound,
+        };
+        if self.gone.swap(gone, Ordering::Relaxed) != gone {
+            metrics::gauge!("keyservice_store_file_gone").set(if gone { 1.0 } else { 0.0 });
+            if gone {
+                tracing::error!(file = %self.path.display(), "the store's file was removed or replaced while it is in use; nothing is written any more: move it back, or stop, restore it, and start again");
+            } else {
+                tracing::info!(file = %self.path.display(), "the store's file is back");
+            }
+        }
+        if gone {
+            return Err(Failure::NotDone(format!("{} was removed or replaced", self.path.display())));
+        }
+        Ok(())
+    }
+}
+
+/// Creates a missing file, readable by the owner alone. SQLite gives auxiliary files the same mode.
+fn make_private(path: &Path) -> io::Result<()> {
+    match private_files::options().write(true).create_new(true).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    // Each connection belongs to a single thread, so SQLite need not lock; names are paths, never URIs.
+    let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    // Without this setting SQLite prepares some statements anew whenever a parameter is bound, in case other values ask
+    // for another plan.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(connection)
+}
+
+/// Refuses files of other programs or layouts. A file without any table is new.
+fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let header = || -> rusqlite::Result<(i32, i64, bool)> {
+        // A single transaction, since another process may be creating the tables at this moment.
+        let moment = connection.unchecked_transaction()?;
+        let id = moment.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        let version = moment.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
+        Ok((id, version, moment.query_row(tables, [], |row| row.get(0))?))
+    };
+    match header() {
+        Ok((0, 0, false) | (APPLICATION_ID, LAYOUT, _)) => Ok(()),
+        Ok((APPLICATION_ID, found, _)) if found > LAYOUT => {
+            Err(OpenError::Newer { path: path.to_owned(), found })
+        }
+        Ok((APPLICATION_ID, _, _)) => Err(OpenError::Older(path.to_owned())),
+        Ok(_) => Err(OpenError::NotOurs(path.to_owned())),
+        Err(e) if e.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Err(OpenError::NotOurs(path.to_owned()))
+        }
+        Err(e) => Err(OpenError::Failed(path.to_owned(), e)),
+    }
+}
+
+/// Configures SQLite for the file.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    write_ahead(connection)?;
+    configure(connection)
+}
+
+/// Configures SQLite for a connection.
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    // A commit returns after the sync: acknowledged changes survive the loss of the machine.
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    // Nothing in the file's schema may call functions with side effects.
+    connection.pragma_update(None, "trusted_schema", false)
+}
+
+/// Enables the write-ahead log: readers and one writer do not block each other, over several processes.
+///
+/// If two processes do so on a new file at once, SQLite refuses one process instead of making it wait. The refused
+/// process waits here, for a moment with the file to itself, and tries again.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let mut attempt = 1;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
+            Err(e) if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && attempt < WAL_ATTEMPTS => {
+                Transaction::new_unchecked(connection, TransactionBehavior::Exclusive)?.rollback()?;
+                attempt += 1;
+            }
+            asked => return asked,
+        }
+    }
+}
+
+/// Creates the tables, all or none. Of two processes that do so at once, the second finds nothing to do.
+fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let seen: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if seen == 0 {
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", LAYOUT)?;
+    }
+    transaction.commit()
+}
+
+/// Whether the tables are those that were opened. A newer program that has changed them in the meantime would find them written
+/// wrongly by this one.
+pub(super) fn is_our_layout(connection: &Connection) -> rusqlite::Result<bool> {
+    let version: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+    Ok(version == LAYOUT)
+}

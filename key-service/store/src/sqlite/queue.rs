@@ -1,0 +1,78 @@
+//! Queues of calls to the threads of the database, with channels for the answers.
+
+use std::{
+    io,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
+
+use crate::records::Failure;
+
+/// Number of calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
+const QUEUED_CALLS: usize = 1024;
+
+/// Longest wait of a call for the answer. Twice the writer's wait for another process, so that a slow transaction
+/// there does not fail calls here.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Channel for the answer of a call.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// Receiving end of a queue.
+pub(super) type Calls<C> = mpsc::Receiver<C>;
+
+/// A bounded queue of calls, and the threads that serve the queue until dropped and empty.
+pub(super) struct Queue<C> {
+    /// Taken on drop, which ends the threads once the queue is empty.
+    calls: Option<mpsc::Sender<C>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A queue without threads.
+pub(super) fn queue<C>() -> (Queue<C>, Calls<C>) {
+    let (sender, receiver) = mpsc::channel(QUEUED_CALLS);
+    (Queue { calls: Some(sender), threads: Vec::new() }, receiver)
+}
+
+impl<C> Queue<C> {
+    /// Starts a thread that serves the queue, and that is joined when the queue is dropped.
+    pub(super) fn serve(&mut self, name: &str, serve: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(thread::Builder::new().name(name.into()).spawn(serve)?);
+        Ok(())
+    }
+
+    /// Queues a call and waits for the answer, both within the same deadline. A call that found no place in the queue is not
+    /// done; one that got no answer may be done still.
+    pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Failure> {
+        let deadline = Instant::now() + CALL_TIMEOUT;
+        let (reply, answer) = oneshot::channel();
+        let stopped = || "SQLite: the thread has stopped".to_owned();
+        let late = || format!("SQLite: no answer within {} s", CALL_TIMEOUT.as_secs());
+        let calls = self.calls.as_ref().ok_or_else(|| Failure::NotDone(stopped()))?;
+        match timeout_at(deadline, calls.send(call(reply))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Failure::NotDone(stopped())),
+            Err(_) => return Err(Failure::NotDone(late())),
+        }
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Failure::Unknown(stopped())),
+            Err(_) => Err(Failure::Unknown(late())),
+        }
+    }
+}
+
+impl<C> Drop for Queue<C> {
+    fn drop(&mut self) {
+        self.calls.take();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has left a message on standard error.
+            let _ = thread.join();
+        }
+    }
+}
