@@ -24,6 +24,8 @@ FROM source AS build
 COPY --from=profile /faregate.profdata /
 # Neither a folder nor a time of the build gets into the programs: `make reproducible` builds the same bytes.
 ARG SOURCE_DATE_EPOCH=0
+# The commit that `--version` names: docker build --build-arg FAREGATE_COMMIT=$(git rev-parse --short=12 HEAD)
+ARG FAREGATE_COMMIT=
 ENV RUSTFLAGS="--remap-path-prefix=/src=/faregate --remap-path-prefix=/usr/local/cargo=/cargo -Cprofile-use=/faregate.profdata" \
     CFLAGS="-ffile-prefix-map=/src=/faregate -ffile-prefix-map=/usr/local/cargo=/cargo"
 # What was downloaded and compiled stays in the builder's caches: the next build continues there. Command and target are those of

@@ -21,6 +21,7 @@ use inference_gateway::{
 };
 use init::InitOptions;
 use key_service::{
+    backup,
     cli::{self, OperatorCommand},
     first_run::FirstRun,
     installation::Installation,
@@ -34,8 +35,12 @@ use shared::{
     process::{
         self, CommandLine, LimitOptions, Limits, Process,
         config::{Basics, Common, ConfigError},
+        doctor::{Doctor, DoctorOptions},
+        internal_token::InternalToken,
         probe::READY,
         serve::{Port, serve},
+        starting::Starting,
+        stop_signal,
         telemetry::Exported,
         tls::{PublicTls, PublicTlsOptions},
     },
@@ -65,7 +70,7 @@ const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
 /// Prepaid API keys for language models. Without a command, serves.
 #[derive(Parser)]
-#[command(name = "faregate", version)]
+#[command(name = "faregate", version = process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct FaregateArguments {
     #[command(flatten)]
     common: Common,
@@ -120,7 +125,38 @@ async fn main() -> ExitCode {
     process::main(run).await
 }
 
-async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
+async fn run(arguments: FaregateArguments) -> anyhow::Result<ExitCode> {
+    if let Some(FaregateCommand::Operator(OperatorCommand::Doctor(asked))) = &arguments.command {
+        return examine(&arguments, asked).await;
+    }
+    serve_all(arguments).await.map(|()| ExitCode::SUCCESS)
+}
+
+/// Looks at all that a start looks at, and reports.
+async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
+    let FaregateArguments { common, gateway, key_service, public_tls, limits, .. } = arguments;
+    let mut doctor = Doctor::default();
+    doctor.well("settings", "are read");
+    doctor.internal_token(common, true);
+    let mut limits = limits.raise();
+    let public_tls = doctor.check("certificates", public_tls.open(), |tls| match tls {
+        Some(_) => "the public port speaks TLS".to_owned(),
+        None => "the public port speaks no TLS: a proxy in front has to".to_owned(),
+    });
+    limits.over_tls = public_tls.flatten().is_some();
+    let sizes = Sizes::of(gateway, &limits, PORTS, OTHER_FILES);
+    doctor.limits(&limits, sizes.map(|sizes| sizes.bounds.connections));
+    let catalog = doctor.catalogue(common);
+    let peppers = secrets::found_peppers(key_service);
+    key_service::doctor::examine(&mut doctor, common, key_service, peppers, Arc::new(System)).await;
+    doctor.certificates();
+    if let Some(catalog) = catalog {
+        doctor.upstreams(&catalog).await;
+    }
+    Ok(doctor.report(asked, &mut io::stdout())?)
+}
+
+async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, command } =
         arguments;
     let clock: Arc<dyn Clock> = Arc::new(System);
@@ -138,16 +174,25 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         Some(FaregateCommand::Operator(OperatorCommand::Catalogue(command))) => {
             return cli::catalogue(&command, &common, &mut io::stdout()).await;
         }
+        Some(FaregateCommand::Operator(OperatorCommand::Restore(place))) => {
+            return backup::restore(&place, &key_service, &*clock, &mut io::stdout());
+        }
+        Some(FaregateCommand::Operator(OperatorCommand::Backup(place))) => {
+            let peppers = secrets::open(&common, &key_service, &*clock)?.peppers;
+            return backup::backup(&place, &common, &key_service, peppers, clock, &mut io::stdout()).await;
+        }
+        // Examined before.
+        Some(FaregateCommand::Operator(OperatorCommand::Doctor(_))) => return Ok(()),
         Some(FaregateCommand::Operator(OperatorCommand::Stored(command))) => Some(command),
         None => None,
     };
     let secrets = secrets::open(&common, &key_service, &*clock)?;
-    let installation =
-        Installation::open(&common, &key_service, secrets.peppers, clock.clone(), command.as_ref()).await?;
     let scheme = public_tls.scheme();
-    let public_url = |listen: SocketAddr| installation.public_url(|| format!("{scheme}://{listen}"));
+    let url_at = |listen: SocketAddr| move || format!("{scheme}://{listen}");
     if let Some(command) = command {
-        return installation.run(command, &public_url(gateway.listen)).await;
+        let opened = Installation::open(&common, &key_service, secrets.peppers, clock, &command).await?;
+        let public_url = opened.public_url(url_at(gateway.listen));
+        return opened.run(command, &public_url).await;
     }
 
     let mut process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
@@ -156,37 +201,45 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
     let (models, catalog) = offer_models(&common, &clock, &process.limits).await?;
     reload_on_hangup(common.clone(), models.clone(), catalog.clone(), public_tls.clone());
+    let internal_token = InternalToken::new(secrets.internal_token);
+    // Half of a port's share, for both ports of the key-service.
+    let bounds = process.limits.connections.bounds(sizes.bounds.connections / 4);
+    let (starting, shutdown, stopping) =
+        (Starting::new("starting"), process.shutdown.clone(), process.stopping.clone());
+    process.admin_routes = upstream_list::admin_routes(models.clone(), clock.clone());
+    let process = process.serve(starting.readiness())?;
+    let opened = Installation::open_when_up(&common, &key_service, secrets.peppers, clock.clone(), &starting);
+    let installation = tokio::select! {
+        opened = opened => opened?,
+        () = stop_signal() => return Ok(()),
+    };
     let parts = KeyServiceParts {
         installation: installation.clone(),
         catalog: catalog.clone(),
-        internal_token: secrets.internal_token.clone(),
+        internal_token: internal_token.clone(),
         tls: None,
         clients_use_tls: public_tls.is_some(),
-        // Half of a port's share, for both.
-        bounds: process.limits.connections.bounds(sizes.bounds.connections / 4),
+        bounds,
     };
-    let ready = installation.readiness(process.shutdown.clone());
-    let running = RunningKeyService::start(&key_service, parts, process.shutdown.clone()).await?;
-    let admin_routes = upstream_list::admin_routes(models.clone(), clock.clone());
+    let running = RunningKeyService::start(&key_service, parts, shutdown.clone()).await?;
     let parts = GatewayParts {
         clock,
         models,
         prefix: common.key_prefix,
         key_services: KeyServices::Local(running.service.clone()),
-        internal_token: secrets.internal_token,
+        internal_token,
         key_service_http: vec![loopback(running.http)?],
         public_tls,
         tls: None,
         sizes,
-        stopping: process.stopping.clone(),
+        stopping,
         data_dir: Some(key_service.data_dir),
     };
     let gateway = RunningGateway::start(&gateway, parts)?;
-    process.admin_routes = admin_routes;
-    let process = process.serve(ready)?;
+    starting.started(installation.readiness(shutdown));
     let first = FirstRun::prepare(installation.management()).await?;
     let addresses = welcome::Addresses::of(scheme, &gateway, &running, process.admin_address);
-    let public_url = public_url(gateway.public);
+    let public_url = installation.public_url(url_at(gateway.public));
     let announce = |out: &mut StdoutLock<'_>| {
         welcome::print(out, &addresses, &public_url, &catalog.get(), first.as_ref())
     };

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use key_service::{
     config::Options,
     digest::{Pepper, Peppers},
@@ -14,40 +14,62 @@ use key_service::{
 use shared::{
     clock::{Clock, random_bytes},
     private_files,
-    process::config::{Common, checked_token},
+    process::{
+        config::{self, Common, ConfigError, checked_token},
+        internal_token::InternalTokens,
+    },
     secret::{self, SecretString},
 };
+
+/// Name of the file of the pepper in the data directory.
+const PEPPER: &str = "pepper";
 
 /// Secrets that only the services share.
 pub(crate) struct Secrets {
     /// Peppers for the hashes of keys.
     pub(crate) peppers: Peppers,
     /// Token for calls between the services.
-    pub(crate) internal_token: SecretString,
+    pub(crate) internal_token: InternalTokens,
 }
 
 /// Takes the configured secrets; missing secrets are read from the data directory, or made there.
 pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> anyhow::Result<Secrets> {
     let folder = Folder::create(&options.data_dir)?;
-    let peppers = if let Some(peppers) = options.peppers()? {
+    let peppers = if let Some(peppers) = found_peppers(options)? {
         peppers
-    } else if options.shares_store()? {
-        // Keys that were hashed with a pepper of this process alone would be unknown to the others.
-        bail!(
-            "FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set, the same in all processes over this FAREGATE_STORE"
-        );
     } else {
-        let hex = folder.secret("pepper", clock)?;
-        let current = Pepper::from_hex(&hex);
-        let current = current.context("`pepper` in the data directory must hold 64 hexadecimal digits")?;
-        Peppers { current, previous: None }
+        folder.secret(PEPPER, clock)?;
+        found_peppers(options)?.context("`pepper` is gone from the data directory")?
     };
     let internal_token = match common.internal_token()? {
         Some(token) => token,
         None => checked_token(folder.secret("internal-token", clock)?)
             .context("`internal-token` in the data directory")?,
     };
+    let internal_token = config::internal_tokens(internal_token, options.previous_internal_token()?)?;
     Ok(Secrets { peppers, internal_token })
+}
+
+/// The peppers that are configured or kept; `None` where the first start makes a pepper.
+pub(crate) fn found_peppers(options: &Options) -> Result<Option<Peppers>, ConfigError> {
+    if let Some(peppers) = options.peppers()? {
+        return Ok(Some(peppers));
+    }
+    if options.shares_store()? {
+        // Keys that were hashed with a pepper of this process alone would be unknown to the others.
+        let reason =
+            "must be set, or FAREGATE_PEPPER_FILE, the same in all processes over this FAREGATE_STORE";
+        return Err(ConfigError::new("FAREGATE_PEPPER", reason));
+    }
+    let file = options.data_dir.join(PEPPER);
+    if !file.exists() {
+        return Ok(None);
+    }
+    let unfit =
+        |reason: String| ConfigError::new("FAREGATE_DATA_DIR", format!("{}: {reason}", file.display()));
+    let hex = secret::read_file(&file).map_err(|e| unfit(format!("cannot be read: {e}")))?;
+    let current = Pepper::from_hex(&hex).ok_or_else(|| unfit("must hold 64 hexadecimal digits".into()))?;
+    Ok(Some(Peppers { current, previous: None }))
 }
 
 /// The data directory.

@@ -8,13 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
 use clap::{Parser, Subcommand};
 use http::Uri;
 use inference_gateway::{
     config::Options,
     models::OfferedModels,
-    server::{GatewayParts, KeyServices, RunningGateway},
+    server::{GatewayParts, KeyServices, RunningGateway, reach},
     sizes::Sizes,
     upstream_list::{self, UpstreamsCommand},
 };
@@ -23,7 +22,9 @@ use shared::{
     clock::System,
     process::{
         self, CommandLine, LimitOptions, Process,
-        config::{Basics, Common, ConfigError},
+        config::{self, Basics, Common, ConfigError},
+        doctor::{Doctor, DoctorOptions},
+        internal_token::InternalToken,
         log_level::LogLevel,
         probe::READY,
         telemetry::Exported,
@@ -42,7 +43,7 @@ static EXPORTED: Exported =
 
 /// Carries requests to a model and back, and meters them on the way. Without a command, serves.
 #[derive(Parser)]
-#[command(name = "inference-gateway", version)]
+#[command(name = "inference-gateway", version = process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct GatewayArguments {
     #[command(flatten)]
     common: Common,
@@ -107,6 +108,11 @@ enum GatewayCommand {
     Upstreams(UpstreamsCommand),
     /// Show or replace the filter of log lines of the running gateway
     LogLevel(LogLevel),
+    /// Look at the whole gateway, and say of each part what is well or what to do
+    ///
+    /// Settings, secrets, limits, certificates, every key-service, the catalogue, and every upstream. Changes nothing. Exit status:
+    /// 0 where all is well, 1 with warnings, 2 with errors.
+    Doctor(DoctorOptions),
 }
 
 impl CommandLine for GatewayArguments {
@@ -124,32 +130,79 @@ async fn main() -> ExitCode {
     process::main(run).await
 }
 
-async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
-    match arguments.command {
-        Some(GatewayCommand::Spool(command)) => return Ok(list_spool(&command, &mut io::stdout())?),
+async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
+    match &arguments.command {
+        Some(GatewayCommand::Spool(command)) => list_spool(command, &mut io::stdout())?,
         Some(GatewayCommand::Upstreams(command)) => {
-            return Ok(command.run(arguments.admin_listen, &mut io::stdout()).await?);
+            command.run(arguments.admin_listen, &mut io::stdout()).await?;
         }
         Some(GatewayCommand::LogLevel(command)) => {
-            return Ok(command.run(arguments.admin_listen, &mut io::stdout()).await?);
+            command.run(arguments.admin_listen, &mut io::stdout()).await?;
         }
-        None => {}
+        Some(GatewayCommand::Doctor(asked)) => return examine(&arguments, asked).await,
+        None => serve(arguments).await?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Looks at all that a start looks at, and at what the gateway calls, and reports.
+async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
+    let common = &arguments.common;
+    let mut doctor = Doctor::default();
+    doctor.well("settings", "are read");
+    doctor.internal_token(common, false);
+    let mut limits = arguments.limits.raise();
+    let public = doctor.check("certificates", arguments.public_tls.open(), |tls| match tls {
+        Some(_) => "the public port speaks TLS".to_owned(),
+        None => "the public port speaks no TLS: a proxy in front has to".to_owned(),
+    });
+    limits.over_tls = public.flatten().is_some();
+    let sizes = Sizes::of(&arguments.options, &limits, 1, 0);
+    doctor.limits(&limits, sizes.map(|sizes| sizes.bounds.connections));
+    let tls = doctor.check("certificates", arguments.internal_tls.open(), |tls| match tls {
+        Some(_) => "calls between services are mutual TLS".to_owned(),
+        None => "calls between services are not encrypted".to_owned(),
+    });
+    let tokens = common.required_internal_token().and_then(|token| config::internal_tokens(token, None));
+    if let (Some(tls), Ok(tokens)) = (tls, tokens) {
+        let token = InternalToken::new(tokens);
+        for address in &arguments.key_service_url {
+            match reach(address.clone(), token.clone(), tls.as_ref()).await {
+                Ok(()) => doctor.well("key-service", format!("{address} answers, and takes the token")),
+                Err(says) => doctor.fail(
+                    "key-service",
+                    format!("{address}: {says}"),
+                    "see its /readyz, and the lines above",
+                ),
+            }
+        }
+    }
+    let catalog = doctor.catalogue(common);
+    doctor.certificates();
+    if let Some(catalog) = catalog {
+        doctor.upstreams(&catalog).await;
+    }
+    Ok(doctor.report(asked, &mut io::stdout())?)
+}
+
+async fn serve(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (common, options) = (&arguments.common, &arguments.options);
     let mut process = Process::start(common, &arguments.limits, arguments.admin_listen, &EXPORTED)?;
     let (public_tls, tls) = (arguments.public_tls.open()?, arguments.internal_tls.open()?);
     process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;
-    let internal_token = common
-        .internal_token()?
-        .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
+    let internal_tokens = |common: &Common| config::internal_tokens(common.required_internal_token()?, None);
+    let internal_token = InternalToken::new(internal_tokens(common)?);
     let models = Arc::new(OfferedModels::new(common.catalog()?, arguments.builtin_url)?);
     let (offered, settings, public, internal) =
         (models.clone(), common.clone(), public_tls.clone(), tls.clone());
+    let token = internal_token.clone();
     process::reload_on_hangup(move || {
         let replace_public = public.as_ref().map(PublicTls::reread).transpose()?;
         let replace_internal = internal.as_ref().map(Tls::reread).transpose()?;
+        let tokens = internal_tokens(&settings)?;
         offered.replace(settings.catalog()?)?;
+        token.replace(tokens);
         if let Some(replace) = replace_public {
             replace();
         }

@@ -9,20 +9,18 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
-use http::{HeaderValue, Uri};
+use http::Uri;
 use shared::{
-    clock::Clock,
+    clock::{Clock, System},
     key::{Class, Prefix},
     process::{
         config::ConfigError,
-        http::internal_token_header,
+        internal_token::InternalToken,
         serve::{Port, PublicListener, Worker, serve_on},
         telemetry::Readiness,
         tls::{PublicTls, Tls},
     },
     rpc::{KeyService, PresentToken},
-    secret::SecretString,
 };
 use tokio::{
     task::JoinHandle,
@@ -48,11 +46,10 @@ use crate::{
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
 /// Interval at which the gateway looks whether it is ready, for its metrics: shorter than that of most scrapes.
 const LOOK_AT_READINESS: Duration = Duration::from_secs(5);
+/// Longest time for a key-service to answer a single question: connecting, TLS and the token included.
+const REACHED_WITHIN: Duration = Duration::from_secs(5);
 /// Time for idle connections to close.
 const CLOSING: Duration = Duration::from_secs(2);
-
-/// Reason why an internal token cannot be used.
-const UNFIT_TOKEN: &str = "FAREGATE_INTERNAL_TOKEN: has characters that a header cannot carry";
 
 /// Dependencies of a gateway.
 pub struct GatewayParts {
@@ -65,7 +62,7 @@ pub struct GatewayParts {
     /// The key-services.
     pub key_services: KeyServices,
     /// Token in the calls between the services.
-    pub internal_token: SecretString,
+    pub internal_token: InternalToken,
     /// Addresses of the key-services' HTTP listeners; never empty.
     pub key_service_http: Vec<Uri>,
     /// TLS of the public port, if configured.
@@ -121,10 +118,10 @@ impl RunningGateway {
     pub fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
         let PublicListener { listener, is_handed_over } =
             PublicListener::open("FAREGATE_LISTEN", options.listen)?;
-        let peers = peers(parts.key_services, &parts.internal_token, parts.tls.as_ref())?;
+        let peers = peers(parts.key_services, parts.internal_token.clone(), parts.tls.as_ref())?;
         let health = Arc::new(KeyServiceHealth::new(peers.count()));
-        let token = internal_token_header(&parts.internal_token).context(UNFIT_TOKEN)?;
-        let management = Arc::new(management(parts.key_service_http, &health, parts.tls.as_ref(), token)?);
+        let management =
+            Arc::new(management(parts.key_service_http, &health, parts.tls.as_ref(), parts.internal_token)?);
         let spool = open_spool(parts.data_dir.as_deref(), &parts.clock)?;
         let admission = Admission::new(&parts.sizes);
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
@@ -225,9 +222,10 @@ impl RunningGateway {
     }
 }
 
-/// Returns whether a key-service answers. Any credential will do: only the existence of an answer matters.
-async fn is_ready(keys: &Keys) -> bool {
-    keys.authenticate("", Class::Api).await.is_ok()
+/// Fails unless a key-service answers. Any credential will do: only the existence of an answer matters.
+async fn is_ready(keys: &Keys) -> Result<(), String> {
+    let answered = keys.authenticate("", Class::Api).await;
+    answered.map(drop).map_err(|_| "no key-service answers".to_owned())
 }
 
 /// Shows in the metrics whether the gateway is ready, until `close`.
@@ -243,22 +241,31 @@ async fn show_readiness(keys: Keys, stopping: CancellationToken, close: Cancella
             () = stopping.cancelled() => break,
             is_ready = is_ready(&keys) => is_ready,
         };
-        ready.set(if is_ready { 1.0 } else { 0.0 });
+        ready.set(if is_ready.is_ok() { 1.0 } else { 0.0 });
     }
     ready.set(0.0);
 }
 
-fn peers(key_services: KeyServices, token: &SecretString, tls: Option<&Tls>) -> anyhow::Result<Peers> {
+/// Asks one key-service whether it answers calls with this token, or says why not.
+pub async fn reach(address: Uri, token: InternalToken, tls: Option<&Tls>) -> Result<(), String> {
+    let peers = peers(KeyServices::Remote(vec![address]), token, tls).map_err(|e| e.to_string())?;
+    let keys = connect(peers, &Arc::new(KeyServiceHealth::new(1)), Arc::new(System));
+    match timeout(REACHED_WITHIN, is_ready(&keys)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err("it does not answer".to_owned()),
+    }
+}
+
+fn peers(key_services: KeyServices, token: InternalToken, tls: Option<&Tls>) -> Result<Peers, ConfigError> {
     Ok(match key_services {
         KeyServices::Local(service) => Peers::Local(service),
         KeyServices::Remote(addresses) => {
-            let token = PresentToken::new(token).context(UNFIT_TOKEN)?;
             let addresses = addresses.into_iter().map(|uri| {
                 check_scheme("FAREGATE_KEY_SERVICE_URL", &uri, tls)?;
                 Ok(Endpoint::from(uri))
             });
             let addresses = addresses.collect::<Result<_, ConfigError>>()?;
-            Peers::Remote { addresses, tls: tls.cloned(), token }
+            Peers::Remote { addresses, tls: tls.cloned(), token: PresentToken(token) }
         }
     })
 }
@@ -269,7 +276,7 @@ fn management(
     addresses: Vec<Uri>,
     health: &Arc<KeyServiceHealth>,
     tls: Option<&Tls>,
-    token: HeaderValue,
+    token: InternalToken,
 ) -> Result<Management, ConfigError> {
     for uri in &addresses {
         check_scheme("FAREGATE_KEY_SERVICE_HTTP_URL", uri, tls)?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use shared::{
     ids::AccountId,
     money::NanoUsd,
-    process::{log_level::LogLevel, table},
+    process::{doctor::DoctorOptions, log_level::LogLevel, table},
     spool_list::SpoolCommand,
     text::is_name,
     time::Timestamp,
@@ -25,6 +25,7 @@ use crate::{
 use domain::event::Actor;
 
 mod against;
+mod backup_place;
 mod books;
 mod catalogue;
 mod credits;
@@ -36,6 +37,7 @@ mod management_keys;
 mod members;
 mod webhooks;
 
+pub use backup_place::{BackupTo, RestoreFrom};
 pub use catalogue::{Catalogue, Entry, Listed, PriceList, catalogue};
 use credits::Credits;
 use groups::GroupCommand;
@@ -64,6 +66,19 @@ pub enum OperatorCommand {
     /// The catalogue of models: take over public prices, and check
     #[command(subcommand)]
     Catalogue(Catalogue),
+    /// Look at the whole installation, and say of each part what is well or what to do
+    ///
+    /// Settings, secrets, catalogue, store (reach, room, persistence), clock, limits, certificates, and every upstream. Changes no
+    /// setting, no key and no money. Exit status: 0 where all is well, 1 with warnings, 2 with errors.
+    Doctor(DoctorOptions),
+    /// Copy an SQLite file while it is served, prove the copy, and put it in the place of the backup before
+    ///
+    /// Over Redis it fails: `redis-cli --rdb` is the way there, as docs/operating.md says; this command does not do it yet.
+    Backup(BackupTo),
+    /// Put a backup of an SQLite file in its place; the file that was there is kept beside it
+    ///
+    /// Refused while a program has the file open. Not for Redis.
+    Restore(RestoreFrom),
 }
 
 /// Commands of an operator on what the store has.
@@ -133,6 +148,16 @@ pub enum Accounts {
 }
 
 impl Command {
+    /// The audit of all accounts.
+    pub(crate) fn audit() -> Self {
+        Self::Audit(books::AuditOf::all())
+    }
+
+    /// A command that changes nothing.
+    pub(crate) fn reading() -> Self {
+        Self::Accounts(Accounts::List { json: false })
+    }
+
     /// Returns whether the command changes what the store has, rather than only reads it.
     pub(crate) fn writes(&self) -> bool {
         match self {

@@ -12,7 +12,10 @@ use http::Uri;
 use shared::{
     clock::Clock,
     network::Network,
-    process::config::{ConfigError, Pem, either, parse_secret},
+    process::{
+        config::{ConfigError, Pem, checked_token, either, parse_secret},
+        tls::validity::{self, Decisive},
+    },
     secret::{ExposeSecret, SecretString},
 };
 
@@ -120,6 +123,14 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PREVIOUS_PEPPER_FILE", value_name = "FILE")]
     pub previous_pepper_file: Option<PathBuf>,
 
+    /// During a rotation, the internal token before: gateways that still present it are served. An empty text is none
+    #[arg(long, env = "FAREGATE_PREVIOUS_INTERNAL_TOKEN", value_name = "TOKEN", hide_env_values = true, value_parser = parse_secret)]
+    pub previous_internal_token: Option<SecretString>,
+
+    /// A file that holds the internal token before, or nothing
+    #[arg(long, env = "FAREGATE_PREVIOUS_INTERNAL_TOKEN_FILE", value_name = "FILE")]
+    pub previous_internal_token_file: Option<PathBuf>,
+
     /// API keys that an account may have, revoked keys included; it may have as many groups
     #[arg(long, env = "FAREGATE_MAX_KEYS_PER_ACCOUNT", value_name = "COUNT", default_value_t = MAX_KEYS_PER_ACCOUNT,
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
@@ -160,6 +171,15 @@ impl Options {
         Ok(current.map(|current| Peppers { current, previous }))
     }
 
+    /// The internal token before, if there is one.
+    pub fn previous_internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
+        let previous = either(
+            ("FAREGATE_PREVIOUS_INTERNAL_TOKEN", self.previous_internal_token.as_ref()),
+            ("FAREGATE_PREVIOUS_INTERNAL_TOKEN_FILE", self.previous_internal_token_file.as_deref()),
+        )?;
+        previous.filter(|token| !token.expose_secret().is_empty()).map(checked_token).transpose()
+    }
+
     /// Returns whether the store is a Redis, which other processes may use as well.
     pub fn shares_store(&self) -> Result<bool, ConfigError> {
         let url = self.store_url()?;
@@ -173,14 +193,25 @@ impl Options {
         either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
     }
 
+    /// URL of the store: as configured, or of a file in the data directory.
+    fn store_or_default(&self) -> Result<SecretString, ConfigError> {
+        let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
+        Ok(self.store_url()?.unwrap_or_else(default))
+    }
+
+    /// The file of a store in SQLite; `None` of any other store.
+    pub fn sqlite_file(&self) -> Result<Option<PathBuf>, ConfigError> {
+        let url = self.store_or_default()?;
+        Ok(url.expose_secret().strip_prefix("sqlite:").map(PathBuf::from))
+    }
+
     /// Opens the configured store. `writes` is false for a command that only reads.
     pub async fn open_store(
         &self,
         clock: &Arc<dyn Clock>,
         writes: bool,
-    ) -> Result<Arc<dyn Store>, ConfigError> {
-        let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
-        let url = self.store_url()?.unwrap_or_else(default);
+    ) -> Result<Arc<dyn Store>, StoreNotOpened> {
+        let url = self.store_or_default()?;
         let url = url.expose_secret();
         let events = EventBounds::with_life(Duration::from_hours(u64::from(self.event_days) * 24));
         match url.split_once(':') {
@@ -204,7 +235,11 @@ impl Options {
                     data_dir: self.data_dir.clone(),
                     is_marked: writes,
                 };
-                Ok(Arc::new(Redis::open(&settings, clock.clone()).await.map_err(unusable_store)?))
+                let opened = Redis::open(&settings, clock.clone()).await;
+                Ok(Arc::new(
+                    opened
+                        .map_err(|e| StoreNotOpened { may_pass: e.may_pass(), error: unusable_store(e) })?,
+                ))
             }
         }
     }
@@ -213,13 +248,34 @@ impl Options {
 impl Options {
     fn redis_certificates(&self) -> Result<Certificates, ConfigError> {
         let pem = |setting, file: &Option<PathBuf>| {
-            let read = file.as_deref().map(|file| Pem::read(setting, file)).transpose()?;
-            Ok::<_, ConfigError>(read.map(|pem| pem.text().as_bytes().to_vec()))
+            file.as_deref().map(|file| Pem::read(setting, file)).transpose()
         };
         let authority = pem("FAREGATE_REDIS_TLS_CA", &self.redis_tls_ca)?;
         let certificate = pem("FAREGATE_REDIS_TLS_CERT", &self.redis_tls_cert)?;
         let key = pem("FAREGATE_REDIS_TLS_KEY", &self.redis_tls_key)?;
+        let bytes = |pem: Option<Pem>| pem.map(|pem| pem.text().as_bytes().to_vec());
+        for (pem, decisive) in [(&authority, Decisive::Last), (&certificate, Decisive::First)] {
+            if let Some(pem) = pem {
+                validity::show(&[(pem, decisive)]);
+            }
+        }
+        let (authority, certificate, key) = (bytes(authority), bytes(certificate), bytes(key));
         Ok(Certificates::new(authority, certificate.zip(key)))
+    }
+}
+
+/// A store that was not opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct StoreNotOpened {
+    error: ConfigError,
+    /// True if the store may be there later, without a change of settings.
+    pub(crate) may_pass: bool,
+}
+
+impl From<ConfigError> for StoreNotOpened {
+    fn from(error: ConfigError) -> Self {
+        Self { error, may_pass: false }
     }
 }
 

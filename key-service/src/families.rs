@@ -26,6 +26,12 @@ pub const FAMILIES: &[Family] = &[
         "seconds of the store: `ledger` (holds and bills of an account, until they are durable); `script`, `command` (single calls to Redis); `write`, `read` (SQLite)",
     )
     .labelled(),
+    Family::gauge("keyservice_ready", "1 while the key-service is ready, as `/readyz` says"),
+    Family::gauge("keyservice_store_up", "1 while the store answers; looked at every second"),
+    Family::gauge(
+        "keyservice_store_used_ratio",
+        "share of the store's room that is used: of the memory of the fullest Redis, or of the disk under the SQLite file; 0 if unknown",
+    ),
     Family::gauge(
         "keyservice_store_file_gone",
         "1 while the SQLite file is removed or replaced under the process: not ready, nothing is written",

@@ -20,8 +20,8 @@ use shared::{
         ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id,
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
+    process::internal_token::InternalToken,
     process::traces,
-    secret::SecretString,
     time::Timestamp,
     wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
 };
@@ -78,7 +78,7 @@ pub(crate) fn router(
     management: Arc<Management>,
     catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
-    internal_token: SecretString,
+    internal_token: InternalToken,
     dashboard: Router,
 ) -> Router {
     let api = Api { management, catalog, clock: clock.clone() };

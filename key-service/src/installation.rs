@@ -1,15 +1,18 @@
 //! Data of an installation, with the use-cases that the commands and the server need.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use http::Uri;
 use shared::{
+    backoff::Backoff,
     clock::Clock,
     process::{
         config::{Common, ConfigError},
+        starting::Starting,
         telemetry::Readiness,
     },
 };
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,6 +24,9 @@ use crate::{
     store::{Store, StoreError},
 };
 use domain::digest::Peppers;
+
+/// Pauses between attempts to open a store: soon after the store is there, and not often enough to matter to it.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
 
 /// An open store with the use-cases. Cheap to clone.
 #[derive(Clone)]
@@ -34,32 +40,69 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Opens the configured store, to serve or for this command.
+    /// Opens the configured store for this command. A store that is away fails the command.
     pub async fn open(
         common: &Common,
         options: &Options,
         peppers: Peppers,
         clock: Arc<dyn Clock>,
-        command: Option<&Command>,
+        command: &Command,
     ) -> anyhow::Result<Self> {
-        let store = options.open_store(&clock, command.is_none_or(Command::writes)).await?;
-        let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
-        match credentials.check_peppers(clock.now()).await {
-            Ok(()) => {}
-            Err(PepperFault::Store(StoreError::Unavailable(cause))) => {
-                tracing::warn!(
-                    cause,
-                    "the pepper was not compared with the store, which does not answer yet"
-                );
-            }
-            Err(PepperFault::Store(e)) => return Err(e.into()),
-            Err(wrong @ PepperFault::Wrong) => return Err(ConfigError::new("FAREGATE_PEPPER", wrong).into()),
+        let store = options.open_store(&clock, command.writes()).await?;
+        let opened = Self::over(store, common, options, peppers, clock);
+        if let Some(cause) = opened.check_peppers().await? {
+            tracing::warn!(cause, "the pepper was not compared with the store, which does not answer yet");
         }
+        Ok(opened)
+    }
+
+    /// Opens the configured store to serve, once the store is there: after a reboot it may start last. Fails at once where
+    /// waiting mends nothing.
+    pub async fn open_when_up(
+        common: &Common,
+        options: &Options,
+        peppers: Peppers,
+        clock: Arc<dyn Clock>,
+        starting: &Starting,
+    ) -> anyhow::Result<Self> {
+        let mut wait = Wait { pauses: PAUSES, clock: &*clock, starting, logged: String::new() };
+        let store = loop {
+            match options.open_store(&clock, true).await {
+                Ok(store) => break store,
+                Err(e) if e.may_pass => wait.pause(&e.to_string()).await,
+                Err(e) => return Err(e.into()),
+            }
+        };
+        let opened = Self::over(store, common, options, peppers, clock.clone());
+        while let Some(cause) = opened.check_peppers().await? {
+            wait.pause(&cause).await;
+        }
+        Ok(opened)
+    }
+
+    fn over(
+        store: Arc<dyn Store>,
+        common: &Common,
+        options: &Options,
+        peppers: Peppers,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
         let management = Management::new(store.clone(), clock.clone(), credentials.clone())
             .with_max_keys(options.max_keys_per_account)
             .with_webhook_networks(options.webhook_networks.clone());
         let public_url = options.public_url.clone();
-        Ok(Self { store, clock, credentials, management: Arc::new(management), public_url })
+        Self { store, clock, credentials, management: Arc::new(management), public_url }
+    }
+
+    /// Compares the peppers with the store. Returns why the store does not answer, if it does not.
+    async fn check_peppers(&self) -> anyhow::Result<Option<String>> {
+        match self.credentials.check_peppers(self.clock.now()).await {
+            Ok(()) => Ok(None),
+            Err(PepperFault::Store(StoreError::Unavailable(cause))) => Ok(Some(cause)),
+            Err(PepperFault::Store(e)) => Err(e.into()),
+            Err(wrong @ PepperFault::Wrong) => Err(ConfigError::new("FAREGATE_PEPPER", wrong).into()),
+        }
     }
 
     /// The use-cases of governing.
@@ -80,5 +123,25 @@ impl Installation {
     /// Reports readiness until `shutdown`.
     pub fn readiness(&self, shutdown: CancellationToken) -> Readiness {
         readiness(self.store.clone(), self.clock.clone(), shutdown)
+    }
+}
+
+/// A wait for a store, told to probes and once for each cause to the log.
+struct Wait<'a> {
+    pauses: Backoff,
+    clock: &'a dyn Clock,
+    starting: &'a Starting,
+    /// The cause that was logged last.
+    logged: String,
+}
+
+impl Wait<'_> {
+    async fn pause(&mut self, cause: &str) {
+        self.starting.waits(format!("waiting for the store: {cause}"));
+        if self.logged != cause {
+            tracing::warn!(cause, "waiting for the store");
+            cause.clone_into(&mut self.logged);
+        }
+        sleep(self.pauses.pause(self.clock)).await;
     }
 }

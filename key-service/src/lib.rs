@@ -4,10 +4,12 @@
 //! store`.
 
 mod agents;
+pub mod backup;
 pub mod cli;
 pub mod config;
 mod credentials;
 mod dashboard;
+pub mod doctor;
 mod families;
 pub mod first_run;
 mod grpc;

@@ -7,11 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
 use clap::Parser;
 use key_service::{
+    backup,
     cli::{self, OperatorCommand},
     config::Options,
+    digest::Peppers,
     first_run::FirstRun,
     installation::Installation,
     server::{KeyServiceParts, RunningKeyService},
@@ -22,8 +23,12 @@ use shared::{
     current::Current,
     process::{
         self, CommandLine, LimitOptions, Process,
-        config::{Basics, Common, ConfigError},
+        config::{self, Basics, Common, ConfigError},
+        doctor::{Doctor, DoctorOptions},
+        internal_token::{InternalToken, InternalTokens},
         probe::READY,
+        starting::Starting,
+        stop_signal,
         telemetry::{Exported, show_catalogue},
         tls::{Tls, TlsOptions},
     },
@@ -47,7 +52,7 @@ const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// Decides who may spend and remembers what was spent.
 #[derive(Parser)]
-#[command(name = "key-service", version)]
+#[command(name = "key-service", version = process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct KeyServiceArguments {
     #[command(flatten)]
     common: Common,
@@ -88,7 +93,14 @@ async fn main() -> ExitCode {
     process::main(run).await
 }
 
-async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
+async fn run(arguments: KeyServiceArguments) -> anyhow::Result<ExitCode> {
+    if let Some(OperatorCommand::Doctor(asked)) = &arguments.command {
+        return examine(&arguments, asked).await;
+    }
+    serve(arguments).await.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     let KeyServiceArguments { common, options, internal_tls, limits, admin_listen, first_run, command } =
         arguments;
     let command = match command {
@@ -99,40 +111,57 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         Some(OperatorCommand::Catalogue(command)) => {
             return cli::catalogue(&command, &common, &mut io::stdout()).await;
         }
+        Some(OperatorCommand::Restore(place)) => {
+            return backup::restore(&place, &options, &System, &mut io::stdout());
+        }
+        Some(OperatorCommand::Backup(place)) => {
+            let peppers = required_peppers(&options)?;
+            return backup::backup(&place, &common, &options, peppers, Arc::new(System), &mut io::stdout())
+                .await;
+        }
         Some(OperatorCommand::Stored(command)) => Some(command),
+        // Examined before.
+        Some(OperatorCommand::Doctor(_)) => return Ok(()),
         None => None,
     };
-    let peppers = options.peppers()?.context("FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set")?;
-    let installation =
-        Installation::open(&common, &options, peppers, Arc::new(System), command.as_ref()).await?;
-    let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
+    let peppers = required_peppers(&options)?;
+    let clock = Arc::new(System);
     if let Some(command) = command {
+        let installation = Installation::open(&common, &options, peppers, clock, &command).await?;
+        let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
         return installation.run(command, &public_url).await;
     }
 
     let process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
-    let internal_token = common
-        .internal_token()?
-        .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
+    let internal_token = InternalToken::new(internal_tokens(&common, &options)?);
     let tls = internal_tls.open()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let catalog = common.catalog()?;
     show_catalogue(&catalog);
     let catalog = Arc::new(Current::new(catalog));
-    let offered = catalog.clone();
-    let certificates = tls.clone();
+    let (offered, certificates) = (catalog.clone(), tls.clone());
+    let (settings, own_settings, token) = (common.clone(), options.clone(), internal_token.clone());
     process::reload_on_hangup(move || {
         let replace_tls = certificates.as_ref().map(Tls::reread).transpose()?;
-        let catalog = common.catalog()?;
+        let tokens = internal_tokens(&settings, &own_settings)?;
+        let catalog = settings.catalog()?;
         show_catalogue(&catalog);
         offered.replace(catalog);
+        token.replace(tokens);
         if let Some(replace) = replace_tls {
             replace();
         }
         Ok::<_, ConfigError>(())
     });
-    let ready = installation.readiness(process.shutdown.clone());
     let bounds = process.limits.connections.bounds(process.limits.connections(PORTS, STORE_FILES)?);
+    let (starting, shutdown) = (Starting::new("starting"), process.shutdown.clone());
+    let process = process.serve(starting.readiness())?;
+    let opened = Installation::open_when_up(&common, &options, peppers, clock, &starting);
+    let installation = tokio::select! {
+        opened = opened => opened?,
+        () = stop_signal() => return Ok(()),
+    };
+    let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
     let parts = KeyServiceParts {
         installation: installation.clone(),
         catalog: catalog.clone(),
@@ -141,8 +170,8 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         clients_use_tls: false,
         bounds,
     };
-    let server = RunningKeyService::start(&options, parts, process.shutdown.clone()).await?;
-    let process = process.serve(ready)?;
+    let server = RunningKeyService::start(&options, parts, shutdown.clone()).await?;
+    starting.started(installation.readiness(shutdown));
     let first = if first_run { FirstRun::prepare(installation.management()).await? } else { None };
     let (http, grpc, admin) = (server.http, server.grpc, process.admin_address);
     let announce = |out: &mut StdoutLock<'_>| {
@@ -157,4 +186,35 @@ async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         Ok(())
     };
     Ok(process.until_signalled(announce, drain).await?)
+}
+
+fn required_peppers(options: &Options) -> Result<Peppers, ConfigError> {
+    let unset = || ConfigError::new("FAREGATE_PEPPER", "must be set, or FAREGATE_PEPPER_FILE");
+    options.peppers()?.ok_or_else(unset)
+}
+
+/// Looks at all that a start looks at, and reports.
+async fn examine(arguments: &KeyServiceArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
+    let KeyServiceArguments { common, options, internal_tls, limits, .. } = arguments;
+    let mut doctor = Doctor::default();
+    doctor.well("settings", "are read");
+    doctor.internal_token(common, false);
+    let limits = limits.raise();
+    doctor.limits(&limits, limits.connections(PORTS, STORE_FILES));
+    let catalog = doctor.catalogue(common);
+    doctor.check("certificates", internal_tls.open(), |tls| match tls {
+        Some(_) => "calls between services are mutual TLS".to_owned(),
+        None => "calls between services are not encrypted".to_owned(),
+    });
+    let peppers = required_peppers(options).map(Some);
+    key_service::doctor::examine(&mut doctor, common, options, peppers, Arc::new(System)).await;
+    doctor.certificates();
+    if let Some(catalog) = catalog {
+        doctor.upstreams(&catalog).await;
+    }
+    Ok(doctor.report(asked, &mut io::stdout())?)
+}
+
+fn internal_tokens(common: &Common, options: &Options) -> Result<InternalTokens, ConfigError> {
+    config::internal_tokens(common.required_internal_token()?, options.previous_internal_token()?)
 }

@@ -1,81 +1,163 @@
-//! Readiness of a key-service: the store answers, and its clock agrees with ours.
+//! Readiness of a key-service: the store answers and takes writes, and its clock agrees with ours.
 //!
 //! Expiry of keys and calendar periods follow the clock of the deciding key-service. Where several share a store, its
 //! clock is the common reference.
+//!
+//! The store is looked at without any traffic, so that metrics tell of it before a client does, and so that a store which had
+//! no room is ready again by itself.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use shared::{backoff::Backoff, clock::Clock, process::telemetry::Readiness};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Ledger, Skew};
+use crate::store::{Capacity, Ledger, Skew};
 
 /// Difference of the clocks that is worth a log line.
-const NOTICEABLE: Duration = Duration::from_secs(1);
+pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
 /// Difference of the clocks beyond which keys would expire at the wrong time.
-const TOO_FAR: Duration = Duration::from_secs(10);
+pub(crate) const TOO_FAR: Duration = Duration::from_secs(10);
 /// Pause between two comparisons.
 const COMPARE_AGAIN: Duration = Duration::from_mins(1);
 /// Pauses after a comparison that failed.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
+/// Pause between two looks at the store: an outage is shown within a second, and a ping costs microseconds.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time for which a write that succeeded, and a look at the room, stand for the next ones: each write is a sync of the disk.
+const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// Reports readiness while the store answers and the clocks agree. Compares the clocks at once and every minute, until
+/// Reports readiness while the store answers and takes writes, and the clocks agree. Looks at both at once and regularly, until
 /// `shutdown`.
-pub(crate) fn readiness(
-    ledger: Arc<dyn Ledger>,
+pub(crate) fn readiness<S: Ledger + Capacity + ?Sized>(
+    store: Arc<S>,
     clock: Arc<dyn Clock>,
     shutdown: CancellationToken,
 ) -> Readiness {
-    // Not ready before the first comparison.
-    let agree = Arc::new(AtomicBool::new(false));
-    let (comparing, comparison) = (ledger.clone(), agree.clone());
+    let watch = Arc::new(Watch { store, found: Mutex::default() });
+    let watching = watch.clone();
     tokio::spawn(async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = compare(&*comparing, &*clock, &comparison) => {}
+            () = watching.compare(&*clock) => {}
+            () = watching.look() => {}
         }
     });
-    let answered = Arc::new(AtomicBool::new(true));
     Arc::new(move || {
-        let (ledger, agree, answered) = (ledger.clone(), agree.clone(), answered.clone());
-        Box::pin(async move {
-            let ping = ledger.ping().await;
-            let changed = answered.swap(ping.is_ok(), Ordering::Relaxed) != ping.is_ok();
-            match &ping {
-                Err(unavailable) if changed => {
-                    tracing::error!(error = %unavailable, "not ready: the store does not answer");
-                }
-                Ok(()) if changed => tracing::info!("the store answers again"),
-                Ok(()) | Err(_) => {}
-            }
-            ping.is_ok() && agree.load(Ordering::Relaxed)
-        })
+        let watch = watch.clone();
+        Box::pin(async move { watch.verdict().await })
     })
 }
 
-async fn compare(ledger: &dyn Ledger, clock: &dyn Clock, agree: &AtomicBool) {
-    let mut retry = RETRY;
-    loop {
-        let pause = match ledger.clock_skew().await {
-            Ok(skew) => {
-                retry.reset();
-                agree.store(skew.is_none_or(agrees), Ordering::Relaxed);
-                COMPARE_AGAIN
+/// A store, and what the last looks at it found.
+struct Watch<S: ?Sized> {
+    found: Mutex<Found>,
+    store: Arc<S>,
+}
+
+#[derive(Default)]
+struct Found {
+    /// Whether the clocks agree; `None` before the first comparison.
+    clocks_agree: Option<bool>,
+    /// Result of the last ping; `None` before the first one.
+    ping: Option<Result<(), String>>,
+    /// Result of the last write; `None` before the first one.
+    write: Option<Result<(), String>>,
+    wrote_at: Option<Instant>,
+}
+
+impl<S: Ledger + Capacity + ?Sized> Watch<S> {
+    /// Asks the store, and says why the process is not ready.
+    async fn verdict(&self) -> Result<(), String> {
+        self.ping().await?;
+        self.found.lock().verdict()
+    }
+
+    async fn ping(&self) -> Result<(), String> {
+        let ping = self.store.ping().await.map_err(|e| format!("the store does not answer: {e}"));
+        metrics::gauge!("keyservice_store_up").set(if ping.is_ok() { 1.0 } else { 0.0 });
+        let before = self.found.lock().ping.replace(ping.clone());
+        report(before.as_ref(), &ping, "the store answers again");
+        ping
+    }
+
+    /// Looks at the store for ever.
+    async fn look(&self) {
+        loop {
+            if self.ping().await.is_ok() && self.is_write_due() {
+                self.write().await;
+                self.show_room().await;
             }
-            // Probes ask the store themselves, so its absence does not matter here.
-            Err(unavailable) => {
-                tracing::debug!(error = %unavailable, "cannot compare our clock with the store's");
-                retry.pause(clock)
-            }
+            let is_ready = self.found.lock().verdict().is_ok();
+            metrics::gauge!("keyservice_ready").set(if is_ready { 1.0 } else { 0.0 });
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn is_write_due(&self) -> bool {
+        let found = self.found.lock();
+        !matches!(found.write, Some(Ok(()))) || found.wrote_at.is_none_or(|at| at.elapsed() >= WRITE_EVERY)
+    }
+
+    async fn write(&self) {
+        let written = self.store.try_write().await.map_err(|e| format!("the store refuses writes: {e}"));
+        let before = {
+            let mut found = self.found.lock();
+            found.wrote_at = Some(Instant::now());
+            found.write.replace(written.clone())
         };
-        sleep(pause).await;
+        report(before.as_ref(), &written, "the store takes writes again");
+    }
+
+    async fn show_room(&self) {
+        match self.store.used_ratio().await {
+            Ok(ratio) => metrics::gauge!("keyservice_store_used_ratio").set(ratio.unwrap_or_default()),
+            Err(e) => tracing::debug!(error = %e, "cannot see how full the store is"),
+        }
+    }
+
+    async fn compare(&self, clock: &dyn Clock) {
+        let mut retry = RETRY;
+        loop {
+            let pause = match self.store.clock_skew().await {
+                Ok(skew) => {
+                    retry.reset();
+                    self.found.lock().clocks_agree = Some(skew.is_none_or(agrees));
+                    COMPARE_AGAIN
+                }
+                // Probes ask the store themselves, so its absence does not matter here.
+                Err(unavailable) => {
+                    tracing::debug!(error = %unavailable, "cannot compare our clock with the store's");
+                    retry.pause(clock)
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+}
+
+impl Found {
+    fn verdict(&self) -> Result<(), String> {
+        let looked = |result: &Option<Result<(), String>>| {
+            result.clone().unwrap_or_else(|| Err("the store was not looked at yet".to_owned()))
+        };
+        looked(&self.ping)?;
+        looked(&self.write)?;
+        match self.clocks_agree {
+            Some(true) => Ok(()),
+            Some(false) => Err(format!("the clock is more than {} s from the store's", TOO_FAR.as_secs())),
+            None => Err("the clock was not compared with the store's yet".to_owned()),
+        }
+    }
+}
+
+/// Logs a change from one result to another.
+fn report(before: Option<&Result<(), String>>, now: &Result<(), String>, recovered: &str) {
+    match (before, now) {
+        (None | Some(Ok(())), Err(why)) => tracing::error!("not ready: {why}"),
+        (Some(Err(_)), Ok(())) => tracing::info!("{recovered}"),
+        (None | Some(Ok(())), Ok(())) | (Some(Err(_)), Err(_)) => {}
     }
 }
 
@@ -95,8 +177,6 @@ fn agrees(Skew { millis }: Skew) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
-
     use async_trait::async_trait;
     use shared::{clock::System, ids::AccountId, time::Timestamp};
 
@@ -142,11 +222,30 @@ mod tests {
         }
     }
 
+    #[async_trait]
+    impl Capacity for Clocked {
+        async fn persistence_warning(&self) -> Option<&'static str> {
+            None
+        }
+
+        async fn is_nearly_full(&self) -> Result<bool, StoreError> {
+            Ok(false)
+        }
+
+        async fn used_ratio(&self) -> Result<Option<f64>, StoreError> {
+            Ok(None)
+        }
+
+        async fn try_write(&self) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_is_too_far_from_the_stores_is_not_ready() {
         let store = Arc::new(Clocked(Mutex::new(Err(StoreError::Unavailable("still loading".into())))));
         let ready = readiness(store.clone(), Arc::new(System), CancellationToken::new());
-        assert!(!ready().await, "before the first comparison");
+        assert!(ready().await.is_err(), "before the first comparison");
         for (skew, expected) in [
             (Ok(None), true),
             (Ok(Some(10_000)), true),
@@ -157,7 +256,7 @@ mod tests {
         ] {
             store.set(skew);
             sleep(COMPARE_AGAIN * 2).await;
-            assert_eq!(ready().await, expected, "{skew:?}");
+            assert_eq!(ready().await.is_ok(), expected, "{skew:?}");
         }
     }
 }

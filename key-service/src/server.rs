@@ -7,11 +7,11 @@ use shared::{
     catalog::Catalog,
     current::Current,
     process::{
+        internal_token::InternalToken,
         serve::{Bounds, DRAIN, Port, bind, serve},
         tls::Tls,
     },
     rpc::{KeyService, RequireToken, v1::key_service_server::KeyServiceServer},
-    secret::SecretString,
 };
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -34,8 +34,8 @@ pub struct KeyServiceParts {
     pub installation: Installation,
     /// Models, their ids and prices.
     pub catalog: Arc<Current<Catalog>>,
-    /// Token in the calls between the services.
-    pub internal_token: SecretString,
+    /// Tokens in the calls between the services.
+    pub internal_token: InternalToken,
     /// TLS of both listeners, if configured.
     pub tls: Option<Tls>,
     /// True if clients come over TLS, whatever the public address says.

@@ -629,6 +629,17 @@ pub trait Capacity: Send + Sync + 'static {
     /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. Always
     /// `false` for a store that sees no bound.
     async fn is_nearly_full(&self) -> Result<bool, StoreError>;
+
+    /// Share of the room that is used, from 0 to 1: the memory of the fullest server, or the disk. `None` where the store
+    /// has no bound.
+    async fn used_ratio(&self) -> Result<Option<f64>, StoreError>;
+
+    /// What an answered write may not survive, if anything, and what to do about it.
+    async fn persistence_warning(&self) -> Option<&'static str>;
+
+    /// Writes something small everywhere, which changes nothing. Fails where a write is refused, for want of room or for
+    /// another reason.
+    async fn try_write(&self) -> Result<(), StoreError>;
 }
 
 /// Outcomes of commands, in the order of the commands.

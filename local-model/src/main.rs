@@ -26,7 +26,7 @@ const MAX_REQUESTS: usize = 64;
 
 /// Serves the tiny demo model on the CPU. For weights of your own, run llama.cpp, Ollama or vLLM instead.
 #[derive(Parser)]
-#[command(name = "local-model", version)]
+#[command(name = "local-model", version = process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct LocalModelArguments {
     /// Address to serve at
     #[arg(

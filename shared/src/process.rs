@@ -3,11 +3,14 @@
 mod admin;
 pub mod admin_call;
 pub mod config;
+#[cfg(feature = "rpc")]
+pub mod doctor;
 pub mod failure_log;
 pub mod fair_read;
 pub mod http;
 pub mod http_client;
 mod idle_memory;
+pub mod internal_token;
 mod limits;
 pub mod log_level;
 mod otlp;
@@ -16,6 +19,7 @@ pub mod serve;
 pub mod server_check;
 mod service_manager;
 pub mod standard_metrics;
+pub mod starting;
 pub mod table;
 pub mod telemetry;
 #[cfg(feature = "rpc")]
@@ -29,7 +33,7 @@ use std::{
     future::{self, Future, pending},
     io::{self, StdoutLock, Write},
     net::SocketAddr,
-    process::ExitCode,
+    process::{ExitCode, Termination},
     sync::Arc,
     time::Duration,
 };
@@ -59,27 +63,38 @@ pub trait CommandLine: Parser {
     fn ready_at(&self) -> (SocketAddr, &'static str);
 }
 
+/// The version that `--version` prints: with the commit that the build was told in `FAREGATE_COMMIT`, if it was.
+pub fn version(package: &'static str, commit: Option<&'static str>) -> &'static str {
+    match commit {
+        None | Some("") => package,
+        // Once or twice a process.
+        Some(commit) => Box::leak(format!("{package} ({commit})").into_boxed_str()),
+    }
+}
+
 /// Main function of every program. Reads the settings, answers `--health` or starts the log, and runs `program`.
 /// Writes an error, with the chain of causes, to standard error on a single line.
-pub async fn main<A, E>(program: impl AsyncFnOnce(A) -> Result<(), E>) -> ExitCode
+pub async fn main<A, T, E>(program: impl AsyncFnOnce(A) -> Result<T, E>) -> ExitCode
 where
     A: CommandLine,
+    T: Termination,
     E: Display + From<io::Error> + From<ConfigError>,
 {
     let (arguments, exposed) = config::parse::<A>();
     let run = async {
         if arguments.basics().health {
             let (address, path) = arguments.ready_at();
-            return Ok(probe(address, path).await?);
+            probe(address, path).await?;
+            return Ok(ExitCode::SUCCESS);
         }
         arguments.basics().start_log()?;
         exposed.warn();
-        program(arguments).await
+        program(arguments).await.map(Termination::report)
     };
-    let outcome: Result<(), E> = run.await;
+    let outcome: Result<ExitCode, E> = run.await;
     telemetry::flush_log();
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(e) => {
             // If standard error is closed, the exit status alone reports the failure.
             let _ = writeln!(io::stderr(), "error: {e:#}");
@@ -114,6 +129,8 @@ impl Process {
         let limits = options.raise();
         idle_memory::return_regularly();
         let metrics = Metrics::start(exported).map_err(io::Error::other)?;
+        #[cfg(feature = "rpc")]
+        tokio::spawn(tls::validity::keep_warning());
         traces::start().and_then(|()| standard_metrics::start()).map_err(io::Error::other)?;
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
@@ -175,7 +192,13 @@ impl Serving {
 
 /// The readiness of a process, which ends when the process is to stop.
 fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
-    Arc::new(move || if stopping.is_cancelled() { Box::pin(future::ready(false)) } else { ready() })
+    Arc::new(move || {
+        if stopping.is_cancelled() {
+            Box::pin(future::ready(Err("the process stops".to_owned())))
+        } else {
+            ready()
+        }
+    })
 }
 
 /// Reloads the catalogue and the certificates at each SIGHUP from now on, all of them or none.

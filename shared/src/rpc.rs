@@ -18,8 +18,7 @@ pub use session_clock::SessionClock;
 
 use crate::{
     admission::Owner,
-    process::{http::INTERNAL_TOKEN, serve::ConnectionTrust},
-    secret::{self, ExposeSecret, SecretString},
+    process::{http::INTERNAL_TOKEN, internal_token::InternalToken, serve::ConnectionTrust},
 };
 
 /// Messages and stubs generated from `proto/keyservice/v1`, and documented there. The generated code is committed,
@@ -37,33 +36,26 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Adds the internal token to every call.
 #[derive(Clone)]
-pub struct PresentToken(MetadataValue<tonic::metadata::Ascii>);
-
-impl PresentToken {
-    /// `None` if the token has characters that a header cannot carry.
-    pub fn new(token: &SecretString) -> Option<Self> {
-        let mut value = MetadataValue::try_from(token.expose_secret()).ok()?;
-        value.set_sensitive(true);
-        Some(Self(value))
-    }
-}
+pub struct PresentToken(pub InternalToken);
 
 impl Interceptor for PresentToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert(INTERNAL_TOKEN, self.0.clone());
+        let token = MetadataValue::try_from(self.0.header().as_bytes());
+        let mut token = token.map_err(|_| Status::internal("the internal token is no metadata"))?;
+        token.set_sensitive(true);
+        request.metadata_mut().insert(INTERNAL_TOKEN, token);
         Ok(request)
     }
 }
 
 /// Refuses every call without the internal token.
 #[derive(Clone)]
-pub struct RequireToken(pub SecretString);
+pub struct RequireToken(pub InternalToken);
 
 impl Interceptor for RequireToken {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         let presented = request.metadata().get(INTERNAL_TOKEN).and_then(|value| value.to_str().ok());
-        // A missing token is never correct, whatever the configured token is.
-        if presented.is_some_and(|presented| secret::same(presented, self.0.expose_secret())) {
+        if self.0.accepts(presented) {
             ConnectionTrust::of(request.extensions()).grant(Owner::Service);
             Ok(request)
         } else {

@@ -21,6 +21,7 @@ use shared::{
     key::Class,
     process::{
         http::{X_ACCOUNT, X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
+        internal_token::InternalToken,
         tls::Tls,
         traces::{self, TRACEPARENT},
     },
@@ -81,7 +82,7 @@ pub(crate) struct Management {
     health: Arc<KeyServiceHealth>,
     permits: ManagementPermits,
     /// Internal token, which makes a key-service believe the gateway's statements about a client.
-    token: HeaderValue,
+    token: InternalToken,
 }
 
 /// Reason why a key-service did not answer.
@@ -191,7 +192,7 @@ impl Management {
         addresses: Vec<Uri>,
         health: Arc<KeyServiceHealth>,
         tls: Option<&Tls>,
-        token: HeaderValue,
+        token: InternalToken,
     ) -> Self {
         let client = KeyServiceClient::new(tls);
         Self { client, addresses, health, permits: ManagementPermits::new(), token }
@@ -204,7 +205,7 @@ impl Management {
         if let Some(traceparent) = trace.traceparent() {
             request.headers_mut().insert(TRACEPARENT, traceparent);
         }
-        request.headers_mut().insert(X_INTERNAL_TOKEN, self.token.clone());
+        request.headers_mut().insert(X_INTERNAL_TOKEN, self.token.header());
         if let Ok(id) = HeaderValue::try_from(id.to_string()) {
             request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
         }

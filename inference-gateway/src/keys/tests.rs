@@ -14,6 +14,7 @@ use shared::{
     admission::{Owner, Quota},
     clock::System,
     ids::{AccountId, GenerationId, KeyId},
+    process::internal_token::{InternalToken, InternalTokens},
     rpc::v1::{
         self, answer, call,
         key_service_server::{KeyService, KeyServiceServer},
@@ -203,7 +204,9 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
         addresses.push(Endpoint::from_shared(format!("http://{address}")).unwrap());
         serving.push(server);
     }
-    let token = PresentToken::new(&"a-token-between-services".into()).unwrap();
+    let token = PresentToken(InternalToken::new(
+        InternalTokens::new("a-token-between-services".into(), None).unwrap(),
+    ));
     let keys = connect(
         Peers::Remote { addresses, tls: None, token },
         &Arc::new(KeyServiceHealth::new(fakes.len())),

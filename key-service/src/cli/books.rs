@@ -95,6 +95,13 @@ pub struct AuditOf {
     json: bool,
 }
 
+impl AuditOf {
+    /// The books of all accounts, by their sums.
+    pub(super) fn all() -> Self {
+        Self { account: None, against: None, tolerance: 0, json: false }
+    }
+}
+
 /// Exports a journal page by page, in memory that does not grow with the journal.
 pub(super) async fn journal(
     command: Journal,

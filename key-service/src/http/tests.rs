@@ -8,6 +8,7 @@ use shared::{
     clock::random_bytes,
     ids::{AccountId, GenerationId},
     money::NanoUsd,
+    process::internal_token::InternalTokens,
     time::Timestamp,
     tokens::Usage,
 };
@@ -53,8 +54,13 @@ struct Answer {
 impl Desk {
     async fn open() -> Self {
         let office = Office::open();
-        let app =
-            router(office.management.clone(), catalog(), office.clock.clone(), "token".into(), Router::new());
+        let app = router(
+            office.management.clone(),
+            catalog(),
+            office.clock.clone(),
+            internal_token(),
+            Router::new(),
+        );
         let (account, credential) = office.account("acme").await;
         Self { office, app, account, credential }
     }
@@ -230,4 +236,9 @@ impl Answer {
         assert_eq!(self.headers["content-type"], "application/json");
         assert_eq!(self.json["error"].as_object().unwrap().len(), 4);
     }
+}
+
+/// The token that gateways present.
+fn internal_token() -> InternalToken {
+    InternalToken::new(InternalTokens::new("token".into(), None).unwrap())
 }

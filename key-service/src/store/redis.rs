@@ -101,6 +101,16 @@ pub(crate) enum OpenError {
     Redis(RedisError),
 }
 
+impl OpenError {
+    /// Returns whether the Redis may be there later. Settings, data and credentials that are refused stay so.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::DataDir(_) => false,
+            Self::Redis(error) => client::may_pass(error),
+        }
+    }
+}
+
 impl From<RedisError> for OpenError {
     fn from(error: RedisError) -> Self {
         Self::Redis(error)

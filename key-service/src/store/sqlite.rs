@@ -5,6 +5,7 @@
 //! the file is cached between calls, since another process may write too.
 
 mod books;
+pub(crate) mod copy;
 mod expiring;
 mod file;
 mod ledger_batch;
@@ -22,7 +23,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, ffi::SQLITE_CONSTRAINT_FOREIGNKEY};
 
 pub(crate) use self::file::OpenError;
-use self::{reader::Readers, tables::events::ActLog, writer::Writer};
+use self::{file::FileIdentity, reader::Readers, tables::events::ActLog, writer::Writer};
 use super::{Capacity, EventBounds, StoreError};
 use domain::event::Act;
 
@@ -110,9 +111,23 @@ impl From<&rusqlite::Error> for StoreError {
 
 #[async_trait]
 impl Capacity for Sqlite {
-    /// Returns `false`: the only bound of the file is its disk, whose free space the standard library does not tell. A
-    /// full disk refuses writes that need room, and changes nothing.
+    /// Returns `false`: the only bound of the file is its disk, which others fill as well. A full disk refuses writes that
+    /// need room, and changes nothing.
     async fn is_nearly_full(&self) -> Result<bool, StoreError> {
         Ok(false)
+    }
+
+    async fn used_ratio(&self) -> Result<Option<f64>, StoreError> {
+        let ratio = self.writer.file().map(FileIdentity::disk_used_ratio).transpose();
+        ratio.map_err(|e| StoreError::Unavailable(format!("the disk cannot be looked at: {e}")))
+    }
+
+    async fn persistence_warning(&self) -> Option<&'static str> {
+        self.writer.file().is_none().then_some("all is in memory, and gone when the process ends")
+    }
+
+    /// Writes the version of the tables again.
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.writer.write(file::write_version_again).await
     }
 }

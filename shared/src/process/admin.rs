@@ -30,10 +30,9 @@ pub(super) fn admin_router(metrics: Metrics, ready: Readiness, own: Router, addr
     let readyz = move || {
         let ready = ready();
         async move {
-            if ready.await {
-                (StatusCode::OK, "ready\n")
-            } else {
-                (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+            match ready.await {
+                Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
+                Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
             }
         }
     };

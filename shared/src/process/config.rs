@@ -14,7 +14,10 @@ use clap::Args;
 use crate::{
     catalog::Catalog,
     key::Prefix,
-    process::telemetry::{self, LogFormat},
+    process::{
+        internal_token::InternalTokens,
+        telemetry::{self, LogFormat},
+    },
     secret::{self, ExposeSecret, SecretString},
 };
 
@@ -123,6 +126,13 @@ impl Common {
         Catalog::parse(&text, &name).map_err(|e| ConfigError::new("FAREGATE_MODELS", e))
     }
 
+    /// The internal token of a service that calls another one or is called.
+    pub fn required_internal_token(&self) -> Result<SecretString, ConfigError> {
+        let unset =
+            || ConfigError::new("FAREGATE_INTERNAL_TOKEN", "must be set, or FAREGATE_INTERNAL_TOKEN_FILE");
+        self.internal_token()?.ok_or_else(unset)
+    }
+
     /// The internal token, if configured.
     pub fn internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
         let token = either(
@@ -131,6 +141,16 @@ impl Common {
         )?;
         token.map(checked_token).transpose()
     }
+}
+
+/// Makes tokens that calls between the services can carry.
+pub fn internal_tokens(
+    current: SecretString,
+    previous: Option<SecretString>,
+) -> Result<InternalTokens, ConfigError> {
+    InternalTokens::new(current, previous).ok_or_else(|| {
+        ConfigError::new("FAREGATE_INTERNAL_TOKEN", "has characters that a header cannot carry")
+    })
 }
 
 /// Checks that a token cannot be guessed: with an empty or short one, the services would be open to everyone on the

@@ -28,7 +28,7 @@ pub use body::{
 };
 pub use forwarded::{
     INTERNAL_TOKEN, X_ACCOUNT, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_INTERNAL_TOKEN,
-    believe_gateways, internal_token_header,
+    believe_gateways,
 };
 pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};

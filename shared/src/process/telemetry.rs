@@ -283,8 +283,8 @@ impl Metrics {
     }
 }
 
-/// Check that the process can serve right now.
-pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
+/// Check that the process can serve right now, or why not.
+pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 #[cfg(test)]
 mod tests {

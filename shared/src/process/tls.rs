@@ -1,6 +1,7 @@
 //! Mutual TLS between the services: each has a certificate, and all trust the same authority. And TLS of the public port.
 
 mod public;
+pub mod validity;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -22,6 +23,7 @@ use crate::{
     },
 };
 pub use public::{PublicTls, PublicTlsOptions};
+use validity::Decisive;
 
 const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
 const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
@@ -68,6 +70,7 @@ impl TlsOptions {
     /// Reads the files; `None` if none are configured.
     pub fn open(&self) -> Result<Option<Tls>, ConfigError> {
         let Some(read) = self.read()? else { return Ok(None) };
+        read.show();
         Ok(Some(Tls { files: Arc::new(self.clone()), current: Arc::new(Current::new(read)) }))
     }
 
@@ -90,6 +93,7 @@ impl Tls {
         let (read, current) = (self.files.read()?, self.current.clone());
         Ok(move || {
             if let Some(read) = read {
+                read.show();
                 current.replace(read);
             }
         })
@@ -136,6 +140,11 @@ impl MutualTls {
         grpc_server.alpn_protocols = vec![b"h2".to_vec()];
         let (server, grpc_server) = (Arc::new(server), Arc::new(grpc_server));
         Ok(Self { client, server, grpc_server, certificate, key, authority })
+    }
+
+    /// Shows when the certificates end.
+    fn show(&self) {
+        validity::show(&[(&self.certificate, Decisive::First), (&self.authority, Decisive::Last)]);
     }
 
     /// TLS settings of HTTP clients of another service.

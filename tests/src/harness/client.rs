@@ -111,6 +111,12 @@ impl Http {
     pub async fn get(&self, url: &str) -> Answer {
         self.send(Request::get(url).body(Full::default()).unwrap()).await
     }
+
+    /// Sends `GET` without a credential to a server that may not listen yet.
+    pub async fn try_get(&self, url: &str) -> Option<Answer> {
+        let response = self.open(Request::get(url).body(Full::default()).unwrap()).await.ok()?;
+        Answer::read(response).await.ok()
+    }
 }
 
 fn connector() -> HttpConnector {

@@ -151,6 +151,11 @@ impl Server {
         server
     }
 
+    /// Starts a process, and does not wait for it.
+    pub fn launched(settings: &Settings) -> Self {
+        Self::spawn(settings)
+    }
+
     /// Starts a process with settings that it must refuse, and returns its error output.
     pub async fn refuses(settings: &Settings) -> String {
         let server = Self::spawn(settings);
@@ -163,6 +168,24 @@ impl Server {
     pub async fn restart(&self) {
         self.kill();
         *self.child.lock().unwrap() = launch(&self.in_place());
+        self.ready().await;
+    }
+
+    /// Starts the process again at the same addresses with this environment beside the one before, less some variables.
+    pub async fn restart_with(&mut self, env: Vec<(&'static str, String)>, without: &[&str]) {
+        self.settings.env.retain(|(name, _)| !without.contains(name));
+        self.settings.env.extend(env);
+        self.restart().await;
+    }
+
+    /// Starts the process again at the same addresses, and does not wait for it: what it needs may not be there yet.
+    pub fn launch_again(&self) {
+        self.kill();
+        *self.child.lock().unwrap() = launch(&self.in_place());
+    }
+
+    /// Waits until a process that was launched again serves.
+    pub async fn served_again(&self) {
         self.ready().await;
     }
 

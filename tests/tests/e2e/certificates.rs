@@ -28,6 +28,19 @@ impl Signed {
         self.write("key.pem", &key.serialize_pem());
     }
 
+    /// Replaces certificate, key and authority; the certificate ends with this day of January.
+    pub(crate) fn renew_until(&self, year: i32, day: u8) {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, day);
+        self.write("ca.pem", &authority.pem());
+        self.write("cert.pem", &params.signed_by(&key, &authority).unwrap().pem());
+        self.write("key.pem", &key.serialize_pem());
+    }
+
     /// Path of a file.
     pub(crate) fn file(&self, name: &str) -> String {
         self.path(name).display().to_string()

@@ -15,7 +15,8 @@ use crate::documents::root;
 /// Programs that have settings.
 const PROGRAMS: [&str; 4] = ["faregate", "inference-gateway", "key-service", "local-model"];
 /// Variables of `docker-compose.yml` itself, which no program reads.
-const OF_COMPOSE: [&str; 3] = ["FAREGATE_PUBLISH", "FAREGATE_REGISTRY", "FAREGATE_VERSION"];
+const OF_COMPOSE: [&str; 4] =
+    ["FAREGATE_PROMETHEUS_PUBLISH", "FAREGATE_PUBLISH", "FAREGATE_REGISTRY", "FAREGATE_VERSION"];
 /// Versions of Kubernetes that the chart is held to: the oldest that it accepts, and the newest that is known.
 const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
 /// Every part of the chart that is off by default, and is no kind of an operator's.
@@ -165,8 +166,9 @@ fn the_examples_of_compose_lie_over_the_installation_and_mount_files_that_are_th
     let examples: Vec<_> = files(&root().join("deploy/compose"))
         .into_iter()
         .filter(|file| file.extension().is_some_and(|extension| extension == "yml"))
+        .filter(|file| !file.ends_with("prometheus.yml"))
         .collect();
-    assert_eq!(examples.len(), 4, "{examples:?}");
+    assert_eq!(examples.len(), 5, "{examples:?}");
     for file in examples {
         let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
         let text = read(name);
@@ -217,6 +219,106 @@ fn two_of_each_name_every_key_service_and_leave_before_they_stop() {
     let pause: u64 =
         gateway["environment"]["FAREGATE_DRAIN_PAUSE_SECONDS"].as_str().unwrap().parse().unwrap();
     assert!(pause > 3 && balancer.contains("inter 1s fall 3"), "three checks notice it meanwhile");
+}
+
+#[test]
+fn every_setting_of_help_stands_in_the_page_of_settings_with_the_programs_that_have_it() {
+    let mut there: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (program, letter) in PROGRAMS.into_iter().zip(["f", "g", "k", "m"]) {
+        let help = help(program);
+        for named in help.split("[env: ").skip(1) {
+            let name = named.split(['=', ']']).next().unwrap();
+            there.entry(name.to_owned()).or_default().push(letter);
+        }
+    }
+    let page = read("docs/settings.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+    let told: BTreeMap<String, Vec<&str>> = rows
+        .map(|row| {
+            let cells: Vec<_> = row.split(" | ").collect();
+            assert!(cells.len() >= 3 && !cells[cells.len() - 1].is_empty(), "{row}");
+            (cells[0].trim_end_matches('`').to_owned(), cells[1].split(' ').collect())
+        })
+        .collect();
+    assert_eq!(told, there);
+}
+
+#[test]
+fn images_that_others_make_are_pinned_to_a_version() {
+    let files = files(&root().join("deploy/compose")).into_iter().chain([root().join("docker-compose.yml")]);
+    let mut pinned = 0;
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "yml")) {
+        let text = fs::read_to_string(&file).unwrap();
+        for image in text.lines().filter_map(|line| line.trim().strip_prefix("image: ")) {
+            let image = image.trim_end_matches('}');
+            if image.contains("FAREGATE_REGISTRY") {
+                continue;
+            }
+            let (_, tag) = image.rsplit_once(':').unwrap();
+            let is_digest = image.contains("@sha256:");
+            assert!(is_digest || tag.matches('.').count() == 2, "{}: {image}", file.display());
+            pinned += 1;
+        }
+    }
+    assert!(pinned >= 4, "{pinned}");
+}
+
+#[test]
+fn prometheus_of_compose_finds_every_admin_port() {
+    let scraped = read("deploy/compose/prometheus.yml");
+    for (file, service, port) in [
+        ("docker-compose.yml", "inference-gateway", "9090"),
+        ("docker-compose.yml", "key-service", "9091"),
+        ("deploy/compose/one-process.yml", "faregate", "9090"),
+    ] {
+        let listen = &compose(file)["services"][service]["environment"]["FAREGATE_ADMIN_LISTEN"];
+        assert_eq!(listen, &format!("0.0.0.0:{port}"), "{service}");
+        let found =
+            scraped.lines().any(|line| line.contains(service) && line.contains(&format!("port: {port}")));
+        assert!(found, "{service} is not scraped at {port}");
+    }
+}
+
+#[test]
+fn values_that_the_chart_does_not_know_are_refused() {
+    for value in ["gateway.replcas=3", "gateway.replicas=many", "oneProcess=perhaps", "keyService.replicas=0"]
+    {
+        let mut helm = Command::new(tests_folder().join(".tools/helm"));
+        helm.args(["template", "prod", "deploy/helm/faregate", "--set", value]).current_dir(root());
+        let output = helm.output().unwrap();
+        let (name, _) = value.split_once('=').unwrap();
+        let faults = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{value} is taken");
+        assert!(faults.contains(name.split('.').next_back().unwrap()), "{value}: {faults}");
+    }
+}
+
+#[test]
+fn a_key_service_of_the_chart_remembers_its_redis_and_reaches_what_it_is_told_to() {
+    let telemetry = "networkPolicy.egress[0].ports[0].port=4318";
+    let rules =
+        ["prometheusRule.enabled=true", "prometheusRule.runbookUrl=https://wiki.example.com/faregate"];
+    let made = manifests(&[telemetry, rules[0], rules[1]]);
+    let set = manifest(&made, "StatefulSet", "prod-key-service");
+    assert_eq!(set["spec"]["volumeClaimTemplates"][0]["metadata"]["name"], "data");
+    let volumes = set["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+    assert!(volumes.iter().all(|volume| volume["name"] != "data"), "a pod takes nothing with it");
+    let policy = manifest(&made, "NetworkPolicy", "prod-key-service");
+    let egress = policy["spec"]["egress"].as_array().unwrap();
+    assert!(egress.iter().any(|rule| rule["ports"][0]["port"] == 4318), "{egress:?}");
+    let rule = manifest(&made, "PrometheusRule", "prod").to_string();
+    assert!(rule.contains("https://wiki.example.com/faregate#storeunreachable"), "{rule}");
+    assert!(!rule.contains(crate::metrics::runbook_url()));
+}
+
+#[test]
+fn units_are_started_again_for_as_long_as_it_takes() {
+    for unit in ["faregate.service", "faregate-gateway@.service", "faregate-key-service@.service"] {
+        let text = read(&format!("deploy/systemd/{unit}"));
+        for line in ["StartLimitIntervalSec=0", "Restart=on-failure", "RestartSec=2"] {
+            assert!(text.lines().any(|it| it == line), "{unit}: {line}");
+        }
+    }
 }
 
 #[test]

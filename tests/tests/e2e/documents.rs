@@ -11,12 +11,13 @@ use shared::catalog::Catalog;
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 22] = [
+const DOCUMENTS: [&str; 24] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "docs/alerts.md",
     "docs/catalogue.md",
     "docs/clients.md",
     "docs/governing.md",
@@ -25,6 +26,7 @@ const DOCUMENTS: [&str; 22] = [
     "docs/operating.md",
     "docs/releasing.md",
     "docs/scaling.md",
+    "docs/settings.md",
     "docs/start/README.md",
     "docs/start/agent.md",
     "docs/start/anthropic.md",

@@ -4,6 +4,7 @@
 
 mod adapters;
 mod attacks;
+mod backups;
 mod bad_input;
 mod budgets;
 mod caps;
@@ -18,6 +19,7 @@ mod dashboard;
 mod demo_model;
 mod deployments;
 mod dialects;
+mod doctor;
 mod documents;
 mod doors;
 mod events;

@@ -15,6 +15,8 @@ use crate::documents::{collect, root};
 
 pub(crate) const PAGE: &str = include_str!("../../../docs/operating.md");
 const DASHBOARD: &str = include_str!("../../../deploy/grafana/faregate.json");
+const RUNBOOK: &str = include_str!("../../../docs/alerts.md");
+const CASES: &str = include_str!("../../../deploy/prometheus/alerts.test.yml");
 const ALERTS: &str = include_str!("../../../deploy/prometheus/alerts.yml");
 
 /// Words of PromQL that stand where a metric may stand.
@@ -121,17 +123,29 @@ fn every_alert_says_what_it_means_and_what_to_do() {
     let alerts = alerts();
     let names: BTreeSet<_> = alerts.iter().map(|alert| alert.name.as_str()).collect();
     assert_eq!(names.len(), alerts.len(), "each has a name of its own");
-    let rows: BTreeSet<_> = rows(section("Alerts"))
-        .map(|cells| {
-            let [name, means, action] = cells[..] else { panic!("{cells:?}") };
-            assert!(!means.is_empty() && !action.is_empty(), "{name}");
-            name.trim_matches('`')
+    let sections: BTreeSet<_> = RUNBOOK
+        .split("\n## ")
+        .skip(1)
+        .map(|section| {
+            let (name, text) = section.split_once('\n').unwrap();
+            assert!(text.trim().split("\n\n").count() >= 2, "{name}: what it means, and what to do");
+            name
         })
         .collect();
-    assert_eq!(rows, names, "docs/operating.md explains the alerts that there are");
+    assert_eq!(sections, names, "docs/alerts.md explains the alerts that there are");
     for Alert { name, labels, annotations, .. } in &alerts {
         assert!(["page", "ticket"].contains(&labels["severity"].as_str()), "{name}");
-        assert_eq!(annotations["runbook_url"], "docs/operating.md#alerts", "{name}");
+        assert_eq!(
+            annotations["runbook_url"],
+            format!("{}#{}", runbook_url(), name.to_lowercase()),
+            "{name}"
+        );
+        let cases = CASES.matches(&format!("alertname: {name}\n")).count();
+        assert!(cases > 0, "{name}: an outage fires it");
+        assert!(
+            CASES.contains(&format!("alertname: {name}, exp_alerts: []}}")),
+            "{name}: an idle installation does not"
+        );
         assert!(!annotations["summary"].is_empty(), "{name}");
     }
 }
@@ -253,6 +267,14 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
         rest = after;
     }
     names
+}
+
+/// Address of the page of alerts, as the first of them has it.
+pub(crate) fn runbook_url() -> &'static str {
+    let (_, url) = ALERTS.split_once("runbook_url: ").unwrap();
+    let url = url.split('#').next().unwrap();
+    assert!(url.starts_with("https://github.com/") && url.ends_with("/docs/alerts.md"), "{url}");
+    url
 }
 
 /// An alert of `deploy/prometheus/alerts.yml`.

@@ -153,6 +153,8 @@ fn files_name_one_repository_and_its_registry_before_and_after_the_address_is_fi
         "docker-compose.yml",
         "deploy/compose/one-process.yml",
         "deploy/helm/faregate/values.yaml",
+        "deploy/prometheus/alerts.yml",
+        "deploy/prometheus/alerts.test.yml",
     ];
     if address(root()) == PLACEHOLDER {
         let copy = tempfile::TempDir::new().unwrap();

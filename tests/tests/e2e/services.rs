@@ -24,13 +24,16 @@ mod late_releases;
 mod natives;
 mod outages;
 mod random_faults;
+mod reboots;
 mod replicas;
 mod rolling;
+mod room;
 mod rotation;
 mod secured;
 mod side_by_side;
 mod spool;
 mod spread;
+mod tokens;
 mod webhooks;
 
 /// Time in which a revocation ends streams: five seconds by contract, and two for slow machines.

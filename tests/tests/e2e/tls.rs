@@ -132,3 +132,31 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     assert_eq!(listed.status, 200, "{listed}");
     assert_eq!(running.rest().await.assert_done().cost(), cost_of(12, 100), "what runs goes on");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_of_at_its_reload() {
+    let signed = Signed::new();
+    signed.renew_until(2099, 1);
+    let stack = over_tls(&signed, &[]).await;
+    let ends = async || {
+        let metrics = Http::new().get(&format!("{}/metrics", stack.server().admin())).await;
+        let name = "faregate_certificate_not_after_timestamp_seconds{setting=\"FAREGATE_TLS_CERT\"}";
+        let line = metrics.text().lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        line.parse::<f64>().unwrap()
+    };
+    assert!((ends().await - 4_070_908_800.0).abs() < 0.5, "{}", ends().await);
+    assert!(!stack.server().log().contains("the certificate has ended"), "{}", stack.server().last_words());
+
+    signed.renew_until(2020, 31);
+    stack.server().reload();
+    logged(stack.server(), RELOADED, 1).await;
+    assert!((ends().await - 1_580_428_800.0).abs() < 0.5, "{}", ends().await);
+    let log = stack.server().log();
+    assert!(log.contains("WARN") && log.contains("the certificate has ended"), "{log}");
+    signed.renew_until(2099, 1);
+    stack.server().reload();
+    logged(stack.server(), RELOADED, 2).await;
+    // The books are balanced over this connection at the end.
+    let mut stack = stack;
+    stack.http = Http::trusting(&signed.text("ca.pem"), false);
+}

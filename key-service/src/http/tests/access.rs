@@ -110,7 +110,7 @@ impl Desk {
     }
 }
 
-fn secrecy_of(plaintext: &SecretString) -> String {
+fn secrecy_of(plaintext: &shared::secret::SecretString) -> String {
     shared::secret::ExposeSecret::expose_secret(plaintext).to_owned()
 }
 

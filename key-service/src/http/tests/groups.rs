@@ -252,7 +252,7 @@ async fn a_nearly_full_store_and_a_full_account_take_no_new_groups() {
     let Office { store, clock, credentials, .. } = &desk.office;
     let management = Management::new(store.clone(), clock.clone(), credentials.clone()).with_max_keys(2);
     let desk = Desk {
-        app: router(Arc::new(management), catalog(), clock.clone(), "token".into(), Router::new()),
+        app: router(Arc::new(management), catalog(), clock.clone(), internal_token(), Router::new()),
         ..desk
     };
     desk.group("{}").await;

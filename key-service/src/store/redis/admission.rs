@@ -16,6 +16,23 @@ pub(super) enum Sync {
     Behind,
 }
 
+impl Sync {
+    /// What an answered write may not survive, if anything.
+    pub(super) fn warning(self) -> Option<&'static str> {
+        match self {
+            Self::BeforeAnswering => None,
+            Self::Awaited => Some(
+                "captures wait until Redis says that they are on disk, which Redis 7 and Valkey say up to a second too \
+                 early: set appendfsync to always (it is quicker, too)",
+            ),
+            Self::Behind => Some(
+                "Redis may lose up to two seconds with its machine, or alone where its disk is slow: set appendfsync to \
+                 always",
+            ),
+        }
+    }
+}
+
 /// Reason why a Redis is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotAdmitted {

@@ -3,14 +3,18 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use redis::cmd;
 
-use super::{Redis, admission::field};
+use super::{Redis, admission::field, key_space::PARTS};
 use crate::store::{Capacity, StoreError};
 
 /// Share of a server's `maxmemory`, in percent, from which on nothing new is created. The rest serves holds and captures.
 const NEARLY_FULL_PERCENT: u128 = 80;
+
+/// Field of the marks that is written to see whether a server takes writes.
+const PROBE: &str = "probe";
 
 /// Time for which a look at the memory serves.
 const LOOK_SERVES: Duration = Duration::from_secs(1);
@@ -49,12 +53,8 @@ impl Capacity for Redis {
             return Ok(look.is_nearly_full);
         }
         // Simultaneous calls look at once, so that none waits out the timeout of another.
-        let (at, mut is_nearly_full) = (Instant::now(), false);
-        let mut question = cmd("INFO");
-        question.arg("memory");
-        for info in self.client.ask_masters(question).await? {
-            is_nearly_full |= judge(&redis::from_redis_value::<String>(info)?);
-        }
+        let at = Instant::now();
+        let is_nearly_full = self.memory().await?.iter().any(|info| judge(info));
         let before = self.memory.last.lock().replace(Look { at, served: 0, is_nearly_full });
         if is_nearly_full && !before.is_some_and(|look| look.is_nearly_full) {
             tracing::error!(
@@ -64,15 +64,61 @@ impl Capacity for Redis {
         }
         Ok(is_nearly_full)
     }
+
+    async fn used_ratio(&self) -> Result<Option<f64>, StoreError> {
+        Ok(self.memory().await?.iter().filter_map(|info| used_ratio(info)).reduce(f64::max))
+    }
+
+    async fn persistence_warning(&self) -> Option<&'static str> {
+        self.client.sync().await.warning()
+    }
+
+    /// Writes a field beside the marks of every part, so that each master of a cluster is asked.
+    async fn try_write(&self) -> Result<(), StoreError> {
+        try_join_all((0..PARTS).map(async |part| {
+            let mut write = cmd("HSET");
+            write.arg(self.key_space.marks(part)).arg(PROBE).arg("");
+            self.client.ask::<()>(&write).await
+        }))
+        .await?;
+        Ok(())
+    }
+}
+
+impl Redis {
+    /// `INFO memory` of every master.
+    async fn memory(&self) -> Result<Vec<String>, StoreError> {
+        let mut question = cmd("INFO");
+        question.arg("memory");
+        let answers = self.client.ask_masters(question).await?;
+        Ok(answers.into_iter().map(redis::from_redis_value).collect::<Result<_, _>>()?)
+    }
 }
 
 /// Returns whether a server with this `INFO memory` is nearly full. `maxmemory` 0 is no bound.
 fn judge(info: &str) -> bool {
-    let bytes = |name| field(info, name).parse::<u128>().unwrap_or(0);
-    // The server's own count, without the buffers of the append-only file and the replicas.
-    let used = bytes("used_memory").saturating_sub(bytes("mem_not_counted_for_evict"));
-    let most = bytes("maxmemory");
-    most > 0 && 100 * used > NEARLY_FULL_PERCENT * most
+    let most = bytes(info, "maxmemory");
+    most > 0 && 100 * used(info) > NEARLY_FULL_PERCENT * most
+}
+
+/// Share of `maxmemory` that a server uses, or of its machine's memory where `maxmemory` is no bound.
+fn used_ratio(info: &str) -> Option<f64> {
+    let most = match bytes(info, "maxmemory") {
+        0 => bytes(info, "total_system_memory"),
+        most => most,
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a metric")]
+    let ratio = used(info) as f64 / most as f64;
+    (most > 0).then_some(ratio)
+}
+
+/// The server's own count, without the buffers of the append-only file and the replicas.
+fn used(info: &str) -> u128 {
+    bytes(info, "used_memory").saturating_sub(bytes(info, "mem_not_counted_for_evict"))
+}
+
+fn bytes(info: &str, name: &str) -> u128 {
+    field(info, name).parse().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -93,5 +139,17 @@ mod tests {
         assert!(judge(&info(u64::MAX, 0, u64::MAX)));
         assert!(!judge(&info(u64::MAX, 0, 0)), "no bound");
         assert!(!judge(""));
+    }
+
+    #[test]
+    fn without_a_bound_the_memory_of_the_machine_counts() {
+        let info = |most: u64| {
+            format!(
+                "used_memory:300\r\nmem_not_counted_for_evict:100\r\nmaxmemory:{most}\r\ntotal_system_memory:1000\r\n"
+            )
+        };
+        assert_eq!(used_ratio(&info(400)), Some(0.5));
+        assert_eq!(used_ratio(&info(0)), Some(0.2));
+        assert_eq!(used_ratio(""), None);
     }
 }

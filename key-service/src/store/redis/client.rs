@@ -24,7 +24,7 @@ use tokio::{
 use super::{
     super::latency::timed,
     admission::{Admission, Sync, admit},
-    connection::{ANSWERING, Connection, Source, refused},
+    connection::{ANSWERING, Connection, Source, is_refused, refused},
     failover::{Losses, Masters},
     key_space::KeySpace,
     schema,
@@ -359,22 +359,28 @@ fn is_broken(connection: &Connection, error: &RedisError) -> bool {
 
 /// Warns of charges that may be lost after being answered.
 fn log_durability(sync: Sync) {
-    match sync {
-        Sync::BeforeAnswering => {}
-        Sync::Awaited => tracing::warn!(
-            "captures wait until Redis says that they are on disk, which Redis 7 and Valkey say up to a second too \
-             early: set appendfsync to always (it is quicker, too)"
-        ),
-        Sync::Behind => tracing::warn!(
-            "Redis may lose up to two seconds with its machine, or alone where its disk is slow: set appendfsync to \
-             always"
-        ),
+    if let Some(warning) = sync.warning() {
+        tracing::warn!("{warning}");
     }
 }
 
 /// Error of a server that is loading its file and may be used later.
 fn loading() -> RedisError {
     (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
+}
+
+/// Returns whether another attempt to connect may succeed although nobody changes settings, data or credentials. A cluster's
+/// first connection tells the cause in words alone.
+pub(super) fn may_pass(error: &RedisError) -> bool {
+    let words = error.detail().unwrap_or_default();
+    let is_credential = matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
+        || ["authentication failed", "NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|it| words.contains(it));
+    match error.kind() {
+        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig | ErrorKind::EmptySentinelList => {
+            false
+        }
+        _ => !is_credential && !is_refused(error),
+    }
 }
 
 fn is_loading(error: &RedisError) -> bool {

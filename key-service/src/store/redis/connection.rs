@@ -1,6 +1,6 @@
 //! A connection to a server, or to all masters of a cluster, shared by many calls.
 
-use std::{io, time::Duration};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, RedisError, RedisFuture, RedisResult,
@@ -170,6 +170,23 @@ impl ConnectionLike for Connection {
             Self::Cluster(connection) => connection.get_db(),
         }
     }
+}
+
+/// Returns whether a Redis answers but is not accepted.
+pub(super) fn is_refused(error: &RedisError) -> bool {
+    let mut cause = error.source();
+    while let Some(found) = cause {
+        // The library keeps its causes in an `Arc`, of which the error is a reference.
+        let io = match found.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+            Some(shared) => shared.downcast_ref::<io::Error>(),
+            None => found.downcast_ref(),
+        };
+        if io.is_some_and(|e| e.kind() == io::ErrorKind::Unsupported) {
+            return true;
+        }
+        cause = found.source();
+    }
+    false
 }
 
 /// Error of a Redis that answers but is not accepted.

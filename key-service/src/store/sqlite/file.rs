@@ -129,6 +129,15 @@ impl FileIdentity {
         &self.path
     }
 
+    /// Share of the disk under the file that is used, as `df` tells it: what only root may use counts as used.
+    pub(super) fn disk_used_ratio(&self) -> io::Result<f64> {
+        let disk = rustix::fs::statvfs(&self.path)?;
+        let used = disk.f_blocks.saturating_sub(disk.f_bfree);
+        #[expect(clippy::cast_precision_loss, reason = "a metric")]
+        let ratio = used as f64 / used.saturating_add(disk.f_bavail).max(1) as f64;
+        Ok(ratio)
+    }
+
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
         let device_and_inode = (found.dev(), found.ino());
@@ -199,6 +208,17 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
         }
         Err(e) => Err(OpenError::Failed(path.to_owned(), e)),
     }
+}
+
+/// The version of the tables that this program writes.
+pub(super) fn known_version() -> usize {
+    MIGRATIONS.len()
+}
+
+/// Writes the version of the tables as it is, which takes a page of the write-ahead log.
+pub(super) fn write_version_again(connection: &Connection) -> rusqlite::Result<()> {
+    let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    connection.pragma_update(None, "user_version", version)
 }
 
 /// Configures SQLite for the file.

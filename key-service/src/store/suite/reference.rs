@@ -423,6 +423,18 @@ impl Capacity for Reference {
     async fn is_nearly_full(&self) -> Result<bool, StoreError> {
         Ok(self.books()?.is_nearly_full)
     }
+
+    async fn used_ratio(&self) -> Result<Option<f64>, StoreError> {
+        Ok(None)
+    }
+
+    async fn persistence_warning(&self) -> Option<&'static str> {
+        None
+    }
+
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.books().map(drop)
+    }
 }
 
 #[async_trait]

@@ -8,10 +8,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::{
-    process::serve::PeerAddress,
-    secret::{ExposeSecret, SecretString, same},
-};
+use crate::process::{internal_token::InternalToken, serve::PeerAddress};
 
 /// Host and port that the client used.
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -27,17 +24,10 @@ pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN)
 /// Header of a page's answer with the account of the member who asked, for the gateway's bounds. It goes no further.
 pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
 
-/// Makes the internal token a header, which no log shows. `None` if a header cannot carry the token.
-pub fn internal_token_header(token: &SecretString) -> Option<HeaderValue> {
-    let mut value = HeaderValue::try_from(token.expose_secret()).ok()?;
-    value.set_sensitive(true);
-    Some(value)
-}
-
 /// Middleware: removes the internal token from a request, and without the right token also the facts that only a
 /// gateway may state. A caller without the token has the address of its own connection.
 pub async fn believe_gateways(
-    State(token): State<SecretString>,
+    State(token): State<InternalToken>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -46,11 +36,10 @@ pub async fn believe_gateways(
     next.run(request).await
 }
 
-fn believe(headers: &mut HeaderMap, token: &SecretString, peer: Option<PeerAddress>) {
+fn believe(headers: &mut HeaderMap, token: &InternalToken, peer: Option<PeerAddress>) {
     let presented = headers.remove(X_INTERNAL_TOKEN);
     let presented = presented.as_ref().and_then(|presented| presented.to_str().ok());
-    // A missing token is never correct, whatever the configured token is.
-    if presented.is_some_and(|presented| same(presented, token.expose_secret())) {
+    if token.accepts(presented) {
         return;
     }
     for name in [X_FORWARDED_HOST, X_FORWARDED_PROTO, X_FORWARDED_FOR] {
@@ -67,6 +56,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+    use crate::process::internal_token::InternalTokens;
 
     fn believed(token: Option<&str>) -> [Option<String>; 4] {
         let mut headers = HeaderMap::new();
@@ -79,7 +69,8 @@ mod tests {
             headers.insert(name, HeaderValue::from_str(value).unwrap());
         }
         let peer = PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        believe(&mut headers, &"between-the-services".into(), Some(peer));
+        let tokens = InternalTokens::new("between-the-services".into(), None).unwrap();
+        believe(&mut headers, &InternalToken::new(tokens), Some(peer));
         [X_FORWARDED_HOST, X_FORWARDED_PROTO, X_FORWARDED_FOR, X_INTERNAL_TOKEN]
             .map(|name| headers.get(name).map(|value| value.to_str().unwrap().to_owned()))
     }

@@ -21,6 +21,11 @@ pub(super) const COMMON: &[Family] = &[
         "faregate_catalogue_loaded_timestamp_seconds",
         "time at which the catalogue in use was read",
     ),
+    Family::gauge(
+        "faregate_certificate_not_after_timestamp_seconds",
+        "time at which a certificate in use ends: of a chain the first one, of authorities the last",
+    )
+    .labelled(),
     Family::counter("faregate_reloads_total", "reloads at SIGHUP: `done`, `refused` (nothing changed)")
         .labelled(),
     Family::counter(

@@ -6,10 +6,16 @@ use clap::Args;
 use rustls::{ServerConfig, crypto::ring};
 use tokio_rustls::TlsAcceptor;
 
-use super::{certificates, private, together, unfit};
+use super::{
+    certificates, private, together, unfit,
+    validity::{self, Decisive},
+};
 use crate::{
     current::Current,
-    process::{config::ConfigError, serve::PortTls},
+    process::{
+        config::{ConfigError, Pem},
+        serve::PortTls,
+    },
 };
 
 const CERT: &str = "FAREGATE_TLS_CERT";
@@ -38,8 +44,9 @@ pub struct PublicTls {
 impl PublicTlsOptions {
     /// Reads the files; `None` if none are configured.
     pub fn open(&self) -> Result<Option<PublicTls>, ConfigError> {
-        let Some(read) = self.read()? else { return Ok(None) };
-        Ok(Some(PublicTls { files: Arc::new(self.clone()), current: Arc::new(Current::new(read)) }))
+        let Some((server, certificate)) = self.read()? else { return Ok(None) };
+        validity::show(&[(&certificate, Decisive::First)]);
+        Ok(Some(PublicTls { files: Arc::new(self.clone()), current: Arc::new(Current::new(server)) }))
     }
 
     /// The scheme of the public port's addresses.
@@ -47,7 +54,8 @@ impl PublicTlsOptions {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }
 
-    fn read(&self) -> Result<Option<ServerConfig>, ConfigError> {
+    /// Reads the files; with the certificate, whose end is to be shown.
+    fn read(&self) -> Result<Option<(ServerConfig, Pem)>, ConfigError> {
         let Some([cert, key]) = together([(CERT, &self.tls_cert), (KEY, &self.tls_key)])? else {
             return Ok(None);
         };
@@ -58,7 +66,7 @@ impl PublicTlsOptions {
             .with_single_cert(certificates(&cert)?, private(&key)?)
             .map_err(|e| unfit(&key, &cert, &e))?;
         server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Some(server))
+        Ok(Some((server, cert)))
     }
 }
 
@@ -67,8 +75,9 @@ impl PublicTls {
     pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
         let (read, current) = (self.files.read()?, self.current.clone());
         Ok(move || {
-            if let Some(read) = read {
-                current.replace(read);
+            if let Some((server, certificate)) = read {
+                validity::show(&[(&certificate, Decisive::First)]);
+                current.replace(server);
             }
         })
     }

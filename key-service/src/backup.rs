@@ -1,0 +1,137 @@
+//! `backup` and `restore` of an SQLite file.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context, bail};
+use shared::{
+    clock::Clock,
+    private_files,
+    process::config::{Common, ConfigError},
+};
+
+use crate::{
+    cli::{self, BackupTo, Command, RestoreFrom},
+    config::Options,
+    installation::Installation,
+    store::sqlite::copy::{self, TablesVersion},
+};
+use domain::digest::Peppers;
+
+/// Name of the file in a folder of backups.
+const NAME: &str = "faregate.db";
+
+/// Copies the store's file while it is served, proves the copy, and puts it in the place of the backup before.
+pub async fn backup(
+    place: &BackupTo,
+    common: &Common,
+    options: &Options,
+    peppers: Peppers,
+    clock: Arc<dyn Clock>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let source = file(options)?;
+    private_files::create_folder(&place.to).with_context(|| format!("cannot make {}", place.to.display()))?;
+    let backup = place.to.join(NAME);
+    let draft = place.to.join(format!("{NAME}.new-{}", std::process::id()));
+    let proven = prove(&source, &draft, common, options, peppers, clock).await;
+    copy::tidy(&draft);
+    if proven.is_err() {
+        // What cannot be removed is in the way of no later backup.
+        let _ = fs::remove_file(&draft);
+    }
+    let audited = proven?;
+    copy::sync(&draft)?;
+    fs::rename(&draft, &backup).with_context(|| format!("cannot write {}", backup.display()))?;
+    copy::sync(&backup)?;
+    let size = fs::metadata(&backup).map_or(0, |found| found.len());
+    writeln!(out, "{}: {size} bytes, {audited}", backup.display())?;
+    writeln!(out, "Keep the pepper too, apart from it: neither is of use without the other.")?;
+    Ok(())
+}
+
+/// Copies the file and audits the copy. Says what was proven.
+async fn prove(
+    source: &Path,
+    draft: &Path,
+    common: &Common,
+    options: &Options,
+    peppers: Peppers,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<&'static str> {
+    let version = copy::copy(source, draft)?;
+    if !version.is_current() {
+        // Opened as a store, the copy would become one of this version.
+        return Ok("whole; not audited, as its tables are of another version");
+    }
+    let audit = Command::audit();
+    let of_copy = Options {
+        store: Some(format!("sqlite:{}", draft.display()).into()),
+        store_file: None,
+        ..options.clone()
+    };
+    let installation = Installation::open(common, &of_copy, peppers, clock, &audit).await?;
+    let mut found = Vec::new();
+    let audited = cli::run(audit, installation.management(), "", &mut found).await;
+    audited.with_context(|| format!("the books do not balance: {}", String::from_utf8_lossy(&found)))?;
+    Ok("whole, and its books balance")
+}
+
+/// Puts a backup in the place of the store's file, which is kept beside it.
+pub fn restore(
+    place: &RestoreFrom,
+    options: &Options,
+    clock: &dyn Clock,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let (backup, target) = (place.from.join(NAME), file(options)?);
+    let TablesVersion { found, known } = copy::check(&backup)?;
+    copy::tidy(&backup);
+    if found > known {
+        bail!("{} was written by a newer version: restore it with that one", backup.display());
+    }
+    if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        private_files::create_folder(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let draft = target.with_extension(format!("restoring-{}", std::process::id()));
+    private_copy(&backup, &draft).with_context(|| format!("cannot write {}", draft.display()))?;
+    let aside = target.with_extension(format!("db.{}", clock.now().seconds()));
+    let was_there = copy::set_aside(&target, &aside);
+    if was_there.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    let was_there = was_there?;
+    fs::rename(&draft, &target).with_context(|| format!("cannot write {}", target.display()))?;
+    copy::sync(&target)?;
+    if was_there {
+        writeln!(out, "{} is now {}", target.display(), aside.display())?;
+    }
+    writeln!(
+        out,
+        "{} is restored from {}. Start the program, and prove the books: audit",
+        target.display(),
+        backup.display()
+    )?;
+    Ok(())
+}
+
+fn private_copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut to = private_files::options().write(true).create_new(true).open(to)?;
+    io::copy(&mut fs::File::open(from)?, &mut to)?;
+    to.sync_all()
+}
+
+/// The file of the store.
+fn file(options: &Options) -> Result<PathBuf, ConfigError> {
+    options.sqlite_file()?.ok_or_else(|| {
+        ConfigError::new(
+            "FAREGATE_STORE",
+            "backup and restore are for an SQLite file; a Redis is backed up with `redis-cli --rdb` \
+             (docs/operating.md#backup-and-restore)",
+        )
+    })
+}

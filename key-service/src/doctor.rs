@@ -1,0 +1,161 @@
+//! What `doctor` looks at in a key-service: the pepper, the store, its room, its persistence and its clock.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use shared::{
+    clock::Clock,
+    process::{
+        config::{Common, ConfigError},
+        doctor::Doctor,
+    },
+};
+
+use crate::{
+    cli::Command,
+    config::Options,
+    installation::Installation,
+    readiness::{NOTICEABLE, TOO_FAR},
+    store::{
+        Store,
+        sqlite::copy::{self, TablesVersion},
+    },
+};
+use domain::{digest::Peppers, pepper_record::PepperRecord};
+
+/// Share of the store's room from which on it should grow; the alert `StoreFilling` has the same.
+const FILLING: f64 = 0.7;
+/// Share from which on little time is left; the alert `StoreNearlyFull` has the same.
+const NEARLY_FULL: f64 = 0.9;
+
+/// Looks at secrets and store. `peppers` is `None` where the first start makes a pepper.
+pub async fn examine(
+    doctor: &mut Doctor,
+    common: &Common,
+    options: &Options,
+    peppers: Result<Option<Peppers>, ConfigError>,
+    clock: Arc<dyn Clock>,
+) {
+    for (setting, file) in [
+        ("FAREGATE_PEPPER_FILE", &options.pepper_file),
+        ("FAREGATE_PREVIOUS_PEPPER_FILE", &options.previous_pepper_file),
+        ("FAREGATE_PREVIOUS_INTERNAL_TOKEN_FILE", &options.previous_internal_token_file),
+        ("FAREGATE_STORE_FILE", &options.store_file),
+    ] {
+        doctor.secret_file(setting, file.as_deref());
+    }
+    let previous = options.previous_internal_token();
+    doctor.check("secrets", previous, |previous| {
+        let is_rotating =
+            if previous.is_some() { "is accepted too: a rotation is under way" } else { "is not accepted" };
+        format!("an internal token before {is_rotating}")
+    });
+    let peppers = doctor.check("secrets", peppers, |peppers| match peppers {
+        Some(peppers) => format!(
+            "the record of the pepper is \"{}\": it is the same in all key-services",
+            PepperRecord::of(peppers)
+        ),
+        None => "the first start makes a pepper".to_owned(),
+    });
+    let Some(peppers) = peppers else { return };
+    match options.sqlite_file() {
+        Ok(Some(file)) if !is_current(doctor, &file) => return,
+        Ok(_) => {}
+        Err(e) => return doctor.fail("store", e, "correct the setting"),
+    }
+    match peppers {
+        Some(peppers) => examine_store(doctor, common, options, peppers, clock).await,
+        None => doctor.well("store", "nothing was made yet"),
+    }
+}
+
+/// Returns whether an SQLite file can be opened as a store without a change of its tables.
+fn is_current(doctor: &mut Doctor, file: &Path) -> bool {
+    match copy::version(file) {
+        Ok(None) => {
+            doctor.well("store", format!("{} is made by the first start", file.display()));
+            false
+        }
+        Ok(Some(version)) if version.is_current() => true,
+        Ok(Some(TablesVersion { found, known })) if found < known => {
+            let says = format!(
+                "{} has tables of version {found}; a start makes them version {known}",
+                file.display()
+            );
+            doctor.warn("store", says, "back up first, and stop the older program");
+            false
+        }
+        Ok(Some(TablesVersion { found, known })) => {
+            let says =
+                format!("{} has tables of version {found}, and this program knows {known}", file.display());
+            doctor.fail("store", says, "use the version that wrote it");
+            false
+        }
+        Err(e) => {
+            doctor.fail("store", e, "name another file in FAREGATE_STORE, or restore it");
+            false
+        }
+    }
+}
+
+async fn examine_store(
+    doctor: &mut Doctor,
+    common: &Common,
+    options: &Options,
+    peppers: Peppers,
+    clock: Arc<dyn Clock>,
+) {
+    // A command that only reads leaves no mark in the store.
+    let opened = Installation::open(common, options, peppers, clock, &Command::reading()).await;
+    let Some(installation) =
+        doctor.check("store", opened, |_| "is there, and fits the pepper and this version".to_owned())
+    else {
+        return;
+    };
+    let store = &*installation.store;
+    match store.try_write().await {
+        Ok(()) => doctor.well("store", "takes writes"),
+        Err(e) => doctor.fail("store", e, "give it room, or see why it refuses"),
+    }
+    room(doctor, store).await;
+    match store.persistence_warning().await {
+        None => doctor.well("store", "keeps what it has answered"),
+        Some(says) => doctor.warn("store", says, "see docs/operating.md#what-may-be-lost"),
+    }
+    clocks(doctor, store).await;
+}
+
+async fn room(doctor: &mut Doctor, store: &dyn Store) {
+    const TODO: &str = "raise maxmemory, enlarge the disk, or keep fewer entries";
+    match store.used_ratio().await {
+        Ok(None) => doctor.well("store", "has no bound"),
+        Ok(Some(ratio)) => {
+            let says = format!("uses {:.0} % of its room", ratio * 100.0);
+            if ratio > NEARLY_FULL {
+                doctor.fail("store", says, TODO);
+            } else if ratio > FILLING {
+                doctor.warn("store", says, TODO);
+            } else {
+                doctor.well("store", says);
+            }
+        }
+        Err(e) => doctor.warn("store", e, "see why its room cannot be asked"),
+    }
+}
+
+async fn clocks(doctor: &mut Doctor, store: &dyn Store) {
+    match store.clock_skew().await {
+        Ok(None) => doctor.well("clock", "the store has none of its own to compare with"),
+        Ok(Some(skew)) => {
+            let difference = Duration::from_millis(skew.millis.unsigned_abs());
+            let says = format!("differs by {} ms from the store's", difference.as_millis());
+            if difference > TOO_FAR {
+                doctor.fail("clock", says, "set it: beyond ten seconds a key-service is not ready");
+            } else if difference > NOTICEABLE {
+                doctor.warn("clock", says, "set it");
+            } else {
+                doctor.well("clock", says);
+            }
+        }
+        Err(e) => doctor.warn("clock", e, "see why the store does not tell its time"),
+    }
+}

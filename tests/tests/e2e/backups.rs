@@ -1,0 +1,92 @@
+//! Backups of the embedded store, made while it is served, and taken back.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use tempfile::TempDir;
+use tests::{
+    harness::{Deployment, Form, Options, Server, Settings, Stack, cost_of},
+    upstream::Script,
+};
+
+fn mode(file: &Path) -> u32 {
+    fs::metadata(file).unwrap().permissions().mode() & 0o777
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_served_store_is_backed_up_again_and_again_and_the_last_backup_is_restored() {
+    let stack = Stack::start().await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let to = stack.data().join("backup");
+    let place = to.display().to_string();
+    for round in 1..=5 {
+        assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+        let said = stack.cli(&["backup", "--to", &place]);
+        assert!(said.contains("its books balance"), "round {round}: {said}");
+        assert_eq!(names(&to), ["faregate.db"], "round {round}: nothing else is left");
+        assert_eq!(mode(&to.join("faregate.db")), 0o600);
+    }
+    assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+
+    let settings = stack.server().settings();
+    let (refused, _, error) = settings.try_cli(&["restore", "--from", &place]);
+    assert!(!refused.success() && error.contains("is served: stop the program first"), "{error}");
+    assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200, "it is served as before");
+
+    stack.server().kill();
+    let said = settings.cli(&["restore", "--from", &place]);
+    assert!(said.contains("is restored from"), "{said}");
+    let data = settings.data.join("data");
+    assert_eq!(mode(&data.join("faregate.db")), 0o600);
+    assert!(
+        names(&data).iter().any(|name| name.starts_with("faregate.db.") && !name.contains('-')),
+        "the one before is kept"
+    );
+    stack.server().restart().await;
+    assert_eq!(stack.used(&key).await.nanos(), 5 * cost_of(12, 5).nanos(), "as it was at the last backup");
+    assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_backup_that_is_damaged_or_of_another_program_takes_no_place() {
+    let folder = TempDir::new().unwrap();
+    let settings = Settings::all_in_one(folder.path(), Vec::new());
+    let server = Server::start(&settings).await;
+    let to = folder.path().join("backup");
+    let place = to.display().to_string();
+    settings.cli(&["backup", "--to", &place]);
+    server.kill();
+    let store = folder.path().join("data/faregate.db");
+    let before = fs::read(&store).unwrap();
+
+    let good = fs::read(to.join("faregate.db")).unwrap();
+    let mut damaged = good.clone();
+    let (half, end) = (good.len() / 2, good.len() - 100);
+    damaged[half..end].fill(0x5a);
+    for (content, reason) in
+        [(damaged, "is damaged"), (b"a letter".to_vec(), "is not a database of this service")]
+    {
+        fs::write(to.join("faregate.db"), content).unwrap();
+        let (status, _, error) = settings.try_cli(&["restore", "--from", &place]);
+        assert!(!status.success() && error.contains(reason), "{error}");
+        assert_eq!(fs::read(&store).unwrap(), before, "what is there stays");
+    }
+    assert!(names(&folder.path().join("data")).iter().all(|name| !name.contains("restoring")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn over_redis_a_backup_says_how_it_is_made_there() {
+    let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    for command in [["backup", "--to", "somewhere"], ["restore", "--from", "somewhere"]] {
+        let (status, _, error) = stack.operator().try_cli(&command);
+        assert!(!status.success() && error.contains("redis-cli --rdb"), "{error}");
+    }
+}

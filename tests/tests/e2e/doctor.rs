@@ -1,0 +1,100 @@
+//! `doctor` of every program: what is well, what is not, and the exit status by the worst.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::harness::{Deployment, Form, Options, Server, Settings, Stack};
+
+/// Findings of a program, by its own words, and its exit status.
+fn findings(settings: &Settings) -> (i32, Vec<Value>) {
+    let (status, printed, error) = settings.try_cli(&["doctor", "--json"]);
+    let findings: Vec<Value> =
+        serde_json::from_str(&printed).unwrap_or_else(|e| panic!("{e}: {printed}{error}"));
+    (status.code().unwrap(), findings)
+}
+
+/// What is said of a check with this severity.
+fn said<'a>(findings: &'a [Value], check: &str, severity: &str) -> Vec<&'a str> {
+    let of = findings.iter().filter(|it| it["check"] == check && it["severity"] == severity);
+    of.map(|it| it["says"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn of_services_every_part_is_looked_at_and_a_fault_is_found_where_it_is() {
+    let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    let of_key_service = stack.key_services[0].settings().clone();
+    let (_, found) = findings(&of_key_service);
+    for check in ["settings", "secrets", "limits", "catalogue", "store", "clock", "certificates"] {
+        assert!(!said(&found, check, "well").is_empty(), "{check}: {found:?}");
+    }
+    assert!(found.iter().all(|it| it["severity"] != "error"), "{found:?}");
+    assert!(said(&found, "store", "well").iter().any(|says| says.contains("takes writes")), "{found:?}");
+    let (_, told, _) = of_key_service.try_cli(&["doctor"]);
+    assert!(told.lines().count() == found.len() && told.contains("well  store"), "{told}");
+
+    let of_gateway = stack.server().settings().clone();
+    let (_, found) = findings(&of_gateway);
+    assert!(said(&found, "key-service", "well")[0].contains("takes the token"), "{found:?}");
+    let mut guessing = of_gateway.clone();
+    guessing.env.push(("FAREGATE_INTERNAL_TOKEN", "a-guess-long-enough".into()));
+    let (status, found) = findings(&guessing);
+    assert_eq!((status, said(&found, "key-service", "error").len()), (2, 1), "{found:?}");
+    let print = |found: &[Value]| {
+        said(found, "secrets", "well")
+            .into_iter()
+            .find(|it| it.contains("internal token has"))
+            .map(str::to_owned)
+    };
+    assert_ne!(print(&found), print(&findings(&of_gateway).1), "fingerprints of the tokens differ");
+
+    let mut other_pepper = of_key_service.clone();
+    other_pepper.env.push(("FAREGATE_PEPPER", "0123".repeat(16)));
+    let (status, found) = findings(&other_pepper);
+    assert!(status == 2 && said(&found, "store", "error")[0].contains("FAREGATE_PEPPER"), "{found:?}");
+
+    stack.redis().ask(0, "CONFIG SET maxmemory 1mb");
+    let (status, found) = findings(&of_key_service);
+    let errors = said(&found, "store", "error");
+    assert!(status == 2 && errors.iter().any(|says| says.contains("OOM")), "{found:?}");
+    assert!(errors.iter().any(|says| says.contains("% of its room")), "{found:?}");
+    stack.redis().ask(0, "CONFIG SET maxmemory 0");
+    stack.redis().ask(0, "CONFIG SET maxmemory-policy allkeys-lru");
+    let (status, found) = findings(&of_key_service);
+    assert!(status == 2 && said(&found, "store", "error")[0].contains("noeviction"), "{found:?}");
+    stack.redis().ask(0, "CONFIG SET maxmemory-policy noeviction");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warning() {
+    let folder = TempDir::new().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "between-the-services").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
+    let env = vec![("FAREGATE_INTERNAL_TOKEN_FILE", token.display().to_string())];
+    let settings = Settings::all_in_one(folder.path(), env);
+    let (status, found) = findings(&settings);
+    assert!(said(&found, "secrets", "warning")[0].contains("mode 644"), "{found:?}");
+    assert!(status == 1 && said(&found, "store", "well")[0].contains("made by the first start"), "{found:?}");
+    assert!(!folder.path().join("data").exists(), "nothing was made");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let (status, found) = findings(&settings);
+    assert_eq!(status, 0, "{found:?}");
+
+    // A served file is looked at as well.
+    let server = Server::start(&settings).await;
+    let (status, found) = findings(&settings);
+    assert!(
+        status < 2 && said(&found, "store", "well").iter().any(|says| says.contains("takes writes")),
+        "{found:?}"
+    );
+    let warnings: Vec<_> = found.iter().filter(|it| it["severity"] != "well").collect();
+    // The disk of the machine may be rather full.
+    assert!(warnings.iter().all(|it| it["says"].to_string().contains("of its room")), "{warnings:?}");
+    server.kill();
+    let mut broken = settings;
+    broken.env.push(("FAREGATE_MODELS", "none.toml".into()));
+    let (status, found) = findings(&broken);
+    assert!(status == 2 && said(&found, "catalogue", "error")[0].contains("none.toml"), "{found:?}");
+}
