@@ -218,8 +218,6 @@ FAULTS = [
      "copies.replace(&present);\n                Ok(None)", "copies.settle(revision);\n                Ok(Some(()))", PROCESSES),
     ("a conflict brings no records", COPIES,
      "copy.replace(record.as_ref());", "let _ = (&copy, record);", PROCESSES),
-    ("a written record keeps the revision before", COPIES,
-     "self.seen = K::write(&next).is_some().then_some(revision);", "", MODEL),
     ("the bill of an expiry is forgotten", BATCH,
      "if record == Record::None && is_remembered {", "if false {", MODEL),
     ("a late capture leaves the bill of the expiry", BATCH,
@@ -258,7 +256,7 @@ FAULTS = [
 
 
 # What the tests are built of.
-FOLDERS = ["shared", "key-service/domain", "key-service/store", "proto"]
+FOLDERS = ["shared", "key-service/domain", "key-service/store", "config", "proto"]
 
 
 def package(file):
