@@ -125,11 +125,45 @@ async fn main() -> ExitCode {
     process::main(run).await
 }
 
-async fn run(arguments: FaregateArguments) -> anyhow::Result<ExitCode> {
-    if let Some(FaregateCommand::Operator(OperatorCommand::Doctor(asked))) = &arguments.command {
-        return examine(&arguments, asked).await;
+async fn run(mut arguments: FaregateArguments) -> anyhow::Result<ExitCode> {
+    match arguments.command.take() {
+        Some(command) => carry_out(arguments, command).await,
+        None => serve_all(arguments).await.map(|()| ExitCode::SUCCESS),
     }
-    serve_all(arguments).await.map(|()| ExitCode::SUCCESS)
+}
+
+/// Carries out a command instead of serving.
+async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> anyhow::Result<ExitCode> {
+    let FaregateArguments { common, gateway, key_service, public_tls, admin_listen, .. } = &arguments;
+    let (clock, out): (Arc<dyn Clock>, _) = (Arc::new(System), &mut io::stdout());
+    match command {
+        FaregateCommand::Init(options) => init::run(*options, &*clock).await?,
+        FaregateCommand::Upstreams(command) => command.run(*admin_listen, out).await?,
+        FaregateCommand::Operator(OperatorCommand::Doctor(asked)) => {
+            return examine(&arguments, &asked).await;
+        }
+        FaregateCommand::Operator(OperatorCommand::Spool(command)) => list_spool(&command, out)?,
+        FaregateCommand::Operator(OperatorCommand::LogLevel(command)) => {
+            command.run(*admin_listen, out).await?;
+        }
+        FaregateCommand::Operator(OperatorCommand::Catalogue(command)) => {
+            cli::catalogue(&command, common, out).await?;
+        }
+        FaregateCommand::Operator(OperatorCommand::Restore(place)) => {
+            backup::restore(&place, key_service, &*clock, out)?;
+        }
+        FaregateCommand::Operator(OperatorCommand::Backup(place)) => {
+            let peppers = secrets::open(common, key_service, &*clock)?.peppers;
+            backup::backup(&place, common, key_service, peppers, clock, out).await?;
+        }
+        FaregateCommand::Operator(OperatorCommand::Stored(command)) => {
+            let peppers = secrets::open(common, key_service, &*clock)?.peppers;
+            let opened = Installation::open(common, key_service, peppers, clock, &command).await?;
+            let public_url = opened.public_url(|| format!("{}://{}", public_tls.scheme(), gateway.listen));
+            opened.run(command, &public_url).await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Looks at all that a start looks at, and reports.
@@ -157,44 +191,11 @@ async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow
 }
 
 async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
-    let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, command } =
+    let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, command: _ } =
         arguments;
     let clock: Arc<dyn Clock> = Arc::new(System);
-    let command = match command {
-        Some(FaregateCommand::Init(options)) => return init::run(*options, &*clock).await,
-        Some(FaregateCommand::Operator(OperatorCommand::Spool(command))) => {
-            return Ok(list_spool(&command, &mut io::stdout())?);
-        }
-        Some(FaregateCommand::Operator(OperatorCommand::LogLevel(command))) => {
-            return Ok(command.run(admin_listen, &mut io::stdout()).await?);
-        }
-        Some(FaregateCommand::Upstreams(command)) => {
-            return Ok(command.run(admin_listen, &mut io::stdout()).await?);
-        }
-        Some(FaregateCommand::Operator(OperatorCommand::Catalogue(command))) => {
-            return cli::catalogue(&command, &common, &mut io::stdout()).await;
-        }
-        Some(FaregateCommand::Operator(OperatorCommand::Restore(place))) => {
-            return backup::restore(&place, &key_service, &*clock, &mut io::stdout());
-        }
-        Some(FaregateCommand::Operator(OperatorCommand::Backup(place))) => {
-            let peppers = secrets::open(&common, &key_service, &*clock)?.peppers;
-            return backup::backup(&place, &common, &key_service, peppers, clock, &mut io::stdout()).await;
-        }
-        // Examined before.
-        Some(FaregateCommand::Operator(OperatorCommand::Doctor(_))) => return Ok(()),
-        Some(FaregateCommand::Operator(OperatorCommand::Stored(command))) => Some(command),
-        None => None,
-    };
     let secrets = secrets::open(&common, &key_service, &*clock)?;
     let scheme = public_tls.scheme();
-    let url_at = |listen: SocketAddr| move || format!("{scheme}://{listen}");
-    if let Some(command) = command {
-        let opened = Installation::open(&common, &key_service, secrets.peppers, clock, &command).await?;
-        let public_url = opened.public_url(url_at(gateway.listen));
-        return opened.run(command, &public_url).await;
-    }
-
     let mut process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
     let public_tls = public_tls.open()?;
     process.limits.over_tls = public_tls.is_some();
@@ -239,7 +240,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     starting.started(installation.readiness(shutdown));
     let first = FirstRun::prepare(installation.management()).await?;
     let addresses = welcome::Addresses::of(scheme, &gateway, &running, process.admin_address);
-    let public_url = installation.public_url(url_at(gateway.public));
+    let public_url = installation.public_url(|| format!("{scheme}://{}", gateway.public));
     let announce = |out: &mut StdoutLock<'_>| {
         welcome::print(out, &addresses, &public_url, &catalog.get(), first.as_ref())
     };

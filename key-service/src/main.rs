@@ -93,45 +93,41 @@ async fn main() -> ExitCode {
     process::main(run).await
 }
 
-async fn run(arguments: KeyServiceArguments) -> anyhow::Result<ExitCode> {
-    if let Some(OperatorCommand::Doctor(asked)) = &arguments.command {
-        return examine(&arguments, asked).await;
+async fn run(mut arguments: KeyServiceArguments) -> anyhow::Result<ExitCode> {
+    match arguments.command.take() {
+        Some(command) => carry_out(arguments, command).await,
+        None => serve(arguments).await.map(|()| ExitCode::SUCCESS),
     }
-    serve(arguments).await.map(|()| ExitCode::SUCCESS)
+}
+
+/// Carries out a command instead of serving.
+async fn carry_out(arguments: KeyServiceArguments, command: OperatorCommand) -> anyhow::Result<ExitCode> {
+    let KeyServiceArguments { common, options, admin_listen, .. } = &arguments;
+    let (clock, out) = (Arc::new(System), &mut io::stdout());
+    match command {
+        OperatorCommand::Doctor(asked) => return examine(&arguments, &asked).await,
+        OperatorCommand::Spool(command) => list_spool(&command, out)?,
+        OperatorCommand::LogLevel(command) => command.run(*admin_listen, out).await?,
+        OperatorCommand::Catalogue(command) => cli::catalogue(&command, common, out).await?,
+        OperatorCommand::Restore(place) => backup::restore(&place, options, &*clock, out)?,
+        OperatorCommand::Backup(place) => {
+            backup::backup(&place, common, options, required_peppers(options)?, clock, out).await?;
+        }
+        OperatorCommand::Stored(command) => {
+            let peppers = required_peppers(options)?;
+            let installation = Installation::open(common, options, peppers, clock, &command).await?;
+            let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
+            installation.run(command, &public_url).await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
-    let KeyServiceArguments { common, options, internal_tls, limits, admin_listen, first_run, command } =
+    let KeyServiceArguments { common, options, internal_tls, limits, admin_listen, first_run, command: _ } =
         arguments;
-    let command = match command {
-        Some(OperatorCommand::Spool(command)) => return Ok(list_spool(&command, &mut io::stdout())?),
-        Some(OperatorCommand::LogLevel(command)) => {
-            return Ok(command.run(admin_listen, &mut io::stdout()).await?);
-        }
-        Some(OperatorCommand::Catalogue(command)) => {
-            return cli::catalogue(&command, &common, &mut io::stdout()).await;
-        }
-        Some(OperatorCommand::Restore(place)) => {
-            return backup::restore(&place, &options, &System, &mut io::stdout());
-        }
-        Some(OperatorCommand::Backup(place)) => {
-            let peppers = required_peppers(&options)?;
-            return backup::backup(&place, &common, &options, peppers, Arc::new(System), &mut io::stdout())
-                .await;
-        }
-        Some(OperatorCommand::Stored(command)) => Some(command),
-        // Examined before.
-        Some(OperatorCommand::Doctor(_)) => return Ok(()),
-        None => None,
-    };
     let peppers = required_peppers(&options)?;
     let clock = Arc::new(System);
-    if let Some(command) = command {
-        let installation = Installation::open(&common, &options, peppers, clock, &command).await?;
-        let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
-        return installation.run(command, &public_url).await;
-    }
-
     let process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
     let internal_token = InternalToken::new(internal_tokens(&common, &options)?);
     let tls = internal_tls.open()?;
