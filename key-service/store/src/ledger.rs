@@ -11,14 +11,11 @@ mod codec;
 mod copies;
 mod names;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use domain::{ledger::Command, usage::Day};
 use parking_lot::Mutex;
+use quick_cache::sync::Cache;
 use shared::{
     clock::{Clock, random_bytes},
     ids::AccountId,
@@ -50,6 +47,10 @@ const MOST_COPIES: usize = 4_096;
 const ATTEMPTS_WITHOUT_TURN: u32 = 3;
 /// Attempts at a commit; more than any rivals take with turns.
 const MOST_ATTEMPTS: u32 = 1_000;
+/// Accounts whose copies a process keeps.
+const MOST_LANES: usize = 4_096;
+/// Calls of an account that wait for a commit; further calls are not carried out.
+const MOST_WAITING: usize = 4_096;
 /// Pause between two looks at another's turn.
 const TURN_LOOK: Duration = Duration::from_micros(500);
 /// Looks after which a turn that has not changed is taken over: who had it is gone.
@@ -71,7 +72,8 @@ pub struct Ledger {
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
     kept: Kept,
-    lanes: Mutex<HashMap<AccountId, Arc<Lane>>>,
+    /// Lanes of the accounts that were asked for last. One that is dropped while it leads stays correct by its guards.
+    lanes: Cache<AccountId, Arc<Lane>>,
 }
 
 /// The calls of an account that wait, and the copies of the account's records.
@@ -93,7 +95,7 @@ struct Call {
 impl Ledger {
     /// A ledger over these records.
     pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Kept) -> Self {
-        Self { records, clock, kept, lanes: Mutex::default() }
+        Self { records, clock, kept, lanes: Cache::new(MOST_LANES) }
     }
 
     /// Changes money of an account, its keys and groups by other than commands. `decide` is asked again after a conflict, and
@@ -151,7 +153,7 @@ impl Ledger {
     ) -> Result<Outcomes, Failure> {
         let lane = self.lane(account);
         let (reply, mut answer) = oneshot::channel();
-        lane.waiting.lock().push_back(Call { commands, now, reply });
+        lane.wait(Call { commands, now, reply })?;
         // The caller that gets the copies leads, until its own call is answered.
         let mut copies = lane.copies.lock().await;
         loop {
@@ -187,9 +189,10 @@ impl Ledger {
         let lane = || {
             let space = names::space(account);
             let (waiting, copies) = (Mutex::default(), AsyncMutex::default());
-            Arc::new(Lane { account, space, waiting, copies })
+            Ok(Arc::new(Lane { account, space, waiting, copies }))
         };
-        Arc::clone(self.lanes.lock().entry(account).or_insert_with(lane))
+        let Ok::<_, Infallible>(lane) = self.lanes.get_or_insert_with(&account, lane);
+        lane
     }
 
     /// Decides and commits the calls, again and again until a commit holds.
@@ -304,6 +307,15 @@ impl Ledger {
 }
 
 impl Lane {
+    fn wait(&self, call: Call) -> Result<(), Failure> {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= MOST_WAITING {
+            return Err(Failure::NotDone("too many calls of the account wait".into()));
+        }
+        waiting.push_back(call);
+        Ok(())
+    }
+
     /// The calls of the next commit: at least one, while any wait.
     fn next_calls(&self) -> Vec<Call> {
         let mut waiting = self.waiting.lock();
