@@ -1,7 +1,7 @@
 # run    serve, on the embedded store
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
-# faults plant faults in a copy of the pure ledger, each of which a named test has to catch; some five minutes
+# faults plant faults in a copy of the ledger and of its commits, each of which a named test has to catch; some fifteen minutes
 # upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute

@@ -26,6 +26,7 @@ use key_service::{
     first_run::FirstRun,
     installation::Installation,
     server::{KeyServiceParts, RunningKeyService},
+    transfer,
 };
 use mimalloc::MiMalloc;
 use shared::{
@@ -155,6 +156,9 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
         FaregateCommand::Operator(OperatorCommand::Backup(place)) => {
             let peppers = secrets::open(common, key_service, &*clock)?.peppers;
             backup::backup(&place, common, key_service, peppers, clock, out).await?;
+        }
+        FaregateCommand::Operator(OperatorCommand::Store(command)) => {
+            transfer::run(&command, key_service, clock, out).await?;
         }
         FaregateCommand::Operator(OperatorCommand::Stored(command)) => {
             let peppers = secrets::open(common, key_service, &*clock)?.peppers;

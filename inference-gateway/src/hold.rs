@@ -16,10 +16,11 @@ use std::{
 use foldhash::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
+    catalog::Price,
     ids::{AccountId, GenerationId, KeyId},
     rates::RateStatus,
     refusal::Refusal,
-    rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef},
+    rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef, UpstreamCost},
     tokens::Usage,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -51,6 +52,8 @@ struct HoldState {
     hold: HoldRef,
     /// Place of the upstream that has the request, as in [`HoldRef::upstream`].
     upstream: AtomicU32,
+    /// What each of the model's upstreams charges, as it was granted.
+    upstream_costs: Vec<Option<Arc<Price>>>,
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
@@ -74,7 +77,7 @@ struct Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldStatus {
     Open,
-    /// Open, with the key revoked or its group archived: the reason to end a stream.
+    /// Open, with the key revoked or disabled, or its group archived: the reason to end a stream.
     Revoked(Refusal),
     /// Expired, since the lease ran out.
     Gone,
@@ -97,7 +100,7 @@ impl Holds {
 
     /// Adds a hold that was granted to a call sent at `asked_at`.
     pub(crate) fn open(&self, grant: Grant, prompt_tokens: u64, asked_at: Instant, slot: Slot) -> OpenHold {
-        let Grant { hold, output_tokens, lease, rates } = grant;
+        let Grant { hold, output_tokens, lease, rates, upstream_costs } = grant;
         let lease = Lease {
             length: lease,
             renewed: asked_at,
@@ -110,6 +113,7 @@ impl Holds {
         let generation = hold.generation;
         let state = Arc::new(HoldState {
             upstream: AtomicU32::new(hold.upstream),
+            upstream_costs,
             hold,
             lease: Mutex::new(lease),
             changed: Notify::new(),
@@ -268,7 +272,11 @@ impl HoldState {
 
     /// Reference to the hold for a call: with the upstream that has the request by now.
     fn named(&self) -> HoldRef {
-        HoldRef { upstream: self.upstream.load(Ordering::Relaxed), ..self.hold.clone() }
+        let upstream = self.upstream.load(Ordering::Relaxed);
+        let place = usize::try_from(upstream).ok().and_then(|place| place.checked_sub(1));
+        let cost = place.and_then(|place| self.upstream_costs.get(place));
+        let upstream_cost = cost.map_or(UpstreamCost::OfCatalogue, |cost| UpstreamCost::OfHold(cost.clone()));
+        HoldRef { upstream, upstream_cost, ..self.hold.clone() }
     }
 
     async fn extend(

@@ -1,5 +1,6 @@
 //! Calls to the key-services, each with a deadline.
 
+mod accounts;
 mod health;
 mod orphans;
 mod queue;
@@ -31,6 +32,7 @@ use shared::{
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::{Code, transport::Endpoint};
 
+use accounts::KnownAccounts;
 pub(crate) use health::{KeyServiceHealth, KeyServicePort};
 pub(crate) use orphans::Orphan;
 use orphans::{OrphanGuard, Orphans};
@@ -52,6 +54,7 @@ struct Handle {
     queue: Arc<Queue>,
     orphans: Arc<Orphans>,
     clock: Arc<dyn Clock>,
+    accounts: KnownAccounts,
 }
 
 impl Drop for Handle {
@@ -100,7 +103,7 @@ pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<d
         let (health, is_failing) = (health.clone(), AtomicBool::new(false));
         tokio::spawn(SessionTask { number, peer, queue, orphans, health, clock, is_failing }.run());
     }
-    Keys(Arc::new(Handle { queue, orphans, clock }))
+    Keys(Arc::new(Handle { queue, orphans, clock, accounts: KnownAccounts::default() }))
 }
 
 /// The key-service did not answer, or failed: the outcome is unknown, and the same call may be repeated.
@@ -234,12 +237,13 @@ impl Keys {
         mut sent: impl FnMut(&Arc<Pending>),
     ) -> Result<Answer, Unavailable> {
         let observed = ObservedCall::begin(call.method());
+        let account = self.0.accounts.of(&call);
         let (mut failure, call) = (None, Arc::new(call));
         let answered = async {
             let _permit = self.0.queue.permit().await.ok_or(Unavailable::Ended)?;
             let mut backoff = Self::backoff();
             loop {
-                let (pending, answer) = Pending::new(call.clone(), observed.span.clone());
+                let (pending, answer) = Pending::new(call.clone(), observed.span.clone(), account);
                 sent(&pending);
                 self.0.queue.push(pending);
                 match answer.await.map_err(|_| Unavailable::Ended)? {
@@ -250,7 +254,12 @@ impl Keys {
             }
         };
         let answered = match timeout_at(deadline, answered).await {
-            Ok(answered) => answered,
+            Ok(answered) => {
+                if let Ok(answer) = &answered {
+                    self.0.accounts.learn(&call, answer);
+                }
+                answered
+            }
             Err(_) => Err(failure.map_or(Unavailable::Deadline, Unavailable::Failed)),
         };
         observed.end(&answered);
@@ -262,7 +271,8 @@ impl Keys {
         let observed = ObservedCall::begin(call.method());
         let answered = async {
             let _permit = self.0.queue.permit().await.ok_or(Unavailable::Ended)?;
-            let (pending, answer) = Pending::new(Arc::new(call), observed.span.clone());
+            let account = self.0.accounts.of(&call);
+            let (pending, answer) = Pending::new(Arc::new(call), observed.span.clone(), account);
             self.0.queue.push(pending);
             answer.await.map_err(|_| Unavailable::Ended)?.map_err(Unavailable::Failed)
         };

@@ -18,9 +18,9 @@ use crate::{
     cli::{self, BackupTo, Command, RestoreFrom},
     config::Options,
     installation::Installation,
-    store::sqlite::copy::{self, TablesVersion},
 };
 use domain::digest::Peppers;
+use key_service_store::sqlite::copy::{self, TablesVersion};
 
 /// Name of the file in a folder of backups.
 const NAME: &str = "faregate.db";
@@ -65,8 +65,8 @@ async fn prove(
 ) -> anyhow::Result<&'static str> {
     let version = copy::copy(source, draft)?;
     if !version.is_current() {
-        // Opened as a store, the copy would become one of this version.
-        return Ok("whole; not audited, as its tables are of another version");
+        // This version does not open it as a store.
+        return Ok("whole; not audited, as a newer version wrote it");
     }
     let audit = Command::audit();
     let of_copy = Options {

@@ -35,6 +35,7 @@ mod import;
 mod keys;
 mod management_keys;
 mod members;
+mod store_place;
 mod webhooks;
 
 pub use backup_place::{BackupTo, RestoreFrom};
@@ -45,6 +46,7 @@ use keys::KeyCommand;
 use management_keys::ManagementKeyCommand;
 use members::MemberCommand;
 pub(crate) use members::link;
+pub use store_place::{StoreCommand, StoreCopy, StoreShow};
 use webhooks::WebhookCommand;
 
 /// Entries or events kept in memory at a time while they are exported: some 200 KiB.
@@ -79,6 +81,9 @@ pub enum OperatorCommand {
     ///
     /// Refused while a program has the file open. Not for Redis.
     Restore(RestoreFrom),
+    /// The store itself: copy it to another, and look at its records
+    #[command(subcommand)]
+    Store(StoreCommand),
 }
 
 /// Commands of an operator on what the store has.

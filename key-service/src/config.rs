@@ -21,13 +21,14 @@ use shared::{
 
 use crate::{
     management::MAX_KEYS_PER_ACCOUNT,
-    store::{
-        EventBounds, Store,
-        redis::{Address, Certificates, Redis, Settings},
-        sqlite::Sqlite,
-    },
+    store::{EventBounds, Kept, Store},
 };
 use domain::digest::{Pepper, Peppers};
+use key_service_store::{
+    records::Records,
+    redis::{Address, Certificates, Redis, Settings},
+    sqlite::Sqlite,
+};
 
 /// The key-service's own settings.
 #[derive(Args, Clone, Debug)]
@@ -210,37 +211,84 @@ impl Options {
         &self,
         clock: &Arc<dyn Clock>,
         writes: bool,
-    ) -> Result<Arc<dyn Store>, StoreNotOpened> {
-        let url = self.store_or_default()?;
-        let url = url.expose_secret();
+    ) -> Result<Arc<Store>, StoreNotOpened> {
+        let seen = if writes { Seen::Marked } else { Seen::Compared };
+        let backend = self.open_backend(&self.store_or_default()?, clock, seen).await?;
+        Ok(self.store_over(&backend, clock))
+    }
+
+    /// The store over a backend.
+    pub(crate) fn store_over(&self, backend: &Backend, clock: &Arc<dyn Clock>) -> Arc<Store> {
         let events = EventBounds::with_life(Duration::from_hours(u64::from(self.event_days) * 24));
+        let kept = match backend {
+            Backend::Sqlite(_) => Kept::all(events),
+            Backend::Redis(_) => Kept {
+                journal_entries: Some(self.redis_journal_entries.into()),
+                usage_days: Some(self.redis_usage_days),
+                events,
+            },
+        };
+        Arc::new(Store::new(backend.records(), clock.clone(), kept))
+    }
+
+    /// Opens the backend at a URL.
+    pub(crate) async fn open_backend(
+        &self,
+        url: &SecretString,
+        clock: &Arc<dyn Clock>,
+        seen: Seen,
+    ) -> Result<Backend, StoreNotOpened> {
+        let url = url.expose_secret();
         match url.split_once(':') {
             Some(("memory", "")) => {
-                Ok(Arc::new(Sqlite::in_memory().map_err(unusable_store)?.keeping_events(events)))
+                Ok(Backend::Sqlite(Arc::new(Sqlite::in_memory().map_err(unusable_store)?)))
             }
             Some(("sqlite", path)) if !path.is_empty() => {
-                let store = Sqlite::open(Path::new(path)).map_err(unusable_store)?;
-                Ok(Arc::new(store.keeping_events(events)))
+                let opened = Sqlite::open(Path::new(path)).map_err(unusable_store)?;
+                Ok(Backend::Sqlite(Arc::new(opened)))
             }
             _ => {
                 let settings = Settings {
                     address: Address::parse(url).map_err(unusable_store)?,
                     prefix: self.redis_prefix.clone(),
-                    journal_entries: self.redis_journal_entries,
-                    usage_days: self.redis_usage_days,
-                    events,
                     volatile_allowed: self.redis_allow_volatile,
                     wait_replicas: self.redis_wait_replicas,
                     certificates: self.redis_certificates()?,
-                    data_dir: self.data_dir.clone(),
-                    is_marked: writes,
+                    data_dir: (seen != Seen::New).then(|| self.data_dir.clone()),
+                    is_marked: seen == Seen::Marked,
                 };
                 let opened = Redis::open(&settings, clock.clone()).await;
-                Ok(Arc::new(
-                    opened
-                        .map_err(|e| StoreNotOpened { may_pass: e.may_pass(), error: unusable_store(e) })?,
-                ))
+                let redis = opened
+                    .map_err(|e| StoreNotOpened { may_pass: e.may_pass(), error: unusable_store(e) })?;
+                Ok(Backend::Redis(Arc::new(redis)))
             }
+        }
+    }
+}
+
+/// What the data directory has to do with a Redis that is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It is to know the Redis as it was last seen, and notes that it is seen again.
+    Marked,
+    /// It is to know the Redis as it was last seen.
+    Compared,
+    /// It may know another.
+    New,
+}
+
+/// An open backend.
+pub(crate) enum Backend {
+    Sqlite(Arc<Sqlite>),
+    Redis(Arc<Redis>),
+}
+
+impl Backend {
+    /// The records that the backend keeps.
+    pub(crate) fn records(&self) -> Arc<dyn Records> {
+        match self {
+            Self::Sqlite(sqlite) => sqlite.clone(),
+            Self::Redis(redis) => redis.clone(),
         }
     }
 }

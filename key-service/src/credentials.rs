@@ -28,7 +28,7 @@ const CACHED_CREDENTIALS: usize = 100_000;
 
 /// Creates and recognises credentials. The only type that has the peppers.
 pub struct Credentials {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     peppers: Peppers,
     prefix: Prefix,
     /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not cached.
@@ -77,7 +77,7 @@ impl Identified {
 
 impl Credentials {
     /// Credentials in this store, hashed with these peppers.
-    pub fn new(store: Arc<dyn Store>, peppers: Peppers, prefix: Prefix) -> Self {
+    pub fn new(store: Arc<Store>, peppers: Peppers, prefix: Prefix) -> Self {
         let known = Cache::new(CACHED_CREDENTIALS);
         Self { store, peppers, prefix, known, unproven: RwLock::default() }
     }
@@ -87,7 +87,7 @@ impl Credentials {
         loop {
             let text = self.store.pepper_record().await?;
             let record = text.as_deref().map(read_record).transpose()?;
-            let has_keys = record.is_none() && has_keys(&*self.store).await?;
+            let has_keys = record.is_none() && has_keys(&self.store).await?;
             match PepperRecord::judge(record, &self.peppers, has_keys, now) {
                 Verdict::Wrong => return Err(PepperFault::Wrong),
                 Verdict::Replace(record) => {
@@ -246,7 +246,7 @@ fn read_record(text: &str) -> Result<PepperRecord, StoreError> {
 }
 
 /// Returns whether a store has keys of any kind.
-async fn has_keys(store: &dyn Store) -> Result<bool, StoreError> {
+async fn has_keys(store: &Store) -> Result<bool, StoreError> {
     for account in store.accounts().await? {
         if account.keys > 0 || !store.management_keys(account.id).await?.is_empty() {
             return Ok(true);
@@ -260,27 +260,19 @@ mod tests {
     use shared::{ids::KeyId, secret::ExposeSecret};
 
     use super::*;
-    use crate::store::{
-        Keys,
-        suite::{act, open_account_with, reference::Reference},
-    };
+    use crate::store::suite::{act, in_maps, open_account_with};
     use domain::{digest::Pepper, key::NewKey, ledger::histories::START};
 
     /// Time of the upgrade, some hours after the first keys.
     const UPGRADE: Timestamp = Timestamp::from_millis(START.millis() + 10_000_000);
 
-    fn with_pepper(store: &Arc<Reference>, pepper: u8) -> Credentials {
+    fn with_pepper(store: &Arc<Store>, pepper: u8) -> Credentials {
         let peppers = Peppers { current: Pepper::new([pepper; 32]), previous: None };
         Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap())
     }
 
     /// Makes a key at this time, and returns the plaintext.
-    async fn make_key(
-        store: &Reference,
-        by: &Credentials,
-        account: AccountId,
-        at: Timestamp,
-    ) -> SecretString {
+    async fn make_key(store: &Store, by: &Credentials, account: AccountId, at: Timestamp) -> SecretString {
         let (plaintext, digest) = by.mint(Class::Api, [at.millis().to_be_bytes()[7]; 32]);
         let key = ApiKey::new(KeyId::new(at, [7; 10]), "fg_api_…".into(), at);
         store.create_key(NewKey { account, key, digest, most: 9 }, None, &act(at)).await.unwrap();
@@ -289,8 +281,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_of_an_earlier_version_is_proven_by_an_older_key_and_by_no_newer_one() {
-        let store = Arc::new(Reference::new());
-        let account = open_account_with(&*store, 1, 1_000).await;
+        let store = in_maps();
+        let account = open_account_with(&store, 1, 1_000).await;
         let (right, wrong) = (with_pepper(&store, 1), with_pepper(&store, 2));
         let older = make_key(&store, &right, account, START).await;
         assert!(wrong.check_peppers(UPGRADE).await.is_ok(), "nothing tells");
@@ -305,7 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_empty_store_takes_the_first_pepper_and_no_other() {
-        let store = Arc::new(Reference::new());
+        let store = in_maps();
         assert!(with_pepper(&store, 1).check_peppers(START).await.is_ok());
         assert!(matches!(with_pepper(&store, 2).check_peppers(START).await, Err(PepperFault::Wrong)));
     }

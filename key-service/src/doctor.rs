@@ -15,12 +15,10 @@ use crate::{
     config::Options,
     installation::Installation,
     readiness::{NOTICEABLE, TOO_FAR},
-    store::{
-        Store,
-        sqlite::copy::{self, TablesVersion},
-    },
+    store::{Capacity as _, Ledger as _, Store},
 };
 use domain::{digest::Peppers, pepper_record::PepperRecord};
+use key_service_store::sqlite::copy::{self, TablesVersion};
 
 /// Share of the store's room from which on it should grow; the alert `StoreFilling` has the same.
 const FILLING: f64 = 0.7;
@@ -68,7 +66,7 @@ pub async fn examine(
     }
 }
 
-/// Returns whether an SQLite file can be opened as a store without a change of its tables.
+/// Returns whether an SQLite file is there and has the layout of this version.
 fn is_current(doctor: &mut Doctor, file: &Path) -> bool {
     match copy::version(file) {
         Ok(None) => {
@@ -76,17 +74,9 @@ fn is_current(doctor: &mut Doctor, file: &Path) -> bool {
             false
         }
         Ok(Some(version)) if version.is_current() => true,
-        Ok(Some(TablesVersion { found, known })) if found < known => {
-            let says = format!(
-                "{} has tables of version {found}; a start makes them version {known}",
-                file.display()
-            );
-            doctor.warn("store", says, "back up first, and stop the older program");
-            false
-        }
+        // A file of an earlier layout is refused below.
         Ok(Some(TablesVersion { found, known })) => {
-            let says =
-                format!("{} has tables of version {found}, and this program knows {known}", file.display());
+            let says = format!("{} has layout {found}, and this program knows {known}", file.display());
             doctor.fail("store", says, "use the version that wrote it");
             false
         }
@@ -111,7 +101,7 @@ async fn examine_store(
     else {
         return;
     };
-    let store = &*installation.store;
+    let store = &installation.store;
     match store.try_write().await {
         Ok(()) => doctor.well("store", "takes writes"),
         Err(e) => doctor.fail("store", e, "give it room, or see why it refuses"),
@@ -124,7 +114,7 @@ async fn examine_store(
     clocks(doctor, store).await;
 }
 
-async fn room(doctor: &mut Doctor, store: &dyn Store) {
+async fn room(doctor: &mut Doctor, store: &Store) {
     const TODO: &str = "raise maxmemory, enlarge the disk, or keep fewer entries";
     match store.used_ratio().await {
         Ok(None) => doctor.well("store", "has no bound"),
@@ -142,7 +132,7 @@ async fn room(doctor: &mut Doctor, store: &dyn Store) {
     }
 }
 
-async fn clocks(doctor: &mut Doctor, store: &dyn Store) {
+async fn clocks(doctor: &mut Doctor, store: &Store) {
     match store.clock_skew().await {
         Ok(None) => doctor.well("clock", "the store has none of its own to compare with"),
         Ok(Some(skew)) => {

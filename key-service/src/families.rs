@@ -23,7 +23,7 @@ pub const FAMILIES: &[Family] = &[
     Family::histogram(
         "keyservice_store_duration_seconds",
         SECONDS,
-        "seconds of the store: `ledger` (holds and bills of an account, until they are durable); `script`, `command` (single calls to Redis); `write`, `read` (SQLite)",
+        "seconds of the store: `ledger` (holds and bills of an account, until they are durable); `script` (commits to Redis), `command` (other calls to it); `write`, `read` (SQLite)",
     )
     .labelled(),
     Family::gauge("keyservice_ready", "1 while the key-service is ready, as `/readyz` says"),
@@ -35,6 +35,14 @@ pub const FAMILIES: &[Family] = &[
     Family::gauge(
         "keyservice_store_file_gone",
         "1 while the SQLite file is removed or replaced under the process: not ready, nothing is written",
+    ),
+    Family::counter(
+        "keyservice_store_conflicts_total",
+        "commits that were decided again, as another process had changed what they were decided by",
+    ),
+    Family::counter(
+        "keyservice_store_damaged_records_total",
+        "times that a record could not be read: the log names it; what needs it is refused",
     ),
     Family::counter(
         "keyservice_store_failovers_total",

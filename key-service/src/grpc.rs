@@ -8,7 +8,9 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
 use shared::{
+    clock::{System, random_bytes},
     process::{
+        failure_log::{FailureLog, Failures},
         standard_metrics::{CallSide, CallTimer},
         telemetry::Counted,
         traces::{RPC_STATUS, Span},
@@ -30,12 +32,14 @@ const ERROR_DOMAIN: &str = "faregate";
 pub(crate) struct Grpc {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
+    /// Drawn at the start: gateways choose a key-service for each account by it.
+    instance: u64,
 }
 
 impl Grpc {
     /// A gRPC service. When `shutdown` is cancelled, sessions end after the current frame.
     pub(crate) fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken) -> Self {
-        Self { service, shutdown }
+        Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(&System)) }
     }
 
     /// Runs a unary call as a batch of a single call.
@@ -111,6 +115,7 @@ impl key_service_server::KeyService for Grpc {
             shutdown: self.shutdown.clone(),
             clock: SessionClock::starting(Instant::now()),
             greeted: false,
+            instance: self.instance,
             _counted: Counted::by(metrics::gauge!("keyservice_sessions")),
         };
         let frames = stream::try_unfold(session, |mut session| async move {
@@ -128,6 +133,7 @@ struct SessionStream {
     clock: SessionClock,
     /// The first frame was sent, from which the gateway learns the session's clock.
     greeted: bool,
+    instance: u64,
     _counted: Counted,
 }
 
@@ -154,7 +160,8 @@ impl SessionStream {
     }
 
     fn response(&self, answers: Vec<v1::Answer>) -> v1::SessionResponse {
-        v1::SessionResponse { answers, clock_ms: self.clock.millis(Instant::now()) }
+        let (clock_ms, instance) = (self.clock.millis(Instant::now()), self.instance);
+        v1::SessionResponse { answers, clock_ms, instance }
     }
 }
 
@@ -249,6 +256,9 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
+/// Calls that failed with the store: a line when it begins and one a minute, however many gateways ask.
+static UNAVAILABLE: FailureLog = FailureLog::new();
+
 /// Logs the failures of a frame, a line for each reason, since an unreachable store fails all calls of the frame.
 fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
     let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
@@ -256,6 +266,10 @@ fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
         by_reason.entry(reason(failure.code)).or_insert((failure, 0)).1 += 1;
     }
     for (reason, (failure, calls)) in by_reason {
-        tracing::warn!(error = %failure, reason, calls, "calls failed");
+        if failure.code != Code::Unavailable {
+            tracing::warn!(error = %failure, reason, calls, "calls failed");
+        } else if let Some(Failures { untold, .. }) = UNAVAILABLE.failed() {
+            tracing::warn!(error = %failure, reason, calls, rounds = untold, "calls failed");
+        }
     }
 }

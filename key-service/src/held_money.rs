@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{HoldIndex, Store};
+use crate::store::{HoldIndex, Ledger as _, Store};
 
 /// Pause between two sums: about that between two scrapes.
 const EVERY: Duration = Duration::from_secs(15);
@@ -17,11 +17,11 @@ const ASKED_AT_ONCE: usize = 16;
 
 /// Sums up what is held, again and again until `shutdown`. While the store does not answer for all accounts, the sum
 /// stays as it was.
-pub(crate) async fn show(store: Arc<dyn Store>, shutdown: CancellationToken) {
+pub(crate) async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     let summing = async {
         loop {
             let began = Instant::now();
-            if let Some(held) = sum(&*store).await {
+            if let Some(held) = sum(&store).await {
                 metrics::gauge!("keyservice_held_nanousd").set(held);
             }
             sleep(EVERY.max(began.elapsed() * REST)).await;
@@ -34,7 +34,7 @@ pub(crate) async fn show(store: Arc<dyn Store>, shutdown: CancellationToken) {
 }
 
 /// Money held in all accounts; `None` where the store does not tell.
-async fn sum(store: &dyn Store) -> Option<f64> {
+async fn sum(store: &Store) -> Option<f64> {
     let HoldIndex { accounts, missing } = store.accounts_with_holds().await;
     if missing.is_some() {
         return None;

@@ -31,7 +31,7 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_
 /// An open store with the use-cases. Cheap to clone.
 #[derive(Clone)]
 pub struct Installation {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) management: Arc<Management>,
@@ -81,7 +81,7 @@ impl Installation {
     }
 
     fn over(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         common: &Common,
         options: &Options,
         peppers: Peppers,

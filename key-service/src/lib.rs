@@ -20,9 +20,10 @@ pub mod management;
 mod readiness;
 pub mod server;
 mod service;
-mod store;
 mod sweeper;
+pub mod transfer;
 mod webhooks;
 
 pub use domain::{digest, pricing};
 pub use families::FAMILIES;
+pub(crate) use key_service_store::store;

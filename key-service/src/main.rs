@@ -16,6 +16,7 @@ use key_service::{
     first_run::FirstRun,
     installation::Installation,
     server::{KeyServiceParts, RunningKeyService},
+    transfer,
 };
 use mimalloc::MiMalloc;
 use shared::{
@@ -113,6 +114,7 @@ async fn carry_out(arguments: KeyServiceArguments, command: OperatorCommand) -> 
         OperatorCommand::Backup(place) => {
             backup::backup(&place, common, options, required_peppers(options)?, clock, out).await?;
         }
+        OperatorCommand::Store(command) => transfer::run(&command, options, clock, out).await?,
         OperatorCommand::Stored(command) => {
             let peppers = required_peppers(options)?;
             let installation = Installation::open(common, options, peppers, clock, &command).await?;

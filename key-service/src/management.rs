@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::{
     credentials::{Credentials, Identified},
-    store::{self, Idempotency, Store, StoreError, Updated},
+    store::{self, Capacity as _, Idempotency, Store, StoreError, Updated},
 };
 use last_use::LastUses;
 
@@ -71,7 +71,7 @@ const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 
 /// Manages keys and accounts. Cheap to share behind an `Arc`.
 pub struct Management {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     /// API keys that an account may have.
@@ -153,7 +153,7 @@ pub struct OwnKey {
 
 impl Management {
     /// Management of the keys and accounts in this store.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let passwords = members::Passwords::new();
         let (reads, owners) = (Quota::new(usize::MAX, 1), tokio::sync::Mutex::default());
@@ -211,6 +211,7 @@ impl Management {
         let is_archived = |group: &Group| group.spend.archived_at.is_some();
         match key.status(now) {
             Status::Revoked => refused(Refusal::InvalidApiKey),
+            Status::Disabled => refused(Refusal::KeyDisabled),
             Status::Expired => refused(Refusal::KeyExpired),
             Status::Active => match &group {
                 Some((group, parent)) if is_archived(group) || parent.as_ref().is_some_and(is_archived) => {
@@ -294,7 +295,7 @@ impl Management {
         actor: Actor,
     ) -> Result<ApiKey, Error<KeyRefused>> {
         let act = self.act(actor);
-        // An act that only lowers bounds protects money, so a full store carries it out too.
+        // An act that only disables the key or lowers bounds protects money, so a full store carries it out too.
         if self.store.is_nearly_full().await?
             && let Some(before) = self.store.key(account, id).await?
             && let Ok(after) = before.clone().updated(&patch, act.at)
@@ -327,15 +328,16 @@ impl Management {
 
 /// Digest of a new key's settings, equal for settings of equal meaning: `25` and `25.0` are the same limit.
 fn digest_of_settings(key: &ApiKey) -> Digest {
-    let value = |field: KeyField| key.value(field, key.created_at).setting();
+    let blank = ApiKey::new(key.id, String::new(), key.created_at);
+    let of = |key: &ApiKey, field| key.value(field, key.created_at).setting();
     // The label is last, so that no part of the label can pass for another field. The limit and the expiry have their
-    // places, and every other setting its name, if it is set.
+    // places, and every other setting its name, if it differs from that of a key without settings.
     let others = KeyField::settings().filter(|field| *field != KeyField::Label);
     let mut texts: Vec<String> = others
         .filter_map(|field| {
-            let (name, value) = (field.row().name, value(field));
+            let (name, value) = (field.row().name, of(key, field));
             let has_place = field == KeyField::Bound(Bound::Limit) || field == KeyField::ExpiresAt;
-            let named = || (!value.is_unset()).then(|| format!("{name}={value}"));
+            let named = || (value != of(&blank, field)).then(|| format!("{name}={value}"));
             if has_place { Some(value.to_string()) } else { named() }
         })
         .collect();

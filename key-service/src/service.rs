@@ -13,7 +13,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use shared::{
-    catalog::Catalog,
+    catalog::{Catalog, Price},
     clock::Clock,
     current::Current,
     ids::AccountId,
@@ -23,7 +23,7 @@ use shared::{
     refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Principal,
-        Release, TracedCall,
+        Release, TracedCall, UpstreamCost,
     },
     tokens::Usage,
 };
@@ -164,14 +164,25 @@ impl Service {
             readmitted: a.readmitted,
             lease_ticks: LEASE_TICKS,
         });
-        let price = Arc::clone(price);
-        let hold =
-            HoldRef { generation: a.generation, account, key, model: model.id.clone(), price, upstream: 0 };
+        let hold = HoldRef {
+            generation: a.generation,
+            account,
+            key,
+            model: model.id.clone(),
+            price: Arc::clone(price),
+            upstream: 0,
+            upstream_cost: UpstreamCost::OfCatalogue,
+        };
         Ok(Plan::Run {
             account,
             command,
             meaning: Meaning::Grant {
                 hold,
+                upstream_costs: model
+                    .upstreams
+                    .iter()
+                    .map(|upstream| upstream.cost.clone().map(Arc::new))
+                    .collect(),
                 prompt,
                 images,
                 output,
@@ -203,15 +214,23 @@ impl Service {
         Plan::Run { account, command, meaning: Meaning::Charge }
     }
 
-    /// The usage with its price, by the hold's prices, and its cost, by the catalogue's costs of the upstream.
+    /// The usage with its price, by the hold's prices, and its cost, by those of the hold's upstream.
     fn progress(&self, hold: &HoldRef, usage: Usage) -> Progress {
+        let cost = match &hold.upstream_cost {
+            UpstreamCost::OfHold(cost) => cost.clone(),
+            UpstreamCost::OfCatalogue => self.cost_in_catalogue(hold),
+        };
+        let upstream_cost = cost.map(|cost| pricing::cost(&cost, usage));
+        Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost }
+    }
+
+    /// What the catalogue says of the upstream of a hold that does not tell what it charges.
+    fn cost_in_catalogue(&self, hold: &HoldRef) -> Option<Arc<Price>> {
         let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
         let catalog = self.catalog.get();
         let model = catalog.model(&hold.model);
         let upstream = model.zip(place).and_then(|(model, place)| model.upstreams.get(place));
-        let upstream_cost =
-            upstream.and_then(|upstream| upstream.cost.as_ref()).map(|cost| pricing::cost(cost, usage));
-        Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost }
+        upstream.and_then(|upstream| upstream.cost.clone()).map(Arc::new)
     }
 
     async fn plan_release(&self, release: Release) -> Result<Plan, StoreError> {

@@ -51,7 +51,7 @@ const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
 /// Sends the events of all accounts.
 pub(crate) struct Dispatcher {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     sender: Sender,
@@ -65,7 +65,7 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     /// A dispatcher of the events in this store.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Arc<dyn Clock>,
         credentials: Arc<Credentials>,
         sender: Sender,

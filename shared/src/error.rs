@@ -47,6 +47,8 @@ codes! {
     InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
     /// Unknown, malformed or revoked management key.
     InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
+    /// API key that is disabled.
+    KeyDisabled = "key_disabled", UNAUTHORIZED, "authentication_error";
     /// Past `expires_at`.
     KeyExpired = "key_expired", UNAUTHORIZED, "authentication_error";
     /// A valid management key on a model route.

@@ -22,8 +22,8 @@ impl NanoUsd {
     /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// The largest stored amount: 9,000,000 $, below 2^53 nano-USD, and so exact in stores whose numbers are doubles
-    /// (Lua inside Redis).
+    /// The largest stored amount: 9,000,000 $, below 2^53 nano-USD, and so exact in programs whose numbers are doubles,
+    /// as those that read JSON are.
     pub const MAX: Self = Self(9_000_000 * NANOS_PER_USD);
 
     /// The amount of `nanos` nano-USD.

@@ -245,3 +245,14 @@ async fn arrival(signal: &mut Option<Signal>) {
         None => pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn the_version_names_the_commit_that_the_build_was_told() {
+        assert_eq!(version("1.2.3", Some("0123456789ab")), "1.2.3 (0123456789ab)");
+        assert_eq!([version("1.2.3", None), version("1.2.3", Some(""))], ["1.2.3"; 2]);
+    }
+}

@@ -11,7 +11,7 @@ use tonic::{Request, Status, metadata::MetadataValue, service::Interceptor};
 
 pub use contract::{
     Answer, Authorize, Call, CallFailure, Capture, Captured, Charge, Extend, Extended, Extension, Grant,
-    HoldRef, Identity, KeyService, Principal, Release, TracedCall,
+    HoldRef, Identity, KeyService, Principal, Release, TracedCall, UpstreamCost,
 };
 pub use messages::Malformed;
 pub use session_clock::SessionClock;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     catalog::{Price, Rates, Tier},
     ids::{AccountId, GenerationId, KeyId},
-    rpc::{Capture, HoldRef},
+    rpc::{Capture, HoldRef, UpstreamCost},
     time::Timestamp,
     tokens::Usage,
 };
@@ -47,6 +47,9 @@ pub struct SpooledCapture {
     /// Place of the serving upstream among the model's upstreams, from 1; 0 if none was chosen.
     #[serde(default, skip_serializing_if = "is_none_chosen")]
     pub upstream: u32,
+    /// What this upstream charges the operator; absent where the hold does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_cost: Option<SpooledCost>,
     /// Tokens used.
     pub usage: Usage,
     /// The part of them that is charged, where not all are.
@@ -54,6 +57,37 @@ pub struct SpooledCapture {
     pub charged: Option<Usage>,
     /// True if the usage is an estimate.
     pub estimated: bool,
+}
+
+/// What an upstream charges the operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledCost {
+    /// Rates as those of the price; absent where they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<Rates>,
+    /// Rates of longer prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<Tier>,
+}
+
+impl From<UpstreamCost> for Option<SpooledCost> {
+    fn from(cost: UpstreamCost) -> Self {
+        match cost {
+            UpstreamCost::OfCatalogue => None,
+            UpstreamCost::OfHold(None) => Some(SpooledCost { rates: None, tiers: Vec::new() }),
+            UpstreamCost::OfHold(Some(price)) => {
+                let Price { base, tiers } = Arc::unwrap_or_clone(price);
+                Some(SpooledCost { rates: Some(base), tiers })
+            }
+        }
+    }
+}
+
+impl From<Option<SpooledCost>> for UpstreamCost {
+    fn from(cost: Option<SpooledCost>) -> Self {
+        let Some(SpooledCost { rates, tiers }) = cost else { return Self::OfCatalogue };
+        Self::OfHold(rates.map(|base| Arc::new(Price { base, tiers })))
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -128,7 +162,7 @@ impl SpooledCapture {
     /// A spooled capture with a time of writing.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
         let Capture { hold, usage, charged, estimated } = capture;
-        let HoldRef { generation, account, key, model, price, upstream } = hold.clone();
+        let HoldRef { generation, account, key, model, price, upstream, upstream_cost } = hold.clone();
         let Price { base, tiers } = Arc::unwrap_or_clone(price);
         Self {
             at_ms: now.millis(),
@@ -139,6 +173,7 @@ impl SpooledCapture {
             price: base,
             tiers,
             upstream,
+            upstream_cost: upstream_cost.into(),
             usage: *usage,
             charged: *charged,
             estimated: *estimated,
@@ -150,7 +185,8 @@ impl From<SpooledCapture> for Capture {
     fn from(spooled: SpooledCapture) -> Self {
         let SpooledCapture { generation, account, key, model, usage, charged, estimated, .. } = spooled;
         let price = Arc::new(Price { base: spooled.price, tiers: spooled.tiers });
-        let hold = HoldRef { generation, account, key, model, price, upstream: spooled.upstream };
+        let (upstream, upstream_cost) = (spooled.upstream, spooled.upstream_cost.into());
+        let hold = HoldRef { generation, account, key, model, price, upstream, upstream_cost };
         Self { hold, usage, charged, estimated }
     }
 }
@@ -172,6 +208,8 @@ mod tests {
             price: rates,
             tiers: vec![Tier { above: 200_000, rates }],
             upstream: 2,
+            upstream_cost: (number > 1)
+                .then(|| SpooledCost { rates: (number > 2).then_some(rates), tiers: Vec::new() }),
             usage: Usage {
                 details: UsageDetails { images: 1, ..UsageDetails::default() },
                 ..Usage::of(1, 0, 2)

@@ -68,6 +68,6 @@ pub const MAX_URL_CHARS: usize = 2048;
 /// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key, computed on read.
-pub const STATUSES: [&str; 3] = ["active", "expired", "revoked"];
+pub const STATUSES: [&str; 4] = ["active", "disabled", "expired", "revoked"];
 /// Orders of a listing, by the end that comes first; the default is first.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];

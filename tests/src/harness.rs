@@ -296,6 +296,13 @@ impl Stack {
         assert_eq!(answer.status, 200, "{answer}");
     }
 
+    /// Disables a key, or enables it again.
+    pub async fn disable(&self, key: &ApiKey, disabled: bool) {
+        let (path, body) = (format!("/{}", key.id), serde_json::json!({ "disabled": disabled }));
+        let answer = self.manage_as(&key.account, Method::PATCH, &path, Some(body)).await;
+        assert_eq!(answer.status, 200, "{answer}");
+    }
+
     /// Prepares a chat request for the scripted answer. A script without a tag gets one.
     pub fn call(&self, key: &ApiKey, script: Script) -> Call {
         self.call_to(self.url(""), key, script)

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Mutation test of the ledger: each of these faults, planted in a copy of the code, fails the test that it names.
+"""Mutation test of the ledger and its commits: each of these faults, planted in a copy of the code, fails the test that it names.
 
-The faults of the ledger in Lua are planted by the test suite of the stores (`store/suite/mutations.rs`). `faults.py`
-takes some fifteen minutes; `faults.py WORD…` plants only the faults whose names contain one of the words.
+`faults.py` takes some fifteen minutes; `faults.py WORD…` plants only the faults whose names contain one of the words.
 """
 
 import os
@@ -215,7 +214,10 @@ FAULTS = [
     ("a batch that is not written leaves its changes", COPIES,
      "        self.is_touched = false;\n        self.next = None;", "        self.is_touched = false;", PROCESSES),
     ("a conflict counts as a commit", LANES,
-     "copies.replace(&present);\n                Ok(None)", "copies.settle(revision);\n                Ok(Some(()))", PROCESSES),
+     "self.trim(lane, copies, events).await;\n                }\n                Ok(Some(()))\n            }\n            Committed::Conflict(present) => {\n"
+     "                lane.take_over(copies, view, present);\n                Ok(None)",
+     "self.trim(lane, copies, events).await;\n                }\n                Ok(Some(()))\n            }\n            Committed::Conflict(present) => {\n"
+     "                copies.settle(revision);\n                Ok(Some(()))", PROCESSES),
     ("a conflict brings no records", COPIES,
      "copy.replace(record.as_ref());", "let _ = (&copy, record);", PROCESSES),
     ("the bill of an expiry is forgotten", BATCH,
@@ -250,7 +252,7 @@ FAULTS = [
      "if (record and sub(record, 1, 8) or ABSENT) ~= sub(", "if record and sub(record, 1, 8) ~= sub(",
      "redis::each_guard_that_does_not_hold_is_answered_with_the_record_and_nothing_is_written"),
     ("Redis writes half of a commit to a name of another type", SCRIPT,
-     "{ [4] = 'ZCARD', [6] = 'ZCARD' }", "{}",
+     "{ [4] = 'ZCARD', [6] = 'ZCARD', [8] = 'XLEN' }", "{}",
      "a_name_of_another_type_fails_before_anything_is_written"),
 ]
 

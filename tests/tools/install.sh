@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, jq, sqlite3, libfaketime, Python,
+# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, jq, libfaketime, Python,
 # Node and Chromium, on Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive,
 # promtool, helm, and the schemas of Kubernetes.
 set -eu
@@ -8,7 +8,6 @@ cd "$(dirname "$0")/.."
 missing=''
 command -v redis-server > /dev/null || missing="$missing redis-server"
 command -v jq > /dev/null || missing="$missing jq"
-command -v sqlite3 > /dev/null || missing="$missing sqlite3"
 command -v openssl > /dev/null || missing="$missing openssl"
 command -v curl > /dev/null || missing="$missing curl"
 command -v node > /dev/null && command -v npm > /dev/null || missing="$missing nodejs npm"

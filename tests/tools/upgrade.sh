@@ -1,6 +1,7 @@
 #!/bin/sh
 # Upgrades a running installation from an earlier commit (the last release's tag, say) to this checkout, one process after another,
-# under load: builds the earlier programs from the repository, and lets the tests of rolling restarts start with them.
+# under load. The store must have the same layout in both. Builds the earlier programs from the repository, and lets the tests of
+# rolling restarts start with them.
 set -eu
 cd "$(dirname "$0")/../.."
 

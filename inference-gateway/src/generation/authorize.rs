@@ -344,6 +344,7 @@ fn counting(denial: &Denial, forward: &Forward) -> Counting {
         | Refusal::SpendReserved
         | Refusal::InvalidApiKey
         | Refusal::InvalidManagementKey
+        | Refusal::KeyDisabled
         | Refusal::KeyExpired
         | Refusal::ManagementKeyNotAllowed
         | Refusal::ManagementKeyRequired

@@ -334,6 +334,7 @@ mod tests {
             price: vec![Some(1), Some(2), Some(3)].try_into().unwrap(),
             tiers: Vec::new(),
             upstream: 0,
+            upstream_cost: None,
             usage: Usage::of(1, 0, 2),
             charged: None,
             estimated: false,

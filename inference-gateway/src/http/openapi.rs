@@ -37,8 +37,9 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_st
 /// Errors of callers without a usable credential, on every route that needs one.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
 /// Errors of an API key that may not call now.
-const KEY: [Code; 7] = [
+const KEY: [Code; 8] = [
     Code::InvalidApiKey,
+    Code::KeyDisabled,
     Code::KeyExpired,
     Code::GroupArchived,
     Code::ManagementKeyNotAllowed,

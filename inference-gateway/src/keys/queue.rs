@@ -1,7 +1,8 @@
 //! Queue of calls to the key-services, and the choice of the session for each call.
 //!
-//! All sessions share one queue. A session takes waiting calls when free to send, so that a disconnected session gets
-//! none, and its unanswered calls go to the next free session.
+//! A session takes waiting calls when free to send, so that a disconnected session gets none, and its unanswered calls go to
+//! the next free session. A call whose account is known waits for the key-service that all gateways prefer for the account,
+//! which keeps copies of the account's records; after [`SPILL_AFTER`] any session takes it. Nothing but speed rests on that.
 
 use std::{
     collections::VecDeque,
@@ -9,14 +10,19 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
+    ids::AccountId,
     process::traces::Span,
     rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS},
 };
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::{
+    sync::{Notify, Semaphore, SemaphorePermit, oneshot},
+    time::{Instant, timeout_at},
+};
 
 /// Number of calls awaited at once, as many as the chat requests admitted by default; further callers wait for a
 /// permit.
@@ -24,6 +30,9 @@ const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
 /// Queue length at which an idle session starts a second frame while another is in flight. Below that, a large frame
 /// is cheaper for the store than two small ones, and costs a waiting call less than a millisecond.
 const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
+
+/// Time for which a call waits for the key-service that is preferred for its account.
+const SPILL_AFTER: Duration = Duration::from_millis(50);
 
 /// Answer to a call.
 pub(super) type Answered = Result<Answer, CallFailure>;
@@ -33,16 +42,28 @@ pub(super) struct Pending {
     pub(super) call: Arc<Call>,
     /// The call's span.
     pub(super) span: Span,
+    /// The account, where it is known.
+    account: Option<AccountId>,
+    made_at: Instant,
     answer: Mutex<Option<oneshot::Sender<Answered>>>,
     copies: AtomicU32,
 }
 
 impl Pending {
     /// A pending call, and the receiver of the answer.
-    pub(super) fn new(call: Arc<Call>, span: Span) -> (Arc<Self>, oneshot::Receiver<Answered>) {
+    pub(super) fn new(
+        call: Arc<Call>,
+        span: Span,
+        account: Option<AccountId>,
+    ) -> (Arc<Self>, oneshot::Receiver<Answered>) {
         let (answer, answered) = oneshot::channel();
-        let pending = Self { call, span, answer: Mutex::new(Some(answer)), copies: AtomicU32::new(0) };
-        (Arc::new(pending), answered)
+        let (answer, copies, made_at) = (Mutex::new(Some(answer)), AtomicU32::new(0), Instant::now());
+        (Arc::new(Self { call, span, account, made_at, answer, copies }), answered)
+    }
+
+    /// Time from which any session may take the call.
+    fn spills_at(&self) -> Instant {
+        self.made_at + SPILL_AFTER
     }
 
     /// Returns whether a caller still waits for an answer.
@@ -76,9 +97,19 @@ pub(super) struct Queue {
 }
 
 struct QueueState {
+    /// Calls that any session takes.
     waiting: VecDeque<Arc<Pending>>,
-    sessions: Vec<SessionState>,
+    sessions: Vec<SessionOf>,
     closed: bool,
+}
+
+/// A session as the queue sees it.
+struct SessionOf {
+    state: SessionState,
+    /// The key-service's own id; zero while it is not known.
+    instance: u64,
+    /// Calls for which this session's key-service is preferred.
+    waiting: VecDeque<Arc<Pending>>,
 }
 
 /// Activity of a session.
@@ -86,6 +117,8 @@ struct QueueState {
 enum SessionState {
     /// Waiting for calls.
     Idle,
+    /// Waiting for calls, and for the time at which calls of another session spill over.
+    Watching,
     /// A frame in flight; more calls are taken once that is answered.
     Busy,
     /// Not connected, or without answers for too long.
@@ -96,8 +129,8 @@ enum SessionState {
 pub(super) enum Work {
     /// A frame of at least one call.
     Frame(Vec<Arc<Pending>>),
-    /// No calls; the session will be woken.
-    Wait,
+    /// No calls; the session will be woken. Calls of other sessions spill over at this time.
+    Wait(Option<Instant>),
     /// The queue is closed.
     End,
 }
@@ -105,12 +138,18 @@ pub(super) enum Work {
 impl Queue {
     /// A queue for `sessions` sessions, all away.
     pub(super) fn new(sessions: usize) -> Self {
-        let sessions = vec![SessionState::Away; sessions];
+        let away = |_| SessionOf { state: SessionState::Away, instance: 0, waiting: VecDeque::new() };
+        let sessions: Vec<_> = (0..sessions).map(away).collect();
         Self {
             wakers: sessions.iter().map(|_| Notify::new()).collect(),
             state: Mutex::new(QueueState { waiting: VecDeque::new(), sessions, closed: false }),
             permits: Semaphore::new(MAX_CALLS),
         }
+    }
+
+    /// Notes the own id of a session's key-service.
+    pub(super) fn met(&self, session: usize, instance: u64) {
+        self.state.lock().sessions[session].instance = instance;
     }
 
     /// A permit for a call, kept until the answer.
@@ -121,11 +160,16 @@ impl Queue {
     /// Adds a call.
     pub(super) fn push(&self, pending: Arc<Pending>) {
         let mut state = self.state.lock();
-        if state.waiting.len() >= 2 * MAX_CALLS {
+        let preferred = pending.account.and_then(|account| state.preferred(account));
+        let waiting = match preferred {
+            Some(session) => &mut state.sessions[session].waiting,
+            None => &mut state.waiting,
+        };
+        if waiting.len() >= 2 * MAX_CALLS {
             // At least half of the waiting calls are abandoned.
-            state.waiting.retain(|pending| pending.is_wanted());
+            waiting.retain(|pending| pending.is_wanted());
         }
-        state.waiting.push_back(pending);
+        waiting.push_back(pending);
         self.notify(state);
     }
 
@@ -135,19 +179,14 @@ impl Queue {
         if state.closed {
             return Work::End;
         }
-        let mut calls = Vec::with_capacity(state.waiting.len().min(MAX_FRAME_CALLS));
-        while calls.len() < MAX_FRAME_CALLS
-            && let Some(pending) = state.waiting.pop_front()
-        {
-            if pending.is_wanted() {
-                calls.push(pending);
-            }
-        }
+        let calls = state.take(session, Instant::now());
         if calls.is_empty() {
-            state.sessions[session] = SessionState::Idle;
-            return Work::Wait;
+            let spill = state.next_spill(session);
+            let waits = if spill.is_some() { SessionState::Watching } else { SessionState::Idle };
+            state.sessions[session].state = waits;
+            return Work::Wait(spill);
         }
-        state.sessions[session] = SessionState::Busy;
+        state.sessions[session].state = SessionState::Busy;
         self.notify(state);
         Work::Frame(calls)
     }
@@ -155,8 +194,9 @@ impl Queue {
     /// Marks the session as away, and puts the unanswered calls in front of all others.
     pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
-        state.sessions[session] = SessionState::Away;
-        for pending in unanswered.into_iter().rev() {
+        state.sessions[session].state = SessionState::Away;
+        let own = std::mem::take(&mut state.sessions[session].waiting);
+        for pending in unanswered.into_iter().chain(own).rev() {
             state.waiting.push_front(pending);
         }
         self.notify(state);
@@ -164,8 +204,7 @@ impl Queue {
 
     /// Marks the session as away, unless all others are away too.
     pub(super) fn yield_to_others(&self, session: usize) -> bool {
-        let others =
-            |(other, state): (usize, &SessionState)| other != session && *state != SessionState::Away;
+        let others = |(other, of): (usize, &SessionOf)| other != session && of.state != SessionState::Away;
         let any = self.state.lock().sessions.iter().enumerate().any(others);
         if any {
             self.requeue(session, Vec::new());
@@ -174,8 +213,13 @@ impl Queue {
     }
 
     /// Returns when there may be a frame for this session.
-    pub(super) async fn woken(&self, session: usize) {
-        self.wakers[session].notified().await;
+    pub(super) async fn woken(&self, session: usize, spill: Option<Instant>) {
+        let notified = self.wakers[session].notified();
+        match spill {
+            // At the time of the spill there may be a frame as well.
+            Some(spill) => drop(timeout_at(spill, notified).await),
+            None => notified.await,
+        }
     }
 
     /// Closes the queue: the sessions end.
@@ -192,35 +236,117 @@ impl Queue {
     /// The number of sessions that wait for calls.
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
-        self.state.lock().sessions.iter().filter(|state| **state == SessionState::Idle).count()
+        self.state.lock().sessions.iter().filter(|of| of.state == SessionState::Idle).count()
     }
 
     /// Wakes an idle session if calls wait that no busy session will take soon.
     fn notify(&self, state: MutexGuard<'_, QueueState>) {
-        let busy = state.sessions.contains(&SessionState::Busy);
-        let threshold = if busy { SECOND_FRAME_THRESHOLD } else { 1 };
-        let idle = state.sessions.iter().position(|state| *state == SessionState::Idle);
-        let due = state.waiting.len() >= threshold;
+        let due = state.due();
         drop(state);
-        if let Some(idle) = idle.filter(|_| due) {
-            self.wakers[idle].notify_one();
+        for session in due.into_iter().flatten() {
+            self.wakers[session].notify_one();
         }
     }
 }
 
+impl QueueState {
+    /// The session whose key-service is preferred for the account: the same at every gateway that has a session with it.
+    fn preferred(&self, account: AccountId) -> Option<usize> {
+        let mut id = [0; 8];
+        id.copy_from_slice(&account.as_bytes()[8..]);
+        let account = u64::from_be_bytes(id);
+        let known = self.sessions.iter().enumerate();
+        let known = known.filter(|(_, of)| of.instance != 0 && of.state != SessionState::Away);
+        known.max_by_key(|(_, of)| mixed(account ^ of.instance)).map(|(session, _)| session)
+    }
+
+    /// Takes the calls of a session, those of any, and those that others have left for too long.
+    fn take(&mut self, session: usize, now: Instant) -> Vec<Arc<Pending>> {
+        let own = std::mem::take(&mut self.sessions[session].waiting);
+        let mut calls = Vec::with_capacity((own.len() + self.waiting.len()).min(MAX_FRAME_CALLS));
+        let mut own = fill(&mut calls, own, |_| true);
+        self.waiting = fill(&mut calls, std::mem::take(&mut self.waiting), |_| true);
+        std::mem::swap(&mut self.sessions[session].waiting, &mut own);
+        for (other, of) in self.sessions.iter_mut().enumerate() {
+            if other != session && !of.waiting.is_empty() {
+                of.waiting =
+                    fill(&mut calls, std::mem::take(&mut of.waiting), |call| call.spills_at() <= now);
+            }
+        }
+        calls
+    }
+
+    /// Time at which a call of another session spills over.
+    fn next_spill(&self, session: usize) -> Option<Instant> {
+        let others = self.sessions.iter().enumerate().filter(|(other, _)| *other != session);
+        others.filter_map(|(_, of)| of.waiting.front()).map(|call| call.spills_at()).min()
+    }
+
+    /// The sessions to wake: one that has calls of its own, and one for the calls of any, or to watch those that a busy one may
+    /// leave for too long.
+    fn due(&self) -> [Option<usize>; 2] {
+        let idle = |of: &SessionOf| matches!(of.state, SessionState::Idle | SessionState::Watching);
+        let has_own = |of: &SessionOf| idle(of) && !of.waiting.is_empty();
+        let own = self.sessions.iter().position(has_own);
+        let busy = self.sessions.iter().any(|of| of.state == SessionState::Busy);
+        let threshold = if busy { SECOND_FRAME_THRESHOLD } else { 1 };
+        let leaves = |of: &SessionOf| of.state == SessionState::Busy && !of.waiting.is_empty();
+        let is_watched = self.sessions.iter().any(|of| of.state == SessionState::Watching);
+        let any = if self.waiting.len() >= threshold {
+            self.sessions.iter().position(idle)
+        } else if !is_watched && self.sessions.iter().any(leaves) {
+            self.sessions.iter().position(|of| of.state == SessionState::Idle)
+        } else {
+            None
+        };
+        [own, any.filter(|any| own != Some(*any))]
+    }
+}
+
+/// Fills a frame with calls that are still wanted and may be taken; the rest.
+fn fill(
+    calls: &mut Vec<Arc<Pending>>,
+    mut waiting: VecDeque<Arc<Pending>>,
+    may_take: impl Fn(&Pending) -> bool,
+) -> VecDeque<Arc<Pending>> {
+    while calls.len() < MAX_FRAME_CALLS
+        && let Some(pending) = waiting.pop_front_if(|pending| may_take(pending) || !pending.is_wanted())
+    {
+        if pending.is_wanted() {
+            calls.push(pending);
+        }
+    }
+    waiting
+}
+
+/// Spreads the bits of a number, as `splitmix64` does.
+const fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 #[cfg(test)]
 mod tests {
-    use shared::{key::Class, refusal::Refusal};
+    use shared::{key::Class, refusal::Refusal, time::Timestamp};
 
     use super::*;
 
     type Receiver = oneshot::Receiver<Answered>;
 
     fn ask(queue: &Queue) -> Receiver {
+        ask_for(queue, None)
+    }
+
+    fn ask_for(queue: &Queue, account: Option<AccountId>) -> Receiver {
         let call = Call::Authenticate { credential: String::new(), required: Class::Api };
-        let (pending, answered) = Pending::new(Arc::new(call), Span::default());
+        let (pending, answered) = Pending::new(Arc::new(call), Span::default(), account);
         queue.push(pending);
         answered
+    }
+
+    fn account(n: u8) -> AccountId {
+        AccountId::new(Timestamp::from_millis(0), [n; 10])
     }
 
     fn ask_many(queue: &Queue, calls: usize) -> Vec<Receiver> {
@@ -230,7 +356,7 @@ mod tests {
     fn take(queue: &Queue, session: usize) -> Vec<Arc<Pending>> {
         match queue.take(session) {
             Work::Frame(calls) => calls,
-            Work::Wait | Work::End => Vec::new(),
+            Work::Wait(_) | Work::End => Vec::new(),
         }
     }
 
@@ -244,7 +370,7 @@ mod tests {
     async fn is_woken(queue: &Queue, session: usize) -> bool {
         tokio::select! {
             biased;
-            () = queue.woken(session) => true,
+            () = queue.woken(session, None) => true,
             () = std::future::ready(()) => false,
         }
     }
@@ -274,7 +400,7 @@ mod tests {
     async fn unanswered_calls_of_a_session_go_to_another_at_once_and_first() {
         let queue = idle(2);
         let _left = ask(&queue);
-        queue.woken(0).await;
+        queue.woken(0, None).await;
         let left = take(&queue, 0);
         let _later = ask(&queue);
         queue.requeue(0, left.clone());
@@ -304,5 +430,49 @@ mod tests {
         let queue = idle(2);
         assert!(queue.yield_to_others(0));
         assert!(!queue.yield_to_others(1), "the last one is asked all the same");
+    }
+
+    #[tokio::test]
+    async fn every_gateway_prefers_the_same_key_service_for_an_account() {
+        let (one, other) = (idle(3), idle(3));
+        for (session, instance) in [(0, 7), (1, 8), (2, 9)] {
+            one.met(session, instance);
+            other.met(2 - session, instance);
+        }
+        let mut taken = [0; 3];
+        for n in 0..60 {
+            let (_first, _second) = (ask_for(&one, Some(account(n))), ask_for(&other, Some(account(n))));
+            let session = (0..3).find(|session| !take(&one, *session).is_empty()).unwrap();
+            assert_eq!(take(&other, 2 - session).len(), 1, "{n}");
+            taken[session] += 1;
+        }
+        assert!(taken.iter().all(|taken| *taken > 5), "{taken:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_the_preferred_key_service_and_spills_over() {
+        let queue = idle(2);
+        queue.met(0, 7);
+        queue.met(1, 8);
+        let _call = ask_for(&queue, Some(account(1)));
+        let preferred = (0..2).find(|session| !take(&queue, *session).is_empty()).unwrap();
+        let other = 1 - preferred;
+        let _next = ask_for(&queue, Some(account(1)));
+        assert!(is_woken(&queue, other).await, "it watches");
+        let Work::Wait(Some(spill)) = queue.take(other) else { panic!("it is too early") };
+        let _third = ask_for(&queue, Some(account(1)));
+        assert!(!is_woken(&queue, other).await, "it watches already");
+        queue.woken(other, Some(spill)).await;
+        assert_eq!(take(&queue, other).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_calls_of_a_key_service_that_goes_away_are_taken_by_others() {
+        let queue = idle(2);
+        queue.met(0, 7);
+        queue.met(1, 8);
+        let _calls: Vec<_> = (0..8).map(|n| ask_for(&queue, Some(account(n)))).collect();
+        queue.requeue(0, Vec::new());
+        assert_eq!(take(&queue, 1).len(), 8);
     }
 }

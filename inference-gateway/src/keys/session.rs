@@ -168,6 +168,7 @@ impl SessionTask {
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
             let clock = SessionClock::observed(Instant::now(), first.clock_ms);
+            self.queue.met(self.number, first.instance);
             Ok(Session::Remote(Box::new(RemoteSession { frames, answers, clock, next_id: 0 })))
         };
         timeout(CONNECT_DEADLINE, opening)
@@ -221,9 +222,9 @@ impl Session {
             let calls = match task.queue.take(task.number) {
                 Work::Frame(calls) => calls,
                 Work::End => return Ok(()),
-                Work::Wait => {
+                Work::Wait(spill) => {
                     tokio::select! {
-                        () = task.queue.woken(task.number) => continue,
+                        () = task.queue.woken(task.number, spill) => continue,
                         status = self.broken() => return Err(status),
                     }
                 }
@@ -305,7 +306,7 @@ impl RemoteSession {
 
     async fn read_answers(&mut self, task: &SessionTask, frame: &mut Frame) -> Result<(), Status> {
         while frame.left > 0 {
-            let v1::SessionResponse { answers, clock_ms } =
+            let v1::SessionResponse { answers, clock_ms, instance: _ } =
                 self.answers.message().await?.ok_or_else(closed)?;
             self.clock = self.clock.or(SessionClock::observed(Instant::now(), clock_ms));
             for v1::Answer { id, response } in answers {

@@ -106,8 +106,14 @@ impl Fake {
                 }
                 let (account_id, key_id) = (self.account.clone(), self.key.clone());
                 let price = Some(v1::Price { input: 1, cached_input: 1, output: 1, ..v1::Price::default() });
-                let grant =
-                    v1::Grant { account_id, key_id, output_tokens: 10, lease_ms: 30_000, price, rates: None };
+                let grant = v1::Grant {
+                    account_id,
+                    key_id,
+                    output_tokens: 10,
+                    lease_ms: 30_000,
+                    price,
+                    ..v1::Grant::default()
+                };
                 let result = Some(v1::authorize_response::Result::Grant(grant));
                 answer::Response::Authorize(v1::AuthorizeResponse { result, refusal_detail: None })
             }
@@ -157,9 +163,9 @@ impl KeyService for Fake {
                 response: Some(fake.carry_out(call.request.unwrap(), clock_ms)),
             };
             let answers = frame.calls.into_iter().map(answer).collect();
-            Some((Ok(v1::SessionResponse { answers, clock_ms }), (frames, fake, opened)))
+            Some((Ok(v1::SessionResponse { answers, clock_ms, instance: 0 }), (frames, fake, opened)))
         });
-        let first = v1::SessionResponse { answers: Vec::new(), clock_ms: 0 };
+        let first = v1::SessionResponse { answers: Vec::new(), clock_ms: 0, instance: 0 };
         Ok(Response::new(stream::iter([Ok(first)]).chain(frames).boxed()))
     }
 

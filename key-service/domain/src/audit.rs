@@ -1,35 +1,55 @@
 //! Audit of an account: compares recorded figures with the sums of entries, holds and deposits.
 
+mod bills;
+mod figure;
 mod replay;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, hash::Hash};
+use std::{
+    collections::{HashMap, hash_map::Entry as Slot},
+    hash::Hash,
+};
 
 use shared::{
     calendar::Per,
-    ids::{GroupId, KeyId},
+    ids::{GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
-use self::replay::Replay;
+pub use self::figure::{Counter, Figure, Quantity, Wrong};
+use self::{
+    bills::Bills,
+    replay::{Known, Replay, Since},
+};
 use super::ledger::{Account, Budget, Entry, Group, GroupChain, Key, Payer, Settlement};
 
-/// Adds up the books of an account: takes every entry of the journal in the order of numbers, then every key and group,
-/// then the account.
+/// Adds up the books of an account: takes every entry of the journal in the order of numbers, each key and group behind the
+/// last entry that the recorded balance counts, and then the account.
 ///
-/// Compared figures must be of one moment: a key's or a group's, with the entries passed in until then. Memory is the
-/// balances of each key and group, however long the journal is.
+/// So figures need not be of one moment. Memory is the balances of each key and group, however long the journal is.
 #[derive(Debug)]
 pub struct Auditor {
     /// True if the journal still has the first entries.
     complete: bool,
+    /// Number of the first entry; `None` where numbers are not compared.
+    first: Option<u64>,
+    /// Number of the last entry that the account's credit has paid.
+    paid: u64,
     keys: HashMap<KeyId, Balance>,
     groups: HashMap<GroupId, Balance>,
+    /// Times at which bounds of windows were set, where that is within the window.
+    bound_since: (HashMap<KeyId, Since>, HashMap<GroupId, Since>),
+    /// Time of the first entry.
+    begins_at: Option<Timestamp>,
+    bills: Bills,
     entries: u64,
+    /// Entries that the account's credit has paid.
+    paid_entries: u64,
     /// Keys and groups that were passed in.
     checked: (u64, u64),
+    /// What keys have used up to the entry `paid`.
     used: i128,
     wrong: Vec<Wrong>,
 }
@@ -76,40 +96,6 @@ pub struct Audit {
     pub wrong: Vec<Wrong>,
 }
 
-/// A recorded figure that differs from the proven value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    /// The figure.
-    pub figure: Figure,
-    /// Recorded value.
-    pub recorded: NanoUsd,
-    /// The value that entries, holds and deposits add up to.
-    pub proven: NanoUsd,
-}
-
-/// A figure that can be proven.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
-    /// The balance of a key after the entry of this number: the balance before and the entry's change.
-    Entry(KeyId, u64),
-    /// A key's `used`: the balance after the last entry. A key that does not exist has a recorded zero.
-    Used(KeyId),
-    /// A key's `held`: the sum of open holds.
-    KeyHeld(KeyId),
-    /// The spend in a window of a key: the sum of the entries in the window, as far as entries can tell.
-    Window(KeyId, Per),
-    /// A group's `used`: the sum of its entries. A group that does not exist has a recorded zero.
-    GroupUsed(GroupId),
-    /// A group's `held`: the sum of open holds.
-    GroupHeld(GroupId),
-    /// The spend in a window of a group: the sum of the entries in the window, as far as entries can tell.
-    GroupWindow(GroupId, Per),
-    /// The account's `held`: the sum of all open holds.
-    Held,
-    /// The account's credit: deposits less the `used` of all keys.
-    Credit,
-}
-
 impl AuditedEntry {
     /// The entry under this number.
     pub const fn of(number: u64, entry: &Entry) -> Self {
@@ -119,65 +105,93 @@ impl AuditedEntry {
     }
 }
 
-impl Figure {
-    /// Name of the figure in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Entry(..) => "used_after",
-            Self::Used(_) | Self::GroupUsed(_) => "used",
-            Self::KeyHeld(_) | Self::GroupHeld(_) | Self::Held => "held",
-            Self::Window(_, per) | Self::GroupWindow(_, per) => match per {
-                Per::Hour => "used_in_hour",
-                Per::Day => "used_in_day",
-                Per::Week => "used_in_week",
-                Per::Month => "used_in_month",
-            },
-            Self::Credit => "credit",
-        }
-    }
-
-    /// The key that the figure belongs to; `None` for a figure of a group or of the account.
-    pub const fn key(self) -> Option<KeyId> {
-        match self {
-            Self::Entry(key, _) | Self::Used(key) | Self::KeyHeld(key) | Self::Window(key, _) => Some(key),
-            Self::GroupUsed(_) | Self::GroupHeld(_) | Self::GroupWindow(..) | Self::Held | Self::Credit => {
-                None
-            }
-        }
-    }
-
-    /// The group that the figure belongs to; `None` for a figure of a key or of the account.
-    pub const fn group(self) -> Option<GroupId> {
-        match self {
-            Self::GroupUsed(group) | Self::GroupHeld(group) | Self::GroupWindow(group, _) => Some(group),
-            Self::Entry(..)
-            | Self::Used(_)
-            | Self::KeyHeld(_)
-            | Self::Window(..)
-            | Self::Held
-            | Self::Credit => None,
-        }
-    }
-}
-
 impl Auditor {
     /// Starts an audit of a journal, which is `complete` if no entries were dropped at the beginning.
     pub fn new(complete: bool) -> Self {
-        let (keys, groups) = (HashMap::new(), HashMap::new());
-        Self { complete, keys, groups, entries: 0, checked: (0, 0), used: 0, wrong: Vec::new() }
+        Self {
+            complete,
+            first: None,
+            paid: u64::MAX,
+            keys: HashMap::new(),
+            groups: HashMap::new(),
+            bound_since: (HashMap::new(), HashMap::new()),
+            begins_at: None,
+            bills: Bills::new(complete),
+            entries: 0,
+            paid_entries: 0,
+            checked: (0, 0),
+            used: 0,
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Tells the number of the last entry that the account's credit has paid. Unless told, it has paid all.
+    #[must_use]
+    pub fn paid(self, paid: u64) -> Self {
+        Self { paid, ..self }
+    }
+
+    /// Tells the bounds of a key before its entries: so those are added up from the time at which a window's bound was set.
+    pub fn key_bounds(&mut self, id: KeyId, budget: &Budget) {
+        self.bound_since.0.extend(replay::since(budget).map(|since| (id, since)));
+    }
+
+    /// Tells the bounds of a group before its entries, as those of a key.
+    pub fn group_bounds(&mut self, id: GroupId, budget: &Budget) {
+        self.bound_since.1.extend(replay::since(budget).map(|since| (id, since)));
     }
 
     /// Adds an entry of the journal.
     pub fn entry(&mut self, entry: AuditedEntry) {
         self.entries += 1;
-        if let Some(before) = self.keys.get(&entry.key).map(|balance| balance.used) {
+        self.begins_at.get_or_insert(entry.at);
+        let is_paid = entry.number <= self.paid;
+        self.paid_entries += u64::from(is_paid);
+        let known = self.keys.get(&entry.key).map(|balance| (balance.used, balance.known));
+        if let Some((before, _)) = known {
             self.follow(before, entry);
         }
-        balance(&mut self.keys, entry.key, entry).used = entry.used_after;
+        // The balance of a key may be of an earlier or a later moment than the account's credit.
+        match (known.is_some_and(|(_, known)| known), is_paid) {
+            (true, true) => self.used += i128::from(entry.delta.nanos()),
+            (false, false) => self.used -= i128::from(entry.delta.nanos()),
+            (true, false) | (false, true) => {}
+        }
+        balance(&mut self.keys, &self.bound_since.0, entry.key, entry).used = entry.used_after;
         for group in entry.groups.into_iter().flatten() {
-            let balance = balance(&mut self.groups, group, entry);
+            let balance = balance(&mut self.groups, &self.bound_since.1, group, entry);
             balance.used = NanoUsd::from_nanos(balance.used.nanos().saturating_add(entry.delta.nanos()));
         }
+    }
+
+    /// Adds what the entry of this generation says of the generation's bill.
+    pub fn bill(&mut self, generation: GenerationId, entry: &Entry) {
+        if let Some(proven) = self.bills.disproves(generation, entry) {
+            self.compare(Figure::Bill(generation), entry.settlement.charged, proven);
+        }
+    }
+
+    /// Compares any other recorded figure with what proves it.
+    pub fn quantity(&mut self, figure: Figure, recorded: Quantity, proven: Quantity) {
+        if recorded != proven {
+            self.wrong.push(Wrong { figure, recorded, proven });
+        }
+    }
+
+    /// Compares what was charged on a day with the sum of the entries.
+    pub fn sum(&mut self, figure: Figure, recorded: NanoUsd, entries: i128) {
+        self.compare(figure, recorded, entries);
+    }
+
+    /// Compares the requests in flight of a key or a group with the open holds that count.
+    pub fn in_flight(&mut self, figure: Figure, recorded: u64, holds: u64) {
+        self.count(figure, recorded, holds);
+    }
+
+    /// Tells the number of the first entry of the journal: the number of entries up to the account's last one is then compared
+    /// with those that are there.
+    pub const fn begins(&mut self, first: u64) {
+        self.first = Some(first);
     }
 
     /// Adds a key, the key's opening balance, which an import brought, and the sum of the key's open holds.
@@ -186,18 +200,18 @@ impl Auditor {
         self.open(id, opening);
         // Where all entries of the key may have been dropped, nothing is proven.
         let nothing = if self.complete { opening } else { key.budget.used };
-        let proven = proven(&mut self.keys, &id).unwrap_or(nothing);
+        let proven = proven(&mut self.keys, id, nothing);
         self.used += i128::from(proven.nanos()) - i128::from(opening.nanos());
         self.compare(Figure::Used(id), key.budget.used, i128::from(proven.nanos()));
         self.compare(Figure::KeyHeld(id), key.budget.held, i128::from(holds.nanos()));
-        let windows = wrong_windows(&key.budget, self.keys.get(&id), self.complete);
+        let windows = wrong_windows(&key.budget, self.keys.get(&id), self.known());
         self.windows(windows, |per| Figure::Window(id, per));
     }
 
     /// Adds a group, the group's opening balance, and the sum of the group's open holds.
     pub fn group(&mut self, id: GroupId, group: &Group, opening: NanoUsd, holds: NanoUsd) {
         self.checked.1 += 1;
-        let entries = proven(&mut self.groups, &id).unwrap_or(NanoUsd::ZERO);
+        let entries = proven(&mut self.groups, id, NanoUsd::ZERO);
         let proven = i128::from(entries.nanos()) + i128::from(opening.nanos());
         let recorded = group.budget.used;
         self.compare(
@@ -206,7 +220,7 @@ impl Auditor {
             if self.complete { proven } else { recorded.nanos().into() },
         );
         self.compare(Figure::GroupHeld(id), group.budget.held, i128::from(holds.nanos()));
-        let windows = wrong_windows(&group.budget, self.groups.get(&id), self.complete);
+        let windows = wrong_windows(&group.budget, self.groups.get(&id), self.known());
         self.windows(windows, |per| Figure::GroupWindow(id, per));
     }
 
@@ -237,11 +251,20 @@ impl Auditor {
         for (id, used) in unknown {
             self.compare(Figure::GroupUsed(id), NanoUsd::ZERO, i128::from(used.nanos()));
         }
+        if let Some(first) = self.first {
+            let recorded = self.paid.saturating_add(1).saturating_sub(first);
+            self.count(Figure::Entries, recorded, self.paid_entries);
+        }
         self.compare(Figure::Held, account.held, i128::from(holds.nanos()));
         let deposited: i128 = deposits.map(|amount| i128::from(amount.nanos())).sum();
         self.compare(Figure::Credit, account.credit, deposited - self.used);
         let (keys, groups) = self.checked;
         Audit { entries: self.entries, keys, groups, wrong: self.wrong }
+    }
+
+    /// The entries that the journal still has.
+    const fn known(&self) -> Known {
+        Known { complete: self.complete, begins_at: self.begins_at }
     }
 
     /// Compares the first entry of a key with the opening balance.
@@ -269,33 +292,46 @@ impl Auditor {
             // A sum beyond every amount is reported as the nearest amount, and is wrong in any case.
             let bounds = (i128::from(i64::MIN), i128::from(i64::MAX));
             let proven = i64::try_from(proven.clamp(bounds.0, bounds.1)).unwrap_or(i64::MAX);
-            self.wrong.push(Wrong { figure, recorded, proven: NanoUsd::from_nanos(proven) });
+            let proven = Quantity::Usd(NanoUsd::from_nanos(proven));
+            self.wrong.push(Wrong { figure, recorded: Quantity::Usd(recorded), proven });
         }
+    }
+
+    fn count(&mut self, figure: Figure, recorded: u64, proven: u64) {
+        self.quantity(figure, Quantity::Count(recorded), Quantity::Count(proven));
     }
 }
 
 /// Adds an entry to the windows of a key or a group, and returns the balance.
-fn balance<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, entry: AuditedEntry) -> &mut Balance {
-    let new = || Balance { used: NanoUsd::ZERO, first: Some(entry), windows: Replay::new(), known: false };
-    let balance = balances.entry(id).or_insert_with(new);
-    balance.known = false;
+fn balance<'a, Id: Eq + Hash>(
+    balances: &'a mut HashMap<Id, Balance>,
+    since: &HashMap<Id, Since>,
+    id: Id,
+    entry: AuditedEntry,
+) -> &'a mut Balance {
+    let balance = match balances.entry(id) {
+        Slot::Occupied(balance) => balance.into_mut(),
+        Slot::Vacant(vacant) => {
+            let windows = Replay::new(since.get(vacant.key()).copied().unwrap_or_default());
+            vacant.insert(Balance { used: NanoUsd::ZERO, first: Some(entry), windows, known: false })
+        }
+    };
     balance.windows.add(entry.at, entry.delta);
     balance
 }
 
-/// Marks a key or a group as known, and returns the amount that entries prove; `None` where there are no entries.
-fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: &Id) -> Option<NanoUsd> {
-    let balance = balances.get_mut(id)?;
+/// Marks a key or a group as known, and returns the amount that entries prove, or `nothing` where there are no entries.
+fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, nothing: NanoUsd) -> NanoUsd {
+    let new = || Balance { used: nothing, first: None, windows: Replay::default(), known: false };
+    let balance = balances.entry(id).or_insert_with(new);
     balance.known = true;
-    Some(balance.used)
+    balance.used
 }
 
 /// The windows that entries disprove: recorded and proven spend of each.
-fn wrong_windows(budget: &Budget, balance: Option<&Balance>, complete: bool) -> Vec<(Per, NanoUsd, NanoUsd)> {
-    let nothing = Replay::new();
+fn wrong_windows(budget: &Budget, balance: Option<&Balance>, known: Known) -> Vec<(Per, NanoUsd, NanoUsd)> {
+    let nothing = Replay::default();
     let replay = balance.map_or(&nothing, |balance| &balance.windows);
     let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows);
-    windows
-        .filter_map(|window| Some((window.per, window.used, replay.disproves(window, complete)?)))
-        .collect()
+    windows.filter_map(|window| Some((window.per, window.used, replay.disproves(window, known)?))).collect()
 }

@@ -50,6 +50,8 @@ pub struct NewKey {
 pub enum Status {
     /// May be used.
     Active,
+    /// Disabled by its owner, who can enable it again.
+    Disabled,
     /// Past the expiry; a later expiry revives the key.
     Expired,
     /// Revoked for good.
@@ -57,10 +59,14 @@ pub enum Status {
 }
 
 impl Status {
+    /// Every status, in the order of names.
+    pub const ALL: [Self; 4] = [Self::Active, Self::Disabled, Self::Expired, Self::Revoked];
+
     /// Name of the status in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
+            Self::Disabled => "disabled",
             Self::Expired => "expired",
             Self::Revoked => "revoked",
         }
@@ -68,7 +74,7 @@ impl Status {
 
     /// The status of this name, if there is such a status.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Active, Self::Expired, Self::Revoked].into_iter().find(|status| status.as_str() == text)
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 
@@ -146,6 +152,8 @@ fields! {
         Label = label: String, label;
         /// A new expiry, or none.
         ExpiresAt = expires_at: Option<Timestamp>, spend.expires_at;
+        /// Refused, or not any more.
+        Disabled = disabled: bool, spend.disabled;
         /// Another group, or none.
         GroupId = group: Option<GroupId>, spend.group;
     }
@@ -170,13 +178,18 @@ impl ApiKey {
         Self { id, label, hint, created_at, metadata, spend }
     }
 
-    /// The status at this time. Revoked takes precedence over expired.
+    /// The status at this time. Revoked takes precedence over disabled, and disabled over expired.
     pub fn status(&self, now: Timestamp) -> Status {
         match self.spend {
             ledger::Key { revoked_at: Some(_), .. } => Status::Revoked,
-            ledger::Key { expires_at: Some(at), .. } if at <= now => Status::Expired,
+            ledger::Key { disabled: true, .. } => Status::Disabled,
+            ledger::Key { .. } if self.has_expired(now) => Status::Expired,
             ledger::Key { .. } => Status::Active,
         }
+    }
+
+    fn has_expired(&self, now: Timestamp) -> bool {
+        self.spend.expires_at.is_some_and(|at| at <= now)
     }
 
     /// Returns whether an active key is in this condition. `is_limited` says that a limit of the key or of its groups is
@@ -223,15 +236,18 @@ impl ApiKey {
     }
 
     /// The key with a new credential. The credential before is accepted until the grace is over, and every older one
-    /// no more.
+    /// no more. A disabled key can be rotated too: a plaintext that leaked is replaced before the key works again.
     pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, KeyNotRotated> {
         match self.status(now) {
             Status::Revoked => return Err(KeyNotRotated::Revoked),
             Status::Expired => return Err(KeyNotRotated::Expired),
-            Status::Active if self.spend.rotation.grace(now).is_some() && !new.is_forced => {
+            Status::Disabled if self.has_expired(now) => return Err(KeyNotRotated::Expired),
+            Status::Active | Status::Disabled
+                if self.spend.rotation.grace(now).is_some() && !new.is_forced =>
+            {
                 return Err(KeyNotRotated::InProgress);
             }
-            Status::Active => {}
+            Status::Active | Status::Disabled => {}
         }
         self.spend.rotation = Rotation {
             current: self.spend.rotation.current + 1,
@@ -267,5 +283,17 @@ mod tests {
         key.spend.expires_at = Some(hours(7 * 24 + 1));
         assert_eq!(is_in(&key, false), [false, false]);
         assert_eq!(is_in(&key.revoked(now), true), [false, false], "a revoked key needs no change");
+    }
+
+    #[test]
+    fn revoked_goes_before_disabled_and_disabled_before_expired() {
+        let now = Timestamp::from_millis(0);
+        let mut key = ApiKey::new(KeyId::new(now, [0; 10]), String::new(), now);
+        assert_eq!(key.status(now), Status::Active);
+        key.spend.expires_at = Some(now);
+        assert_eq!(key.status(now), Status::Expired);
+        key.spend.disabled = true;
+        assert_eq!(key.status(now), Status::Disabled);
+        assert_eq!(key.revoked(now).status(now), Status::Revoked);
     }
 }

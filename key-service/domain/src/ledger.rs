@@ -44,7 +44,7 @@ pub use self::{
         tightest,
     },
     command::{Command, Level, NewHold, Outcome, RecordId, Refused},
-    events::{CallEvents, Holder, Passed, Told, deposited},
+    events::{CallEvents, Holder, Passed, Told, deposited, passed_by_bounds},
     funds::{IN_FLIGHT, rate_limited},
     record::{Counted, Deposited, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };
@@ -91,6 +91,8 @@ pub struct Key {
     pub expires_at: Option<Timestamp>,
     /// Time of the revocation, if any.
     pub revoked_at: Option<Timestamp>,
+    /// The key is refused until its owner enables it again.
+    pub disabled: bool,
     /// Time of the last bill.
     pub last_used_at: Option<Timestamp>,
 }

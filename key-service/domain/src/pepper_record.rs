@@ -1,7 +1,7 @@
 //! Record in the store of the peppers that keys were made with, so that a wrong pepper is noticed at start.
 //!
-//! A store without a record, of an earlier version, does not tell its pepper. Whichever pepper comes first is not believed if there are
-//! keys: only finding a key that is older than the record proves a pepper.
+//! A store that has keys and has lost its record does not tell its pepper. Whichever pepper comes first is not believed then: only
+//! finding a key that is older than the new record proves a pepper.
 
 use std::{fmt, str::FromStr};
 

@@ -164,7 +164,8 @@ pub(crate) fn keep<T: Kept>(place: &mut Option<T>, value: Value) -> bool {
     place.is_some()
 }
 
-/// Returns whether a setting allows less than before: a bound or an expiry that is lower or was not set, or a part of a list.
+/// Returns whether a setting allows less than before: a bound or an expiry that is lower or was not set, or a part of a list,
+/// or that a key is disabled, which is the only flag of keys and groups.
 pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
     match (before, after) {
         (Value::Null, Value::Amount(_) | Value::Count(_) | Value::Time(_) | Value::Limits(_)) => true,
@@ -174,6 +175,7 @@ pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
         (Value::Limits(before), Value::Limits(after)) => before
             .iter()
             .all(|before| after.iter().any(|after| after.per == before.per && after.amount <= before.amount)),
+        (Value::Flag(before), Value::Flag(after)) => !before && *after,
         (Value::Texts(before), Value::Texts(after)) => {
             after.len() <= before.len() && after.iter().all(|text| before.contains(text))
         }
@@ -240,7 +242,7 @@ macro_rules! fields {
                 changes.collect()
             }
 
-            /// Returns whether all settings that differ from an earlier state are bounds or an expiry, and allow less.
+            /// Returns whether all settings that differ from an earlier state allow less.
             pub fn only_lowers(&self, before: &Self, now: Timestamp) -> bool {
                 let settings = <$field as shared::wire::Fields>::settings();
                 let mut values =

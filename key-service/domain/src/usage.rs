@@ -10,7 +10,8 @@ use super::ledger::{Entry, Payer, Record, Settlement};
 /// error of the upstream, and would distort the counters.
 pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
-/// Bound of every counter: the largest integer that is exact in stores whose numbers are doubles (Lua inside Redis).
+/// Bound of every counter: the largest integer that is exact in programs whose numbers are doubles, as those that read
+/// JSON are.
 pub const COUNTED: u64 = (1 << 53) - 1;
 
 /// Time after midnight in which counters of the day before may still change: clocks of key-services differ by seconds at most.

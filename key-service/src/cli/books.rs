@@ -21,7 +21,7 @@ use lines::{EntryLine, UsageLineJson};
 use super::{EXPORTED_AT_ONCE, against, operator_error, table, write_json};
 use crate::{management::Management, store::UsageLine};
 use domain::{
-    audit::{Audit, Figure, Wrong},
+    audit::{Audit, Figure, Quantity, Wrong},
     usage::{Counts, Day},
 };
 
@@ -252,14 +252,74 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
         Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
+        Figure::InFlight(key) => (format!("{key} requests in flight"), "its open holds that count are"),
+        Figure::GroupInFlight(group) => {
+            (format!("{group} requests in flight"), "its open holds that count are")
+        }
+        Figure::Entries => ("number of journal entries".to_owned(), "there are"),
+        Figure::Bill(generation) => (format!("{generation} charged"), "its journal entries add up to"),
+        Figure::KeySum(key, day, model) => {
+            (format!("{key} charged on {day} for {model}"), "its journal adds up to")
+        }
+        Figure::ModelSum(day, model) => (format!("charged on {day} for {model}"), "the journal adds up to"),
+        Figure::GroupSum(group, day) => (format!("{group} charged on {day}"), "its journal adds up to"),
+        Figure::KeyCount(key, day, model, counter) => {
+            (format!("{key} {} on {day} for {model}", counter.as_words()), "its journal adds up to")
+        }
+        Figure::ModelCount(day, model, counter) => {
+            (format!("{} on {day} for {model}", counter.as_words()), "the journal adds up to")
+        }
+        Figure::GroupCount(group, day, counter) => {
+            (format!("{group} {} on {day}", counter.as_words()), "its journal adds up to")
+        }
+        Figure::Hold(generation) => (format!("the hold of {generation}"), "the index of open holds has"),
+        Figure::HoldLease(generation) => {
+            (format!("the lease of the hold of {generation}"), "the index of open holds has")
+        }
+        Figure::Keys => ("number of keys".to_owned(), "the list has"),
+        Figure::Groups => ("number of groups".to_owned(), "the list has"),
+        Figure::KeysOfGroup(group) => (format!("{group} number of keys"), "the list has"),
+        Figure::ChildGroups(group) => (format!("{group} number of child groups"), "the list has"),
     };
-    let off = off_by(*recorded, *proven);
-    format!("{whose} is {recorded} USD, but {proof} {proven} USD (off by {off} USD)")
+    let off = match off_by(*recorded, *proven) {
+        Difference::Usd(amount) => format!("{amount} USD"),
+        Difference::Count(count) => count.to_string(),
+    };
+    format!("{whose} is {recorded}, but {proof} {proven} (off by {off})")
 }
 
-/// Difference of the figures: above zero where too much is recorded.
-fn off_by(recorded: NanoUsd, proven: NanoUsd) -> NanoUsd {
-    NanoUsd::from_nanos(recorded.nanos().saturating_sub(proven.nanos()))
+/// Difference of two figures: above zero where too much is recorded. An amount is a number of USD.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Difference {
+    Usd(NanoUsd),
+    Count(i64),
+}
+
+fn off_by(recorded: Quantity, proven: Quantity) -> Difference {
+    match (recorded, proven) {
+        (Quantity::Usd(recorded), Quantity::Usd(proven)) => {
+            Difference::Usd(NanoUsd::from_nanos(recorded.nanos().saturating_sub(proven.nanos())))
+        }
+        (Quantity::Count(_), _) | (_, Quantity::Count(_)) => {
+            Difference::Count(count(recorded).saturating_sub(count(proven)))
+        }
+    }
+}
+
+/// The number of a figure; an amount counts as its nano-USD.
+fn count(quantity: Quantity) -> i64 {
+    match quantity {
+        Quantity::Usd(amount) => amount.nanos(),
+        Quantity::Count(count) => i64::try_from(count).unwrap_or(i64::MAX),
+    }
+}
+
+fn value(quantity: Quantity) -> Difference {
+    match quantity {
+        Quantity::Usd(amount) => Difference::Usd(amount),
+        Quantity::Count(_) => Difference::Count(count(quantity)),
+    }
 }
 
 /// An account's audit in JSON. Scripts rely on the names: add, never rename.
@@ -279,9 +339,9 @@ struct WrongJson {
     figure: &'static str,
     key_id: Option<KeyId>,
     group_id: Option<GroupId>,
-    recorded: NanoUsd,
-    proven: NanoUsd,
-    off_by: NanoUsd,
+    recorded: Difference,
+    proven: Difference,
+    off_by: Difference,
 }
 
 impl<'a> AuditJson<'a> {
@@ -290,8 +350,8 @@ impl<'a> AuditJson<'a> {
             figure: figure.name(),
             key_id: figure.key(),
             group_id: figure.group(),
-            recorded: *recorded,
-            proven: *proven,
+            recorded: value(*recorded),
+            proven: value(*proven),
             off_by: off_by(*recorded, *proven),
         });
         let balanced = audit.wrong.is_empty();

@@ -114,8 +114,12 @@ fn write_summary(
 ) -> anyhow::Result<()> {
     let (made, ending) = if is_dry_run { ("would make", "; nothing was changed") } else { ("made", "") };
     let revoked = plan.keys.iter().filter(|(key, _)| key.spend.revoked_at.is_some()).count();
+    let disabled = plan.keys.iter().filter(|(key, _)| key.spend.disabled).count();
     let (groups, keys) = (plan.groups.len(), plan.keys.len());
-    writeln!(out, "{made} {groups} groups and {keys} keys, {revoked} of them revoked{ending}")?;
+    writeln!(
+        out,
+        "{made} {groups} groups and {keys} keys, {disabled} of them disabled and {revoked} revoked{ending}"
+    )?;
     let places = |places: Vec<&str>| {
         let more = if places.len() > NAMED { ", …" } else { "" };
         format!("{}{more}", places[..places.len().min(NAMED)].join(", "))

@@ -123,10 +123,10 @@ async fn a_payment_whose_answer_was_lost_can_be_sent_again() {
     let line = ["credits", "add", "--account", "acme", "--amount", "5", "--payment-id", "pay_1"];
     say(&office, &line).await.unwrap();
     // The account is found, and the store has room; then the store is away.
-    office.store.outage.fail_after(2);
+    office.records.fail_after(2);
     let lost = say(&office, &line).await.unwrap_err();
     assert!(lost.contains("run the command again"), "{lost}");
-    office.store.outage.recover();
+    office.records.recover();
     say(&office, &line).await.unwrap();
     let deposits = office.management.deposits(account, 9).await.unwrap();
     assert_eq!(deposits.iter().filter(|deposit| deposit.deposited.payment.is_some()).count(), 1);
@@ -369,7 +369,7 @@ async fn an_audit_says_in_a_line_that_all_is_well_and_else_what_is_not() {
     office.account("another").await;
     let sound = say(&office, &["audit"]).await.unwrap();
     assert_eq!(sound, "the books balance (accounts: 2, keys: 1, journal entries: 1)\n");
-    office.store.doctor(account, Fault::Used(key));
+    office.store.doctor(account, Fault::Used(key)).await;
     let mut out = Vec::new();
     let command = Binary::try_parse_from(["faregate", "audit", "--account", "acme"]).unwrap().command;
     let failed = run(command.unwrap(), &office.management, PUBLIC, &mut out).await.unwrap_err();
@@ -488,7 +488,7 @@ async fn a_mistake_names_its_flag_and_changes_nothing() {
 async fn a_store_that_is_away_leaves_the_outcome_open_and_says_so() {
     let office = Office::open();
     office.account("acme").await;
-    office.store.outage.fail_after(1);
+    office.records.fail_after(1);
     let complaint =
         say(&office, &["credits", "add", "--account", "acme", "--amount", "1"]).await.unwrap_err();
     assert!(complaint.contains("unavailable") && complaint.contains("accounts list"), "{complaint}");

@@ -147,7 +147,7 @@ async fn forms(
                 div.buttons { button.primary { "Save" } }
             }
         }
-        @if key.status(now) == Status::Active { (rotation::form(desk, viewer, key)) }
+        @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(desk, viewer, key)) }
         section.card {
             h2 { "Revoke" }
             p.quiet { "The key stops working at once, for good. What it used stays on record." }

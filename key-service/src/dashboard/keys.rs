@@ -53,11 +53,12 @@ const ORDERS: [(KeyOrder, &str, &str); 4] = [
 ];
 
 /// Filters by status or condition, with their names on the page.
-const STATUSES: [(&str, &str); 6] = [
+const STATUSES: [(&str, &str); 7] = [
     ("", "All"),
     ("active", "Active"),
     ("limit_reached", "Limit reached"),
     ("expires_soon", "Expires soon"),
+    ("disabled", "Disabled"),
     ("expired", "Expired"),
     ("revoked", "Revoked"),
 ];

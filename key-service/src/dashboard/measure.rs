@@ -31,11 +31,9 @@ use self::account::{KEYS, fill, group_id, key_id};
 use super::{Desk, router};
 use crate::{
     credentials::Credentials,
-    management::{Management, members::Client, statement::Month},
+    management::{Management, members::Client, statement::Month, testing::store_over},
     store::{
         Store,
-        redis::{Redis, Settings},
-        sqlite::Sqlite,
         suite::{in_redis::settings, servers::RedisServer},
     },
 };
@@ -44,6 +42,7 @@ use domain::{
     event::Actor,
     member::Role,
 };
+use key_service_store::{redis::Redis, sqlite::Sqlite};
 
 /// Loads of each page.
 const LOADS: usize = 21;
@@ -77,7 +76,7 @@ struct Pages {
 }
 
 impl Pages {
-    async fn of(name: &'static str, store: Arc<dyn Store>) -> (Self, AccountId, Timestamp) {
+    async fn of(name: &'static str, store: Arc<Store>) -> (Self, AccountId, Timestamp) {
         let clock: Arc<dyn Clock> = Arc::new(System);
         let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap()));
@@ -85,7 +84,7 @@ impl Pages {
         let account = management.create_account("large", NanoUsd::from_usd(10), Actor::System).await.unwrap();
         let end = clock.now();
         let began = Instant::now();
-        fill(&*store, &management, account, end).await;
+        fill(&store, &management, account, end).await;
         eprintln!("{name}: filled in {:?}", began.elapsed());
         let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
         let session = management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
@@ -137,7 +136,7 @@ fn compressed(page: &str) -> usize {
     gzip.wait_with_output().unwrap().stdout.len()
 }
 
-async fn measure(name: &'static str, store: Arc<dyn Store>) {
+async fn measure(name: &'static str, store: Arc<Store>) {
     let (pages, _, end) = Pages::of(name, store).await;
     let key = |n| format!("/dashboard/keys/{}", key_id(n, end));
     let day = |before: u64| domain::usage::Day::of(end.minus(Duration::from_hours(24 * before)));
@@ -203,8 +202,8 @@ async fn pages_of_a_large_account() {
     println!("| store | page | first load, ms | median | longest of {LOADS} | kB, gzip | rows |");
     println!("|---|---|---|---|---|---|---|");
     let folder = TempDir::new().unwrap();
-    measure("SQLite", Arc::new(Sqlite::open(&folder.path().join("store.db")).unwrap())).await;
+    measure("SQLite", store_over(Sqlite::open(&folder.path().join("store.db")).unwrap())).await;
     let server = RedisServer::start();
-    let kept = Settings { journal_entries: 2_000_000, ..settings(&server.url(), &folder) };
-    measure("Redis", Arc::new(Redis::open(&kept, Arc::new(System)).await.unwrap())).await;
+    let redis = Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap();
+    measure("Redis", store_over(redis)).await;
 }

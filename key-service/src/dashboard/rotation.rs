@@ -28,7 +28,7 @@ const GRACES: [(u64, &str); 5] =
 /// The grace that is chosen at first: time to change the key wherever it is used.
 const USUAL_GRACE: u64 = 86_400;
 
-/// The form of a key that is active.
+/// The form of a key that works, or that can be enabled again.
 pub(super) fn form(desk: &Desk, viewer: &Viewer, key: &ApiKey) -> Markup {
     let previous_until = key.previous_expires_at(desk.management.now());
     html! {

@@ -164,10 +164,10 @@ fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
     present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &windows)))
 }
 
-/// The fields of forms: of a new object, or of an existing object.
+/// The fields of forms: of a new object, or of an existing object. A flag is for later: what is new works.
 fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
     let inputs = F::settings().filter_map(|field| Some((field, field.row(), field.row().input?)));
-    inputs.filter(move |(_, row, _)| is_new || !row.is_fixed)
+    inputs.filter(move |(_, row, _)| if is_new { !matches!(row.kind, Kind::Flag) } else { !row.is_fixed })
 }
 
 /// The value of a field; `None` where the form does not have the field.
@@ -199,13 +199,13 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         Kind::Group => {
             text.parse().map(Value::Group).map_err(|_| "Give the id of a group, such as grp_….".into())
         }
+        Kind::Flag => text.parse().map(Value::Flag).map_err(|_| "Choose yes or no.".into()),
         Kind::Amount
         | Kind::Limits
         | Kind::Answered(_)
         | Kind::Metadata
         | Kind::Url
         | Kind::EventTypes
-        | Kind::Flag
         | Kind::KeyDefaults => Err("The value cannot be set here.".into()),
     };
     value.map(Some)
@@ -295,7 +295,18 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
             })
         }
         Kind::Group => group(row.name, described, entered, offered),
-        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::Flag | Kind::KeyDefaults => html! {},
+        // A box that is not ticked is not sent, as if the form had no such field.
+        Kind::Flag => entered.field(row.name, described, |entry| {
+            html! {
+                select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
+                    autofocus[entry.has_focus] {
+                    @for flag in [false, true] {
+                        option value=(flag) selected[entry.value == flag.to_string()] { (words::yes_or_no(flag)) }
+                    }
+                }
+            }
+        }),
+        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => html! {},
     }
 }
 

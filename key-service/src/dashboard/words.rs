@@ -158,15 +158,11 @@ fn read(kind: Kind, json: &str) -> Option<Value> {
         }
         Kind::Time => Timestamp::parse(&text()?).map(Value::Time),
         Kind::Count { .. } => json.parse().ok().map(Value::Count),
+        Kind::Flag => json.parse().ok().map(Value::Flag),
         Kind::Models => serde_json::from_str(json).ok().map(Value::Texts),
         Kind::Group => text()?.parse().ok().map(Value::Group),
         Kind::Line { .. } | Kind::ExternalId { .. } => text().map(Value::Text),
-        Kind::Answered(_)
-        | Kind::Metadata
-        | Kind::Url
-        | Kind::EventTypes
-        | Kind::Flag
-        | Kind::KeyDefaults => None,
+        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => None,
     }
 }
 
@@ -180,6 +176,11 @@ fn title(field: &Field) -> String {
     title.split(" (").next().unwrap_or(title).to_lowercase()
 }
 
+/// A flag in a word.
+pub(super) const fn yes_or_no(flag: bool) -> &'static str {
+    if flag { "yes" } else { "no" }
+}
+
 /// A value within a sentence.
 fn shown(value: &Value, groups: &[Group]) -> String {
     match value {
@@ -189,7 +190,7 @@ fn shown(value: &Value, groups: &[Group]) -> String {
         Value::Amount(amount) => usd(*amount),
         Value::Time(at) => format!("{} UTC", at.to_string().trim_end_matches('Z').replace('T', " ")),
         Value::Count(number) => count(*number),
-        Value::Flag(flag) => flag.to_string(),
+        Value::Flag(flag) => yes_or_no(*flag).into(),
         Value::Limits(limits) => {
             limits.iter().map(|limit| per(limit.amount, limit.per)).collect::<Vec<_>>().join(" and ")
         }
@@ -289,6 +290,7 @@ mod tests {
             (("expires_at", "\"2027-01-01T00:00:00Z\"", "null"), "expires 2027-01-01 00:00:00 UTC → none"),
             (("models", "null", "[\"a\",\"b\"]"), "models none → a, b"),
             (("label", "\"\"", "\"Ann\""), "label none → Ann"),
+            (("disabled", "false", "true"), "disabled no → yes"),
             (("requests_per_minute", "60", "1000"), "requests a minute 60 → 1,000"),
             (("metadata", "{}", "{\"team\":\"x\"}"), "metadata {} → {\"team\":\"x\"}"),
             (("models", "null", "\"[\\\"a\\\",… (cut)\""), "models none → [\"a\",… (cut)"),

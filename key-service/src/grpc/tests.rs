@@ -11,6 +11,7 @@ use shared::{
     refusal::{Denial, DenialDetail, Refusal},
     rpc::{
         Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal, Release,
+        UpstreamCost,
         v1::{key_service_client::KeyServiceClient, key_service_server::KeyServiceServer},
     },
     time::Timestamp,
@@ -33,6 +34,7 @@ fn hold() -> HoldRef {
         model: "Model Flash".into(),
         price: Arc::new(Price::flat(Rates::of_three(nanos(1), nanos(2), nanos(3)))),
         upstream: 0,
+        upstream_cost: UpstreamCost::OfCatalogue,
     }
 }
 
@@ -71,12 +73,14 @@ impl KeyService for Clerk {
                 Err(CallFailure { code: Code::DeadlineExceeded, message: "too late".into() })
             }
             Call::Authorize(a) => {
+                let upstream_costs = vec![None, Some(hold().price)];
                 let hold = HoldRef { generation: a.generation, model: a.model, ..hold() };
                 Ok(Answer::Authorized(Ok(Grant {
                     hold,
                     output_tokens: a.output_tokens,
                     lease: LEASE,
                     rates: Some(Box::new(RATES)),
+                    upstream_costs,
                 })))
             }
             Call::Extend(e) => Ok(Answer::Extended(Extended::Open(Extension {

@@ -99,7 +99,7 @@ impl Filtered for Event {
     }
 }
 
-const BAD_STATUS: &str = "`status` must be `active`, `expired` or `revoked`.";
+const BAD_STATUS: &str = "`status` must be `active`, `disabled`, `expired` or `revoked`.";
 
 /// Reads and checks a query.
 pub(super) fn read<T: Filtered>(query: Option<&str>) -> Result<ListQuery<T>, ApiError> {

@@ -67,9 +67,10 @@ impl Desk {
 
     /// The same API and account.
     fn of(other: &Self) -> Self {
-        let Office { clock, store, credentials, management } = &other.office;
+        let Office { clock, records, store, credentials, management } = &other.office;
         let office = Office {
             clock: clock.clone(),
+            records: records.clone(),
             store: store.clone(),
             credentials: credentials.clone(),
             management: management.clone(),

@@ -7,7 +7,7 @@ use shared::{
 };
 
 use super::{Error, Management};
-use crate::store::{AccountSummary, Deposit, Funds, NewAccount, StoreError};
+use crate::store::{AccountSummary, Capacity as _, Deposit, Funds, Ledger as _, NewAccount, StoreError};
 use domain::{
     event::Actor,
     ledger::{Command, Outcome, Refused},

@@ -7,7 +7,7 @@ use shared::{
 };
 
 use super::{Error, Management, once::digest_of_request};
-use crate::store::{GroupCreated, GroupPage, GroupUpdated, Order, Page, StoreError};
+use crate::store::{Capacity as _, GroupCreated, GroupPage, GroupUpdated, Order, Page, StoreError};
 use domain::{
     event::Actor,
     group::{Group, GroupNotChanged, GroupPatch, NewGroup},

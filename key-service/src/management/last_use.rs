@@ -35,13 +35,7 @@ impl Drop for UnderWay {
 
 impl LastUses {
     /// Records a use in the background, unless a recent one is recorded or a record of the key is under way.
-    pub(super) fn note(
-        &self,
-        store: &Arc<dyn Store>,
-        account: AccountId,
-        key: &ManagementKey,
-        now: Timestamp,
-    ) {
+    pub(super) fn note(&self, store: &Arc<Store>, account: AccountId, key: &ManagementKey, now: Timestamp) {
         if !is_noted(key.last_used_at, now) {
             return;
         }

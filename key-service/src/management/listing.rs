@@ -161,7 +161,7 @@ fn is_in(key: &ApiKey, groups: Option<&[GroupId]>) -> bool {
 
 /// Lists keys of several groups together, in the order of ids.
 async fn keys_of_groups(
-    store: &dyn Store,
+    store: &Store,
     account: AccountId,
     groups: &[GroupId],
     page: KeyPage,
@@ -211,9 +211,9 @@ impl Listed for ApiKey {
             let page = KeyPage { after, order: *order, status, limit };
             match groups {
                 Some(groups) if groups.len() <= READ_TOGETHER => {
-                    keys_of_groups(&**store, account, groups, page).boxed()
+                    keys_of_groups(store, account, groups, page).boxed()
                 }
-                Some(_) | None => store.keys(account, page),
+                Some(_) | None => store.keys(account, page).boxed(),
             }
         };
         let is_wanted = |key: &Self| is_in(key, groups) && has(&key.metadata, &filter.metadata);
@@ -263,7 +263,7 @@ impl Listed for Group {
             };
             return Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?);
         }
-        let read = |after, limit| store.groups(account, GroupPage { after, order: *order, limit });
+        let read = |after, limit| store.groups(account, GroupPage { after, order: *order, limit }).boxed();
         Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?)
     }
 }

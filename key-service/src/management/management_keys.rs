@@ -9,7 +9,7 @@ use shared::{
 };
 
 use super::{Error, Management, once::Once};
-use crate::store::{ManagementKey, NewManagementKey, StoreError};
+use crate::store::{Capacity as _, ManagementKey, NewManagementKey, StoreError};
 use domain::{access::Access, event::Actor};
 
 /// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts

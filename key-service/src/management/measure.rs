@@ -23,13 +23,12 @@ use tempfile::TempDir;
 use super::{
     Management,
     listing::{GroupFilter, KeyFilter, Listed, Listing},
+    testing::store_over,
 };
 use crate::{
     credentials::Credentials,
     store::{
-        Order, Store,
-        redis::Redis,
-        sqlite::Sqlite,
+        Ledger as _, Order, Store,
         suite::{act, capture, hold, in_redis::settings, servers::RedisServer},
     },
 };
@@ -40,6 +39,7 @@ use domain::{
     key::{ApiKey, NewKey},
     ledger::{BoundsPatch, Budget},
 };
+use key_service_store::{redis::Redis, sqlite::Sqlite};
 
 /// Size of the account.
 const KEYS: u64 = 100_000;
@@ -79,7 +79,7 @@ fn budget(is_bounded: bool, now: Timestamp) -> Budget {
     if is_bounded { Budget::new(&bounds, now) } else { Budget::default() }
 }
 
-async fn make_groups(store: &dyn Store, account: AccountId, is_bounded: bool, end: Timestamp) {
+async fn make_groups(store: &Store, account: AccountId, is_bounded: bool, end: Timestamp) {
     let make = async |n: u64| {
         let mut group = Group::new(group_id(n, end), end);
         (group.name, group.external_id) = (format!("Customer {n:06}"), Some(format!("customer-{n}")));
@@ -91,7 +91,7 @@ async fn make_groups(store: &dyn Store, account: AccountId, is_bounded: bool, en
 }
 
 /// Makes the keys, without a group or a hundred in each group.
-async fn make_keys(store: &dyn Store, account: AccountId, in_groups: bool, is_bounded: bool, end: Timestamp) {
+async fn make_keys(store: &Store, account: AccountId, in_groups: bool, is_bounded: bool, end: Timestamp) {
     let make = async |n: u64| {
         let mut key = ApiKey::new(key_id(n, end), format!("fg_api_{:04}…", n % 9_973), end);
         key.label = format!("Customer {n:06}");
@@ -124,7 +124,7 @@ fn script_micros(server: &RedisServer) -> u64 {
 }
 
 /// Makes a key, without bounds, or with all bounds in a group and its parent that have them too.
-async fn make_key(store: &dyn Store, account: AccountId, is_bounded: bool, now: Timestamp) -> KeyId {
+async fn make_key(store: &Store, account: AccountId, is_bounded: bool, now: Timestamp) -> KeyId {
     let mut group = None;
     for n in 0..if is_bounded { 2 } else { 0 } {
         let mut made = Group::new(group_id(n, now), now);
@@ -140,7 +140,7 @@ async fn make_key(store: &dyn Store, account: AccountId, is_bounded: bool, now: 
 }
 
 /// Sends requests in batches, each with the captures of the batch before.
-async fn request(store: &dyn Store, account: AccountId, key: KeyId, batch: u64) {
+async fn request(store: &Store, account: AccountId, key: KeyId, batch: u64) {
     let mut open = Vec::new();
     for number in 0..=REQUESTS / batch {
         let now = System.now();
@@ -154,14 +154,14 @@ async fn request(store: &dyn Store, account: AccountId, key: KeyId, batch: u64) 
     }
 }
 
-fn management(store: &Arc<dyn Store>) -> Management {
+fn management(store: &Arc<Store>) -> Management {
     let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
     let credentials = Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap());
     Management::new(store.clone(), Arc::new(System), Arc::new(credentials))
 }
 
 /// Prints the memory of each kind of object, and leaves an account with bounded keys in bounded groups.
-async fn measure_memory(server: &RedisServer, store: &Arc<dyn Store>) {
+async fn measure_memory(server: &RedisServer, store: &Arc<Store>) {
     println!("| object in Redis | bytes each |\n|---|---|");
     let (management, end) = (management(store), System.now());
     for (name, in_groups, is_bounded) in
@@ -169,20 +169,20 @@ async fn measure_memory(server: &RedisServer, store: &Arc<dyn Store>) {
     {
         let account = management.create_account(name, NanoUsd::from_usd(10), Actor::System).await.unwrap();
         let before = memory(server);
-        make_groups(&**store, account, is_bounded, end).await;
+        make_groups(store, account, is_bounded, end).await;
         let with_groups = memory(server);
-        make_keys(&**store, account, in_groups, is_bounded, end).await;
+        make_keys(store, account, in_groups, is_bounded, end).await;
         let bounds = if is_bounded { "with bounds" } else { "without bounds" };
         println!("| a group {bounds} | {} |", (with_groups - before) / GROUPS);
         println!("| a key {name} | {} |", (memory(server) - with_groups) / KEYS);
     }
 }
 
-async fn measure_lists(name: &str, store: &Arc<dyn Store>) {
+async fn measure_lists(name: &str, store: &Arc<Store>) {
     let (management, end) = (management(store), System.now());
     let account = management.create_account("listed", NanoUsd::from_usd(10), Actor::System).await.unwrap();
-    make_groups(&**store, account, true, end).await;
-    make_keys(&**store, account, true, true, end).await;
+    make_groups(store, account, true, end).await;
+    make_keys(store, account, true, true, end).await;
     let group = Some(group_id(7, end));
     let with = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
     let keys = KeyFilter::default();
@@ -230,16 +230,19 @@ async fn time<T: Listed>(
     println!("| {name} | {what} | {:.1} |", times[LISTINGS / 2].as_secs_f64() * 1e3);
 }
 
+async fn in_redis(server: &RedisServer, folder: &TempDir) -> Arc<Store> {
+    store_over(Redis::open(&settings(&server.url(), folder), Arc::new(System)).await.unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it takes minutes and measures: see the head of this file"]
 async fn groups_of_a_large_account() {
     let (folder, server) = (TempDir::new().unwrap(), RedisServer::start());
-    let redis: Arc<dyn Store> =
-        Arc::new(Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap());
+    let redis = in_redis(&server, &folder).await;
     measure_memory(&server, &redis).await;
     println!("\n| store | listing, a page of {PAGE} | median of {LISTINGS}, ms |\n|---|---|---|");
     measure_lists("Redis", &redis).await;
-    let sqlite: Arc<dyn Store> = Arc::new(Sqlite::open(&folder.path().join("store.db")).unwrap());
+    let sqlite = store_over(Sqlite::open(&folder.path().join("store.db")).unwrap());
     measure_lists("SQLite", &sqlite).await;
 }
 
@@ -247,13 +250,12 @@ async fn groups_of_a_large_account() {
 #[ignore = "it takes a minute and measures: see the head of this file"]
 async fn script_of_a_request() {
     let (folder, server) = (TempDir::new().unwrap(), RedisServer::start());
-    let store: Arc<dyn Store> =
-        Arc::new(Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap());
+    let store = in_redis(&server, &folder).await;
     let (management, now) = (management(&store), System.now());
     let mut payers = Vec::new();
     for (name, is_bounded) in [("plain", false), ("bounded", true)] {
         let account = management.create_account(name, NanoUsd::from_usd(10), Actor::System).await.unwrap();
-        payers.push((account, make_key(&*store, account, is_bounded, now).await));
+        payers.push((account, make_key(&store, account, is_bounded, now).await));
     }
     println!("| requests in a batch | key without bounds | key with all bounds, two groups |\n|---|---|---|");
     for batch in BATCHES {
@@ -262,7 +264,7 @@ async fn script_of_a_request() {
             for ((account, key), times) in payers.iter().zip(&mut times) {
                 let micros = || script_micros(&server);
                 let before = micros();
-                request(&*store, *account, *key, batch).await;
+                request(&store, *account, *key, batch).await;
                 times.push(micros() - before);
             }
         }

@@ -12,7 +12,7 @@ use shared::{
 };
 
 use super::{Error, Management};
-use crate::store::{MemberCreated, RecordKind, StoreError};
+use crate::store::{Capacity as _, MemberCreated, RecordKind, StoreError};
 use domain::{
     digest::Digest,
     event::Actor,

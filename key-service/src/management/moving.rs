@@ -6,6 +6,7 @@ use shared::{
 };
 
 use super::{Error, Management};
+use crate::store::Capacity as _;
 use domain::{
     event::Actor,
     moving::{Draft, Import, ImportRefused, ImportedKey, Plan},

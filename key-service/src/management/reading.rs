@@ -302,10 +302,7 @@ mod tests {
     use domain::{digest::Digest, key::NewKey, ledger::histories::START};
 
     use super::*;
-    use crate::{
-        management::testing::Office,
-        store::{Keys, suite::act},
-    };
+    use crate::{management::testing::Office, store::suite::act};
 
     /// More keys than a page looks at.
     const KEYS: u64 = 4_600;

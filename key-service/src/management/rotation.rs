@@ -10,7 +10,7 @@ use shared::{
 };
 
 use super::{Error, Issued, KeyRefused, Management};
-use crate::store::Rotated;
+use crate::store::{Capacity as _, Rotated};
 use domain::{
     digest::Digest,
     event::Actor,

@@ -6,24 +6,44 @@ use std::sync::{
 };
 
 use shared::{
-    catalog::Catalog, clock::Clock, current::Current, ids::AccountId, key::Prefix, money::NanoUsd,
-    secret::ExposeSecret, time::Timestamp,
+    catalog::Catalog,
+    clock::{Clock, System},
+    current::Current,
+    ids::AccountId,
+    key::Prefix,
+    money::NanoUsd,
+    secret::ExposeSecret,
+    time::Timestamp,
 };
 
 use super::{Management, management_keys::ManagementKeySettings};
-use crate::{credentials::Credentials, store::suite::reference::Reference};
+use crate::{
+    credentials::Credentials,
+    store::{
+        EVENTS_KEPT, EventBounds, Kept, Store,
+        suite::{SUITE_EVENTS, Unreliable},
+    },
+};
 use domain::{
     digest::{Pepper, Peppers},
     event::Actor,
 };
+use key_service_store::records::Records;
 
 /// Start of every test; not a whole second.
 pub(crate) const BEGIN: &str = "2026-11-20T02:11:05.678Z";
 
+/// A store that keeps all but the oldest of very many events.
+pub(crate) fn store_over(records: impl Records) -> Arc<Store> {
+    let kept = Kept::all(EventBounds::with_life(EVENTS_KEPT));
+    Arc::new(Store::new(Arc::new(records), Arc::new(System), kept))
+}
+
 /// Management of a store in memory, with a clock that tests set.
 pub(crate) struct Office {
     pub(crate) clock: Arc<Script>,
-    pub(crate) store: Arc<Reference>,
+    pub(crate) records: Arc<Unreliable>,
+    pub(crate) store: Arc<Store>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) management: Arc<Management>,
 }
@@ -31,12 +51,14 @@ pub(crate) struct Office {
 impl Office {
     pub(crate) fn open() -> Self {
         let clock = Arc::new(Script::at(BEGIN));
-        let store = Arc::new(Reference::new());
+        let records = Arc::new(Unreliable::default());
+        let kept = Kept::all(SUITE_EVENTS);
+        let store = Arc::new(Store::new(records.clone(), clock.clone(), kept));
         let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
         let prefix = Prefix::parse("fg").unwrap();
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, prefix));
         let management = Arc::new(Management::new(store.clone(), clock.clone(), credentials.clone()));
-        Self { clock, store, credentials, management }
+        Self { clock, records, store, credentials, management }
     }
 
     /// A new account, and the plaintext of a management key of the account.

@@ -14,7 +14,7 @@ use super::{
     listing::{Listed, Listing, Page, Paged, UnknownCursor},
     once::{Once, digest_of_request},
 };
-use crate::store::{EventSlice, Order, StoreError, WebhookCreated};
+use crate::store::{Capacity as _, EventSlice, Order, StoreError, WebhookCreated};
 use domain::{
     event::{Actor, EventSearch},
     webhook::{

@@ -24,6 +24,8 @@ pub(super) enum Meaning {
     /// `is_least` where no more than the least was asked for.
     Grant {
         hold: HoldRef,
+        /// What each of the model's upstreams charges.
+        upstream_costs: Vec<Option<Arc<Price>>>,
         prompt: u64,
         images: u64,
         output: u64,
@@ -75,12 +77,12 @@ impl Meaning {
             }
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(denial(e)?))),
             (
-                Self::Grant { hold, prompt, images, output, lease, .. },
+                Self::Grant { hold, upstream_costs, prompt, images, output, lease, .. },
                 Ok(Outcome::Held { amount, rates }),
             ) => {
                 let output_tokens = pricing::covered_output(&hold.price, amount, prompt, images, output);
                 let rates = (rates != RateStatus::default()).then(|| Box::new(rates));
-                Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease, rates })))
+                Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease, rates, upstream_costs })))
             }
             (Self::Grant { .. }, Ok(Outcome::Gone)) => Err(settled()),
             (Self::Grant { .. }, Err(e)) => Ok(Answer::Authorized(Err(denial(e)?))),
@@ -131,6 +133,7 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
         }
         Refused::UnknownKey
         | Refused::Revoked
+        | Refused::KeyDisabled
         | Refused::KeyExpired
         | Refused::GroupArchived
         | Refused::CreditEmpty

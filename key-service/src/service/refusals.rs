@@ -7,7 +7,7 @@ use shared::ids::{AccountId, KeyId};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Hour, RefusedCalls, RefusedLine};
+use crate::store::{Hour, RefusedLine, Store};
 
 /// Time between two additions to the store; what a process counted since the last is lost when it dies.
 const ADD_EVERY: Duration = Duration::from_mins(1);
@@ -109,7 +109,7 @@ impl Refusals {
 
     /// Adds all counts to the store. Counts that the store did not take are added again later: a call whose outcome is
     /// unknown may count twice.
-    pub(crate) async fn add_to(&self, store: &dyn RefusedCalls) {
+    pub(crate) async fn add_to(&self, store: &Store) {
         for (account, lines) in self.take() {
             for lines in lines.chunks(ADDED_AT_ONCE) {
                 if let Err(error) = store.add_refused(account, lines.to_vec()).await {
@@ -124,13 +124,13 @@ impl Refusals {
     }
 
     /// Adds the counts to the store once a minute, and at the shutdown.
-    pub(crate) async fn run(self: Arc<Self>, store: Arc<dyn RefusedCalls>, shutdown: CancellationToken) {
+    pub(crate) async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = sleep(ADD_EVERY) => {}
             }
-            self.add_to(&*store).await;
+            self.add_to(&store).await;
         }
     }
 }

@@ -17,7 +17,7 @@ mod refusals;
 use super::*;
 use crate::{
     management::{Issued, testing::Office},
-    store::{Books as _, Cursor, DueHolds, HoldIndex, Keys, Skew},
+    store::{Cursor, DueHolds, HoldIndex, Skew},
 };
 use domain::{
     event::Actor,
@@ -414,6 +414,39 @@ async fn a_hold_by_an_alias_is_one_of_the_model() {
     let service = trial.service(catalogue("Model Flash", 1));
     let asked = Authorize { model: "Model Flash Latest".into(), ..trial.authorize(1, 1) };
     assert_eq!(granted(&service, asked).await.hold.model, "Model Flash");
+}
+
+#[tokio::test]
+async fn a_change_of_the_catalogue_changes_no_cost_of_an_open_hold() {
+    let trial = Trial::begin(None).await;
+    let upstream = |cost: &str| {
+        let url = "url = \"http://127.0.0.1:1/v1\"\nmodel = \"f\"";
+        format!("[[model.upstream]]\nkind = \"vllm\"\n{url}\n{cost}\n")
+    };
+    let price = "input = \"1\"\ncached_input = \"1\"\noutput = \"4\"\nrequest = \"0.5\"\n";
+    let cost = |request: &str| {
+        let tokens = "input = \"0\"\ncached_input = \"0\"\noutput = \"0\"";
+        upstream(&format!("[model.upstream.cost]\n{tokens}\nrequest = \"{request}\""))
+    };
+    // The first and the last upstream have no known cost.
+    let with = |request: &str| priced("Model Flash", &format!("{price}{}{}", upstream(""), cost(request)));
+    let before = trial.service(with("0.1"));
+    let (other, gone) = (trial.service(with("0.3")), trial.service(catalogue("Model Large", 1)));
+    let usage = Usage::of(1_000, 0, 500);
+    for (n, place, after) in
+        [(1, 1, &other), (2, 2, &other), (3, 3, &other), (4, 1, &gone), (5, 2, &gone), (6, 3, &gone)]
+    {
+        let grant = granted(&before, trial.authorize(n, 500)).await;
+        let cost = grant.upstream_costs[usize::from(place - 1_u8)].clone();
+        let upstream_cost = UpstreamCost::OfHold(cost);
+        let hold = HoldRef { upstream: place.into(), upstream_cost, ..grant.hold };
+        let call = Call::Capture(Capture { hold, usage, charged: None, estimated: false });
+        one(after, call).await.unwrap();
+    }
+    let journal = trial.office.store.journal(trial.account, 0, 10).await.unwrap();
+    let costs = journal.entries.iter().map(|entry| entry.entry.settlement.upstream_cost);
+    let known = Some(NanoUsd::from_nanos(100_000_000));
+    assert_eq!(costs.collect::<Vec<_>>(), [None, known, None, None, known, None]);
 }
 
 #[tokio::test]

@@ -9,9 +9,8 @@ use super::*;
 use crate::{
     management::testing::Office,
     store::{
-        Keys, Outcomes, Skew,
-        suite::reference::Reference,
-        suite::{hold, make_key, nanos, open_account_with, spend},
+        Outcomes, Skew, Store,
+        suite::{hold, in_maps, make_key, nanos, open_account_with, spend},
     },
 };
 use domain::{
@@ -32,10 +31,9 @@ const ALMOST: Duration = LEASE.saturating_sub(MOMENT);
 /// Time from there to the latest expiry.
 const REST: Duration = NOTICED.saturating_sub(ALMOST);
 
-/// The reference store, parts of which can fail.
-#[derive(Default)]
+/// A store in memory, parts of which can fail.
 struct Faulty {
-    sound: Reference,
+    sound: Arc<Store>,
     /// All calls fail.
     away: AtomicBool,
     /// Commands to this account are never answered.
@@ -44,8 +42,15 @@ struct Faulty {
     damaged: Mutex<HashSet<GenerationId>>,
 }
 
+impl Default for Faulty {
+    fn default() -> Self {
+        let (away, hanging, damaged) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
+        Self { sound: in_maps(), away, hanging, damaged }
+    }
+}
+
 impl Faulty {
-    fn answering(&self) -> Result<&Reference, StoreError> {
+    fn answering(&self) -> Result<&Store, StoreError> {
         if self.away.load(Ordering::SeqCst) {
             Err(StoreError::Unavailable("away".into()))
         } else {

@@ -7,11 +7,21 @@
 
 mod batch;
 mod change;
-mod codec;
+pub(crate) mod codec;
 mod copies;
-mod names;
+pub(crate) mod house;
+pub(crate) mod names;
+mod trim;
 
-use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use domain::{ledger::Command, usage::Day};
 use parking_lot::Mutex;
@@ -26,18 +36,19 @@ use tokio::{
         Mutex as AsyncMutex,
         oneshot::{self, error::TryRecvError},
     },
-    time::sleep,
+    time::{Instant, sleep},
 };
 
-pub use self::{
-    batch::Outcomes,
-    change::{Change, Unreadable},
-};
+pub use self::{batch::Outcomes, change::Change};
 use self::{
     batch::{Batch, Commands, Decided, Effects},
     copies::{Copies, Slot, TheTurn},
 };
-use crate::records::{Answer, Commit, Committed, Failure, Question, Records, Revision, Space};
+use crate::{
+    data::{EventBounds, StoreError},
+    records::{Answer, Commit, Committed, Durability, Failure, Question, Record, Records, Revision, Space},
+    view::{self, View},
+};
 
 /// Commands of a commit, so that it keeps within the words of a backend.
 const MOST_COMMANDS: usize = 64;
@@ -47,13 +58,19 @@ const MOST_COPIES: usize = 4_096;
 const ATTEMPTS_WITHOUT_TURN: u32 = 3;
 /// Attempts at a commit; more than any rivals take with turns.
 const MOST_ATTEMPTS: u32 = 1_000;
+/// Time after which a call that keeps losing to other processes is given up, while its gateway has time left to ask another.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
+/// Longest wait of a call for the calls before it. A hold that came later could find its caller gone.
+const MOST_WAIT: Duration = Duration::from_millis(1_500);
 /// Accounts whose copies a process keeps.
 const MOST_LANES: usize = 4_096;
+/// Copies that a process keeps of all accounts: some hundred megabytes of the largest.
+const MOST_COPIES_IN_ALL: usize = 200_000;
 /// Calls of an account that wait for a commit; further calls are not carried out.
 const MOST_WAITING: usize = 4_096;
 /// Pause between two looks at another's turn.
 const TURN_LOOK: Duration = Duration::from_micros(500);
-/// Looks after which a turn that has not changed is taken over: who had it is gone.
+/// Looks after which an unchanged turn is taken over, since its owner is gone.
 const TURN_LOOKS: u32 = 40;
 
 /// How long the ledger's records are kept.
@@ -61,19 +78,23 @@ const TURN_LOOKS: u32 = 40;
 pub struct Kept {
     /// Number of entries of the journal.
     pub journal_entries: u64,
-    /// Number of events.
-    pub events: u64,
+    /// Bounds of the events.
+    pub events: EventBounds,
     /// Time for which bills of expiries are remembered.
     pub expired: Duration,
+    /// Days of the sums of usage; `None` for all.
+    pub usage_days: Option<u32>,
 }
 
-/// The ledger of one process.
-pub struct Ledger {
+/// The lanes of the accounts that a process serves.
+pub struct Lanes {
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
     kept: Kept,
     /// Lanes of the accounts that were asked for last. One that is dropped while it leads stays correct by its guards.
-    lanes: Cache<AccountId, Arc<Lane>>,
+    of_accounts: Cache<AccountId, Arc<Lane>>,
+    /// Copies in all lanes.
+    copies: Arc<AtomicUsize>,
 }
 
 /// The calls of an account that wait, and the copies of the account's records.
@@ -83,49 +104,120 @@ struct Lane {
     waiting: Mutex<VecDeque<Call>>,
     /// Locked by the caller that leads.
     copies: AsyncMutex<Copies>,
+    /// Time at which the house is kept next, in milliseconds.
+    house_due: AtomicI64,
+    /// Copies of this lane among those of all.
+    counted: AtomicUsize,
+    in_all: Arc<AtomicUsize>,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.in_all.fetch_sub(self.counted.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
 }
 
 /// A call that waits.
 struct Call {
     commands: Vec<Command>,
     now: Timestamp,
+    made_at: Instant,
     reply: oneshot::Sender<Result<Outcomes, Failure>>,
 }
 
-impl Ledger {
+impl Lanes {
     /// A ledger over these records.
     pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Kept) -> Self {
-        Self { records, clock, kept, lanes: Cache::new(MOST_LANES) }
+        Self { records, clock, kept, of_accounts: Cache::new(MOST_LANES), copies: Arc::default() }
     }
 
-    /// Changes money of an account, its keys and groups by other than commands. `decide` is asked again after a conflict, and
-    /// while it has looked at records that were not read: it then finds them absent or unreadable, and its answer does not
-    /// count.
+    /// Changes an account by other than commands. `decide` is asked again after a conflict, and while it has looked at records
+    /// that were not read: it then finds them absent, and its answer does not count. Where it refuses, nothing changes.
     pub async fn change<T>(
         &self,
         account: AccountId,
-        mut decide: impl FnMut(&mut Change<'_>) -> T,
-    ) -> Result<T, Failure> {
+        decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let lane = self.lane(account);
+        let answer = self.change_in_lane(&lane, decide).await?;
+        // After the lane, so that the next commit does not wait for the disk.
+        self.records.settle(&lane.space, Durability::Durable).await?;
+        Ok(answer)
+    }
+
+    async fn change_in_lane<T>(
+        &self,
+        lane: &Lane,
+        mut decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut copies = lane.copies.lock().await;
+        // A caller that gives up leaves no copies.
         let mut held = std::mem::take(&mut *copies);
-        let mine = random_bytes(&*self.clock);
+        let mut view = View::of(&lane.space);
+        let (mine, began) = (random_bytes(&*self.clock), Instant::now());
         for attempt in 1..=MOST_ATTEMPTS {
-            self.wait_for_turn(&lane, &mut held, (mine, attempt > ATTEMPTS_WITHOUT_TURN)).await?;
-            let mut change = Change::new(&mut held);
+            self.wait_for_turn(lane, &mut held, (mine, attempt > ATTEMPTS_WITHOUT_TURN)).await?;
+            let mut change = Change::new(&mut held, &mut view);
             let answer = decide(&mut change);
-            let missing = change.missing();
-            if !missing.is_empty() {
-                held.roll_back();
-                self.read(&lane, &mut held, missing).await?;
-                continue;
-            }
-            if let Some(()) = self.commit(&lane, &mut held, (mine, Effects::default())).await? {
+            let effects = match change.finish() {
+                Ok(effects) => effects,
+                Err(slots) => {
+                    held.roll_back();
+                    self.read_missing(lane, (&mut held, slots), &mut view).await?;
+                    continue;
+                }
+            };
+            let is_done = match &answer {
+                Ok(_) => self.commit(lane, &mut held, (mine, effects, &mut view)).await?,
+                Err(_) => self.confirm(lane, &mut held, &mut view).await?,
+            };
+            if is_done.is_some() {
+                self.bound(lane, &mut held);
                 *copies = held;
-                return Ok(answer);
+                return answer;
+            }
+            if began.elapsed() > GIVEN_UP_AFTER {
+                break;
             }
         }
-        Err(Failure::NotDone("others change the account".into()))
+        Err(Failure::NotDone("others change the account".into()).into())
+    }
+
+    /// Confirms that a refusal was decided by records as they are. `None` after a conflict.
+    async fn confirm(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        view: &mut View,
+    ) -> Result<Option<()>, Failure> {
+        let revision = Revision(random_bytes(&*self.clock));
+        let (mut guards, _) = copies.changes(revision);
+        guards.extend(view.changes(revision).0);
+        match self.records.commit(&lane.space, Commit { guards, writes: Vec::new() }).await? {
+            Committed::Written => {
+                copies.roll_back();
+                Ok(Some(()))
+            }
+            Committed::Conflict(present) => {
+                lane.take_over(copies, view, present);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn read_missing(
+        &self,
+        lane: &Lane,
+        (copies, slots): (&mut Copies, Vec<Slot>),
+        view: &mut View,
+    ) -> Result<(), Failure> {
+        if !slots.is_empty() {
+            self.read(lane, copies, slots).await?;
+        }
+        if view.missing().is_empty() {
+            return Ok(());
+        }
+        view::read(&self.records, &lane.space, view).await
     }
 
     /// Applies commands in their order to one account.
@@ -135,25 +227,30 @@ impl Ledger {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, Failure> {
-        if commands.len() <= MOST_COMMANDS {
-            return self.execute_together(account, commands, now).await;
-        }
-        let mut outcomes = Vec::with_capacity(commands.len());
-        for part in commands.chunks(MOST_COMMANDS) {
-            outcomes.extend(self.execute_together(account, part.to_vec(), now).await?);
-        }
+        let lane = self.lane(account);
+        let durability = commands.iter().map(durability).max().unwrap_or(Durability::Volatile);
+        let outcomes = if commands.len() <= MOST_COMMANDS {
+            self.execute_together(&lane, commands, now).await?
+        } else {
+            let mut outcomes = Vec::with_capacity(commands.len());
+            for part in commands.chunks(MOST_COMMANDS) {
+                outcomes.extend(self.execute_together(&lane, part.to_vec(), now).await?);
+            }
+            outcomes
+        };
+        // After the lane, so that the next commit does not wait for the disk.
+        self.records.settle(&lane.space, durability).await?;
         Ok(outcomes)
     }
 
     async fn execute_together(
         &self,
-        account: AccountId,
+        lane: &Lane,
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, Failure> {
-        let lane = self.lane(account);
         let (reply, mut answer) = oneshot::channel();
-        lane.wait(Call { commands, now, reply })?;
+        lane.wait(Call { commands, now, made_at: Instant::now(), reply })?;
         // The caller that gets the copies leads, until its own call is answered.
         let mut copies = lane.copies.lock().await;
         loop {
@@ -164,15 +261,22 @@ impl Ledger {
                 Err(TryRecvError::Closed) => return Err(Failure::Unknown("the call was given up".into())),
             }
             let calls = lane.next_calls();
+            if calls.is_empty() {
+                continue; // this caller's own call waited too long
+            }
             // A leader that gives up leaves no copies.
             let mut held = std::mem::take(&mut *copies);
-            let result = self.lead(&lane, &mut held, &calls).await;
+            let result = self.lead(lane, &mut held, &calls).await;
             *copies = held;
             match result {
                 Ok(outcomes) => {
+                    let now = calls.iter().map(|call| call.now).max();
                     for (call, outcomes) in calls.into_iter().zip(outcomes) {
                         // A caller that gave up needs no answer.
                         let _ = call.reply.send(Ok(outcomes));
+                    }
+                    if let Some(now) = now {
+                        self.keep_house_if_due(lane, now).await;
                     }
                 }
                 Err(failure) => {
@@ -189,21 +293,38 @@ impl Ledger {
         let lane = || {
             let space = names::space(account);
             let (waiting, copies) = (Mutex::default(), AsyncMutex::default());
-            Ok(Arc::new(Lane { account, space, waiting, copies }))
+            let house_due = AtomicI64::new(house::next(self.clock.now()));
+            let (counted, in_all) = (AtomicUsize::new(0), Arc::clone(&self.copies));
+            Ok(Arc::new(Lane { account, space, waiting, copies, house_due, counted, in_all }))
         };
-        let Ok::<_, Infallible>(lane) = self.lanes.get_or_insert_with(&account, lane);
+        let Ok::<_, Infallible>(lane) = self.of_accounts.get_or_insert_with(&account, lane);
         lane
+    }
+
+    /// Keeps the copies of the lane, and those of all lanes, within their bounds.
+    fn bound(&self, lane: &Lane, copies: &mut Copies) {
+        copies.shrink(MOST_COPIES, Day::of(self.clock.now()));
+        let now = copies.len();
+        let before = lane.counted.swap(now, Ordering::Relaxed);
+        self.copies.fetch_add(now, Ordering::Relaxed);
+        if self.copies.fetch_sub(before, Ordering::Relaxed) - before > MOST_COPIES_IN_ALL {
+            // Seldom: lanes in use go on by themselves, and what is asked for next is read again.
+            self.of_accounts.clear();
+        }
     }
 
     /// Decides and commits the calls, again and again until a commit holds.
     async fn lead(&self, lane: &Lane, copies: &mut Copies, calls: &[Call]) -> Result<Vec<Outcomes>, Failure> {
-        let mine = random_bytes(&*self.clock);
+        let (mine, began) = (random_bytes(&*self.clock), Instant::now());
         for attempt in 1..=MOST_ATTEMPTS {
             self.wait_for_turn(lane, copies, (mine, attempt > ATTEMPTS_WITHOUT_TURN)).await?;
             let (outcomes, effects) = self.decide(lane, copies, calls).await?;
-            if let Some(()) = self.commit(lane, copies, (mine, effects)).await? {
-                copies.shrink(MOST_COPIES, Day::of(self.clock.now()));
+            if let Some(()) = self.commit(lane, copies, (mine, effects, &mut View::default())).await? {
+                self.bound(lane, copies);
                 return Ok(outcomes);
+            }
+            if began.elapsed() > GIVEN_UP_AFTER {
+                break;
             }
         }
         Err(Failure::NotDone("others change the account".into()))
@@ -214,21 +335,28 @@ impl Ledger {
         &self,
         lane: &Lane,
         copies: &mut Copies,
-        (mine, effects): ([u8; 8], Effects),
+        (mine, effects, view): ([u8; 8], Effects, &mut View),
     ) -> Result<Option<()>, Failure> {
         if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
             // The turn ends with the commit.
             copies.set_turn(&TheTurn, None);
         }
         let revision = Revision(random_bytes(&*self.clock));
-        let commit = effects.commit(copies, revision, self.kept);
+        let events = effects.written_events();
+        let mut commit = effects.commit(copies, revision, self.kept);
+        let (guards, writes) = view.changes(revision);
+        commit.guards.extend(guards);
+        commit.writes.extend(writes);
         match self.records.commit(&lane.space, commit).await? {
-            Committed::Written(_) => {
+            Committed::Written => {
                 copies.settle(revision);
+                if let Some(events) = events {
+                    self.trim(lane, copies, events).await;
+                }
                 Ok(Some(()))
             }
             Committed::Conflict(present) => {
-                copies.replace(&present);
+                lane.take_over(copies, view, present);
                 Ok(None)
             }
         }
@@ -257,7 +385,8 @@ impl Ledger {
             return Err(Failure::Damaged("no records in an answer".into()));
         };
         for (slot, record) in slots.into_iter().zip(records) {
-            copies.keep(slot, record.as_ref());
+            copies.keep(slot.clone(), record.as_ref());
+            lane.tell_damage(copies, &slot);
         }
         Ok(())
     }
@@ -299,14 +428,45 @@ impl Ledger {
         let revision = Revision(random_bytes(&*self.clock));
         let (guards, writes) = copies.changes(revision);
         match self.records.commit(&lane.space, Commit { guards, writes }).await? {
-            Committed::Written(_) => copies.settle(revision),
-            Committed::Conflict(present) => copies.replace(&present),
+            Committed::Written => copies.settle(revision),
+            Committed::Conflict(present) => {
+                copies.replace(&present);
+            }
         }
         Ok(())
     }
 }
 
+/// What the effect of a command has to survive. The outcome does not matter: an earlier attempt may have had the effect.
+const fn durability(command: &Command) -> Durability {
+    match command {
+        Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => Durability::Durable,
+        Command::Hold(_) | Command::Extend { .. } | Command::Release { .. } => Durability::Replicated,
+        Command::Tick { .. } | Command::Check { .. } => Durability::Volatile,
+    }
+}
+
 impl Lane {
+    /// Takes over the records that a conflict brought, each by its place among the guards: first the copies, then the others.
+    fn take_over(&self, copies: &mut Copies, view: &mut View, present: Vec<(usize, Option<Record>)>) {
+        metrics::counter!("keyservice_store_conflicts_total").increment(1);
+        let changed: Vec<_> =
+            present.iter().filter_map(|(place, _)| copies.touched().get(*place).cloned()).collect();
+        let guards = copies.replace(&present);
+        for slot in changed {
+            self.tell_damage(copies, &slot);
+        }
+        let others = |(place, record): (usize, _)| Some((place.checked_sub(guards)?, record));
+        view.replace(present.into_iter().filter_map(others));
+    }
+
+    /// Logs and counts a record that cannot be understood.
+    fn tell_damage(&self, copies: &Copies, slot: &Slot) {
+        if copies.is_damaged(slot) {
+            view::tell_damage(&self.space, &slot.name());
+        }
+    }
+
     fn wait(&self, call: Call) -> Result<(), Failure> {
         let mut waiting = self.waiting.lock();
         if waiting.len() >= MOST_WAITING {
@@ -321,6 +481,12 @@ impl Lane {
         let mut waiting = self.waiting.lock();
         let (mut calls, mut commands) = (Vec::new(), 0);
         while let Some(call) = waiting.front() {
+            if call.made_at.elapsed() > MOST_WAIT {
+                let late = Failure::NotDone("the call waited too long for others of the account".into());
+                let call = waiting.pop_front();
+                let _ = call.map(|call| call.reply.send(Err(late)));
+                continue;
+            }
             commands += call.commands.len();
             if commands > MOST_COMMANDS && !calls.is_empty() {
                 break;

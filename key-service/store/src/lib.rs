@@ -1,7 +1,10 @@
-//! Backends that compare and write records, and the ledger over them.
+//! The nouns, once, and the ledger, over backends that compare and write records.
 
+pub mod copy;
+mod data;
+mod latency;
 pub mod ledger;
-#[cfg(any(test, feature = "maps"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod maps;
 /// Messages generated from `proto/store/v1`, and documented there. `tests/generated.rs` writes them anew.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
@@ -9,6 +12,11 @@ pub mod maps;
 pub mod messages;
 pub mod records;
 pub mod redis;
+#[cfg(any(test, feature = "testing"))]
+pub mod servers;
+mod show;
 pub mod sqlite;
+pub mod store;
 #[cfg(test)]
 mod suite;
+mod view;

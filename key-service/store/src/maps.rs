@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::records::{
-    Answer, Commit, Committed, Cursor, Failure, Guard, Index, Log, Name, Order, Question, Record, Records,
-    Set, Space, Write,
+    Answer, Commit, Committed, Cursor, Failure, Guard, Index, Log, Name, Order, Place, Question, Record,
+    Records, Set, Space, Write,
 };
 
 /// Records on a page of a set: few, so that tests see several pages.
@@ -37,10 +37,9 @@ pub enum Fault {
     AnsweredLate(oneshot::Receiver<()>),
 }
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct SpaceMaps {
     records: BTreeMap<Name, Record>,
-    counters: BTreeMap<Name, i64>,
     entries: BTreeMap<Index, BTreeSet<Vec<u8>>>,
     logs: BTreeMap<Log, BTreeMap<u64, Vec<u8>>>,
 }
@@ -49,6 +48,13 @@ impl Maps {
     /// Lets faults happen to the next calls, reads and commits alike, one fault a call.
     pub fn next_calls(&self, faults: impl IntoIterator<Item = Fault>) {
         self.faults.lock().extend(faults);
+    }
+
+    /// Number of records in the spaces whose names begin like this.
+    pub fn count_in(&self, spaces: &str) -> usize {
+        let all = self.spaces.lock();
+        let inside = all.iter().filter(|(space, _)| space.as_str().starts_with(spaces));
+        inside.map(|(_, maps)| maps.records.len()).sum()
     }
 
     async fn call<T: Send>(&self, effect: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
@@ -89,24 +95,39 @@ impl Records for Maps {
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
         let write = || {
             let mut spaces = self.spaces.lock();
-            // A copy is changed, so that a commit that fails half-way leaves nothing.
-            let mut maps = spaces.get(space).cloned().unwrap_or_default();
+            let maps = spaces.entry(space.clone()).or_default();
             let present = maps.present(&commit.guards);
             if !present.is_empty() {
                 return Ok(Committed::Conflict(present));
             }
-            let mut sum = None;
-            for write in commit.writes {
-                sum = maps.write(write)?.or(sum);
-            }
-            spaces.insert(space.clone(), maps);
-            Ok(Committed::Written(sum))
+            maps.check(&commit.writes)?;
+            commit.writes.into_iter().for_each(|write| maps.write(write));
+            Ok(Committed::Written)
         };
         self.call(write).await
+    }
+
+    async fn places(&self) -> Result<Vec<(Space, Place)>, Failure> {
+        let list = || {
+            let spaces = self.spaces.lock();
+            let places = spaces
+                .iter()
+                .flat_map(|(space, maps)| maps.places().into_iter().map(|place| (space.clone(), place)));
+            Ok(places.collect())
+        };
+        self.call(list).await
     }
 }
 
 impl SpaceMaps {
+    fn places(&self) -> BTreeSet<Place> {
+        let sets = self.records.keys().map(|name| Place::Set(name.set));
+        let indexes = self.entries.iter().filter(|(_, entries)| !entries.is_empty());
+        let logs = self.logs.iter().filter(|(_, values)| !values.is_empty());
+        let indexes = indexes.map(|(index, _)| Place::Index(*index));
+        sets.chain(indexes).chain(logs.map(|(log, _)| Place::Log(*log))).collect()
+    }
+
     /// The records whose guards do not hold.
     fn present(&self, guards: &[Guard]) -> Vec<(usize, Option<Record>)> {
         let present = |guard: &Guard| self.records.get(&guard.name).cloned();
@@ -115,43 +136,49 @@ impl SpaceMaps {
         stale.map(|(place, (_, record))| (place, record)).collect()
     }
 
-    fn write(&mut self, write: Write) -> Result<Option<i64>, Failure> {
-        match write {
-            Write::Append { log, first, values, kept } => self.append(log, (first..).zip(values), kept)?,
-            Write::Put(name, record) => drop(self.records.insert(name, record)),
-            Write::Remove(name) => drop(self.records.remove(&name)),
-            Write::Drop(set) => {
-                self.records.retain(|name, _| name.set != set);
-                self.counters.retain(|name, _| name.set != set);
-            }
-            Write::Enter(index, entry) => drop(self.entries.entry(index).or_default().insert(entry)),
-            Write::Leave(index, entry) => drop(self.entries.entry(index).or_default().remove(&entry)),
-            Write::Add(name, amount) => {
-                let counter = self.counters.entry(name).or_default();
-                let sum = counter.checked_add(amount);
-                *counter = sum.ok_or_else(|| Failure::NotDone("the sum of a counter is too large".into()))?;
-                return Ok(sum);
+    /// Fails where one of the writes cannot be made, so that none is.
+    fn check(&self, writes: &[Write]) -> Result<(), Failure> {
+        let mut lasts = BTreeMap::new();
+        for write in writes {
+            match write {
+                Write::Append { log, first, values, kept: _ } => {
+                    let last = || Some(*self.logs.get(log)?.last_key_value()?.0);
+                    if lasts.get(log).copied().or_else(last).is_some_and(|last| last >= *first) {
+                        return Err(Failure::NotDone(format!("the log has had number {first}")));
+                    }
+                    lasts.insert(*log, (first + values.len() as u64).saturating_sub(1));
+                }
+                Write::Trim { .. }
+                | Write::Put(..)
+                | Write::Remove(_)
+                | Write::Drop(_)
+                | Write::Enter(..)
+                | Write::Leave(..) => {}
             }
         }
-        Ok(None)
+        Ok(())
     }
 
-    fn append(
-        &mut self,
-        log: Log,
-        values: impl Iterator<Item = (u64, Vec<u8>)>,
-        kept: u64,
-    ) -> Result<(), Failure> {
-        let log = self.logs.entry(log).or_default();
-        for (number, value) in values {
-            if log.last_key_value().is_some_and(|(last, _)| *last >= number) {
-                return Err(Failure::NotDone(format!("the log has had number {number}")));
+    /// Makes a write that was checked.
+    fn write(&mut self, write: Write) {
+        match write {
+            Write::Append { log, first, values, kept } => {
+                let log = self.logs.entry(log).or_default();
+                log.extend((first..).zip(values));
+                let last = log.last_key_value().map_or(0, |(last, _)| *last);
+                *log = log.split_off(&(last + 1).saturating_sub(kept));
             }
-            log.insert(number, value);
+            Write::Trim { log, first } => {
+                if let Some(values) = self.logs.get_mut(&log) {
+                    *values = values.split_off(&first);
+                }
+            }
+            Write::Put(name, record) => drop(self.records.insert(name, record)),
+            Write::Remove(name) => drop(self.records.remove(&name)),
+            Write::Drop(set) => self.records.retain(|name, _| name.set != set),
+            Write::Enter(index, entry) => drop(self.entries.entry(index).or_default().insert(entry)),
+            Write::Leave(index, entry) => drop(self.entries.entry(index).or_default().remove(&entry)),
         }
-        let last = log.last_key_value().map_or(0, |(last, _)| *last);
-        log.retain(|number, _| last - number < kept);
-        Ok(())
     }
 
     fn answer(&self, question: &Question) -> Answer {
@@ -161,13 +188,14 @@ impl SpaceMaps {
             }
             Question::Set(set, after) => self.page(*set, after.as_ref()),
             Question::Entries { index, from, to, order, limit } => {
-                let inside = |entry: &&Vec<u8>| *entry >= from && to.as_ref().is_none_or(|to| *entry < to);
-                let entries = self.entries.get(index).into_iter().flatten().filter(inside).cloned();
-                Answer::Entries(limited(entries, *order, *limit))
+                let to = to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(to.max(from)));
+                let index = self.entries.get(index).into_iter();
+                let entries = index.flat_map(|index| index.range::<Vec<u8>, _>((Bound::Included(from), to)));
+                Answer::Entries(limited(entries.cloned(), *order, *limit))
             }
             Question::Values { log, from, to, order, limit } => {
-                let inside = |(number, _): &(&u64, &Vec<u8>)| (from..=to).contains(number);
-                let values = self.logs.get(log).into_iter().flatten().filter(inside);
+                let log = self.logs.get(log).filter(|_| from <= to).into_iter();
+                let values = log.flat_map(|log| log.range(from..=to));
                 Answer::Values(limited(values.map(|(n, value)| (*n, value.clone())), *order, *limit))
             }
         }

@@ -1,7 +1,7 @@
 //! What a backend promises: records by name, each with a revision, that are compared and written together.
 //!
-//! A backend knows bytes, names and revisions. It knows no noun and decides nothing: whoever commits has decided by the
-//! records that the guards name, and a commit whose guards do not hold writes nothing.
+//! A backend knows bytes, names and revisions, and no noun or rule. The caller decides by records that it has read, and guards
+//! them in the commit. If a guarded record has changed since, the commit writes nothing.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use prost::Message;
 /// Words of a commit to Redis, and about as many of a statement elsewhere: guards count two, writes up to four.
 pub const MOST_WORDS: usize = 2_000;
 
-/// What commits together: an account, or something small of its own. The text has no `}`, which would end the hash tag of a
-/// cluster.
+/// Records that commit together: those of an account, or a few small ones. The name is not empty and has no `}`, since Redis takes
+/// it as the hash tag that keeps a space in one slot of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(String);
 
@@ -20,7 +20,7 @@ impl Space {
     /// The space of this name.
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
-        debug_assert!(!name.contains('}'), "{name}");
+        debug_assert!(!name.is_empty() && !name.contains('}'), "{name}");
         Self(name)
     }
 
@@ -30,7 +30,7 @@ impl Space {
     }
 }
 
-/// Records of a space that are dropped together: a kind of records, or a part of the kind, such as a day.
+/// Records of a space that may be dropped together: a kind of records, or a part of the kind, such as a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Set {
     /// The kind.
@@ -48,11 +48,11 @@ pub struct Name {
     pub key: Arc<[u8]>,
 }
 
-/// An ordered index of a space: entries in the order of their bytes.
+/// An index of a space: entries without values, in the order of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Index(pub u8);
 
-/// A log of a space: values with numbers that only grow.
+/// A log of a space: values, each with a number above all earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Log(pub u8);
 
@@ -91,17 +91,17 @@ impl Record {
         Self(bytes)
     }
 
-    /// Reads a record as it is kept; `None` for bytes that are too short to be one.
+    /// Reads the bytes of a record; `None` if they are too short.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() >= Self::HEAD).then_some(Self(bytes))
     }
 
-    /// The record as it is kept.
+    /// Bytes of the record, as backends keep them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The record as it is kept.
+    /// Bytes of the record, as backends keep them.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -140,15 +140,23 @@ pub enum Write {
     Append {
         /// The log.
         log: Log,
-        /// Number of the first value: one more than the last number that the log has had, which a record among the guards tells.
-        /// Nothing is written if the last value has a number that the log has had.
+        /// Number of the first value: one more than the last number of the log, which a guarded record tells. Nothing is written
+        /// if the log has had the number of the last value.
         first: u64,
         /// The values; at least one.
         values: Vec<Vec<u8>>,
         /// Number of values to be kept at least.
         kept: u64,
     },
-    /// Writes a record. One that a decision has read is among the guards.
+    /// Drops the values of a log whose numbers are below `first`. A backend that keeps several values together may drop them
+    /// later.
+    Trim {
+        /// The log.
+        log: Log,
+        /// Lowest number that is kept. Never above the last value's, so that the log remembers where to go on.
+        first: u64,
+    },
+    /// Writes a record. If the decision has read the record, a guard names it.
     Put(Name, Record),
     /// Removes a record, if there is one.
     Remove(Name),
@@ -158,9 +166,6 @@ pub enum Write {
     Enter(Index, Vec<u8>),
     /// Takes an entry out of an index, if it is there.
     Leave(Index, Vec<u8>),
-    /// Adds to a counter that nobody decides by; one that is absent is zero. A commit has at most one, which makes its
-    /// repetition count twice.
-    Add(Name, i64),
 }
 
 /// Writes that take effect if every guard holds.
@@ -172,11 +177,24 @@ pub struct Commit {
     pub writes: Vec<Write>,
 }
 
+/// What answered commits survive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Nothing: the commit only asked a question, or its loss does no harm.
+    Volatile,
+    /// The loss of the server that wrote, if the operator has replicas awaited. For holds, which move no money, and which must
+    /// not be forgotten by a failover alone.
+    Replicated,
+    /// The loss of power too, as far as the backend tells what is on its disk. For money and for keys.
+    #[default]
+    Durable,
+}
+
 /// Effect of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// Everything is written. The sum of the counter that was added to, if one was.
-    Written(Option<i64>),
+    /// Everything is written.
+    Written,
     /// Nothing is written: these guards do not hold. The records as they are, by the place of their guard.
     Conflict(Vec<(usize, Option<Record>)>),
 }
@@ -195,8 +213,8 @@ pub enum Order {
 pub enum Question {
     /// Records by name.
     Records(Vec<Name>),
-    /// Records of a set, some hundred at a time in any order: from the beginning, or behind a page's `next`. One that is there
-    /// all the time is on a page.
+    /// Records of a set, some hundred at a time in any order: from the beginning, or behind the cursor of a page. A record that
+    /// exists all the while is on one of the pages.
     Set(Set, Option<Cursor>),
     /// Entries of an index that begin at or behind `from` and before `to` (no bound where `None`).
     Entries {
@@ -230,12 +248,23 @@ pub enum Question {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub Vec<u8>);
 
+/// A part of a space that is kept together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// Records.
+    Set(Set),
+    /// Entries.
+    Index(Index),
+    /// Values.
+    Log(Log),
+}
+
 /// Answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The records, in the order of the names.
     Records(Vec<Option<Record>>),
-    /// A page of a set, and the place of the next; without one, this page is the last.
+    /// A page of a set, and the cursor of the next page; `None` on the last page.
     Set(Vec<(Vec<u8>, Record)>, Option<Cursor>),
     /// Entries, in the order asked for.
     Entries(Vec<Vec<u8>>),
@@ -246,19 +275,19 @@ pub enum Answer {
 /// A call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The backend did not answer: a commit may have taken effect, or may yet.
+    /// The backend did not answer. A commit may have taken effect, or may take effect later.
     #[error("{0}")]
     Unknown(String),
-    /// The backend answered that it carried nothing out.
+    /// The backend carried nothing out.
     #[error("{0}")]
     NotDone(String),
-    /// What is kept has another form than this program writes.
+    /// The backend's data have a form that no program writes.
     #[error("{0}")]
     Damaged(String),
 }
 
-/// A database that compares and writes. Commits of a space take effect one after another. A commit that was answered survives
-/// what the backend says it survives: see there.
+/// A database that compares and writes. Commits of a space take effect one after another. An answered commit survives what
+/// [`Records::settle`] was asked for afterwards.
 #[async_trait]
 pub trait Records: Send + Sync + 'static {
     /// Name of the database in spans.
@@ -267,7 +296,50 @@ pub trait Records: Send + Sync + 'static {
     /// Answers questions about a space as of one moment.
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure>;
 
-    /// Writes everything, if every guard holds; otherwise nothing. A commit that writes is safe to send twice if it guards a
-    /// record that it changes.
+    /// Writes everything if every guard holds, and nothing otherwise. Sending a commit twice is safe if one of its guards names a
+    /// record that the commit changes: the second time, this guard does not hold.
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure>;
+
+    /// All places of all spaces, for a copy of a backend that nobody uses meanwhile: other calls may wait for this one.
+    async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
+
+    /// Waits until the commits of a space that were answered before are this durable; holds up no other commit. Called before a
+    /// change is answered, and before a change that had been made already is: an earlier call may have failed while waiting.
+    /// [`Failure::Unknown`] if the backend cannot tell.
+    async fn settle(&self, _space: &Space, _durability: Durability) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Succeeds if the backend answers and has loaded its data.
+    async fn ping(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Milliseconds by which our clock is ahead of the backend's; `None` where the backend has no clock of its own. Fails while
+    /// the backend still loads its data.
+    async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
+        Ok(None)
+    }
+
+    /// Returns whether the remaining space is kept for holds and captures. The answer may be a second old. Always `false` for a
+    /// backend that sees no bound.
+    async fn is_nearly_full(&self) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    /// Share of the room that is used, from 0 to 1: the memory of the fullest server, or the disk. `None` without a bound.
+    async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
+        Ok(None)
+    }
+
+    /// What an answered write may not survive, if anything, and what to do about it.
+    async fn persistence_warning(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Writes something small everywhere, which changes nothing. Fails where a write is refused, for want of room or for another
+    /// reason.
+    async fn try_write(&self) -> Result<(), Failure> {
+        Ok(())
+    }
 }

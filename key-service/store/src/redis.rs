@@ -1,73 +1,165 @@
-//! The backend in Redis: one script compares and writes.
+//! The backend in Redis: one script compares and writes. A Redis, or a cluster, serves any number of key-services.
 //!
 //! Records of a set are fields of a hash; an index is a sorted set whose scores are all zero; a log is a stream, an item of
-//! which has the number of its last value. All names of a space share a hash tag, and so a slot of a cluster.
+//! which has the number of its last value. All names of a space share a hash tag, and so a slot of a cluster, which thus
+//! distributes the spaces.
+//!
+//! Durability depends on how Redis writes its append-only file. With `appendfsync always` all answered commits survive.
+//! With `everysec` and a server that has `WAITAOF` (7.2), what is to be durable is answered up to a second later, when it is on
+//! disk as far as the server can tell (some confirm too early). With `everysec` and an older server, up to two seconds are lost
+//! with the machine, or with Redis alone where its disk is slow; a warning is logged at start. A failover to a replica loses
+//! the commits that had not reached the replica; where replicas are awaited, changes are answered once they have reached as many.
 
-mod answers;
+mod admission;
 mod arguments;
+mod capacity;
+mod client;
+mod connection;
+mod durability;
+mod failover;
+mod key_space;
+mod places;
+mod questions;
+mod schema;
+mod settings;
+mod tls;
+mod watermark;
 
-use std::sync::Arc;
+use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use redis::{Cmd, Pipeline, RedisError, RedisResult, Script, Value, pipe};
+use futures_util::future::try_join_all;
+use redis::{ErrorKind, RedisError, Script, Value, cmd};
+use shared::clock::{Clock, random_bytes};
+use tokio::{
+    task::JoinHandle,
+    time::{interval, sleep},
+};
 
 use self::{
-    answers::{read_answers, record},
     arguments::Arguments,
+    capacity::MemoryWatch,
+    client::Client,
+    connection::Source,
+    durability::DurabilityWait,
+    key_space::{KeySpace, PARTS},
+    questions::{read_answers, record, write_questions},
+    watermark::{MARKED_EVERY, Watermark},
 };
-use crate::records::{
-    Answer, Commit, Committed, Cursor, Failure, Index, Log, MOST_WORDS, Order, Question, Records, Set, Space,
-    Write,
+pub use self::{
+    settings::{Address, InvalidAddress, Sentinel, Settings, SignIn},
+    tls::Certificates,
 };
+use crate::records::{Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space};
 
 const COMMIT: &str = include_str!("redis/commit.lua");
-/// Most values of an item of a stream: those of a commit.
-const MOST_IN_ITEM: u64 = MOST_WORDS as u64;
-/// Fields on a page of a set, about.
-const PAGE: usize = 500;
-
-/// Carries commands to a Redis.
-#[async_trait]
-pub trait Carrier: Send + Sync + 'static {
-    /// Sends a command.
-    async fn ask(&self, command: &Cmd) -> RedisResult<Value>;
-
-    /// Sends commands together.
-    async fn ask_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>>;
-}
 
 /// Records in a Redis.
 pub struct Redis {
-    carrier: Arc<dyn Carrier>,
-    prefix: String,
+    client: Arc<Client>,
+    key_space: KeySpace,
     commit: Script,
+    durability: DurabilityWait,
+    memory: MemoryWatch,
+    clock: Arc<dyn Clock>,
+    /// Absent where the store is only read.
+    marking: Option<JoinHandle<()>>,
+}
+
+/// The store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] io::Error),
+    /// Redis cannot be used. The message contains the causes.
+    #[error("Redis: {0}")]
+    Redis(RedisError),
+}
+
+impl OpenError {
+    /// Returns whether the Redis may be there later. Settings, data and credentials that are refused stay so.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::DataDir(_) => false,
+            Self::Redis(error) => connection::may_pass(error),
+        }
+    }
+}
+
+impl From<RedisError> for OpenError {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
 }
 
 impl Redis {
-    /// Records under this prefix.
-    pub fn new(carrier: Arc<dyn Carrier>, prefix: impl Into<String>) -> Self {
-        Self { carrier, prefix: prefix.into(), commit: Script::new(COMMIT) }
-    }
-
-    fn name(&self, space: &Space, kind: char, number: u8, part: u32) -> Vec<u8> {
-        let (prefix, space) = (&self.prefix, space.as_str());
-        match part {
-            0 => format!("{prefix}:{{{space}}}:{kind}{number}"),
-            part => format!("{prefix}:{{{space}}}:{kind}{number}:{part}"),
+    /// Connects, and checks that this Redis keeps its data and has not lost any. Calls wait for a Redis that is loading
+    /// data.
+    pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let key_space = KeySpace::new(&settings.prefix);
+        let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
+        let watermark = Watermark::open(key_space.clone(), settings.data_dir.as_deref(), directory)?;
+        let source = Source::new(&settings.address, &settings.certificates)?;
+        let (volatile, names) = (settings.volatile_allowed, key_space.clone());
+        let client = Client::connect(source, volatile, names, watermark, Arc::clone(&clock)).await?;
+        let client = Arc::new(client);
+        if settings.is_marked && client.is_up().await {
+            client.mark(clock.now()).await?.report();
         }
-        .into_bytes()
+        let marking = settings.is_marked.then(|| tokio::spawn(mark(Arc::clone(&client), Arc::clone(&clock))));
+        Ok(Self {
+            client,
+            key_space,
+            commit: Script::new(COMMIT),
+            durability: DurabilityWait::new(settings.wait_replicas),
+            memory: MemoryWatch::default(),
+            clock,
+            marking,
+        })
     }
 
-    fn set(&self, space: &Space, Set { table, part }: Set) -> Vec<u8> {
-        self.name(space, 'r', table, part)
+    /// Returns whether a process serves this Redis: it marks it every few seconds, which is waited for.
+    pub async fn is_served(&self) -> Result<bool, Failure> {
+        let before = self.marks().await?;
+        sleep(MARKED_EVERY + Duration::from_secs(1)).await;
+        Ok(self.marks().await? != before)
     }
 
-    fn index(&self, space: &Space, Index(number): Index) -> Vec<u8> {
-        self.name(space, 'i', number, 0)
+    /// The last count of each part of the store.
+    async fn marks(&self) -> Result<Vec<Option<i64>>, Failure> {
+        let last = |part| {
+            let mut question = cmd("HGET");
+            question.arg(self.key_space.marks(part)).arg("last");
+            async move { self.client.ask(&question).await.map_err(|e| failure(&e)) }
+        };
+        try_join_all((0..PARTS).map(last)).await
     }
+}
 
-    fn log(&self, space: &Space, Log(number): Log) -> Vec<u8> {
-        self.name(space, 'l', number, 0)
+impl Drop for Redis {
+    fn drop(&mut self) {
+        if let Some(marking) = &self.marking {
+            marking.abort();
+        }
+    }
+}
+
+/// Marks the store as seen every few seconds.
+async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
+    let mut ticks = interval(MARKED_EVERY);
+    ticks.tick().await; // the first is at once, and that was done already
+    let mut is_failing = false;
+    loop {
+        ticks.tick().await;
+        let marked = client.mark(clock.now()).await;
+        let has_failed = std::mem::replace(&mut is_failing, marked.is_err());
+        match marked {
+            Ok(losses) => losses.report(),
+            // Readiness goes on telling of a store that is away or full.
+            Err(e) if !has_failed => tracing::error!(error = %e, "cannot note that Redis was seen"),
+            Err(_) => {}
+        }
     }
 }
 
@@ -78,118 +170,110 @@ impl Records for Redis {
     }
 
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
-        let mut commands = pipe();
-        if questions.len() > 1 {
-            commands.atomic();
-        }
-        for question in &questions {
-            self.question(&mut commands, space, question);
-        }
-        let answers = self.carrier.ask_all(&commands).await.map_err(|e| failure(&e))?;
+        let commands = write_questions(&self.key_space, space, &questions);
+        let answers = self.client.ask_all(&commands).await.map_err(|e| failure(&e))?;
         read_answers(&questions, answers)
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
-        let adds = commit.writes.iter().any(|write| matches!(write, Write::Add(..)));
-        let arguments = Arguments::of(self, space, &commit);
-        let answer = self.run(&arguments).await.map_err(|e| failure(&e))?;
-        let Value::Array(answer) = answer else { return Err(senseless()) };
-        let mut answer = answer.into_iter();
-        match answer.next() {
-            Some(Value::Int(0)) => {
-                let sum = match answer.next() {
-                    Some(sum) if adds => Some(redis::from_redis_value(sum).map_err(|_| senseless())?),
-                    Some(_) | None => None,
-                };
-                Ok(Committed::Written(sum))
-            }
-            Some(first) => {
-                let mut present = Vec::new();
-                let mut next = Some(first);
-                while let Some(Value::Int(number)) = next {
-                    let place = arguments.guard(number).ok_or_else(senseless)?;
-                    let record = answer.next().ok_or_else(senseless).and_then(record)?;
-                    present.push((place, record));
-                    next = answer.next();
-                }
-                Ok(Committed::Conflict(present))
-            }
-            None => Err(senseless()),
+        let arguments = Arguments::of(&self.key_space, space, &commit);
+        let by_hash = arguments.command("EVALSHA", self.commit.get_hash());
+        let answer = self.client.run(&by_hash, || arguments.command("EVAL", COMMIT)).await;
+        committed(answer.map_err(|e| failure(&e))?, &arguments)
+    }
+
+    async fn places(&self) -> Result<Vec<(Space, Place)>, Failure> {
+        places::all(&self.client, &self.key_space).await
+    }
+
+    async fn settle(&self, space: &Space, durability: Durability) -> Result<(), Failure> {
+        if durability == Durability::Volatile {
+            return Ok(());
         }
+        let mut barrier = cmd("SET");
+        barrier.arg(self.key_space.barrier(space)).arg("");
+        let settled = self.durability.pass(&self.client, &barrier, durability).await;
+        settled.map_err(|e| Failure::Unknown(text(&e)))
+    }
+
+    async fn ping(&self) -> Result<(), Failure> {
+        self.client.ask::<()>(&cmd("PING")).await.map_err(|e| failure(&e))?;
+        // Without replicas that are awaited, nothing is written.
+        let mut barrier = cmd("SET");
+        barrier.arg(self.key_space.readiness()).arg("");
+        let passed = self.durability.pass(&self.client, &barrier, Durability::Replicated).await;
+        passed.map_err(|e| failure(&e))
+    }
+
+    /// Our clock minus that of the server that differs most.
+    async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
+        let asked = self.clock.now();
+        let answers = self.client.ask_masters(cmd("TIME")).await.map_err(|e| failure(&e))?;
+        let ours = i64::midpoint(asked.millis(), self.clock.now().millis());
+        let mut most = 0_i64;
+        for answer in answers {
+            let (seconds, micros): (i64, i64) = redis::from_redis_value(answer).map_err(|_| senseless())?;
+            let skew = ours.saturating_sub(seconds.saturating_mul(1000).saturating_add(micros / 1000));
+            if skew.unsigned_abs() > most.unsigned_abs() {
+                most = skew;
+            }
+        }
+        Ok(Some(most))
+    }
+
+    async fn is_nearly_full(&self) -> Result<bool, Failure> {
+        self.memory.is_nearly_full(&self.client).await.map_err(|e| failure(&e))
+    }
+
+    async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
+        capacity::fullest(&self.client).await.map_err(|e| failure(&e))
+    }
+
+    async fn persistence_warning(&self) -> Option<&'static str> {
+        self.client.sync().await.warning()
+    }
+
+    async fn try_write(&self) -> Result<(), Failure> {
+        capacity::try_write(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
 }
 
-impl Redis {
-    async fn run(&self, arguments: &Arguments<'_>) -> RedisResult<Value> {
-        match self.carrier.ask(&arguments.command("EVALSHA", self.commit.get_hash())).await {
-            Err(e) if e.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript) => {
-                self.carrier.ask(&arguments.command("EVAL", COMMIT)).await
-            }
-            answer => answer,
-        }
+/// What the script answered: zero, or the places of guards with the records as they are.
+fn committed(answer: Value, arguments: &Arguments<'_>) -> Result<Committed, Failure> {
+    if answer == Value::Int(0) {
+        return Ok(Committed::Written);
     }
-
-    fn question(&self, commands: &mut Pipeline, space: &Space, question: &Question) {
-        match question {
-            Question::Records(names) => {
-                for name in names {
-                    commands.cmd("HGET").arg(self.set(space, name.set)).arg(&name.key[..]);
-                }
-            }
-            Question::Set(set, after) => {
-                let cursor = after.as_ref().map_or(&b"0"[..], |Cursor(place)| place);
-                commands.cmd("HSCAN").arg(self.set(space, *set)).arg(cursor).arg("COUNT").arg(PAGE);
-            }
-            Question::Entries { index, from, to, order, limit } => {
-                let lowest = [b"[", from.as_slice()].concat();
-                let highest = to.as_ref().map_or(b"+".to_vec(), |to| [b"(", to.as_slice()].concat());
-                let command = commands.cmd("ZRANGE").arg(self.index(space, *index));
-                match order {
-                    Order::Ascending => command.arg(lowest).arg(highest).arg("BYLEX"),
-                    Order::Descending => command.arg(highest).arg(lowest).arg("BYLEX").arg("REV"),
-                };
-                command.arg("LIMIT").arg(0).arg(*limit);
-            }
-            Question::Values { log, from, to, order, limit } => {
-                // An item has the number of its last value: that of `to` may end behind it.
-                let name = self.log(space, *log);
-                match order {
-                    Order::Ascending => {
-                        commands
-                            .cmd("XRANGE")
-                            .arg(name)
-                            .arg(from.to_string())
-                            .arg("+")
-                            .arg("COUNT")
-                            .arg(*limit);
-                    }
-                    Order::Descending => {
-                        let highest = to.saturating_add(MOST_IN_ITEM);
-                        let items = limit.saturating_add(1);
-                        commands.cmd("XREVRANGE").arg(name).arg(highest.to_string()).arg(from.to_string());
-                        if *to == u64::MAX {
-                            commands.arg("COUNT").arg(items);
-                        }
-                    }
-                }
-            }
-        }
+    let Value::Array(answer) = answer else { return Err(senseless()) };
+    let mut answer = answer.into_iter();
+    let first = answer.next().ok_or_else(senseless)?;
+    let mut present = Vec::new();
+    let mut next = Some(first);
+    while let Some(Value::Int(number)) = next {
+        let place = arguments.guard(number).ok_or_else(senseless)?;
+        let record = answer.next().ok_or_else(senseless).and_then(record)?;
+        present.push((place, record));
+        next = answer.next();
     }
+    Ok(Committed::Conflict(present))
 }
 
 fn senseless() -> Failure {
     Failure::Damaged("Redis: an answer that no script gives".into())
 }
 
-/// What an error says of a commit. The script refuses a number that a log has had before it writes, and the sum of a counter,
-/// which a commit adds to and does nothing else, is refused by Redis.
+fn text(error: &RedisError) -> String {
+    format!("Redis: {error}")
+}
+
+/// What an error says of a commit. The script refuses a number that a log has had before it writes.
 fn failure(error: &RedisError) -> Failure {
-    let text = format!("Redis: {error}");
-    let is_refused = ["NUMBER", "specified in XADD", "overflow"].iter().any(|word| text.contains(word));
+    let text = text(error);
+    let is_refused = ["NUMBER", "specified in XADD"].iter().any(|word| text.contains(word));
     match error.code() {
         Some("OOM" | "TRYAGAIN" | "NOSCRIPT" | "MISCONF" | "NOREPLICAS") => Failure::NotDone(text),
         Some("WRONGTYPE") => Failure::Damaged(text),
         Some(_) | None if is_refused => Failure::NotDone(text),
+        Some(_) | None if error.kind() == ErrorKind::Parse => Failure::Damaged(text),
         Some(_) | None => Failure::Unknown(text),
     }
 }

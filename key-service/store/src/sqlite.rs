@@ -4,14 +4,16 @@
 //! was answered survives the loss of the machine, since the answer follows the sync.
 
 mod changes;
+pub mod copy;
+mod failures;
 mod file;
 mod questions;
 mod queue;
 mod readers;
 mod revisions;
+mod tables;
 #[cfg(test)]
 mod tests;
-mod transaction;
 mod writer;
 
 use std::path::Path;
@@ -19,8 +21,17 @@ use std::path::Path;
 use async_trait::async_trait;
 
 pub use self::file::OpenError;
-use self::{questions::answer_all, readers::Readers, writer::Writer};
-use crate::records::{Answer, Commit, Committed, Failure, Question, Records, Space};
+use self::{
+    file::{FileIdentity, check_layout, write_layout_again},
+    questions::answer_all,
+    readers::Readers,
+    tables::{Access, Tables},
+    writer::Writer,
+};
+use crate::{
+    latency::timed,
+    records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space},
+};
 
 /// Records in a file or in memory. Dropping the value finishes queued commits and closes the file.
 pub struct Sqlite {
@@ -41,6 +52,19 @@ impl Sqlite {
     pub fn in_memory() -> Result<Self, OpenError> {
         Ok(Self { readers: None, writer: Writer::in_memory()? })
     }
+
+    /// Runs a query on the last committed state.
+    async fn query<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tables<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let _timed = timed("read");
+        self.writer.check_file()?;
+        match &self.readers {
+            Some(readers) => readers.read(work).await,
+            None => self.writer.run(work).await,
+        }
+    }
 }
 
 #[async_trait]
@@ -50,15 +74,46 @@ impl Records for Sqlite {
     }
 
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
-        self.writer.check_file()?;
         let space = space.clone();
-        match &self.readers {
-            Some(readers) => readers.read(move |connection| answer_all(connection, &space, &questions)).await,
-            None => self.writer.run(move |connection| answer_all(connection, &space, &questions)).await,
-        }
+        self.query(move |tables| answer_all(tables, &space, &questions)).await
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
+        let _timed = timed("write");
         self.writer.commit(space.clone(), commit).await
+    }
+
+    async fn places(&self) -> Result<Vec<(Space, Place)>, Failure> {
+        self.query(|tables| tables.transact(Access::Read, Tables::places).map_err(Failure::from)).await
+    }
+
+    async fn ping(&self) -> Result<(), Failure> {
+        self.query(|tables| Ok(check_layout(tables.connection)?)).await
+    }
+
+    /// Returns `false`: the only bound of the file is its disk, which others fill as well. A full disk refuses writes that
+    /// need room, and changes nothing.
+    async fn is_nearly_full(&self) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
+        let ratio = self.writer.file().map(FileIdentity::disk_used_ratio).transpose();
+        ratio.map_err(|e| Failure::NotDone(format!("the disk cannot be looked at: {e}")))
+    }
+
+    async fn persistence_warning(&self) -> Option<&'static str> {
+        self.writer.file().is_none().then_some("all is in memory, and gone when the process ends")
+    }
+
+    /// Writes the number of the layout again.
+    async fn try_write(&self) -> Result<(), Failure> {
+        let _timed = timed("write");
+        self.writer.check_file()?;
+        let write = |tables: &mut Tables<'_>| {
+            check_layout(tables.connection)?;
+            write_layout_again(tables.connection)
+        };
+        self.writer.run(move |tables| Ok(tables.transact(Access::Write, write)?)).await
     }
 }

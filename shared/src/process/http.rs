@@ -75,9 +75,11 @@ const fn challenge(code: Code) -> Option<&'static str> {
     match code {
         Code::MissingApiKey => Some(r#"Bearer realm="api""#),
         Code::InvalidAuthorizationHeader => Some(r#"Bearer realm="api", error="invalid_request""#),
-        Code::InvalidApiKey | Code::InvalidManagementKey | Code::KeyExpired | Code::GroupArchived => {
-            Some(r#"Bearer realm="api", error="invalid_token""#)
-        }
+        Code::InvalidApiKey
+        | Code::InvalidManagementKey
+        | Code::KeyDisabled
+        | Code::KeyExpired
+        | Code::GroupArchived => Some(r#"Bearer realm="api", error="invalid_token""#),
         Code::ManagementKeyNotAllowed
         | Code::ManagementKeyRequired
         | Code::ModelNotAllowed

@@ -48,6 +48,27 @@ impl Call {
             Self::Release(_) => "keyservice.v1.KeyService/Release",
         }
     }
+
+    /// The account that the call is about, where the call names it.
+    pub const fn account(&self) -> Option<AccountId> {
+        match self {
+            Self::Extend(extend) => Some(extend.hold.account),
+            Self::Capture(capture) => Some(capture.hold.account),
+            Self::Release(Release::Hold(hold)) => Some(hold.account),
+            Self::Release(Release::Unknown { .. }) | Self::Authenticate { .. } | Self::Authorize(_) => None,
+        }
+    }
+
+    /// The credential that the call presents, where the call names no account.
+    pub fn credential(&self) -> Option<&str> {
+        match self {
+            Self::Authenticate { credential, .. } | Self::Release(Release::Unknown { credential, .. }) => {
+                Some(credential)
+            }
+            Self::Authorize(authorize) => Some(&authorize.credential),
+            Self::Extend(_) | Self::Capture(_) | Self::Release(Release::Hold(_)) => None,
+        }
+    }
 }
 
 /// A call, and the call's span at the key-service.
@@ -109,6 +130,18 @@ pub struct HoldRef {
     pub price: Arc<Price>,
     /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
     pub upstream: u32,
+    /// What this upstream charges the operator.
+    pub upstream_cost: UpstreamCost,
+}
+
+/// What the upstream that serves a hold charges the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UpstreamCost {
+    /// What the catalogue says when it is asked: no upstream is chosen, or the hold was granted by a version that told no costs.
+    #[default]
+    OfCatalogue,
+    /// What the catalogue said when the hold was opened; `None` where nothing is known.
+    OfHold(Option<Arc<Price>>),
 }
 
 /// A request to extend a hold.
@@ -225,6 +258,9 @@ pub struct Grant {
     pub lease: Duration,
     /// State of the rates of the key and its groups; `None` for most keys, which have no rates.
     pub rates: Option<Box<RateStatus>>,
+    /// What each of the model's upstreams charges, in the order of the catalogue; `None` where that is not known. Empty from a
+    /// version that does not tell.
+    pub upstream_costs: Vec<Option<Arc<Price>>>,
 }
 
 /// The outcome of an extension.
@@ -243,7 +279,7 @@ pub struct Extension {
     pub output_tokens: u64,
     /// Lifetime of the hold without a further extension.
     pub lease: Duration,
-    /// Reason why no more is granted and a stream must end: the key was revoked, or a group archived.
+    /// Reason why no more is granted and a stream must end: the key was revoked or disabled, or a group archived.
     pub revoked_by: Option<Refusal>,
 }
 

@@ -33,6 +33,7 @@ macro_rules! messages {
 messages! {
     InvalidApiKey InvalidManagementKey KeyExpired ManagementKeyNotAllowed ManagementKeyRequired KeyLimitReached
     InsufficientCredits SpendReserved ModelNotFound GroupArchived GroupLimitReached ModelNotAllowed RateLimitExceeded
+    KeyDisabled
 }
 
 /// The messages of a denial: the refusal, and its details if there are any.
@@ -115,6 +116,7 @@ mod tests {
                 .into(),
             Refusal::InvalidApiKey
             | Refusal::InvalidManagementKey
+            | Refusal::KeyDisabled
             | Refusal::KeyExpired
             | Refusal::ManagementKeyNotAllowed
             | Refusal::ManagementKeyRequired

@@ -153,6 +153,16 @@ pub struct Grant {
     /// Absent if neither the key nor a group of it has rates.
     #[prost(message, optional, tag = "6")]
     pub rates: ::core::option::Option<RateStatus>,
+    /// What each of the model's upstreams charges, in the order of the catalogue, when the hold was opened.
+    #[prost(message, repeated, tag = "7")]
+    pub upstream_costs: ::prost::alloc::vec::Vec<UpstreamCost>,
+}
+/// What an upstream charges the operator.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpstreamCost {
+    /// Absent where it is not known.
+    #[prost(message, optional, tag = "1")]
+    pub price: ::core::option::Option<Price>,
 }
 /// State of the rates of a key and its groups after an admission; each the tightest of all, absent without such a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -237,9 +247,13 @@ pub struct HoldRef {
     #[prost(message, optional, tag = "5")]
     pub price: ::core::option::Option<Price>,
     /// Place of the upstream that serves the request among the model's upstreams in the catalogue, from 1; 0 before one is
-    /// chosen. The key-service computes what the upstream charges from the catalogue.
+    /// chosen.
     #[prost(uint32, tag = "6")]
     pub upstream: u32,
+    /// What this upstream charges, of the Grant's `upstream_costs`. Absent where the Grant has none, or no upstream is chosen: the
+    /// catalogue then says what the upstream charges.
+    #[prost(message, optional, tag = "7")]
+    pub upstream_cost: ::core::option::Option<UpstreamCost>,
 }
 /// Tokens used so far, or in total at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -433,6 +447,10 @@ pub struct SessionResponse {
     /// Milliseconds since the session was opened, on the key-service's monotonic clock, when this frame was made.
     #[prost(uint64, tag = "2")]
     pub clock_ms: u64,
+    /// Drawn at random when the key-service started, the same in all of its sessions: gateways that prefer a key-service for each
+    /// account choose by it. 0: none is preferred.
+    #[prost(fixed64, tag = "3")]
+    pub instance: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {
@@ -520,6 +538,7 @@ pub enum Refusal {
     ModelNotAllowed = 12,
     /// A rate, or the number of requests at a time: try again later.
     RateLimitExceeded = 13,
+    KeyDisabled = 14,
 }
 impl Refusal {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -542,6 +561,7 @@ impl Refusal {
             Self::GroupLimitReached => "REFUSAL_GROUP_LIMIT_REACHED",
             Self::ModelNotAllowed => "REFUSAL_MODEL_NOT_ALLOWED",
             Self::RateLimitExceeded => "REFUSAL_RATE_LIMIT_EXCEEDED",
+            Self::KeyDisabled => "REFUSAL_KEY_DISABLED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -561,6 +581,7 @@ impl Refusal {
             "REFUSAL_GROUP_LIMIT_REACHED" => Some(Self::GroupLimitReached),
             "REFUSAL_MODEL_NOT_ALLOWED" => Some(Self::ModelNotAllowed),
             "REFUSAL_RATE_LIMIT_EXCEEDED" => Some(Self::RateLimitExceeded),
+            "REFUSAL_KEY_DISABLED" => Some(Self::KeyDisabled),
             _ => None,
         }
     }

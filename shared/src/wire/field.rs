@@ -190,11 +190,13 @@ fields! {
         Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Label", "");
         KeyHint = answered("key_hint", |_| json_schema!({"type": "string"}), "First and last characters of the plaintext.");
-        Status = answered("status", |_| json_schema!({"type": "string", "enum": STATUSES}), "`revoked`, else `expired`, else `active`.");
+        Status = answered("status", |_| json_schema!({"type": "string", "enum": STATUSES}), "`revoked`, else `disabled`, else `expired`, else `active`.");
         ..Bound
         CreatedAt = CREATED_AT;
         ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null is never.")
             .with_input("Expires", "In UTC. Empty: never.");
+        Disabled = setting("disabled", Kind::Flag, "Whether requests with the key are refused. False again makes the key work again.")
+            .with_input("Disabled", "Requests are refused until the key is enabled again.");
         LastUsedAt = answered("last_used_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time of the last billed request.");
         RevokedAt = answered("revoked_at", SchemaGenerator::subschema_for::<Option<Timestamp>>, "Time of the revocation.");

@@ -37,6 +37,7 @@ async function prepare() {
   await manage.delete(`${KEYS}/${revoked.id}`);
   return {
     revoked,
+    disabled: await make({ disabled: true }),
     expired: await make({ expires_at: '2020-01-01T00:00:00Z' }),
     spent: await make({ limit: 0 }),
     reserved: await make({ limit: 0.0001 }),
@@ -53,6 +54,7 @@ const ONCE = [
   [401, 'invalid_api_key', AuthenticationError, { key: 'nobody' }],
   [401, 'invalid_api_key', AuthenticationError, { key: keys.revoked.key }],
   [401, 'invalid_management_key', AuthenticationError, { method: 'get', path: KEYS, key: 'nobody' }],
+  [401, 'key_disabled', AuthenticationError, { key: keys.disabled.key }],
   [401, 'key_expired', AuthenticationError, { key: keys.expired.key }],
   [403, 'management_key_not_allowed', PermissionDeniedError, { key: managementKey }],
   [403, 'management_key_required', PermissionDeniedError, { method: 'get', path: KEYS }],

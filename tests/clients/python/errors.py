@@ -67,6 +67,7 @@ def prepare() -> dict[str, str]:
     return {
         "revoked": revoked["key"],
         "revoked id": revoked["id"],
+        "disabled": make(disabled=True)["key"],
         "expired": make(expires_at="2020-01-01T00:00:00Z")["key"],
         "spent": make(limit=0)["key"],
         "reserved": reserved["key"],
@@ -83,6 +84,7 @@ ROWS = [
     Row(401, "invalid_api_key", openai.AuthenticationError, ONCE, key="nobody"),
     Row(401, "invalid_api_key", openai.AuthenticationError, ONCE, key=KEYS["revoked"]),
     Row(401, "invalid_management_key", openai.AuthenticationError, ONCE, "GET", "/management/keys", key="nobody"),
+    Row(401, "key_disabled", openai.AuthenticationError, ONCE, key=KEYS["disabled"]),
     Row(401, "key_expired", openai.AuthenticationError, ONCE, key=KEYS["expired"]),
     Row(403, "management_key_not_allowed", openai.PermissionDeniedError, ONCE, key=MANAGEMENT_KEY),
     Row(403, "management_key_required", openai.PermissionDeniedError, ONCE, "GET", "/management/keys"),

@@ -31,7 +31,7 @@ use super::PATIENCE;
 pub struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     http2: bool,
-    /// Authority of servers that speak TLS, in PEM; none is trusted without it.
+    /// Authorities of servers that speak TLS, in PEM; none is trusted without them.
     authority: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Http {
         Self::with(true, None)
     }
 
-    /// Returns a client that trusts this authority, over HTTP/2 or HTTP/1.1.
+    /// Returns a client that trusts these authorities, over HTTP/2 or HTTP/1.1.
     pub fn trusting(authority: &str, http2: bool) -> Self {
         Self::with(http2, Some(authority.to_owned()))
     }
@@ -66,7 +66,9 @@ impl Http {
     fn with(http2: bool, authority: Option<String>) -> Self {
         let mut roots = RootCertStore::empty();
         if let Some(authority) = &authority {
-            roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+            for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
+                roots.add(certificate.unwrap()).unwrap();
+            }
         }
         let tls = ClientConfig::builder_with_provider(ring::default_provider().into());
         let tls = tls.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);

@@ -55,6 +55,24 @@ async fn a_served_store_is_backed_up_again_and_again_and_the_last_backup_is_rest
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn five_days_of_backup_and_restore_lose_what_came_after_each_backup_and_nothing_else() {
+    let stack = Stack::start().await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let place = stack.data().join("backup").display().to_string();
+    for day in 1..=5 {
+        assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+        stack.cli(&["backup", "--to", &place]);
+        assert_eq!(stack.call(&key, Script::tokens(12, 500)).send().await.status, 200);
+        stack.server().kill();
+        stack.cli(&["restore", "--from", &place]);
+        stack.server().restart().await;
+        assert_eq!(stack.used(&key).await.nanos(), day * cost_of(12, 5).nanos(), "day {day}");
+        stack.cli(&["audit"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_backup_that_is_damaged_or_of_another_program_takes_no_place() {
     let folder = TempDir::new().unwrap();
     let settings = Settings::all_in_one(folder.path(), Vec::new());

@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
+use chrono::{Datelike, NaiveDate};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 
@@ -18,24 +19,22 @@ impl Signed {
 
     /// Replaces all files by those of another authority.
     pub(crate) fn renew(&self) {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        self.write("ca.pem", &authority.pem());
-        self.write("cert.pem", &params.signed_by(&key, &authority).unwrap().pem());
-        self.write("key.pem", &key.serialize_pem());
+        self.issue(|_| {});
     }
 
-    /// Replaces certificate, key and authority; the certificate ends with this day of January.
-    pub(crate) fn renew_until(&self, year: i32, day: u8) {
+    /// Replaces certificate, key and authority; the certificate ends with the beginning of this day.
+    pub(crate) fn renew_until(&self, day: NaiveDate) {
+        let [month, of_month] = [day.month(), day.day()].map(|number| u8::try_from(number).unwrap());
+        self.issue(|params| params.not_after = rcgen::date_time_ymd(day.year(), month, of_month));
+    }
+
+    fn issue(&self, adjust: impl FnOnce(&mut CertificateParams)) {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        params.not_after = rcgen::date_time_ymd(year, 1, day);
+        adjust(&mut params);
         self.write("ca.pem", &authority.pem());
         self.write("cert.pem", &params.signed_by(&key, &authority).unwrap().pem());
         self.write("key.pem", &key.serialize_pem());

@@ -98,8 +98,10 @@ async fn checks_have_an_order_and_begin_with_whether_the_caller_may_call() {
     let past = "2020-01-01T00:00:00Z";
     let revoked = stack.key_of(&poor, json!({"limit": 0, "expires_at": past})).await;
     stack.revoke(&revoked).await;
+    let disabled = json!({"limit": 0, "expires_at": past, "disabled": true});
     let cases = [
         (revoked, 401, "invalid_api_key"),
+        (stack.key_of(&poor, disabled).await, 401, "key_disabled"),
         (stack.key_of(&poor, json!({"limit": 0, "expires_at": past})).await, 401, "key_expired"),
         (stack.key_of(&poor, json!({"limit": 0})).await, 402, "key_limit_reached"),
         (stack.key_of(&poor, json!({})).await, 402, "insufficient_credits"),
@@ -177,6 +179,49 @@ async fn a_revocation_ends_streams_under_way_and_lets_whole_answers_finish() {
     stack.released(Duration::from_secs(5)).await;
     let least = cost_of(10, ended.tokens() as u64).nanos() + cost_of(10, 3).nanos() + cost_of(10, 5).nanos();
     assert!(stack.used(&key).await.nanos() >= least, "the tokens generated until then are billed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_disabled_key_fails_on_its_very_next_request_until_it_is_enabled_again() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    for _ in 0..3 {
+        assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
+        assert_eq!(models(&stack, &key.secret).await.status, 200);
+        stack.disable(&key, true).await;
+        let refused = stack.call(&key, Script::default()).send().await;
+        refused.assert_error(401, "key_disabled");
+        assert_eq!(refused.header("x-should-retry"), "false");
+        models(&stack, &key.secret).await.assert_error(401, "key_disabled");
+        stack.get(&key, "/v1/key").await.assert_error(401, "key_disabled");
+        stack.disable(&key, false).await;
+    }
+    assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn streams_of_a_key_that_is_disabled_end_and_its_whole_answers_finish() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let mut stream = stack.call(&key, Script::tokens(10, 5_000).pace(20)).stream().await;
+    stream.read_tokens(5).await;
+    let slow = stack.call(&key, Script { head_after_ms: 1_500, ..Script::tokens(10, 5) });
+    let slow_tag = slow.tag.clone();
+    let whole = tokio::spawn(slow.send());
+    stack.upstream.wait_for(&slow_tag, "arrive", |_| true).await;
+
+    stack.disable(&key, true).await;
+    let disabled = Instant::now();
+    let tag = stream.tag.clone();
+    let ended = stream.rest().await;
+    assert!(disabled.elapsed() < REVOCATION, "after {:?}", disabled.elapsed());
+    ended.assert_error(401, "key_disabled");
+    stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
+    let answer = whole.await.unwrap();
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(10, 5)), "{answer}");
+    stack.released(Duration::from_secs(5)).await;
+    stack.disable(&key, false).await;
+    assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -322,6 +322,28 @@ fn units_are_started_again_for_as_long_as_it_takes() {
 }
 
 #[test]
+fn systemd_knows_every_line_of_the_units() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        println!("systemd is not installed here: nothing reads the units");
+        return;
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    verify.arg("verify");
+    for entry in fs::read_dir(root().join("deploy/systemd")).unwrap() {
+        let from = entry.unwrap().path();
+        let to = folder.path().join(from.file_name().unwrap());
+        // A program that is there on every machine stands for ours, which may not be installed.
+        let text = fs::read_to_string(&from).unwrap().replace("/usr/local/bin/", "/bin/true /");
+        fs::write(&to, text).unwrap();
+        verify.arg(to);
+    }
+    let output = verify.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
 fn catalogues_under_deploy_are_accepted() {
     let values: Value = serde_saphyr::from_str(&read("deploy/helm/faregate/values.yaml")).unwrap();
     let folder = tempfile::TempDir::new().unwrap();

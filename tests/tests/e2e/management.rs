@@ -29,7 +29,7 @@ async fn a_key_is_made_shown_changed_and_revoked() {
     let expected = json!({"id": id, "object": "api_key", "label": "Customer A", "key_hint": hint, "status": "active",
         "limit": 25, "used": 0, "limit_remaining": 25, "limits": null, "models": null, "requests_per_minute": null,
         "tokens_per_minute": null, "max_in_flight": null, "created_at": created_at, "expires_at": null,
-        "last_used_at": null, "revoked_at": null, "previous_key_expires_at": null, "group_id": null, "metadata": {}});
+        "disabled": false, "last_used_at": null, "revoked_at": null, "previous_key_expires_at": null, "group_id": null, "metadata": {}});
     assert_eq!(object, expected);
 
     assert_eq!(stack.manage(Method::GET, &path, None).await.json(), expected);

@@ -103,6 +103,26 @@ fn alerts_and_dashboard_ask_for_metrics_that_are_there() {
 }
 
 #[test]
+fn the_dashboard_shows_what_somebody_is_woken_for() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let shown: BTreeSet<_> =
+        targets.flat_map(|target| metrics_of(target["expr"].as_str().unwrap())).collect();
+    for Alert { name, expr, labels, .. } in alerts() {
+        let asked = metrics_of(&expr).into_iter().filter(|metric| metric != "up");
+        for metric in asked.filter(|_| labels["severity"] == "page") {
+            assert!(shown.contains(&metric), "{name} asks for {metric}, which no panel shows");
+        }
+    }
+    for metric in
+        ["gateway_ready", "keyservice_store_conflicts_total", "keyservice_store_damaged_records_total"]
+    {
+        assert!(shown.contains(metric), "{metric}");
+    }
+}
+
+#[test]
 fn no_panel_of_the_dashboard_covers_another() {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let (mut ids, mut covered) = (BTreeSet::new(), BTreeSet::new());
@@ -176,7 +196,7 @@ fn promtool(arguments: &[&str]) {
 }
 
 /// Path of the `promtool` that `tests/tools/install.sh` fetches.
-fn promtool_path() -> PathBuf {
+pub(crate) fn promtool_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/promtool")
 }
 

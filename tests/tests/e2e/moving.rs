@@ -53,12 +53,14 @@ async fn keys_of_litellm_work(deployment: Deployment, files: Vec<String>) {
     stack.others_spend();
     let dry = stack.cli(&import("litellm", &files, &["--dry-run"]));
     assert!(
-        dry.ends_with("would make 2 groups and 7 keys, 2 of them revoked; nothing was changed\n"),
+        dry.ends_with(
+            "would make 2 groups and 7 keys, 2 of them disabled and 0 revoked; nothing was changed\n"
+        ),
         "{dry}"
     );
     assert_eq!(listed(&stack).await, [] as [Value; 0]);
     let said = stack.cli(&import("litellm", &files, &[]));
-    assert!(said.ends_with("made 2 groups and 7 keys, 2 of them revoked\n"), "{said}");
+    assert!(said.ends_with("made 2 groups and 7 keys, 2 of them disabled and 0 revoked\n"), "{said}");
     stack.moved_in().await;
     let before = listed(&stack).await;
 
@@ -66,8 +68,8 @@ async fn keys_of_litellm_work(deployment: Deployment, files: Vec<String>) {
         (1, None),
         (2, None),
         (3, None),
-        (4, Some("invalid_api_key")),
-        (5, Some("invalid_api_key")),
+        (4, Some("key_disabled")),
+        (5, Some("key_disabled")),
         (6, Some("key_expired")),
         (7, Some("invalid_api_key")),
         (8, Some("key_limit_reached")),

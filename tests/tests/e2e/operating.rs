@@ -24,8 +24,15 @@ use tokio::time::sleep;
 use crate::metrics::{PAGE, rows, section};
 
 /// Places in the page that have commands, each run by a test below.
-const WITH_COMMANDS: [&str; 6] =
-    ["The processes", "SQLite", "SQLite, restored", "Redis", "Redis, restored", "Rotating secrets"];
+const WITH_COMMANDS: [&str; 7] = [
+    "The processes",
+    "SQLite",
+    "SQLite, restored",
+    "Redis",
+    "Redis, restored",
+    "From SQLite to Redis",
+    "Rotating secrets",
+];
 
 /// Environment of commands.
 type Env = HashMap<&'static str, String>;
@@ -140,6 +147,28 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
     shell(permit, &env, &stack.data()).await;
     stack.key_services[0].restart().await;
     stack.server().restart().await;
+    assert_as_backed_up(&stack, &key).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_file_moves_to_redis_as_the_page_says() {
+    // Before the stack, which needs it to the end.
+    let folder = tempfile::TempDir::new().unwrap();
+    let redis = Redis::start(Form::Alone, folder.path()).await;
+    let mut stack = Stack::start().await;
+    stack.others_spend();
+    let key = spending_key(&stack).await;
+    stack.server().kill();
+    let settings = stack.server().settings().clone();
+    let mut env: Env = settings.env.iter().cloned().collect();
+    let data = settings.data.join("data");
+    env.insert("FAREGATE_DATA_DIR", data.display().to_string());
+    env.insert("REDIS_URL", redis.url());
+    let printed = run("From SQLite to Redis", &env, &stack.data()).await;
+    assert_eq!(printed.matches("the books balance").count(), 3, "{printed}");
+    let pepper = data.join("pepper").display().to_string();
+    let env = vec![("FAREGATE_STORE", redis.url()), ("FAREGATE_PEPPER_FILE", pepper)];
+    stack.gateways[0].restart_with(env, &[]).await;
     assert_as_backed_up(&stack, &key).await;
 }
 

@@ -34,6 +34,7 @@ mod side_by_side;
 mod spool;
 mod spread;
 mod tokens;
+pub(crate) mod told;
 mod webhooks;
 
 /// Time in which a revocation ends streams: five seconds by contract, and two for slow machines.

@@ -7,10 +7,11 @@ use std::{
 };
 
 /// Crates that these rules apply to.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "shared",
     "key-service",
     "key-service/domain",
+    "key-service/store",
     "inference-gateway",
     "inference-gateway/domain",
     "local-model",

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use chrono::NaiveDate;
 use http::Method;
 use tempfile::TempDir;
 use tests::{
@@ -135,8 +136,9 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_of_at_its_reload() {
+    let day = |year, of_january| NaiveDate::from_ymd_opt(year, 1, of_january).unwrap();
     let signed = Signed::new();
-    signed.renew_until(2099, 1);
+    signed.renew_until(day(2099, 1));
     let stack = over_tls(&signed, &[]).await;
     let ends = async || {
         let metrics = Http::new().get(&format!("{}/metrics", stack.server().admin())).await;
@@ -147,13 +149,13 @@ async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_o
     assert!((ends().await - 4_070_908_800.0).abs() < 0.5, "{}", ends().await);
     assert!(!stack.server().log().contains("the certificate has ended"), "{}", stack.server().last_words());
 
-    signed.renew_until(2020, 31);
+    signed.renew_until(day(2020, 31));
     stack.server().reload();
     logged(stack.server(), RELOADED, 1).await;
     assert!((ends().await - 1_580_428_800.0).abs() < 0.5, "{}", ends().await);
     let log = stack.server().log();
     assert!(log.contains("WARN") && log.contains("the certificate has ended"), "{log}");
-    signed.renew_until(2099, 1);
+    signed.renew_until(day(2099, 1));
     stack.server().reload();
     logged(stack.server(), RELOADED, 2).await;
     // The books are balanced over this connection at the end.

@@ -53,7 +53,7 @@ async fn a_wrong_pepper_is_refused_at_start_over_redis_and_a_rotation_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn stores_of_a_newer_version_are_refused() {
+async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_are() {
     let folder = TempDir::new().unwrap();
     let newer = |folder: &TempDir| Settings::all_in_one(folder.path(), Vec::new());
     newer(&folder).cli(&["accounts", "list"]);
@@ -62,9 +62,14 @@ async fn stores_of_a_newer_version_are_refused() {
     let mut bytes = fs::read(&file).unwrap();
     assert!(u32::from_be_bytes(bytes[60..64].try_into().unwrap()) > 0);
     bytes[60..64].copy_from_slice(&1_000_u32.to_be_bytes());
-    fs::write(&file, bytes).unwrap();
+    fs::write(&file, &bytes).unwrap();
     let log = Server::refuses(&newer(&folder)).await;
     assert!(log.contains("error: FAREGATE_STORE") && log.contains("newer version"), "{log}");
+    bytes[60..64].copy_from_slice(&22_u32.to_be_bytes());
+    fs::write(&file, &bytes).unwrap();
+    let log = Server::refuses(&newer(&folder)).await;
+    assert!(log.contains("error: FAREGATE_STORE") && log.contains("earlier layout"), "{log}");
+    assert_eq!(fs::read(&file).unwrap(), bytes, "it stays as it is");
 
     let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
     for number in 0..stack.redis().masters() {
@@ -77,5 +82,10 @@ async fn stores_of_a_newer_version_are_refused() {
     assert!(log.contains("error: FAREGATE_STORE") && log.contains("layout 1000"), "{log}");
     for number in 0..stack.redis().masters() {
         stack.redis().ask(number, "SET fg:schema 2");
+    }
+    let log = Server::refuses(&older).await;
+    assert!(log.contains("error: FAREGATE_STORE") && log.contains("earlier version"), "{log}");
+    for number in 0..stack.redis().masters() {
+        stack.redis().ask(number, "SET fg:schema 3");
     }
 }

@@ -96,7 +96,7 @@ async fn streams_across(per: &str, instant: DateTime<Utc>) {
     let amount = NanoUsd::from_nanos(cost_of(10_000, 2_000).nanos() * 50);
     let key = stack.key_with(json!({"limits": [{"amount": number(amount), "per": per}]})).await;
     let capped = stack.key_with(json!({"limits": [{"amount": number(requests(CAP)), "per": per}]})).await;
-    let before = window(&stack, &key, per).await;
+    let before = window(&stack, &capped, per).await;
     let streams = join_all((0..STREAMS).map(|number| {
         // Some end in the first window, most in the second.
         let pace = if number % 5 == 0 { 10 } else { 450 };
@@ -106,33 +106,34 @@ async fn streams_across(per: &str, instant: DateTime<Utc>) {
     let held = stack.call(&capped, Script::tokens(PROMPT, COMPLETION).pace(450));
     let held = held.with("max_tokens", COMPLETION).stream().await;
     let rest = join_all(streams.into_iter().map(Stream::rest));
-    let last_of_before = async {
-        let mut last = [NanoUsd::ZERO; 2];
-        loop {
-            let [shown, of_capped] = [window(&stack, &key, per).await, window(&stack, &capped, per).await];
-            if shown["resets_at"] != before["resets_at"] {
-                return last;
-            }
-            last = [nanos(&shown["used"]), nanos(&of_capped["used"])];
-            sleep(Duration::from_millis(100)).await;
-        }
-    };
     let asking = spend_in_both(&stack, &capped, per, &before["resets_at"]);
-    let (ended, [used_before, capped_before], held, served) =
-        tokio::join!(rest, last_of_before, held.rest(), asking);
+    let (ended, held, served) = tokio::join!(rest, held.rest(), asking);
     for ended in &ended {
         assert_eq!(ended.assert_done().cost(), cost_of(prompt, completion));
     }
+    let [used_before, billed_after] = billed_around(&stack, &key, instant);
     let used_after = nanos(&window(&stack, &key, per).await["used"]);
+    assert_eq!(used_after, billed_after);
     let one = cost_of(prompt, completion).nanos();
     assert_eq!(used_before.nanos() + used_after.nanos(), one * STREAMS);
     assert!(used_before.nanos() > 0 && used_after.nanos() > 0, "{used_before} before, {used_after} after");
 
     assert_eq!(held.assert_done().cost(), requests(1));
     let capped_after = nanos(&window(&stack, &capped, per).await["used"]);
+    let [capped_before, _] = billed_around(&stack, &capped, instant);
     assert!(capped_before < requests(CAP), "the open stream is held: {capped_before}");
     assert_eq!(capped_after, requests(CAP), "with the stream of the window before");
     assert_eq!(capped_before.nanos() + capped_after.nanos(), requests(served + 1).nanos());
+}
+
+/// What a key was billed before an instant, and from then on.
+fn billed_around(stack: &Stack, key: &ApiKey, instant: DateTime<Utc>) -> [NanoUsd; 2] {
+    let mut billed = [0; 2];
+    for entry in stack.journal(&key.account).iter().filter(|entry| entry["key_id"] == key.id.as_str()) {
+        let at: DateTime<Utc> = entry["at"].as_str().unwrap().parse().unwrap();
+        billed[usize::from(at >= instant)] += nanos(&entry["charged"]).nanos();
+    }
+    billed.map(NanoUsd::from_nanos)
 }
 
 /// Asks for more than the cap in the window that ends at `resets_at` and in the next one, until that one is used up.

@@ -18,8 +18,13 @@ use super::{BODY, JSON, NO_CREDENTIAL, OURS, Operation};
 /// Errors of a management key that may not call.
 const MANAGEMENT_KEY: [Code; 3] = [Code::InvalidManagementKey, Code::KeyExpired, Code::ManagementKeyRequired];
 /// Errors of an API key whose holder asks for the key.
-const HOLDER: [Code; 4] =
-    [Code::InvalidApiKey, Code::KeyExpired, Code::GroupArchived, Code::ManagementKeyNotAllowed];
+const HOLDER: [Code; 5] = [
+    Code::InvalidApiKey,
+    Code::KeyDisabled,
+    Code::KeyExpired,
+    Code::GroupArchived,
+    Code::ManagementKeyNotAllowed,
+];
 /// Errors of settings in a body.
 const SETTINGS: [Code; 13] = [
     Code::MissingRequiredParameter,

@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use shared::{calendar::Per, money::NanoUsd, time::Timestamp};
 
-use crate::ledger::Window;
+use crate::ledger::{Budget, Window};
 
 /// Time around the beginning of a window in which a bill may count in either window, since a bound was set by a clock
 /// that was ahead or behind.
@@ -13,10 +13,50 @@ const UNSURE: Duration = Duration::from_mins(10);
 /// The window of each length that runs after the entries so far.
 ///
 /// A window turns with the bills of its budget, and each bill has an entry. So entries tell what was billed in a window,
-/// but for two things: the time at which the bound was set, before which nothing counts; and whether money that a late
-/// capture gave back had been billed in the same window.
-#[derive(Debug)]
-pub(super) struct Replay([Running; 4]);
+/// but for two things: which of the bills within minutes of its beginning, or of the time at which its bound was set, count;
+/// and whether money that a late capture gave back had been billed in the same window.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    running: [Running; 4],
+    since: [Option<BoundSince>; 4],
+}
+
+/// Times at which the bounds of windows of each length were set, where that is within the window that is recorded.
+pub(super) type Since = [Option<Timestamp>; 4];
+
+/// The entries that a journal still has.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    /// No entries were dropped.
+    pub(super) complete: bool,
+    /// Time of the first entry.
+    pub(super) begins_at: Option<Timestamp>,
+}
+
+/// The times at which bounds were set, if any was set within its window.
+pub(super) fn since(budget: &Budget) -> Option<Since> {
+    let mut since = Since::default();
+    for window in budget.bounds.iter().flat_map(|bounds| &bounds.windows) {
+        since[window.per as usize] = Some(window.start).filter(|_| is_first(window));
+    }
+    since.iter().any(Option::is_some).then_some(since)
+}
+
+/// Returns whether the bound was set within the window, rather than before the window began.
+fn is_first(window: &Window) -> bool {
+    window.per.beginning(window.start) != window.start
+}
+
+/// Bills since a bound was set.
+#[derive(Clone, Copy, Debug)]
+struct BoundSince {
+    set_at: Timestamp,
+    /// All bills that may count.
+    most: NanoUsd,
+    /// Bills that certainly count.
+    least: NanoUsd,
+    given_back: NanoUsd,
+}
 
 /// Bills in a window that runs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,32 +75,64 @@ struct Running {
 }
 
 impl Replay {
-    pub(super) fn new() -> Self {
-        Self([Running::default(); 4])
+    pub(super) fn new(since: Since) -> Self {
+        let zero = NanoUsd::ZERO;
+        let bound = |set_at| BoundSince { set_at, most: zero, least: zero, given_back: zero };
+        Self { running: [Running::default(); 4], since: since.map(|set_at| set_at.map(bound)) }
     }
 
     /// Adds an entry.
     pub(super) fn add(&mut self, at: Timestamp, delta: NanoUsd) {
-        for (per, running) in Per::ALL.into_iter().zip(&mut self.0) {
+        for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             running.add(per, at, delta);
+        }
+        for since in self.since.iter_mut().flatten() {
+            since.add(at, delta);
         }
     }
 
-    /// Nearest spend that the entries allow; `None` where the entries allow the recorded spend. The journal is `complete`
-    /// if no entries were dropped.
-    pub(super) fn disproves(&self, window: &Window, complete: bool) -> Option<NanoUsd> {
-        if window.per.beginning(window.start) != window.start {
-            // The bound was set in this very window, at a time that no entry tells.
-            return None;
-        }
-        let running = &self.0[window.per as usize];
-        let allowed = running.allowed(window);
-        let proven = if complete || running.turns > 1 {
+    /// Nearest spend that the known entries allow; `None` where they allow the recorded spend.
+    pub(super) fn disproves(&self, window: &Window, known: Known) -> Option<NanoUsd> {
+        let running = &self.running[window.per as usize];
+        let (allowed, is_whole) = if is_first(window) {
+            let reaches_back = known.begins_at.is_some_and(|at| at.plus(UNSURE) <= window.start);
+            let since = self.since[window.per as usize].filter(|since| since.set_at == window.start);
+            let allowed = match (since, running.start) {
+                (Some(since), _) => since.allowed(),
+                (None, None) => NanoUsd::ZERO..=NanoUsd::ZERO,
+                // The bound was not known when the entries were added up.
+                (None, Some(_)) => return None,
+            };
+            (allowed, reaches_back)
+        } else {
+            (running.allowed(window), running.turns > 1)
+        };
+        let proven = if known.complete || is_whole {
             window.used.clamp(*allowed.start(), *allowed.end())
         } else {
             window.used.max(*allowed.start())
         };
         (proven != window.used).then_some(proven)
+    }
+}
+
+impl BoundSince {
+    fn add(&mut self, at: Timestamp, delta: NanoUsd) {
+        if at < self.set_at.minus(UNSURE) {
+            return;
+        }
+        if delta < NanoUsd::ZERO {
+            self.given_back = sum(self.given_back, NanoUsd::ZERO.left_after(delta));
+            return;
+        }
+        self.most = sum(self.most, delta);
+        if at >= self.set_at.plus(UNSURE) {
+            self.least = sum(self.least, delta);
+        }
+    }
+
+    fn allowed(&self) -> RangeInclusive<NanoUsd> {
+        self.least.left_after(self.given_back)..=self.most
     }
 }
 

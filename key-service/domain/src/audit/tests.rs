@@ -38,7 +38,7 @@ const SOUND: Account =
     Account { credit: NanoUsd::from_nanos(90), held: NanoUsd::from_nanos(9), tick: 4, last_deposit: None };
 
 fn wrong(figure: Figure, recorded: i64, proven: i64) -> Wrong {
-    Wrong { figure, recorded: nanos(recorded), proven: nanos(proven) }
+    Wrong { figure, recorded: Quantity::Usd(nanos(recorded)), proven: Quantity::Usd(nanos(proven)) }
 }
 
 #[test]
@@ -146,12 +146,12 @@ fn a_window_used_what_its_entries_add_up_to() {
     for sound in [20, 18, 16] {
         assert_eq!(wrong_in(&shared(26, 0, day(sound)), 0), [], "{sound}");
     }
-    let figure = Figure::GroupWindow(group(1), Per::Day);
-    assert_eq!(wrong_in(&shared(26, 0, day(21)), 0), [wrong(figure, 21, 20)]);
-    assert_eq!(wrong_in(&shared(26, 0, day(15)), 0), [wrong(figure, 15, 16)]);
+    let figure = || Figure::GroupWindow(group(1), Per::Day);
+    assert_eq!(wrong_in(&shared(26, 0, day(21)), 0), [wrong(figure(), 21, 20)]);
+    assert_eq!(wrong_in(&shared(26, 0, day(15)), 0), [wrong(figure(), 15, 16)]);
     // A window that did not turn.
     let yesterday = Window { start: Per::Day.beginning(START.minus(Duration::from_hours(24))), ..day(30) };
-    assert_eq!(wrong_in(&shared(26, 0, yesterday), 0), [wrong(figure, 30, 20)]);
+    assert_eq!(wrong_in(&shared(26, 0, yesterday), 0), [wrong(figure(), 30, 20)]);
     // A bound that was set in the middle of the day counts from then on.
     let later = Window { start: START.plus(Duration::from_mins(1)), ..day(6) };
     assert_eq!(wrong_in(&shared(26, 0, later), 0), []);
@@ -220,4 +220,59 @@ fn an_imported_key_that_spent_nothing_here_has_its_opening_balance() {
     auditor.group(group(1), &Group { budget: spent(8, 0).budget, ..Group::default() }, nanos(9), nanos(0));
     let found = auditor.account(Account::default(), nanos(0), std::iter::empty()).wrong;
     assert_eq!(found, [wrong(Figure::Used(key(1)), 8, 7), wrong(Figure::GroupUsed(group(1)), 8, 9)]);
+}
+
+#[test]
+fn figures_of_other_moments_are_compared_with_the_entries_up_to_theirs() {
+    // The account has paid two entries. The first key's balance is of before them, the second's of after the third.
+    let books = |second_used, credit| {
+        let mut auditor = Auditor::new(true).paid(2);
+        auditor.key(key(1), &spent(0, 0), nanos(0), nanos(0));
+        auditor.entry(entry(1, 1, 5, 5));
+        auditor.entry(entry(2, 2, 8, 8));
+        auditor.entry(entry(3, 2, 1, 9));
+        auditor.key(key(2), &spent(second_used, 0), nanos(0), nanos(0));
+        auditor.entry(entry(4, 2, 2, 11));
+        auditor.begins(1);
+        let account = Account { credit: nanos(credit), ..Account::default() };
+        auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
+    };
+    assert_eq!(books(9, 87), []);
+    assert_eq!(books(11, 87), [wrong(Figure::Used(key(2)), 11, 9)]);
+    assert_eq!(books(9, 84), [wrong(Figure::Credit, 84, 87)]);
+}
+
+#[test]
+fn a_generation_that_is_billed_twice_and_a_number_that_is_missing_are_found() {
+    use crate::ledger::{Ending, histories::generation};
+    let bill = |ending, charged, delta| {
+        let settlement = Settlement {
+            payer: Payer::alone(key(1), "Model Flash".into()),
+            usage: shared::tokens::Usage::of(1, 0, 1),
+            cost: nanos(charged),
+            upstream_cost: None,
+            charged: nanos(charged),
+            ending,
+            estimated: false,
+            at: START,
+        };
+        Entry { settlement, delta: nanos(delta), used_after: nanos(0) }
+    };
+    let found = |first: Entry, second: Entry| {
+        let mut auditor = Auditor::new(true).paid(3);
+        auditor.bill(generation(1), &first);
+        auditor.bill(generation(1), &second);
+        auditor.entry(entry(1, 1, 5, 5));
+        auditor.entry(entry(3, 1, 0, 5));
+        auditor.begins(1);
+        auditor.key(key(1), &spent(5, 0), nanos(0), nanos(0));
+        let account = Account { credit: nanos(95), ..Account::default() };
+        auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
+    };
+    let (recorded, proven) = (Quantity::Count(3), Quantity::Count(2));
+    let missing = Wrong { figure: Figure::Entries, recorded, proven };
+    let late = bill(Ending::Captured, 7, 2);
+    assert_eq!(found(bill(Ending::Expired, 5, 5), late.clone()), std::slice::from_ref(&missing));
+    let twice = wrong(Figure::Bill(generation(1)), 7, 12);
+    assert_eq!(found(bill(Ending::Captured, 5, 5), bill(Ending::Captured, 7, 7)), [twice, missing]);
 }

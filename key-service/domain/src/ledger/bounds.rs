@@ -9,9 +9,11 @@ use super::funds::plus;
 /// Units of a rate in which a request or a token is counted: a bound of N a minute drains N units a millisecond.
 pub const RATE_UNITS: i64 = 60_000;
 
-/// Largest number of a request's tokens that count for a rate. With [`MOST_TAKEN`], all sums are exact in stores whose
-/// numbers are doubles (Lua inside Redis).
+/// Largest number of a request's tokens that count for a rate. With [`MOST_TAKEN`], no sum overflows.
 pub const MOST_TOKENS: u64 = 50_000_000_000;
+
+/// Largest lead of a bucket's time over ours: clocks of key-services that lead one another by less refill nothing twice.
+const BUCKET_LEAD: Duration = Duration::from_secs(1);
 
 /// Largest number of units that a rate remembers.
 pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
@@ -244,9 +246,13 @@ impl Rate {
         Some(Self { per_minute, ..rate })
     }
 
-    /// The bucket as of this time. A clock that steps back refills nothing.
+    /// The bucket as of this time. A clock that steps back refills nothing. If it steps back by more than a second, the
+    /// bucket begins anew now with what was taken, so that nobody waits until the clock is where it was before.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
+        if self.at > now.plus(BUCKET_LEAD) {
+            return Self { at: now, ..self };
+        }
         let passed = now.millis().saturating_sub(self.at.millis()).max(0);
         let refilled = passed.saturating_mul(self.units_per_milli());
         Self { taken: self.taken.saturating_sub(refilled).max(0), at: self.at.max(now), ..self }

@@ -175,7 +175,7 @@ pub enum Outcome {
     Extended {
         /// Total amount held.
         amount: NanoUsd,
-        /// Refusal of a key that was revoked, or whose group was archived, in the meantime: no more is held.
+        /// Refusal of a key that was revoked or disabled, or whose group was archived, in the meantime: no more is held.
         revoked_by: Option<Refusal>,
     },
     /// The generation is billed.
@@ -208,6 +208,8 @@ pub enum Refused {
     UnknownKey,
     /// The key was revoked.
     Revoked,
+    /// The key is disabled.
+    KeyDisabled,
     /// The key's expiry has passed.
     KeyExpired,
     /// The key's group or its parent is archived.
@@ -253,6 +255,7 @@ impl Refused {
     pub const fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),
+            Self::KeyDisabled => Some(Refusal::KeyDisabled),
             Self::KeyExpired => Some(Refusal::KeyExpired),
             Self::GroupArchived => Some(Refusal::GroupArchived),
             Self::LimitReached { level: Level::Key, .. } => Some(Refusal::KeyLimitReached),

@@ -153,15 +153,11 @@ impl CallEvents {
     }
 
     fn limit(&mut self, holder: Holder, budget: &Budget, percent: u8) {
-        let (bound, amount) = (MoneyBound::Limit, budget.limit.unwrap_or(NanoUsd::ZERO));
-        let threshold = Threshold { bound, percent, amount, used: budget.used };
-        self.tell(Passed { holder, start: Timestamp::from_millis(0), threshold });
+        self.tell(Passed::of_limit(holder, budget, percent));
     }
 
     fn window(&mut self, holder: Holder, window: &Window, percent: u8) {
-        let bound = bound_of(window.per);
-        let threshold = Threshold { bound, percent, amount: window.amount, used: window.used };
-        self.tell(Passed { holder, start: window.start, threshold });
+        self.tell(Passed::of_window(holder, window, percent));
     }
 
     fn credit(&mut self, account: &Account, percent: u8) {
@@ -174,14 +170,63 @@ impl CallEvents {
     }
 
     fn tell(&mut self, passed: Passed) {
-        let once = Some(passed.name());
-        if self.told.iter().all(|told| told.once != once) {
-            self.told.extend(passed.event(self.now).map(|event| Told { once, event }));
-        }
+        let told = passed.told(self.now);
+        self.told.extend(told.filter(|told| self.told.iter().all(|earlier| earlier.once != told.once)));
     }
 }
 
+/// The thresholds that a change of bounds passes: those that what was used has reached under the bounds `after`, and had not
+/// reached under those `before`. A budget that is made with use has no bounds before.
+pub fn passed_by_bounds(
+    holder: Holder,
+    before: Option<&Budget>,
+    after: &Budget,
+    now: Timestamp,
+) -> Vec<Told> {
+    let amount_before = |per| {
+        let window = before.into_iter().flat_map(Budget::windows).find(|window| window.per == per);
+        window.map(|window| window.amount)
+    };
+    let limit = after.limit.into_iter().flat_map(|limit| {
+        let newly = newly_reached(before.and_then(|before| before.limit), limit, after.used);
+        newly.map(|percent| Passed::of_limit(holder, after, percent))
+    });
+    let windows = after.windows().map(|window| window.at(now)).flat_map(|window| {
+        let newly = newly_reached(amount_before(window.per), window.amount, window.used);
+        newly.map(move |percent| Passed::of_window(holder, &window, percent))
+    });
+    limit.chain(windows).filter_map(|passed| passed.told(now)).collect()
+}
+
+/// Parts of an amount that are used, while those of the amount before were not. Of what nobody has used, nothing is reached.
+fn newly_reached(before: Option<NanoUsd>, after: NanoUsd, used: NanoUsd) -> impl Iterator<Item = u8> {
+    let is_reached = move |amount, percent| used > NanoUsd::ZERO && part(amount, percent, true) <= used;
+    LIMIT_PERCENTS.into_iter().filter(move |percent| {
+        is_reached(after, *percent) && !before.is_some_and(|before| is_reached(before, *percent))
+    })
+}
+
 impl Passed {
+    /// A threshold of a lifetime limit.
+    fn of_limit(holder: Holder, budget: &Budget, percent: u8) -> Self {
+        let (bound, amount) = (MoneyBound::Limit, budget.limit.unwrap_or(NanoUsd::ZERO));
+        let threshold = Threshold { bound, percent, amount, used: budget.used };
+        Self { holder, start: Timestamp::from_millis(0), threshold }
+    }
+
+    /// A threshold of the bound of a window.
+    const fn of_window(holder: Holder, window: &Window, percent: u8) -> Self {
+        let (bound, amount) = (bound_of(window.per), window.amount);
+        let threshold = Threshold { bound, percent, amount, used: window.used };
+        Self { holder, start: window.start, threshold }
+    }
+
+    /// The event of the threshold, with the name under which it is told once.
+    fn told(self, now: Timestamp) -> Option<Told> {
+        let once = Some(self.name());
+        self.event(now).map(|event| Told { once, event })
+    }
+
     /// Name of the threshold.
     fn name(&self) -> Vec<u8> {
         let Threshold { bound, percent, amount, .. } = self.threshold;

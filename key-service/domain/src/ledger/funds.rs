@@ -72,6 +72,9 @@ impl Funds {
         if self.key.revoked_at.is_some() {
             return Err(Refused::Revoked);
         }
+        if self.key.disabled {
+            return Err(Refused::KeyDisabled);
+        }
         if self.key.expires_at.is_some_and(|at| at <= self.now) {
             return Err(Refused::KeyExpired);
         }
@@ -154,6 +157,9 @@ impl Funds {
     pub(super) fn revoked_by(&self) -> Option<Refusal> {
         if self.key.revoked_at.is_some() {
             return Some(Refusal::InvalidApiKey);
+        }
+        if self.key.disabled {
+            return Some(Refusal::KeyDisabled);
         }
         self.is_archived().then_some(Refusal::GroupArchived)
     }

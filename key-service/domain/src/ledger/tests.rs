@@ -85,6 +85,8 @@ fn checks_are_made_in_their_order() {
     assert_eq!(book.run(&check), Err(KEY_LIMIT_REACHED));
     book.key_mut().expires_at = Some(book.now);
     assert_eq!(book.run(&check), Err(Refused::KeyExpired));
+    book.key_mut().disabled = true;
+    assert_eq!(book.run(&check), Err(Refused::KeyDisabled));
     book.key_mut().revoked_at = Some(book.now);
     assert_eq!(book.run(&check), Err(Refused::Revoked));
     let unknown =
@@ -169,6 +171,21 @@ fn a_revoked_key_keeps_its_holds_and_gets_nothing_more() {
     let extended = Ok(Outcome::Extended { amount: nanos(100), revoked_by: Some(Refusal::InvalidApiKey) });
     assert_eq!(book.extend(1, 300, cost(50)), extended);
     assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Revoked));
+    assert_eq!(book.capture(1, cost(60)).charged, nanos(60));
+}
+
+#[test]
+fn a_disabled_key_keeps_its_holds_and_gets_nothing_more_until_it_is_enabled_again() {
+    let mut book = Book::new(1_000, None);
+    book.must_hold(1, 100);
+    book.key_mut().disabled = true;
+    let extended = |amount, revoked_by| Ok(Outcome::Extended { amount: nanos(amount), revoked_by });
+    assert_eq!(book.extend(1, 300, cost(50)), extended(100, Some(Refusal::KeyDisabled)));
+    assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::KeyDisabled));
+    book.key_mut().disabled = false;
+    assert_eq!(book.extend(1, 300, cost(50)), extended(300, None));
+    book.must_hold(2, 100);
+    book.key_mut().disabled = true;
     assert_eq!(book.capture(1, cost(60)).charged, nanos(60));
 }
 

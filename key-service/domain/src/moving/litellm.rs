@@ -109,7 +109,7 @@ impl Reader {
         fields.became("team_id", "external_id of a group");
         let name = fields.line("team_alias", "name")?.unwrap_or_else(|| fields::cut(&id));
         if fields.take("blocked", values::flag)? {
-            fields.became("blocked", "the team's keys are revoked; the group is open for new keys");
+            fields.became("blocked", "the team's keys are disabled; the group is open for new keys");
             self.blocked.insert(id.clone());
         }
         let used = fields.used()?;
@@ -178,15 +178,15 @@ impl Reader {
         if let Some(named) = fields.row.remove("aliases") {
             fields.aliases("aliases", &named)?;
         }
-        let mut is_revoked = team.as_ref().is_some_and(|team| self.blocked.contains(team));
+        let mut is_disabled = team.as_ref().is_some_and(|team| self.blocked.contains(team));
         if fields.take("blocked", values::flag)? {
-            fields.became("blocked", "revoked, for good");
-            is_revoked = true;
+            fields.became("blocked", "disabled");
+            is_disabled = true;
         }
-        is_revoked |= fields.calls_no_model()?;
+        let is_revoked = fields.calls_no_model()?;
         fields.drop_rest();
-        let settings =
-            KeyPatch { label, expires_at: Some(expires_at), bounds, metadata, ..KeyPatch::default() };
+        let (expires_at, disabled) = (Some(expires_at), Some(is_disabled));
+        let settings = KeyPatch { label, expires_at, disabled, bounds, metadata, ..KeyPatch::default() };
         Ok(Some(DraftKey { place, foreign, hint, is_revoked, used, settings, group: team }))
     }
 }

@@ -40,7 +40,8 @@ fn sample(row: Field) -> Option<Value> {
         Kind::Group => Value::Group(GroupId::new(NOW, [1; 10])),
         Kind::Url => Value::Text("https://example.com/hook".into()),
         Kind::EventTypes => Value::Texts(vec!["key.created".into()]),
-        Kind::Flag => Value::Flag(false),
+        // Not what a new key or webhook has.
+        Kind::Flag => Value::Flag(row.name == "disabled"),
         Kind::KeyDefaults => Value::KeyDefaults(
             DefaultField::settings().filter_map(|field| Some((field, sample(field.row())?))).collect(),
         ),
@@ -190,6 +191,11 @@ fn a_change_only_lowers_where_every_setting_that_differs_allows_less() {
     };
     assert!(lowers(KeyPatch::default()), "nothing differs");
     assert!(lowers(KeyPatch { expires_at: Some(Some(NOW)), ..KeyPatch::default() }));
+    let disabled = KeyPatch { disabled: Some(true), ..KeyPatch::default() };
+    assert!(lowers(disabled.clone()));
+    let enabled = before.clone().with(&disabled, NOW);
+    let enabling = KeyPatch { disabled: Some(false), ..KeyPatch::default() };
+    assert!(!enabled.clone().with(&enabling, NOW).only_lowers(&enabled, NOW));
     assert!(!lowers(KeyPatch { label: Some("y".into()), ..KeyPatch::default() }));
     assert!(!lowers(KeyPatch { group: Some(Some(group().id)), ..KeyPatch::default() }));
     for (allowed, usd) in [(true, usd(8)), (false, usd(10)), (false, Some(None))] {

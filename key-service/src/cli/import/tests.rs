@@ -5,7 +5,7 @@ use std::io::Write as _;
 use super::{super::Command, *};
 use crate::{
     management::testing::Office,
-    store::{Keys as _, Order, Page, suite::reference::Reference},
+    store::{Order, Page, Store},
 };
 use domain::{group::GroupPatch, key::ApiKey};
 use shared::{ids::AccountId, money::NanoUsd, wire::MAX_PAGE};
@@ -46,7 +46,7 @@ async fn lines(office: &Office, lines: &[&str]) -> Result<String, String> {
     said.map(|said| said.replace(&name, "FILE")).map_err(|said| said.replace(&name, "FILE"))
 }
 
-async fn keys(store: &Reference, account: AccountId) -> Vec<ApiKey> {
+async fn keys(store: &Store, account: AccountId) -> Vec<ApiKey> {
     let page = Page { after: None, order: Order::Ascending, status: None, limit: MAX_PAGE };
     store.keys(account, page).await.unwrap()
 }
@@ -63,12 +63,12 @@ async fn exports_of_all_forms_make_the_same_keys_and_a_second_run_changes_nothin
         let office = Office::open();
         let (account, _) = office.account(ACCOUNT).await;
         let said = litellm(&office, files.clone()).await.unwrap();
-        assert!(said.ends_with("\nmade 2 groups and 7 keys, 2 of them revoked\n"), "{said}");
+        assert!(said.ends_with("\nmade 2 groups and 7 keys, 2 of them disabled and 0 revoked\n"), "{said}");
         let made = keys(&office.store, account).await;
         let again = litellm(&office, files).await.unwrap();
         assert!(
             again.contains(
-                "made 0 groups and 0 keys, 0 of them revoked\n2 groups exist, and stay as they are: "
+                "made 0 groups and 0 keys, 0 of them disabled and 0 revoked\n2 groups exist, and stay as they are: "
             ),
             "{again}"
         );
@@ -76,7 +76,7 @@ async fn exports_of_all_forms_make_the_same_keys_and_a_second_run_changes_nothin
         assert_eq!(keys(&office.store, account).await, made);
         let figures = |key: &ApiKey| {
             let key = key.clone();
-            (key.label, key.hint, key.metadata, key.spend.budget, key.spend.expires_at, key.spend.revoked_at)
+            (key.label, key.hint, key.metadata, key.spend.budget, key.spend.expires_at, key.spend.disabled)
         };
         all.push(made.iter().map(figures).collect::<Vec<_>>());
     }
@@ -128,7 +128,7 @@ async fn lines_of_json_make_keys_with_the_settings_of_the_management_api() {
     office.management.create_group(account, group, None, domain::event::Actor::System).await.unwrap();
     let file = fixture("keys.jsonl");
     let said = say(&office, ImportCommand::Keys { into: into(false), file }).await.unwrap();
-    assert_eq!(said, "made 0 groups and 2 keys, 0 of them revoked\n");
+    assert_eq!(said, "made 0 groups and 2 keys, 0 of them disabled and 0 revoked\n");
     let keys = keys(&office.store, account).await;
     let first = &keys[0];
     assert_eq!((first.label.as_str(), first.metadata["plan"].as_str()), ("Customer A", "pro"));

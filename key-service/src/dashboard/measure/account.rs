@@ -12,7 +12,7 @@ use shared::{
 
 use crate::{
     management::{Management, management_keys::ManagementKeySettings},
-    store::{Store, suite::act},
+    store::{Ledger as _, Store, suite::act},
 };
 use domain::{
     digest::Digest,
@@ -61,7 +61,7 @@ pub(super) fn key_id(n: u64, end: Timestamp) -> KeyId {
 }
 
 /// Makes groups, keys, management keys and webhooks, and bills the generations.
-pub(super) async fn fill(store: &dyn Store, management: &Management, account: AccountId, end: Timestamp) {
+pub(super) async fn fill(store: &Store, management: &Management, account: AccountId, end: Timestamp) {
     make_groups(store, account, end).await;
     make_keys(store, account, end).await;
     for n in 0..FEW {
@@ -73,7 +73,7 @@ pub(super) async fn fill(store: &dyn Store, management: &Management, account: Ac
     bill(store, account, end).await;
 }
 
-async fn make_groups(store: &dyn Store, account: AccountId, end: Timestamp) {
+async fn make_groups(store: &Store, account: AccountId, end: Timestamp) {
     // Parents come first. A group of a parent changes the parent, so that each waits for the one before.
     for n in 0..*GROUPS {
         let id = group_id(n, end);
@@ -84,7 +84,7 @@ async fn make_groups(store: &dyn Store, account: AccountId, end: Timestamp) {
     }
 }
 
-async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
+async fn make_keys(store: &Store, account: AccountId, end: Timestamp) {
     let make = async |n: u64| {
         let id = key_id(n, end);
         let expires_at = n.is_multiple_of(10).then(|| end.minus(Duration::from_mins(1)));
@@ -103,7 +103,7 @@ async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
     stream::iter(0..*KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
 }
 
-async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
+async fn bill(store: &Store, account: AccountId, end: Timestamp) {
     let deposit = Command::Deposit {
         id: DepositId::new(end, [1; 10]),
         amount: NanoUsd::from_usd(100_000),

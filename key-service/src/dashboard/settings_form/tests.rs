@@ -115,6 +115,7 @@ fn the_form_of_a_key_or_a_group_sent_back_unchanged_changes_nothing() {
             label: Some([" Customer <A>", ""][n % 2].to_owned()),
             expires_at: Some(expiries[n % expiries.len()]),
             group: Some([None, Some(group().id)][n / 2 % 2]),
+            disabled: Some(n % 2 == 1),
             bounds: bounds.clone(),
             metadata: metadata(),
         };
@@ -187,4 +188,14 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     // A form without what it showed changes all that it has.
     let bare = Fields::of([("limit", "5".to_owned())]);
     assert_eq!(change(&bare, &[], &before).0.bounds, BoundsPatch::of_limit(Some(NanoUsd::from_usd(5))));
+}
+
+#[test]
+fn a_key_is_disabled_in_its_form_and_a_new_key_works() {
+    let present = texts(&key(&KeyPatch::default()));
+    let edited = sent(&form::<KeyField>(&present)).with("disabled", "true".to_owned());
+    let patch = read_edit::<KeyPatch>(&edited, &present).unwrap().patch;
+    assert_eq!(patch, KeyPatch { disabled: Some(true), ..KeyPatch::default() });
+    let new = new_fields::<KeyField>(Entered::new(&Fields::default()), &offered()).into_string();
+    assert!(!new.contains("name=\"disabled\"") && new.contains("name=\"expires_at\""), "{new}");
 }

@@ -72,6 +72,47 @@ async fn an_expiry_can_be_moved_into_the_past_and_back() {
 }
 
 #[tokio::test]
+async fn a_key_is_disabled_and_enabled_again_and_both_are_told() {
+    let desk = Desk::open().await;
+    let id = desk.created_id(r#"{"expires_at":"2026-11-20T03:00:00Z"}"#).await;
+    let other = desk.created_id(r#"{"disabled":true}"#).await;
+    let statuses = async || {
+        let mut ids = Vec::new();
+        for status in ["active", "disabled"] {
+            ids.push(desk.get(&format!("{KEYS}?status={status}")).await.json["first_id"].clone());
+        }
+        ids
+    };
+    assert_eq!(statuses().await, [json!(id), json!(other)]);
+    for (patch, status) in [
+        (r#"{"disabled":true}"#, "disabled"),
+        (r#"{"disabled":true}"#, "disabled"),
+        (r#"{"expires_at":"2020-01-01T00:00Z"}"#, "disabled"),
+        (r#"{"disabled":false}"#, "expired"),
+        (r#"{"expires_at":null}"#, "active"),
+    ] {
+        let answer = desk.patch(&id, patch).await;
+        assert_eq!((answer.status.as_u16(), &answer.json["status"]), (200, &json!(status)), "{patch}");
+        assert_eq!(answer.json["disabled"], json!(status == "disabled"), "{patch}");
+        assert_eq!(desk.get(&format!("{KEYS}/{id}")).await.text, answer.text);
+    }
+    desk.patch(&other, r#"{"disabled":false}"#).await;
+    assert_eq!(statuses().await, [json!(other), json!(null)]);
+    let events = desk.get(&format!("{EVENTS}?key_id={id}&type=key.updated&order=asc")).await.json;
+    let told = |event: &serde_json::Value| event["data"]["changes"].clone();
+    let told: Vec<_> = events["data"].as_array().unwrap().iter().map(told).collect();
+    let expiry = |before, after| json!({"expires_at": [before, after]});
+    let (end, past) = (json!("2026-11-20T03:00:00Z"), json!("2020-01-01T00:00:00Z"));
+    let expected = [
+        json!({"disabled": [false, true]}),
+        expiry(end, past.clone()),
+        json!({"disabled": [true, false]}),
+        expiry(past, json!(null)),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
 async fn a_key_expires_when_its_time_comes_without_anyone_writing_it_down() {
     let desk = Desk::open().await;
     let id = desk.created_id(r#"{"expires_at":"2026-11-20T03:00:00Z"}"#).await;

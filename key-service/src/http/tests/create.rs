@@ -21,7 +21,7 @@ async fn a_key_is_answered_whole_and_its_plaintext_once() {
     assert!(key.starts_with("fg_api_") && key.len() == 56, "{key}");
     let hint = format!("{}…{}", &key[..11], &key[52..]);
     let object = format!(
-        r#"{{"id":"{id}","object":"api_key","label":"Customer A","key_hint":"{hint}","status":"active","limit":25,"used":0,"limit_remaining":25,"limits":null,"models":null,"requests_per_minute":null,"tokens_per_minute":null,"max_in_flight":null,"created_at":"2026-11-20T02:11:05Z","expires_at":"2027-12-31T23:59:59Z","last_used_at":null,"revoked_at":null,"previous_key_expires_at":null,"group_id":null,"metadata":{{}}"#
+        r#"{{"id":"{id}","object":"api_key","label":"Customer A","key_hint":"{hint}","status":"active","limit":25,"used":0,"limit_remaining":25,"limits":null,"models":null,"requests_per_minute":null,"tokens_per_minute":null,"max_in_flight":null,"created_at":"2026-11-20T02:11:05Z","expires_at":"2027-12-31T23:59:59Z","disabled":false,"last_used_at":null,"revoked_at":null,"previous_key_expires_at":null,"group_id":null,"metadata":{{}}"#
     );
     assert_eq!(answer.text, format!(r#"{object},"key":"{key}"}}"#));
     let fetched = desk.get(&format!("{KEYS}/{id}")).await;
@@ -193,7 +193,7 @@ async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it
     let desk = Desk::open().await;
     let id = desk.created_id("{}").await;
     let before = desk.everything().await;
-    desk.office.store.set_nearly_full(true);
+    desk.office.records.set_nearly_full(true);
     let refused = desk.create("{}").await;
     refused.is_error(503, "store_full", None);
     desk.create_once("once", "{}").await.is_error(503, "store_full", None);
@@ -214,6 +214,8 @@ async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it
         desk.patch(&id, more).await.is_error(503, "store_full", None);
     }
     assert_eq!(desk.get(&format!("{KEYS}/{id}")).await.json["limit"], 4);
+    assert_eq!(desk.patch(&id, r#"{"disabled":true}"#).await.status, 200);
+    desk.patch(&id, r#"{"disabled":false}"#).await.is_error(503, "store_full", None);
     desk.patch("ak_00000000000070008000000000000000", r#"{"label":"x"}"#).await.is_error(
         404,
         "key_not_found",
@@ -221,6 +223,6 @@ async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it
     );
     assert_eq!(desk.delete(&id).await.status, 200);
     desk.patch(&id, r#"{"label":"x"}"#).await.is_error(409, "key_revoked", None);
-    desk.office.store.set_nearly_full(false);
+    desk.office.records.set_nearly_full(false);
     assert_eq!(desk.create_once("once", "{}").await.status, 201);
 }

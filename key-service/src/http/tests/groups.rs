@@ -240,7 +240,7 @@ async fn groups_are_listed_in_pages_and_by_metadata() {
 async fn a_nearly_full_store_and_a_full_account_take_no_new_groups() {
     let desk = Desk::open().await;
     let group = desk.group(r#"{"external_id":"here"}"#).await;
-    desk.office.store.set_nearly_full(true);
+    desk.office.records.set_nearly_full(true);
     desk.call(Method::POST, GROUPS, "{}").await.is_error(503, "store_full", None);
     assert_eq!(desk.call(Method::POST, GROUPS, r#"{"external_id":"here"}"#).await.status, 200);
     desk.call(Method::PATCH, &group, r#"{"name":"longer"}"#).await.is_error(503, "store_full", None);
@@ -248,7 +248,7 @@ async fn a_nearly_full_store_and_a_full_account_take_no_new_groups() {
     for more in [r#"{"limit":2}"#, r#"{"key_defaults":{"limit":1}}"#, r#"{"models":["Model Flash"]}"#] {
         desk.call(Method::PATCH, &group, more).await.is_error(503, "store_full", None);
     }
-    desk.office.store.set_nearly_full(false);
+    desk.office.records.set_nearly_full(false);
     let Office { store, clock, credentials, .. } = &desk.office;
     let management = Management::new(store.clone(), clock.clone(), credentials.clone()).with_max_keys(2);
     let desk = Desk {
@@ -279,6 +279,11 @@ async fn a_key_is_shown_to_its_holder_with_its_groups_whatever_money_is_left() {
     assert_eq!(lone.get(OWN_KEY).await.json["group"], json!(null));
     desk.patch(&id_of(&key), r#"{"expires_at":"2020-01-01T00:00Z"}"#).await;
     holder.get(OWN_KEY).await.is_error(401, "key_expired", None);
+    desk.patch(&id_of(&key), r#"{"disabled":true}"#).await;
+    let refused = holder.get(OWN_KEY).await;
+    refused.is_error(401, "key_disabled", None);
+    assert_eq!(refused.headers["www-authenticate"], r#"Bearer realm="api", error="invalid_token""#);
+    desk.patch(&id_of(&key), r#"{"disabled":false}"#).await;
     desk.patch(&id_of(&key), r#"{"expires_at":null}"#).await;
     desk.call(Method::DELETE, &course, "").await;
     holder.get(OWN_KEY).await.is_error(401, "group_archived", None);

@@ -33,6 +33,20 @@ impl Desk {
         ids_in(&answer)
     }
 
+    /// Calls to the backend that a listing of all keys takes: the fewest with which it is whole.
+    async fn calls_of_a_listing(&self) -> u64 {
+        for calls in 0.. {
+            self.office.records.fail_after(calls);
+            let request = self.request(Method::GET, KEYS).body(Body::empty()).unwrap();
+            let response = self.app.clone().oneshot(request).await.unwrap();
+            if response.status() == 200 && response.into_body().collect().await.is_ok() {
+                self.office.records.recover();
+                return calls;
+            }
+        }
+        unreachable!("it is whole some time")
+    }
+
     /// Every id, page by page, as an SDK's pager asks for them.
     async fn paged(&self, query: &str) -> Vec<String> {
         let (mut all, mut after) = (Vec::new(), String::new());
@@ -142,16 +156,21 @@ async fn a_listing_that_breaks_off_does_not_look_complete() {
     let desk = Desk::open().await;
     desk.fill(MANY).await;
     desk.used().await;
-    let request = || desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
-    // The calls for the credential and for the first page succeed; the one for the second page fails.
-    desk.office.store.outage.fail_after(2);
-    let response = desk.app.clone().oneshot(request()).await.unwrap();
-    assert_eq!(response.status(), 200);
-    assert!(response.into_body().collect().await.is_err());
-    desk.office.store.outage.fail_after(1);
-    let failed = desk.send(request()).await;
-    failed.is_error(503, "service_unavailable", None);
-    desk.office.store.outage.recover();
+    let mut broken_off = 0;
+    for calls in 0..desk.calls_of_a_listing().await {
+        desk.office.records.fail_after(calls);
+        let request = || desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
+        let response = desk.app.clone().oneshot(request()).await.unwrap();
+        if response.status() == 200 {
+            assert!(response.into_body().collect().await.is_err(), "{calls}");
+            broken_off += 1;
+        } else {
+            desk.office.records.fail_after(calls);
+            desk.send(request()).await.is_error(503, "service_unavailable", None);
+        }
+    }
+    assert!(broken_off > 0);
+    desk.office.records.recover();
     assert_eq!(desk.listed("").await.0.len(), MANY);
 }
 
@@ -160,9 +179,17 @@ async fn a_page_that_was_read_is_sent_before_the_next_is_read() {
     let desk = Desk::open().await;
     desk.fill(MANY).await;
     desk.used().await;
-    let request = desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
-    desk.office.store.outage.fail_after(2);
-    let mut body = desk.app.clone().oneshot(request).await.unwrap().into_body();
+    let mut calls = 0;
+    // With as few calls as the first page takes.
+    let mut body = loop {
+        desk.office.records.fail_after(calls);
+        let request = desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
+        let response = desk.app.clone().oneshot(request).await.unwrap();
+        if response.status() == 200 {
+            break response.into_body();
+        }
+        calls += 1;
+    };
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(first.windows(9).filter(|w| w == b"\"api_key\"").count(), 500);
     assert!(body.frame().await.unwrap().is_err());
@@ -181,10 +208,9 @@ async fn over_a_socket_a_listing_that_breaks_off_ends_without_its_last_chunk() {
         "GET {KEYS}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\r\n",
         desk.credential
     );
-    // Calls to the store: for the credential and the first page, and for each of two more pages its cursor and its
-    // keys.
-    for (answered_calls, whole) in [(6, true), (5, false)] {
-        desk.office.store.outage.fail_after(answered_calls);
+    let calls = desk.calls_of_a_listing().await;
+    for (answered_calls, whole) in [(calls, true), (calls - 1, false)] {
+        desk.office.records.fail_after(answered_calls);
         let mut socket = TcpStream::connect(address).await.unwrap();
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut received = Vec::new();

@@ -41,6 +41,9 @@ async fn bad_fields_are_refused_on_create_and_on_patch_alike_and_change_nothing(
         (r#""expires_at":"10000-01-01T00:00:00Z""#.into(), "invalid_value", "expires_at"),
         (r#""expires_at":" 2027-12-31T23:59:59Z""#.into(), "invalid_value", "expires_at"),
         (r#""expires_at":"2027-12-31T23:59:59Z ""#.into(), "invalid_value", "expires_at"),
+        (r#""disabled":null"#.into(), "invalid_type", "disabled"),
+        (r#""disabled":"true""#.into(), "invalid_type", "disabled"),
+        (r#""disabled":1"#.into(), "invalid_type", "disabled"),
         (r#""limt":25"#.into(), "unknown_parameter", "limt"),
         (r#""Limit":25"#.into(), "unknown_parameter", "Limit"),
         (r#""":25"#.into(), "unknown_parameter", ""),
@@ -176,14 +179,14 @@ async fn a_store_that_is_away_closes_every_door_and_is_not_described() {
     ] {
         // The store fails from the start, or right after the credential was checked.
         for calls in [0, 1] {
-            desk.office.store.outage.fail_after(calls);
+            desk.office.records.fail_after(calls);
             let answer = desk.call(method.clone(), path, "{}").await;
             answer.is_error(503, "service_unavailable", None);
             assert_eq!(answer.headers["retry-after"], "2");
             assert!(!answer.text.contains("10.0.0.7"), "{}", answer.text);
         }
     }
-    desk.office.store.outage.recover();
+    desk.office.records.recover();
     assert_eq!(desk.everything().await, before);
 }
 

@@ -208,7 +208,7 @@ async fn wrong_terms_change_nothing() {
 async fn a_store_that_is_nearly_full_rotates_no_key() {
     let desk = Desk::open().await;
     let (id, _) = desk.made().await;
-    desk.office.store.set_nearly_full(true);
+    desk.office.records.set_nearly_full(true);
     desk.rotate_once("once", &id, "{}").await.is_error(503, "store_full", None);
     desk.rotate(&id, "{}").await.is_error(503, "store_full", None);
     assert_eq!(desk.accepted(&id).await, [0]);

@@ -160,7 +160,7 @@ async fn a_nearly_full_store_only_disables_and_removes_webhooks() {
     let desk = Desk::open().await;
     let made = desk.call(Method::POST, WEBHOOKS, format!(r#"{{"url":"{URL}"}}"#)).await;
     let path = format!("{WEBHOOKS}/{}", id_of(&made.json));
-    desk.office.store.set_nearly_full(true);
+    desk.office.records.set_nearly_full(true);
     for more in [
         r#"{"url":"https://hooks.example/other"}"#,
         r#"{"enabled":true}"#,

@@ -60,7 +60,7 @@ async fn a_store_that_is_nearly_full_takes_no_accounts_credit_members_links_or_m
     let management = &office.management;
     let account = office.account("acme").await.0;
     let (ann, link) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
-    office.store.set_nearly_full(true);
+    office.records.set_nearly_full(true);
     let refused = management.invite(account, "bob", Role::Viewer, Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
     let refused = management.sign_in_link(account, &ann, LinkMaker::Operator).await.unwrap_err();

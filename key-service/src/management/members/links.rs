@@ -7,7 +7,7 @@ use shared::{clock::random_bytes, ids::AccountId};
 use super::{Client, MemberRefused, NewSession, Token};
 use crate::{
     management::{Error, Management},
-    store::{ExpiringRecord, RecordKind},
+    store::{Capacity as _, ExpiringRecord, RecordKind},
 };
 use domain::{
     event::Actor,

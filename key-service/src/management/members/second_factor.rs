@@ -15,7 +15,7 @@ use shared::{
 use super::{Client, MemberRefused, NewSession, SignedIn, Token};
 use crate::{
     management::{Error, Management},
-    store::StoreError,
+    store::{Capacity as _, StoreError},
 };
 use domain::{
     event::Actor,

@@ -1,10 +1,10 @@
 //! Counts of refused calls.
 
 use super::*;
-use crate::store::{Hour, Store};
+use crate::store::Hour;
 
 async fn counted(service: &Service, trial: &Trial, key: Option<KeyId>) -> Vec<(String, u64)> {
-    let store: &dyn Store = &*trial.office.store;
+    let store = &*trial.office.store;
     let hour = Hour::of(trial.office.clock.now());
     // The keys and the store in memory are the same; only what was added is there.
     service.refusals().add_to(store).await;

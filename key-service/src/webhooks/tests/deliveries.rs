@@ -17,7 +17,7 @@ use crate::{
         webhooks::{MAX_WEBHOOKS, MadeWebhook},
     },
     store::{
-        EventSlice, Events as _, Store, Webhooks as _,
+        EventSlice, Store,
         suite::{Subject as _, in_redis::InRedis, servers::PATIENCE},
     },
     webhooks::Dispatcher,
@@ -134,11 +134,11 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_key_services_over_a_redis_never_make_the_same_attempt() {
     let subject = InRedis::new().await;
-    let store: Arc<dyn Store> = subject.store().clone();
+    let store: Arc<Store> = subject.store().clone();
     let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
     let credentials = Arc::new(Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap()));
     let management = Management::new(store.clone(), Arc::new(System), credentials.clone());
-    let account = crate::store::suite::open_account_with(&*store, 1, 1).await;
+    let account = crate::store::suite::open_account_with(&store, 1, 1).await;
     let receiver = Receiver::answers(OK).await;
     let url = WebhookUrl::parse(&receiver.url()).unwrap();
     management.create_webhook(account, (url, WebhookPatch::default()), None).await.unwrap();

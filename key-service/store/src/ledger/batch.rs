@@ -16,8 +16,9 @@ use self::missing::Missing;
 use super::{
     Kept,
     codec::{self, AccountRecord, Balance},
-    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheTurn, ToldName},
+    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName},
     names::{self, PayerName},
+    trim::{self, WrittenEvents},
 };
 use crate::records::{Commit, Revision, Write};
 use prost::Message;
@@ -51,6 +52,8 @@ pub(super) struct Effects {
     numbers: (u64, u64),
     entries: Vec<Vec<u8>>,
     events: Vec<Event>,
+    /// Number of the event, and name, of each threshold that is told.
+    told: Vec<(u64, Vec<u8>)>,
     deposits: Vec<(Timestamp, DepositId)>,
 }
 
@@ -88,6 +91,7 @@ impl<'a> Batch<'a> {
         account.entries += self.effects.entries.len() as u64;
         account.events += self.effects.events.len() as u64;
         self.copies.set_account(&TheAccount, Some(account));
+        self.effects.weigh_events(self.copies);
         Decided::Outcomes(outcomes, self.effects)
     }
 
@@ -102,22 +106,11 @@ impl<'a> Batch<'a> {
         self.now = now;
         let mut events = CallEvents::new(self.account, &account.money, now);
         let outcomes = all.iter().map(|command| self.apply(account, command, &mut events)).collect();
-        for Told { once, event } in events.finish(&account.money) {
-            self.tell(account, once, event);
+        for told in events.finish(&account.money) {
+            self.needs(Slot::Events);
+            self.effects.tell(self.copies, account.events, told);
         }
         outcomes
-    }
-
-    fn tell(&mut self, account: &AccountRecord, once: Option<Vec<u8>>, event: Event) {
-        let number = account.events + self.effects.events.len() as u64 + 1;
-        if let Some(name) = once.map(ToldName) {
-            self.copies.told.presume_absent(&name);
-            if self.copies.told(&name) != Some(None) {
-                return;
-            }
-            self.copies.set_told(&name, Some(number));
-        }
-        self.effects.events.push(event);
     }
 
     /// Applies a command, and notes what it changed.
@@ -136,8 +129,9 @@ impl<'a> Batch<'a> {
         let mut number = None;
         if let (Some(RecordId::Generation(id)), Some(entry)) = (command.record(), &entry) {
             self.effects.entries.push(codec::write_entry(id, entry).encode_to_vec());
-            number = Some(account.entries + self.effects.entries.len() as u64);
-            self.count(usage::added(&before.record, entry));
+            let last_entry = account.entries + self.effects.entries.len() as u64;
+            number = Some(last_entry);
+            self.count(usage::added(&before.record, entry), last_entry);
         }
         account.money = after.account;
         self.write(account, command, &before.record, after, (balances, number));
@@ -229,21 +223,25 @@ impl<'a> Batch<'a> {
         self.copies.set_generation(&id, record);
     }
 
-    fn count(&mut self, usage::Added { payer, day, counts }: usage::Added) {
+    /// Adds an entry of this number to the sums of its day.
+    fn count(&mut self, usage::Added { payer, day, counts }: usage::Added, last_entry: u64) {
         let of_payer = PayerSum(day, PayerName::of(&payer));
         if !self.copies.payers.has(&of_payer) {
             self.needs(Slot::OfPayer(of_payer.clone()));
         }
-        let before = self.copies.of_payer(&of_payer).unwrap_or_default();
-        self.copies.set_of_payer(&of_payer, before.plus(counts));
+        // A sum that cannot be read stays as it is; the bill is not held up by it.
+        if let Some(Balance { of, .. }) = self.copies.of_payer(&of_payer) {
+            self.copies.set_of_payer(&of_payer, Balance { of: of.plus(counts), last_entry });
+        }
         let [group, _] = payer.groups;
         for of in std::iter::once(SumOf::Model(payer.model)).chain(group.map(SumOf::Group)) {
             let sum = Sum(day, of);
             if !self.copies.sums.has(&sum) {
                 self.needs(Slot::Sum(sum.clone()));
             }
-            let before = self.copies.sum(&sum).unwrap_or_default();
-            self.copies.set_sum(&sum, before.plus(Margin::from(counts)));
+            if let Some(Balance { of, .. }) = self.copies.sum(&sum) {
+                self.copies.set_sum(&sum, Balance { of: of.plus(Margin::from(counts)), last_entry });
+            }
         }
     }
 
@@ -256,6 +254,50 @@ impl<'a> Batch<'a> {
 }
 
 impl Effects {
+    /// The effects, the numbers of which follow those of the account.
+    pub(super) fn numbered(self, account: &AccountRecord) -> Self {
+        Self { numbers: (account.entries, account.events), ..self }
+    }
+
+    /// Adds an event.
+    pub(super) fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Adds an event, unless it is of a threshold that is told. `last` is the number of the account's last event before the
+    /// change.
+    pub(super) fn tell(&mut self, copies: &mut Copies, last: u64, Told { once, event }: Told) {
+        if let Some(name) = once.map(ToldName) {
+            copies.told.presume_absent(&name);
+            if copies.told(&name) != Some(None) {
+                return;
+            }
+            let number = last + self.events_len() + 1;
+            copies.set_told(&name, Some(number));
+            self.told.push((number, name.0));
+        }
+        self.events.push(event);
+    }
+
+    pub(super) fn events_len(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    /// The events, if there are any.
+    pub(super) fn written_events(&self) -> Option<WrittenEvents> {
+        let at = self.events.last()?.at;
+        let bytes = self.events.iter().map(|event| trim::size(&event_value(event))).sum();
+        Some(WrittenEvents { at, bytes })
+    }
+
+    /// Counts the bytes of the events.
+    pub(super) fn weigh_events(&self, copies: &mut Copies) {
+        let Some(written) = self.written_events() else { return };
+        let Some(kept) = copies.events(&TheEvents) else { return };
+        let bytes = kept.bytes.saturating_add(written.bytes);
+        copies.set_events(&TheEvents, codec::EventsKept { bytes, ..kept });
+    }
+
     /// The commit of what was decided.
     pub(super) fn commit(self, copies: &Copies, revision: Revision, kept: Kept) -> Commit {
         let (guards, records) = copies.changes(revision);
@@ -266,21 +308,27 @@ impl Effects {
             writes.push(Write::Append { log: names::JOURNAL, first, values: self.entries, kept });
         }
         if !self.events.is_empty() {
-            let value = |event: &Event| [event.id.as_bytes(), event.to_json().as_bytes()].concat();
-            let (first, values) = (events + 1, self.events.iter().map(value).collect());
-            writes.push(Write::Append { log: names::EVENTS, first, values, kept: kept.events });
+            let (first, values) = (events + 1, self.events.iter().map(event_value).collect());
+            writes.push(Write::Append { log: names::EVENTS, first, values, kept: u64::MAX });
         }
         writes.extend(records);
         for (number, event) in (events + 1..).zip(&self.events) {
-            let subjects = [event.key.map(|id| *id.as_bytes()), event.group.map(|id| *id.as_bytes())];
-            let entries = subjects.into_iter().flatten().map(|id| names::event_of(&id, number));
+            let entries = names::events_of(event, number);
             writes.extend(entries.map(|entry| Write::Enter(names::EVENTS_OF, entry)));
+            writes.push(Write::Enter(names::EVENT_IDS, names::event_id(event.id, number)));
         }
+        let told = self.told.iter().map(|(number, once)| names::told_at(*number, once));
+        writes.extend(told.map(|entry| Write::Enter(names::TOLD_AT, entry)));
         let deposited = self.deposits.into_iter().map(|(at, id)| names::deposited(at, id));
         writes.extend(deposited.map(|entry| Write::Enter(names::DEPOSITED, entry)));
         index(copies, &mut writes);
         Commit { guards, writes }
     }
+}
+
+/// An event as the log keeps it.
+fn event_value(event: &Event) -> Vec<u8> {
+    [event.id.as_bytes(), event.to_json().as_bytes()].concat()
 }
 
 /// Numbers of the last entries of a key and its groups.
@@ -299,7 +347,7 @@ fn index(copies: &Copies, writes: &mut Vec<Write>) {
         }
     };
     let due = |id, record: &Record| match record {
-        Record::Open(hold) => Some(names::due(hold.lease_until, id, hold.payer.key)),
+        Record::Open(hold) => Some(names::due(id, hold)),
         Record::None | Record::Closed(_) | Record::Deposited(_) => None,
     };
     for slot in copies.touched() {
@@ -317,6 +365,7 @@ fn index(copies: &Copies, writes: &mut Vec<Write>) {
             }
             Slot::Account
             | Slot::Turn
+            | Slot::Events
             | Slot::Group(_)
             | Slot::Expired(_)
             | Slot::Deposit(_)

@@ -23,7 +23,7 @@ const fn nanos(amount: NanoUsd) -> i64 {
     amount.nanos()
 }
 
-const fn usd(nanos: i64) -> NanoUsd {
+pub(crate) const fn usd(nanos: i64) -> NanoUsd {
     NanoUsd::from_nanos(nanos)
 }
 
@@ -42,31 +42,53 @@ fn group_bytes(group: Option<GroupId>) -> Vec<u8> {
 
 /// Money of an account with the numbers that only stores need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct AccountRecord {
-    pub(super) money: Account,
+pub(crate) struct AccountRecord {
+    pub(crate) money: Account,
     /// Number of the last entry of the journal.
-    pub(super) entries: u64,
+    pub(crate) entries: u64,
     /// Number of the last event.
-    pub(super) events: u64,
+    pub(crate) events: u64,
     /// Time of the last expiry.
-    pub(super) last_expiry: Option<Timestamp>,
+    pub(crate) last_expiry: Option<Timestamp>,
 }
 
 impl AccountRecord {
     /// Returns whether there may be bills of expiries that are remembered.
-    pub(super) fn remembers_expiries(&self, kept: Kept, now: Timestamp) -> bool {
+    pub(crate) fn remembers_expiries(&self, kept: Kept, now: Timestamp) -> bool {
         self.last_expiry.is_some_and(|last| last.plus(kept.expired) > now)
     }
 }
 
-/// A balance with the number of the entry that changed it last.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Balance<T> {
-    pub(super) of: T,
-    pub(super) last_entry: u64,
+/// The events that an account keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventsKept {
+    /// Number of the oldest one, or of the next one where none is kept.
+    pub(crate) first: u64,
+    /// Bytes of all.
+    pub(crate) bytes: i64,
 }
 
-pub(super) fn write_account(account: &AccountRecord) -> messages::Account {
+impl Default for EventsKept {
+    fn default() -> Self {
+        Self { first: 1, bytes: 0 }
+    }
+}
+
+/// The oldest event that an account keeps, as of the last look.
+#[derive(Clone, Copy)]
+pub(crate) struct OldestEvent {
+    pub(crate) number: u64,
+    pub(crate) at: Timestamp,
+}
+
+/// A balance with the number of the entry that changed it last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Balance<T> {
+    pub(crate) of: T,
+    pub(crate) last_entry: u64,
+}
+
+pub(crate) fn write_account(account: &AccountRecord) -> messages::Account {
     let AccountRecord { money: Account { credit, held, tick, last_deposit }, entries, events, last_expiry } =
         *account;
     let deposit =
@@ -82,7 +104,7 @@ pub(super) fn write_account(account: &AccountRecord) -> messages::Account {
     }
 }
 
-pub(super) fn read_account(account: &messages::Account) -> AccountRecord {
+pub(crate) fn read_account(account: &messages::Account) -> AccountRecord {
     let messages::Account { credit, held, tick, last_deposit, entries, events, last_expiry } = *account;
     let deposit = |messages::LastDeposit { credit, at }| LastDeposit { credit: usd(credit), at: time(at) };
     let money =
@@ -91,8 +113,8 @@ pub(super) fn read_account(account: &messages::Account) -> AccountRecord {
     AccountRecord { money, entries, events, last_expiry }
 }
 
-pub(super) fn write_key(Balance { of: key, last_entry }: &Balance<Key>) -> messages::Key {
-    let Key { budget, group, rotation, expires_at, revoked_at, last_used_at } = key;
+pub(crate) fn write_key(Balance { of: key, last_entry }: &Balance<Key>) -> messages::Key {
+    let Key { budget, group, rotation, expires_at, revoked_at, disabled, last_used_at } = key;
     messages::Key {
         budget: Some(write_budget(budget)),
         group: group_bytes(*group),
@@ -102,10 +124,11 @@ pub(super) fn write_key(Balance { of: key, last_entry }: &Balance<Key>) -> messa
         revoked_at: revoked_at.map(Timestamp::millis),
         last_used_at: last_used_at.map(Timestamp::millis),
         last_entry: *last_entry,
+        disabled: *disabled,
     }
 }
 
-pub(super) fn read_key(key: messages::Key) -> Option<Balance<Key>> {
+pub(crate) fn read_key(key: messages::Key) -> Option<Balance<Key>> {
     let rotation =
         Rotation { current: key.credential, previous_until: key.previous_until.map(Timestamp::from_millis) };
     let of = Key {
@@ -114,12 +137,13 @@ pub(super) fn read_key(key: messages::Key) -> Option<Balance<Key>> {
         rotation,
         expires_at: key.expires_at.map(Timestamp::from_millis),
         revoked_at: key.revoked_at.map(Timestamp::from_millis),
+        disabled: key.disabled,
         last_used_at: key.last_used_at.map(Timestamp::from_millis),
     };
     Some(Balance { of, last_entry: key.last_entry })
 }
 
-pub(super) fn write_group(Balance { of: group, last_entry }: &Balance<Group>) -> messages::Group {
+pub(crate) fn write_group(Balance { of: group, last_entry }: &Balance<Group>) -> messages::Group {
     let Group { budget, parent, archived_at } = group;
     messages::Group {
         budget: Some(write_budget(budget)),
@@ -129,7 +153,7 @@ pub(super) fn write_group(Balance { of: group, last_entry }: &Balance<Group>) ->
     }
 }
 
-pub(super) fn read_group(group: messages::Group) -> Option<Balance<Group>> {
+pub(crate) fn read_group(group: messages::Group) -> Option<Balance<Group>> {
     let of = Group {
         budget: read_budget(group.budget?)?,
         parent: group_id(&group.parent).ok()?,
@@ -138,7 +162,7 @@ pub(super) fn read_group(group: messages::Group) -> Option<Balance<Group>> {
     Some(Balance { of, last_entry: group.last_entry })
 }
 
-fn write_budget(Budget { limit, used, held, bounds }: &Budget) -> messages::Budget {
+pub(crate) fn write_budget(Budget { limit, used, held, bounds }: &Budget) -> messages::Budget {
     messages::Budget {
         limit: limit.map(nanos),
         used: nanos(*used),
@@ -147,7 +171,9 @@ fn write_budget(Budget { limit, used, held, bounds }: &Budget) -> messages::Budg
     }
 }
 
-fn read_budget(messages::Budget { limit, used, held, bounds }: messages::Budget) -> Option<Budget> {
+pub(crate) fn read_budget(
+    messages::Budget { limit, used, held, bounds }: messages::Budget,
+) -> Option<Budget> {
     let bounds = bounds.map(read_bounds).map(|bounds| bounds.map(Box::new));
     let bounds = match bounds {
         None => None,
@@ -193,16 +219,24 @@ fn read_bounds(bounds: messages::Bounds) -> Option<Bounds> {
     })
 }
 
+/// Budgets that count a hold, as bits: 1 key, 2 group, 4 parent.
+pub(crate) fn levels(levels: [bool; 3]) -> u8 {
+    levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
+}
+
+pub(crate) fn read_levels(bits: u8) -> [bool; 3] {
+    [1, 2, 4].map(|bit| bits & bit != 0)
+}
+
 /// `None` for what is not a generation's.
-pub(super) fn write_generation(record: &Record) -> Option<messages::Generation> {
+pub(crate) fn write_generation(record: &Record) -> Option<messages::Generation> {
     match record {
         Record::None | Record::Deposited(_) => None,
         Record::Open(Hold { payer, amount, reported, lease_until, counted }) => {
-            let levels = counted.levels.iter().rev().fold(0, |bits, counts| bits * 2 + u32::from(*counts));
             let hold = messages::Hold {
                 amount: nanos(*amount),
                 lease_until: *lease_until,
-                counted_levels: levels,
+                counted_levels: levels(counted.levels).into(),
                 counted_tokens: counted.tokens,
             };
             Some(messages::Generation {
@@ -215,7 +249,7 @@ pub(super) fn write_generation(record: &Record) -> Option<messages::Generation> 
     }
 }
 
-pub(super) fn write_bill(settlement: &Settlement) -> messages::Generation {
+pub(crate) fn write_bill(settlement: &Settlement) -> messages::Generation {
     let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at } = settlement;
     let progress = Progress { usage: *usage, cost: *cost, upstream_cost: *upstream_cost };
     let bill = messages::Bill {
@@ -231,12 +265,12 @@ pub(super) fn write_bill(settlement: &Settlement) -> messages::Generation {
     }
 }
 
-pub(super) fn read_generation(generation: messages::Generation) -> Option<Record> {
+pub(crate) fn read_generation(generation: messages::Generation) -> Option<Record> {
     let messages::Generation { payer, progress, state } = generation;
     let (payer, progress) = (read_payer(payer?)?, read_progress(progress?));
     Some(match state? {
         State::Hold(hold) => {
-            let levels = [1, 2, 4].map(|bit| hold.counted_levels & bit != 0);
+            let levels = read_levels(u8::try_from(hold.counted_levels).ok()?);
             Record::Open(Hold {
                 payer,
                 amount: usd(hold.amount),
@@ -312,7 +346,7 @@ fn read_usage(usage: &messages::Progress) -> Usage {
 }
 
 /// `None` for what is not a deposit.
-pub(super) fn write_deposit(record: &Record) -> Option<messages::Deposit> {
+pub(crate) fn write_deposit(record: &Record) -> Option<messages::Deposit> {
     let Record::Deposited(Deposited { amount, credit, note, payment }) = record else { return None };
     Some(messages::Deposit {
         amount: nanos(*amount),
@@ -323,7 +357,7 @@ pub(super) fn write_deposit(record: &Record) -> Option<messages::Deposit> {
     })
 }
 
-pub(super) fn read_deposit(deposit: messages::Deposit) -> Option<Record> {
+pub(crate) fn read_deposit(deposit: messages::Deposit) -> Option<Record> {
     let messages::Deposit { amount, credit, note, payment_id, at } = deposit;
     let payment = match payment_id.as_str() {
         "" => None,
@@ -332,7 +366,7 @@ pub(super) fn read_deposit(deposit: messages::Deposit) -> Option<Record> {
     Some(Record::Deposited(Deposited { amount: usd(amount), credit: Some(usd(credit)), note, payment }))
 }
 
-pub(super) fn write_entry(
+pub(crate) fn write_entry(
     generation: GenerationId,
     domain::ledger::Entry { settlement, delta, used_after }: &domain::ledger::Entry,
 ) -> messages::Entry {
@@ -344,7 +378,7 @@ pub(super) fn write_entry(
     }
 }
 
-pub(super) fn write_counts(counts: &Counts) -> messages::Sums {
+pub(crate) fn write_counts(Balance { of: counts, last_entry }: &Balance<Counts>) -> messages::Sums {
     let Counts { requests, usage, charged, upstream_cost, charged_at_known_cost } = counts;
     messages::Sums {
         requests: *requests,
@@ -353,20 +387,23 @@ pub(super) fn write_counts(counts: &Counts) -> messages::Sums {
         charged: nanos(*charged),
         upstream_cost: nanos(*upstream_cost),
         charged_at_known_cost: nanos(*charged_at_known_cost),
+        last_entry: *last_entry,
     }
 }
 
-pub(super) fn read_counts(sums: messages::Sums) -> Counts {
-    Counts {
+pub(crate) fn read_counts(sums: messages::Sums) -> Balance<Counts> {
+    let last_entry = sums.last_entry;
+    let of = Counts {
         requests: sums.requests,
         usage: read_usage(&sums.usage.unwrap_or_default()),
         charged: usd(sums.charged),
         upstream_cost: usd(sums.upstream_cost),
         charged_at_known_cost: usd(sums.charged_at_known_cost),
-    }
+    };
+    Balance { of, last_entry }
 }
 
-pub(super) fn write_margin(margin: &Margin) -> messages::Sums {
+pub(crate) fn write_margin(Balance { of: margin, last_entry }: &Balance<Margin>) -> messages::Sums {
     let Margin { sums: Sums { requests, tokens, charged }, upstream_cost, charged_at_known_cost } = margin;
     messages::Sums {
         requests: *requests,
@@ -375,13 +412,15 @@ pub(super) fn write_margin(margin: &Margin) -> messages::Sums {
         charged: nanos(*charged),
         upstream_cost: nanos(*upstream_cost),
         charged_at_known_cost: nanos(*charged_at_known_cost),
+        last_entry: *last_entry,
     }
 }
 
-pub(super) fn read_margin(sums: &messages::Sums) -> Margin {
-    Margin {
+pub(crate) fn read_margin(sums: &messages::Sums) -> Balance<Margin> {
+    let of = Margin {
         sums: Sums { requests: sums.requests, tokens: sums.tokens, charged: usd(sums.charged) },
         upstream_cost: usd(sums.upstream_cost),
         charged_at_known_cost: usd(sums.charged_at_known_cost),
-    }
+    };
+    Balance { of, last_entry: sums.last_entry }
 }

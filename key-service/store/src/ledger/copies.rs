@@ -1,4 +1,4 @@
-//! Copies of an account's records, each as of a revision, with what the batch under way makes of them.
+//! Copies of an account's records, each with the revision that was read and the next value that the batch under way gives.
 
 mod kinds;
 
@@ -8,11 +8,12 @@ use domain::{ledger::Record as GenerationRecord, usage::Day};
 use foldhash::fast::RandomState;
 use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
 
-pub(super) use self::kinds::{Expired, Kept, PayerSum, Sum, SumOf, TheAccount, TheTurn, ToldName};
-use crate::records::{Guard, Name, Record, Revision, Write};
-
-/// The form that this program writes.
-const FORM: u8 = 1;
+pub(super) use self::kinds::{Expired, Kept, PayerSum, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName};
+use super::codec::OldestEvent;
+use crate::{
+    records::{Guard, Name, Record, Revision, Write},
+    view::FORM,
+};
 
 /// A copy of a record.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(super) struct Copy<K: Kept> {
     seen: Option<Revision>,
     /// `None` where the record cannot be read.
     value: Option<K::Value>,
-    /// What the batch makes of the value.
+    /// The next value, once the batch has changed the record.
     next: Option<K::Value>,
     is_touched: bool,
 }
@@ -30,7 +31,7 @@ pub(super) struct Copy<K: Kept> {
 /// A copy of any kind that the batch under way has read.
 pub(super) trait Touched {
     fn guard(&self) -> Guard;
-    /// The write of what has changed.
+    /// The write of the record, if the batch has changed it.
     fn write(&self, revision: Revision) -> Option<Write>;
     /// The batch is written.
     fn settle(&mut self, revision: Revision);
@@ -38,6 +39,8 @@ pub(super) trait Touched {
     fn roll_back(&mut self);
     /// The record is another by now.
     fn replace(&mut self, record: Option<&Record>);
+    /// Returns whether there is a record that cannot be read.
+    fn is_damaged(&self) -> bool;
 }
 
 /// Names a copy.
@@ -45,6 +48,7 @@ pub(super) trait Touched {
 pub(super) enum Slot {
     Account,
     Turn,
+    Events,
     Key(KeyId),
     Group(GroupId),
     Generation(GenerationId),
@@ -63,6 +67,7 @@ pub(super) struct Table<K: Kept>(HashMap<K, Copy<K>, RandomState>);
 pub(super) struct Copies {
     pub(super) account: Table<TheAccount>,
     pub(super) turn: Table<TheTurn>,
+    pub(super) events: Table<TheEvents>,
     pub(super) keys: Table<KeyId>,
     pub(super) groups: Table<GroupId>,
     pub(super) generations: Table<GenerationId>,
@@ -71,6 +76,8 @@ pub(super) struct Copies {
     pub(super) payers: Table<PayerSum>,
     pub(super) sums: Table<Sum>,
     pub(super) told: Table<ToldName>,
+    /// The oldest event that is kept, where somebody has looked.
+    pub(super) oldest_event: Option<OldestEvent>,
     /// What the batch under way has read, in this order.
     touched: Vec<Slot>,
 }
@@ -153,6 +160,10 @@ impl<K: Kept> Touched for Copy<K> {
         self.next = None;
     }
 
+    fn is_damaged(&self) -> bool {
+        self.value.is_none()
+    }
+
     fn replace(&mut self, record: Option<&Record>) {
         self.next = None;
         self.seen = record.map(Record::revision);
@@ -168,7 +179,7 @@ impl<K: Kept> Touched for Copy<K> {
 macro_rules! touching {
     ($($get:ident, $set:ident, $table:ident: $key:ty as $slot:expr;)*) => {
         $(
-            /// The value as the batch has left it, which the commit guards from now on; `None` where it cannot be read.
+            /// The value after the batch so far; `None` if the record cannot be read. The commit guards the record from now on.
             pub(super) fn $get(&mut self, key: &$key) -> Option<<$key as Kept>::Value> {
                 let copy = self.$table.0.get_mut(key)?;
                 if !copy.is_touched {
@@ -178,7 +189,7 @@ macro_rules! touching {
                 copy.next.as_ref().or(copy.value.as_ref()).cloned()
             }
 
-            /// Changes a value of which there is a copy, and which the commit guards from now on.
+            /// Changes a value, if there is a copy. The commit guards the record from now on.
             pub(super) fn $set(&mut self, key: &$key, value: <$key as Kept>::Value) {
                 let Some(copy) = self.$table.0.get_mut(key) else { return };
                 copy.next = Some(value);
@@ -196,6 +207,7 @@ impl Slot {
         match self {
             Self::Account => TheAccount.name(),
             Self::Turn => TheTurn.name(),
+            Self::Events => TheEvents.name(),
             Self::Key(id) => id.name(),
             Self::Group(id) => id.name(),
             Self::Generation(id) => id.name(),
@@ -212,6 +224,7 @@ impl Copies {
     touching! {
         account, set_account, account: TheAccount as |_: &TheAccount| Slot::Account;
         turn, set_turn, turn: TheTurn as |_: &TheTurn| Slot::Turn;
+        events, set_events, events: TheEvents as |_: &TheEvents| Slot::Events;
         key, set_key, keys: KeyId as |key: &KeyId| Slot::Key(*key);
         group, set_group, groups: GroupId as |group: &GroupId| Slot::Group(*group);
         generation, set_generation, generations: GenerationId as |id: &GenerationId| Slot::Generation(*id);
@@ -231,6 +244,7 @@ impl Copies {
         match slot {
             Slot::Account => self.account.has(&TheAccount),
             Slot::Turn => self.turn.has(&TheTurn),
+            Slot::Events => self.events.has(&TheEvents),
             Slot::Key(id) => self.keys.has(id),
             Slot::Group(id) => self.groups.has(id),
             Slot::Generation(id) => self.generations.has(id),
@@ -247,6 +261,7 @@ impl Copies {
         match slot {
             Slot::Account => self.account.keep(TheAccount, record),
             Slot::Turn => self.turn.keep(TheTurn, record),
+            Slot::Events => self.events.keep(TheEvents, record),
             Slot::Key(id) => self.keys.keep(id, record),
             Slot::Group(id) => self.groups.keep(id, record),
             Slot::Generation(id) => self.generations.keep(id, record),
@@ -262,6 +277,7 @@ impl Copies {
         Some(match slot {
             Slot::Account => self.account.0.get(&TheAccount)?,
             Slot::Turn => self.turn.0.get(&TheTurn)?,
+            Slot::Events => self.events.0.get(&TheEvents)?,
             Slot::Key(id) => self.keys.0.get(id)?,
             Slot::Group(id) => self.groups.0.get(id)?,
             Slot::Generation(id) => self.generations.0.get(id)?,
@@ -277,6 +293,7 @@ impl Copies {
         Some(match slot {
             Slot::Account => self.account.0.get_mut(&TheAccount)?,
             Slot::Turn => self.turn.0.get_mut(&TheTurn)?,
+            Slot::Events => self.events.0.get_mut(&TheEvents)?,
             Slot::Key(id) => self.keys.0.get_mut(id)?,
             Slot::Group(id) => self.groups.0.get_mut(id)?,
             Slot::Generation(id) => self.generations.0.get_mut(id)?,
@@ -288,7 +305,12 @@ impl Copies {
         })
     }
 
-    /// Guards of what the batch has read, and writes of what it has changed.
+    /// Returns whether there is a record that cannot be read.
+    pub(super) fn is_damaged(&self, slot: &Slot) -> bool {
+        self.copy(slot).is_some_and(Touched::is_damaged)
+    }
+
+    /// Guards of all records that the batch has read, and writes of those that it has changed.
     pub(super) fn changes(&self, revision: Revision) -> (Vec<Guard>, Vec<Write>) {
         let copies = self.touched.iter().filter_map(|slot| self.copy(slot));
         let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), Vec::new());
@@ -319,6 +341,7 @@ impl Copies {
             Slot::Deposit(id) => self.deposits.forget(id),
             Slot::Account
             | Slot::Turn
+            | Slot::Events
             | Slot::Key(_)
             | Slot::Group(_)
             | Slot::Generation(_)
@@ -337,16 +360,26 @@ impl Copies {
         }
     }
 
-    /// The batch is not written, since these records are others by now; each by its place among the guards.
-    pub(super) fn replace(&mut self, present: &[(usize, Option<Record>)]) {
+    /// Takes over the records that a conflict brought, each with the place of its guard, and undoes the batch. Returns the number
+    /// of guards that copies had: the guards of other records come behind them.
+    pub(super) fn replace(&mut self, present: &[(usize, Option<Record>)]) -> usize {
         let touched = std::mem::take(&mut self.touched);
         for (place, record) in present {
             if let Some(copy) = touched.get(*place).and_then(|slot| self.copy_mut(slot)) {
                 copy.replace(record.as_ref());
             }
         }
+        let guards = touched.len();
         self.touched = touched;
         self.roll_back();
+        guards
+    }
+
+    /// Number of copies.
+    pub(super) fn len(&self) -> usize {
+        let Self { keys, groups, generations, expired, deposits, payers, sums, told, .. } = self;
+        let of_money = keys.len() + groups.len() + generations.len() + expired.len() + deposits.len();
+        of_money + payers.len() + sums.len() + told.len()
     }
 
     /// Drops copies that few commands read again, once there are many.

@@ -2,53 +2,67 @@
 
 use std::sync::Arc;
 
-use domain::{ledger::Payer, usage::Day};
+use domain::{
+    event::Event,
+    ledger::{GroupChain, Hold, Payer},
+    usage::Day,
+};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
+    ids::{AccountId, DepositId, EventId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
+use super::codec;
 use crate::records::{Index, Log, Name, Set, Space};
 
 /// Money of the account, of keys and of groups.
-const MONEY: u8 = 1;
+pub(crate) const MONEY: u8 = 1;
 /// Generations, by ten minutes of their time.
-const GENERATIONS: u8 = 2;
+pub(crate) const GENERATIONS: u8 = 2;
 /// Bills of expired generations, by the day of their time.
-const EXPIRED: u8 = 3;
-const DEPOSITS: u8 = 4;
-/// Sums, by day.
-const SUMS: u8 = 5;
+pub(crate) const EXPIRED: u8 = 3;
+pub(crate) const DEPOSITS: u8 = 4;
+/// Sums of payers, by day.
+pub(crate) const SUMS: u8 = 5;
 /// Thresholds that were told.
-const TOLD: u8 = 6;
+pub(crate) const TOLD: u8 = 6;
+/// What house-keeping has dropped.
+const HOUSE: u8 = 16;
+/// Sums of models and of groups, by day: apart from those of payers, of which there may be very many.
+pub(crate) const SPEND: u8 = 27;
 
-/// Open holds in the order in which they expire: lease, generation, key.
-pub(super) const DUE: Index = Index(1);
+/// Open holds in the order in which they expire: lease, generation, key, amount, levels that count, groups. So an audit knows
+/// all holds as of one moment.
+pub(crate) const DUE: Index = Index(1);
 /// Keys that have spent money, the largest spend first, of equal ones the newest first.
-pub(super) const SPENDERS: Index = Index(2);
+pub(crate) const SPENDERS: Index = Index(2);
 /// Events of keys and groups: subject, number.
-pub(super) const EVENTS_OF: Index = Index(3);
+pub(crate) const EVENTS_OF: Index = Index(3);
 /// Deposits: time, id.
-pub(super) const DEPOSITED: Index = Index(4);
+pub(crate) const DEPOSITED: Index = Index(4);
+/// Numbers of events: id, number.
+pub(crate) const EVENT_IDS: Index = Index(5);
+/// Thresholds by the event that told them: number, name.
+pub(crate) const TOLD_AT: Index = Index(6);
 
-pub(super) const JOURNAL: Log = Log(1);
-pub(super) const EVENTS: Log = Log(2);
+pub(crate) const JOURNAL: Log = Log(1);
+pub(crate) const EVENTS: Log = Log(2);
 
 /// Milliseconds of a part of the generations.
-const TEN_MINUTES: i64 = 10 * 60 * 1000;
+pub(crate) const TEN_MINUTES: i64 = 10 * 60 * 1000;
 
 /// The space of an account.
-pub(super) fn space(account: AccountId) -> Space {
+pub(crate) fn space(account: AccountId) -> Space {
     Space::new(account.to_string())
 }
 
 /// Key, groups and model that pay, as bytes: fixed lengths first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PayerName(Arc<[u8]>);
+pub(crate) struct PayerName(Arc<[u8]>);
 
 impl PayerName {
-    pub(super) fn of(Payer { key, model, groups }: &Payer) -> Self {
+    pub(crate) fn of(Payer { key, model, groups }: &Payer) -> Self {
         let mut name = Vec::with_capacity(50 + model.len());
         name.push(b'p');
         name.extend(key.as_bytes());
@@ -57,6 +71,25 @@ impl PayerName {
         }
         name.extend(model.as_bytes());
         Self(name.into())
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+
+    /// The payer of a name among [`SUMS`]; `None` for bytes that name none.
+    pub(crate) fn read(name: &[u8]) -> Option<Payer> {
+        let (ids, model) = name.strip_prefix(b"p")?.split_at_checked(48)?;
+        let group = |id: &[u8]| match id {
+            [0, ..] if id.iter().all(|byte| *byte == 0) => Some(None),
+            id => GroupId::from_slice(id).map(Some),
+        };
+        let groups = [group(&ids[16..32])?, group(&ids[32..])?];
+        Some(Payer {
+            key: KeyId::from_slice(&ids[..16])?,
+            model: String::from_utf8(model.to_vec()).ok()?,
+            groups,
+        })
     }
 }
 
@@ -72,69 +105,116 @@ fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
 }
 
 /// A part by time; times before 1970 are in the first.
-fn part(at: Timestamp, millis: i64) -> u32 {
+pub(crate) fn part(at: Timestamp, millis: i64) -> u32 {
     u32::try_from(at.millis() / millis).unwrap_or_default()
 }
 
-fn day_part(day: Day) -> u32 {
+pub(crate) fn day_part(day: Day) -> u32 {
     u32::try_from(day.number()).unwrap_or_default()
 }
 
-pub(super) fn account() -> Name {
+pub(crate) fn account() -> Name {
     name(MONEY, 0, *b"a")
 }
 
-pub(super) fn turn() -> Name {
+pub(crate) fn turn() -> Name {
     name(MONEY, 0, *b"t")
 }
 
-pub(super) fn key(id: KeyId) -> Name {
+pub(crate) fn events() -> Name {
+    name(MONEY, 0, *b"e")
+}
+
+pub(crate) fn house() -> Name {
+    name(HOUSE, 0, *b"h")
+}
+
+pub(crate) fn key(id: KeyId) -> Name {
     name(MONEY, 0, tagged(b'k', id.as_bytes()))
 }
 
-pub(super) fn group(id: GroupId) -> Name {
+pub(crate) fn group(id: GroupId) -> Name {
     name(MONEY, 0, tagged(b'g', id.as_bytes()))
 }
 
-pub(super) fn generation(id: GenerationId) -> Name {
+pub(crate) fn generation(id: GenerationId) -> Name {
     name(GENERATIONS, part(id.created_at(), TEN_MINUTES), *id.as_bytes())
 }
 
-pub(super) fn expired(id: GenerationId) -> Name {
+pub(crate) fn expired(id: GenerationId) -> Name {
     name(EXPIRED, day_part(Day::of(id.created_at())), *id.as_bytes())
 }
 
-pub(super) fn deposit(id: DepositId) -> Name {
+pub(crate) fn deposit(id: DepositId) -> Name {
     name(DEPOSITS, 0, *id.as_bytes())
 }
 
-pub(super) fn of_payer(day: Day, PayerName(payer): &PayerName) -> Name {
+pub(crate) fn of_payer(day: Day, PayerName(payer): &PayerName) -> Name {
     name(SUMS, day_part(day), Arc::clone(payer))
 }
 
-pub(super) fn of_model(day: Day, model: &str) -> Name {
-    name(SUMS, day_part(day), tagged(b'm', model.as_bytes()))
+pub(crate) fn of_model(day: Day, model: &str) -> Name {
+    name(SPEND, day_part(day), model_sum(model))
 }
 
-pub(super) fn of_group(day: Day, group: GroupId) -> Name {
-    name(SUMS, day_part(day), tagged(b'g', group.as_bytes()))
+pub(crate) fn of_group(day: Day, group: GroupId) -> Name {
+    name(SPEND, day_part(day), group_sum(group))
 }
 
-pub(super) fn told(once: &[u8]) -> Name {
+/// Name of the sums of a model in a set of a day.
+pub(crate) fn model_sum(model: &str) -> Vec<u8> {
+    tagged(b'm', model.as_bytes())
+}
+
+/// Name of the sums of a group in a set of a day.
+pub(crate) fn group_sum(group: GroupId) -> Vec<u8> {
+    tagged(b'g', group.as_bytes())
+}
+
+pub(crate) fn told(once: &[u8]) -> Name {
     name(TOLD, 0, once)
 }
 
 /// Entry of [`DUE`].
-pub(super) fn due(lease_until: u64, generation: GenerationId, key: KeyId) -> Vec<u8> {
-    let mut entry = Vec::with_capacity(40);
+pub(crate) fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {
+    let Hold { payer, amount, reported: _, lease_until, counted } = hold;
+    let mut entry = Vec::with_capacity(81);
     entry.extend(lease_until.to_be_bytes());
     entry.extend(generation.as_bytes());
-    entry.extend(key.as_bytes());
+    entry.extend(payer.key.as_bytes());
+    entry.extend(amount.nanos().to_be_bytes());
+    entry.push(codec::levels(counted.levels));
+    entry.extend(payer.groups.iter().flatten().flat_map(GroupId::as_bytes));
     entry
 }
 
+/// Key and generation of an entry of [`DUE`].
+pub(crate) fn read_due(entry: &[u8]) -> Option<(KeyId, GenerationId)> {
+    Some((KeyId::from_slice(entry.get(24..40)?)?, GenerationId::from_slice(entry.get(8..24)?)?))
+}
+
+/// Money of an entry of [`DUE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DueMoney {
+    pub(crate) key: KeyId,
+    pub(crate) groups: GroupChain,
+    pub(crate) amount: NanoUsd,
+    /// Budgets that count the hold: key, group, parent.
+    pub(crate) levels: [bool; 3],
+}
+
+impl DueMoney {
+    pub(crate) fn read(entry: &[u8]) -> Option<Self> {
+        let (key, _) = read_due(entry)?;
+        let amount = NanoUsd::from_nanos(i64::from_be_bytes(entry.get(40..48)?.try_into().ok()?));
+        let (levels, groups) = entry.get(48..)?.split_first()?;
+        let group = |from: usize| groups.get(from..from + 16).and_then(GroupId::from_slice);
+        Some(Self { key, groups: [group(0), group(16)], amount, levels: codec::read_levels(*levels) })
+    }
+}
+
 /// Entry of [`SPENDERS`]; `None` for a key that has spent nothing.
-pub(super) fn spender(used: NanoUsd, key: KeyId) -> Option<Vec<u8>> {
+pub(crate) fn spender(used: NanoUsd, key: KeyId) -> Option<Vec<u8>> {
     if used <= NanoUsd::ZERO {
         return None;
     }
@@ -144,16 +224,53 @@ pub(super) fn spender(used: NanoUsd, key: KeyId) -> Option<Vec<u8>> {
     Some(entry)
 }
 
+/// The key of an entry of [`SPENDERS`].
+pub(crate) fn spending_key(entry: &[u8]) -> Option<KeyId> {
+    let id = entry.get(size_of::<u64>()..)?.try_into().ok()?;
+    KeyId::from_slice(&(!u128::from_be_bytes(id)).to_be_bytes())
+}
+
 /// Entry of [`EVENTS_OF`].
-pub(super) fn event_of(subject: &[u8; 16], number: u64) -> Vec<u8> {
+pub(crate) fn event_of(subject: &[u8; 16], number: u64) -> Vec<u8> {
     let mut entry = Vec::with_capacity(24);
     entry.extend(subject);
     entry.extend(number.to_be_bytes());
     entry
 }
 
+/// Entries of [`EVENTS_OF`] of an event: its key's and its group's.
+pub(crate) fn events_of(event: &Event, number: u64) -> impl Iterator<Item = Vec<u8>> + use<> {
+    let subjects = [event.key.map(|id| *id.as_bytes()), event.group.map(|id| *id.as_bytes())];
+    subjects.into_iter().flatten().map(move |id| event_of(&id, number))
+}
+
+/// Number of the event of an entry of [`EVENTS_OF`] or [`EVENT_IDS`].
+pub(crate) fn event_number(entry: &[u8]) -> Option<u64> {
+    entry.last_chunk().copied().map(u64::from_be_bytes)
+}
+
+/// Entry of [`EVENT_IDS`].
+pub(crate) fn event_id(id: EventId, number: u64) -> Vec<u8> {
+    [&id.as_bytes()[..], &number.to_be_bytes()].concat()
+}
+
+/// Entry of [`TOLD_AT`].
+pub(crate) fn told_at(number: u64, once: &[u8]) -> Vec<u8> {
+    [&number.to_be_bytes()[..], once].concat()
+}
+
+/// Number of the event of an entry of [`TOLD_AT`].
+pub(crate) fn told_number(entry: &[u8]) -> Option<u64> {
+    entry.first_chunk().copied().map(u64::from_be_bytes)
+}
+
+/// Name of the threshold of an entry of [`TOLD_AT`].
+pub(crate) fn told_name(entry: &[u8]) -> Option<&[u8]> {
+    entry.get(size_of::<u64>()..)
+}
+
 /// Entry of [`DEPOSITED`].
-pub(super) fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
+pub(crate) fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
     let mut entry = Vec::with_capacity(24);
     entry.extend(at.millis().unsigned_abs().to_be_bytes());
     entry.extend(id.as_bytes());

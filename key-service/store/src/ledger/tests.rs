@@ -1,11 +1,13 @@
 //! The ledger over records, beside the model: every history has the same outcomes and leaves the same books, over one process
 //! or several, with answers lost on the way.
 
+mod durability;
+
 use std::{slice, sync::Arc};
 
 use domain::{
     ledger::{
-        Ending, Key, Record as GenerationRecord, RecordId,
+        Ending, Key, Record as GenerationRecord, RecordId, Told,
         histories::{
             ACCOUNTS, GROUPS, KEYS, LONGEST_HISTORY, START, Step, World, account, group, history, key,
         },
@@ -22,39 +24,45 @@ use shared::{
 };
 
 use super::{
-    Change, Kept, Ledger, codec,
+    Change, Kept, Lanes, codec,
     copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf},
     names::{self, PayerName},
 };
 use crate::{
+    data::{EVENTS_KEPT, EventBounds},
     maps::{Fault, Maps},
     messages,
     records::{Answer, Failure, Index, Log, Order, Question, Records},
 };
 
-const KEPT: Kept = Kept { journal_entries: 1_000_000, events: 1_000_000, expired: LONGEST_HISTORY };
+const KEPT: Kept = Kept {
+    journal_entries: 1_000_000,
+    events: EventBounds::with_life(EVENTS_KEPT),
+    expired: LONGEST_HISTORY,
+    usage_days: None,
+};
 
 /// Processes over one backend, and what they should have done.
 struct Installation {
     records: Arc<dyn Records>,
-    processes: Vec<Ledger>,
+    processes: Vec<Lanes>,
     model: World,
     now: Timestamp,
 }
 
 impl Installation {
     async fn new(records: Arc<dyn Records>, count: usize) -> Self {
-        let process = || Ledger::new(Arc::clone(&records), Arc::new(System), KEPT);
+        let process = || Lanes::new(Arc::clone(&records), Arc::new(System), KEPT);
         let processes = (0..count).map(|_| process()).collect();
         let installation = Self { processes, records, model: World::new(), now: START };
         for number in 0..ACCOUNTS {
-            installation.adopt(account(number), 0).await;
+            installation.adopt(account(number), 0, &[]).await;
         }
         installation
     }
 
-    /// Writes the model's account, keys and groups by this process.
-    async fn adopt(&self, account: AccountId, process: usize) {
+    /// Writes the model's account, keys and groups by this process, and tells the thresholds that their change passes.
+    async fn adopt(&self, account: AccountId, process: usize, passed: &[Told]) {
         let (model, ledger) = (&self.model, &self.processes[process]);
         let change = |change: &mut Change<'_>| {
             if change.account().unwrap().is_none() {
@@ -68,6 +76,8 @@ impl Installation {
                 change.group(id).unwrap();
                 change.set_group(id, model.groups[&(account, id)].clone());
             }
+            change.tell(passed.to_vec());
+            Ok(())
         };
         ledger.change(account, change).await.unwrap();
     }
@@ -83,24 +93,24 @@ impl Installation {
             }
             Step::Clock(clock) => self.now = clock.after(now),
             Step::Update(account, key, patch) => {
-                self.model.update(*account, *key, patch, now);
-                self.adopt(*account, process).await;
+                let passed = self.model.update(*account, *key, patch, now);
+                self.adopt(*account, process, &passed).await;
             }
             Step::Rotate(new) => {
                 self.model.rotate(new, now);
-                self.adopt(new.account, process).await;
+                self.adopt(new.account, process, &[]).await;
             }
             Step::Revoke(account, key) => {
                 self.model.revoke(*account, *key, now);
-                self.adopt(*account, process).await;
+                self.adopt(*account, process, &[]).await;
             }
             Step::UpdateGroup(account, group, patch) => {
-                self.model.update_group(*account, *group, patch, now);
-                self.adopt(*account, process).await;
+                let passed = self.model.update_group(*account, *group, patch, now);
+                self.adopt(*account, process, &passed).await;
             }
             Step::Archive(account, group) => {
                 self.model.archive(*account, *group, now);
-                self.adopt(*account, process).await;
+                self.adopt(*account, process, &[]).await;
             }
         }
     }
@@ -188,7 +198,7 @@ impl Installation {
             };
             assert_eq!(kept.as_ref(), Some(record));
             if let (RecordId::Generation(id), GenerationRecord::Open(hold)) = (id, record) {
-                due.push(names::due(hold.lease_until, *id, hold.payer.key));
+                due.push(names::due(*id, hold));
             }
         }
         due.sort();
@@ -211,7 +221,7 @@ impl Installation {
         for ((day, payer), counts) in &trail.counted {
             let sum = PayerSum(*day, PayerName::of(payer));
             let mut copies = self.copies(account, vec![Slot::OfPayer(sum.clone())]).await;
-            assert_eq!(copies.of_payer(&sum), Some(*counts));
+            assert_eq!(copies.of_payer(&sum).map(|sum| sum.of), Some(*counts));
             let of =
                 std::iter::once(SumOf::Model(payer.model.clone())).chain(payer.groups[0].map(SumOf::Group));
             for of in of {
@@ -226,7 +236,7 @@ impl Installation {
         for (record, expected) in records.into_iter().zip(sums.values()) {
             let record = record.unwrap();
             let kept = codec::read_margin(&messages::Sums::decode(record.message()).unwrap());
-            assert_eq!(kept, *expected);
+            assert_eq!(kept.of, *expected);
         }
     }
 }
@@ -328,7 +338,7 @@ async fn no_limit_is_passed_by_processes_that_race_for_it() {
     const PROCESSES: usize = 4;
     const CALLS: u64 = 400;
     let records = Arc::new(Maps::default());
-    let process = || Arc::new(Ledger::new(Arc::clone(&records) as Arc<dyn Records>, Arc::new(System), KEPT));
+    let process = || Arc::new(Lanes::new(Arc::clone(&records) as Arc<dyn Records>, Arc::new(System), KEPT));
     let processes: Vec<_> = (0..PROCESSES).map(|_| process()).collect();
     let (account, key, one) = (account(0), key(0), NanoUsd::from_nanos(10));
     let limit = NanoUsd::from_nanos(1_000);
@@ -340,6 +350,7 @@ async fn no_limit_is_passed_by_processes_that_race_for_it() {
         change.key(key).unwrap();
         change.set_account(money);
         change.set_key(key, of);
+        Ok(())
     });
     made.await.unwrap();
     let calls = (0..CALLS).map(|n| {
@@ -364,7 +375,7 @@ async fn no_limit_is_passed_by_processes_that_race_for_it() {
 }
 
 /// Holds and captures the amount. Returns whether it could.
-async fn spend(ledger: &Ledger, (account, key): (AccountId, KeyId), one: NanoUsd) -> bool {
+async fn spend(ledger: &Lanes, (account, key): (AccountId, KeyId), one: NanoUsd) -> bool {
     use domain::ledger::{Command, NewHold, Outcome, Progress, Refused};
     let generation = GenerationId::generate(&System);
     loop {

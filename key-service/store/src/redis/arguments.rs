@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use redis::{Cmd, cmd};
 
-use super::Redis;
-use crate::records::{Commit, Guard, Index, Log, Name, Revision, Set, Space, Write};
+use super::key_space::KeySpace;
+use crate::records::{Commit, Guard, Index, Log, Name, Place, Revision, Set, Space, Write};
 
 /// Arguments of the script.
 pub(super) struct Arguments<'a> {
-    redis: &'a Redis,
+    names: &'a KeySpace,
     space: &'a Space,
     keys: Vec<(Place, Vec<u8>)>,
     /// What the script is to do, in bytes.
@@ -30,23 +30,15 @@ enum Command {
     Zrem,
     Hset,
     Zadd,
-    Hincrby,
-}
-
-/// What a name in Redis stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Set(Set),
-    Index(Index),
-    Log(Log),
+    Xtrim,
 }
 
 impl<'a> Arguments<'a> {
     /// The arguments of a commit.
-    pub(super) fn of(redis: &'a Redis, space: &'a Space, commit: &'a Commit) -> Self {
+    pub(super) fn of(names: &'a KeySpace, space: &'a Space, commit: &'a Commit) -> Self {
         let (keys, plan, seen) = (Vec::with_capacity(10), Vec::with_capacity(64), Vec::with_capacity(64));
         let (words, order) = (Vec::with_capacity(64), Vec::new());
-        let mut arguments = Self { redis, space, keys, plan, seen, words, order };
+        let mut arguments = Self { names, space, keys, plan, seen, words, order };
         arguments.guards(&commit.guards);
         Calls::of(&commit.writes).write(&mut arguments);
         arguments
@@ -74,11 +66,7 @@ impl<'a> Arguments<'a> {
     /// The place of a name among the keys, counted from one.
     fn key(&mut self, place: Place) -> u8 {
         let at = self.keys.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
-            let name = match place {
-                Place::Set(set) => self.redis.set(self.space, set),
-                Place::Index(index) => self.redis.index(self.space, index),
-                Place::Log(log) => self.redis.log(self.space, log),
-            };
+            let name = self.names.place(self.space, place);
             self.keys.push((place, name));
             self.keys.len() - 1
         });
@@ -127,9 +115,9 @@ struct Calls<'a> {
     removals: Vec<(Set, Words<'a>)>,
     puts: Vec<(Set, Words<'a>)>,
     drops: Vec<Set>,
+    trims: Vec<(Log, Words<'a>)>,
     leaves: Vec<(Index, Words<'a>)>,
     entries: Vec<(Index, Words<'a>)>,
-    add: Option<(Set, Words<'a>)>,
 }
 
 /// The words for a name.
@@ -159,6 +147,10 @@ impl<'a> Calls<'a> {
                     words.extend(values.iter().flat_map(|value| [borrowed(b"v"), borrowed(value)]));
                     calls.appends.push((*log, words));
                 }
+                Write::Trim { log, first } => {
+                    let first = Cow::Owned(first.to_string().into_bytes());
+                    calls.trims.push((*log, vec![borrowed(b"MINID"), borrowed(b"="), first]));
+                }
                 Write::Put(Name { set, key }, record) => {
                     of(&mut calls.puts, *set).extend([borrowed(key), borrowed(record.as_bytes())]);
                 }
@@ -168,19 +160,15 @@ impl<'a> Calls<'a> {
                     of(&mut calls.entries, *index).extend([borrowed(b"0"), borrowed(entry)]);
                 }
                 Write::Leave(index, entry) => of(&mut calls.leaves, *index).push(borrowed(entry)),
-                Write::Add(Name { set, key }, amount) => {
-                    let amount = Cow::Owned(amount.to_string().into_bytes());
-                    calls.add = Some((*set, vec![borrowed(key), amount]));
-                }
             }
         }
         calls
     }
 
     /// Adds the commands. Appends come first, since Redis refuses a number that is too low; then removals, which need no
-    /// memory; a counter comes last, since its sum may overflow.
+    /// memory.
     fn write(self, arguments: &mut Arguments<'a>) {
-        let Self { appends, removals, puts, drops, leaves, entries, add } = self;
+        let Self { appends, removals, puts, drops, trims, leaves, entries } = self;
         for (log, words) in appends {
             arguments.call(Command::Xadd, Place::Log(log), words);
         }
@@ -190,6 +178,9 @@ impl<'a> Calls<'a> {
         for set in drops {
             arguments.call(Command::Unlink, Place::Set(set), Vec::new());
         }
+        for (log, words) in trims {
+            arguments.call(Command::Xtrim, Place::Log(log), words);
+        }
         for (index, words) in leaves {
             arguments.call(Command::Zrem, Place::Index(index), words);
         }
@@ -198,9 +189,6 @@ impl<'a> Calls<'a> {
         }
         for (index, words) in entries {
             arguments.call(Command::Zadd, Place::Index(index), words);
-        }
-        if let Some((set, words)) = add {
-            arguments.call(Command::Hincrby, Place::Set(set), words);
         }
     }
 }

@@ -1,120 +1,225 @@
-//! Redis as a backend: the cases of the suite run over a server of their own.
+//! Redis as a backend: the cases of the suite run over a server and over a cluster, each in names of its own.
+
+mod durability;
+mod full;
+mod outages;
+mod secured;
 
 use std::{
-    path::Path,
-    process::{Child, Command, Stdio},
-    sync::Arc,
-    time::Duration,
+    any::Any,
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
-use async_trait::async_trait;
-use redis::{Client, Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
+use ::redis::{Cmd, Value, cmd};
+use shared::{
+    clock::{Clock, System},
+    time::Timestamp,
+};
 use tempfile::TempDir;
 
-use super::{Carrier, Redis};
+use super::{Redis, Settings};
 use crate::{
-    records::{Failure, Index, Log, Record, Revision, Write},
-    suite::{Subject, absent, name, record},
+    records::{
+        Commit, Committed, Durability, Failure, Index, Log, Name, Place, Question, Record, Records, Revision,
+        Set, Space, Write,
+    },
+    servers::{Cluster, RedisServer, settings},
+    suite::{SET, Subject, absent, name, record},
 };
 
-/// A server on a Unix socket, which ends with the value.
-struct Server {
-    process: Child,
-    folder: TempDir,
-}
+/// The time at which clocks of tests stand.
+const START: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-impl Server {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("redis.sock");
-        let process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--unixsocket"])
-            .arg(&socket)
-            .current_dir(folder.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed: tests/tools/install.sh");
-        Self { process, folder }
-    }
-
-    fn socket(&self) -> std::path::PathBuf {
-        self.folder.path().join("redis.sock")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// A connection to a server.
-struct Direct(MultiplexedConnection);
-
-impl Direct {
-    async fn to(socket: &Path) -> Self {
-        let client = Client::open(format!("unix://{}", socket.display())).unwrap();
-        loop {
-            match client.get_multiplexed_async_connection().await {
-                Ok(connection) => return Self(connection),
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    }
-}
-
-#[async_trait]
-impl Carrier for Direct {
-    async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
-        command.query_async(&mut self.0.clone()).await
-    }
-
-    async fn ask_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        commands.query_async(&mut self.0.clone()).await
-    }
-}
-
-/// An empty Redis.
+/// An empty store in the Redis of all tests.
 pub(crate) async fn subject() -> Subject {
-    let server = Server::start();
-    let direct = Arc::new(Direct::to(&server.socket()).await);
-    Subject::new(Redis::new(direct, "fg"), Some(Arc::new(server)))
+    let server = RedisServer::shared();
+    let url = server.url();
+    at_address(&url, server).await
+}
+
+/// An empty store in the cluster of all tests.
+pub(crate) async fn cluster_subject() -> Subject {
+    let cluster = Cluster::shared();
+    let url = cluster.url();
+    at_address(&url, cluster).await
+}
+
+async fn at_address(url: &str, servers: Arc<dyn Any + Send + Sync>) -> Subject {
+    let data_dir = tempfile::tempdir().unwrap();
+    let redis = Redis::open(&settings(url, &data_dir), Arc::new(System)).await.unwrap();
+    Subject::new(redis, Some(Arc::new((data_dir, servers))))
+}
+
+/// A clock that stands still.
+struct Stopped(AtomicI64);
+
+impl Clock for Stopped {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        System.random(bytes);
+    }
+}
+
+fn at(now: Timestamp) -> Arc<dyn Clock> {
+    Arc::new(Stopped(AtomicI64::new(now.millis())))
+}
+
+async fn open(settings: &Settings) -> Result<Redis, String> {
+    Redis::open(settings, at(START)).await.map_err(|e| e.to_string())
+}
+
+/// A server, a data directory, and settings for both.
+fn place(server: &RedisServer) -> (TempDir, Settings) {
+    let data_dir = tempfile::tempdir().unwrap();
+    let settings = settings(&server.url(), &data_dir);
+    (data_dir, settings)
+}
+
+fn space() -> Space {
+    Space::new("account")
+}
+
+/// Writes a record that there was not.
+async fn create(store: &Redis, key: &str) -> Result<Committed, Failure> {
+    let put = Write::Put(name(key), record(key));
+    store.commit(&space(), Commit { guards: vec![absent(&name(key))], writes: vec![put] }).await
+}
+
+/// Whether there is a record.
+async fn has(store: &Redis, key: &str) -> Result<bool, Failure> {
+    let answers = store.read(&space(), vec![Question::Records(vec![name(key)])]).await?;
+    match &answers[..] {
+        [crate::records::Answer::Records(records)] => Ok(records[0].is_some()),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn ask(store: &Redis, command: &Cmd) -> Value {
+    store.client.ask(command).await.unwrap()
+}
+
+/// A store of its own on the server of all tests, as a subject, and its prefix.
+async fn alone() -> (Arc<Redis>, Subject, String) {
+    let (server, data_dir) = (RedisServer::shared(), tempfile::tempdir().unwrap());
+    let settings = settings(&server.url(), &data_dir);
+    let redis = Arc::new(Redis::open(&settings, Arc::new(System)).await.unwrap());
+    let records: Arc<dyn Records> = Arc::clone(&redis) as Arc<dyn Records>;
+    (redis, Subject::over(records, Some(Arc::new((data_dir, server)))), settings.prefix)
 }
 
 /// Redis does not undo, so what would fail half-way fails before.
 #[tokio::test]
 async fn a_name_of_another_type_fails_before_anything_is_written() {
-    let server = Server::start();
-    let direct = Arc::new(Direct::to(&server.socket()).await);
-    let subject = Subject::new(Redis::new(Arc::clone(&direct) as Arc<dyn Carrier>, "fg"), None);
-    for name in ["fg:{suite}:i1", "fg:{suite}:l2"] {
-        direct.ask(redis::cmd("SET").arg(name).arg("a text")).await.unwrap();
+    let (redis, subject, prefix) = alone().await;
+    for name in ["i1", "l2"] {
+        ask(&redis, cmd("SET").arg(format!("{prefix}:{{suite}}:{name}")).arg("a text")).await;
     }
     let put = Write::Put(name("one"), record("1"));
     let append = |log| Write::Append { log: Log(log), first: 1, values: vec![vec![1]], kept: 9 };
-    let failing = [Write::Enter(Index(1), vec![1]), Write::Leave(Index(1), vec![1]), append(2)];
+    let trim = Write::Trim { log: Log(2), first: 1 };
+    let failing = [Write::Enter(Index(1), vec![1]), Write::Leave(Index(1), vec![1]), append(2), trim];
     for write in failing {
         let writes = [append(1), put.clone(), write.clone()];
         let failed = subject.try_commit(&[absent(&name("one"))], &writes).await;
         assert!(matches!(failed, Err(Failure::Damaged(_))), "{write:?}: {failed:?}");
         assert_eq!(subject.look_up(&[name("one")]).await, [None]);
     }
-    let there: Value = direct.ask(redis::cmd("EXISTS").arg("fg:{suite}:l1")).await.unwrap();
+    let there = ask(&redis, cmd("EXISTS").arg(format!("{prefix}:{{suite}}:l1"))).await;
     assert_eq!(there, Value::Int(0));
 }
 
 /// What is kept may be of another program.
 #[tokio::test]
 async fn bytes_that_are_no_record_are_damaged_and_nothing_panics() {
-    let server = Server::start();
-    let direct = Arc::new(Direct::to(&server.socket()).await);
-    let subject = Subject::new(Redis::new(Arc::clone(&direct) as Arc<dyn Carrier>, "fg"), None);
-    direct.ask(redis::cmd("HSET").arg("fg:{suite}:r1").arg("short").arg("x")).await.unwrap();
+    let (redis, subject, prefix) = alone().await;
+    let set = format!("{prefix}:{{suite}}:r1");
+    ask(&redis, cmd("HSET").arg(&set).arg("short").arg("x")).await;
     let failed = subject.try_commit(&[absent(&name("short"))], &[]).await;
     assert!(matches!(failed, Err(Failure::Damaged(_))), "{failed:?}");
     let whole = Record::new(Revision([7; 8]), 9, b"text");
-    direct.ask(redis::cmd("HSET").arg("fg:{suite}:r1").arg("whole").arg(whole.as_bytes())).await.unwrap();
+    ask(&redis, cmd("HSET").arg(&set).arg("whole").arg(whole.as_bytes())).await;
     assert_eq!(subject.look_up(&[name("whole")]).await, [Some(whole)]);
+}
+
+/// Every place of a store, from page to page.
+async fn all_places(store: &Redis) -> BTreeSet<(Space, Place)> {
+    store.places().await.unwrap().into_iter().collect()
+}
+
+async fn lists_its_places(url: &str) {
+    let data_dir = tempfile::tempdir().unwrap();
+    let settings = settings(url, &data_dir);
+    // Names of others look alike.
+    let prefixes = ["a[b]*", "a[b]*c", "ab", "a[b]*:{x}"];
+    let mut stores = Vec::new();
+    for prefix in prefixes {
+        let settings = Settings { prefix: format!("{}{prefix}", settings.prefix), ..settings.clone() };
+        // Without marks, since those of one prefix are missed under another.
+        stores.push(open(&Settings { is_marked: false, ..settings }).await.unwrap());
+    }
+    for store in &stores {
+        assert_eq!(all_places(store).await, BTreeSet::new());
+    }
+    let store = &stores[0];
+    let mut expected = BTreeSet::new();
+    for n in 0..40 {
+        let space = Space::new(format!("account:{n}"));
+        let set = Set { table: 200, part: n };
+        let writes = vec![
+            Write::Put(Name { set, key: b"k"[..].into() }, record("")),
+            Write::Put(name("one"), record("")),
+            Write::Enter(Index(3), vec![1]),
+            Write::Append { log: Log(255), first: 1, values: vec![vec![1]], kept: 9 },
+        ];
+        store.commit(&space, Commit { guards: Vec::new(), writes }).await.unwrap();
+        store.settle(&space, Durability::Durable).await.unwrap();
+        let places = [Place::Set(set), Place::Set(SET), Place::Index(Index(3)), Place::Log(Log(255))];
+        expected.extend(places.map(|place| (space.clone(), place)));
+    }
+    store.try_write().await.unwrap();
+    assert_eq!(all_places(store).await, expected);
+    for other in &stores[1..] {
+        assert_eq!(all_places(other).await, BTreeSet::new());
+    }
+}
+
+#[tokio::test]
+async fn places_are_listed_and_nothing_else() {
+    lists_its_places(&RedisServer::shared().url()).await;
+}
+
+#[tokio::test]
+async fn places_of_all_masters_of_a_cluster_are_listed() {
+    lists_its_places(&Cluster::shared().url()).await;
+}
+
+#[tokio::test]
+async fn of_a_cluster_that_lost_a_master_the_spaces_of_the_others_are_served() {
+    let mut cluster = Cluster::start();
+    let data_dir = tempfile::tempdir().unwrap();
+    let store = open(&settings(&cluster.url(), &data_dir)).await.unwrap();
+    let spaces: Vec<Space> = (0..12).map(|n| Space::new(format!("account {n}"))).collect();
+    let put = |message: &str| Commit {
+        writes: vec![Write::Put(name("one"), record(message))],
+        ..Commit::default()
+    };
+    for space in &spaces {
+        assert_eq!(store.commit(space, put("1")).await, Ok(Committed::Written));
+        store.settle(space, Durability::Durable).await.unwrap();
+    }
+    store.try_write().await.unwrap();
+    cluster.kill_one();
+    let mut served = 0;
+    for space in &spaces {
+        served += u32::from(store.commit(space, put("2")).await.is_ok());
+    }
+    assert!((3..12).contains(&served), "{served} of twelve spaces");
+    store.try_write().await.unwrap_err();
 }

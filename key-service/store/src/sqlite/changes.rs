@@ -1,143 +1,119 @@
 //! One commit within the writer's transaction: its guards, then its writes.
 
-use rusqlite::{Connection, types::ValueRef};
+use rusqlite::types::ValueRef;
 
 use super::{
-    questions::{end_of_log, look_up, record},
+    failures::CallError,
+    questions::{number, record},
     revisions::Revisions,
-    transaction::CallError,
+    tables::{Keys, Tables},
 };
-use crate::records::{Commit, Committed, Failure, Guard, Log, Name, Order, Record, Set, Space, Write};
-
-const PUT: &str = "INSERT INTO records (space, tab, part, name, value) VALUES (?1, ?2, ?3, ?4, ?5)
-    ON CONFLICT DO UPDATE SET value = excluded.value";
-const REMOVE: &str = "DELETE FROM records WHERE space = ?1 AND tab = ?2 AND part = ?3 AND name = ?4";
-const DROP: &str = "DELETE FROM records WHERE space = ?1 AND tab = ?2 AND part = ?3";
-const ENTER: &str = "INSERT OR IGNORE INTO entries (space, idx, entry) VALUES (?1, ?2, ?3)";
-const LEAVE: &str = "DELETE FROM entries WHERE space = ?1 AND idx = ?2 AND entry = ?3";
-const APPEND: &str = "INSERT INTO logs (space, log, number, value) VALUES (?1, ?2, ?3, ?4)";
-const TRIM: &str = "DELETE FROM logs WHERE space = ?1 AND log = ?2 AND number < ?3";
+use crate::records::{Commit, Committed, Guard, Log, Order, Record, Space, Write};
 
 /// A log is trimmed once for so many values, so that most commits write to its end alone.
-const TRIMMED_EVERY: i64 = 64;
+const TRIMMED_EVERY: u64 = 64;
 
 /// Values that are trimmed together, where a log is to be shorter than before: a fraction of a millisecond.
-const MOST_TRIMMED: i64 = 16 * TRIMMED_EVERY;
+const MOST_TRIMMED: u64 = 16 * TRIMMED_EVERY;
 
 /// A space within the writer's transaction.
-pub(super) struct Changes<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) space: &'a Space,
-    pub(super) revisions: &'a mut Revisions,
+pub(super) struct Changes<'a, 'c> {
+    tables: &'a mut Tables<'c>,
+    keys: Keys,
+    revisions: &'a mut Revisions,
 }
 
-impl Changes<'_> {
+impl<'a, 'c> Changes<'a, 'c> {
+    pub(super) fn of(space: &Space, tables: &'a mut Tables<'c>, revisions: &'a mut Revisions) -> Self {
+        Self { tables, keys: Keys::of(space), revisions }
+    }
+
     /// Carries a commit out. After an error some of its writes may be made.
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<Committed, CallError> {
         let present = self.present(&commit.guards)?;
         if !present.is_empty() {
             return Ok(Committed::Conflict(present));
         }
-        let mut sum = None;
         for write in &commit.writes {
-            sum = self.write(write)?.or(sum);
+            self.write(write)?;
         }
-        Ok(Committed::Written(sum))
+        Ok(Committed::Written)
     }
 
     /// The records whose guards do not hold.
     fn present(&mut self, guards: &[Guard]) -> Result<Vec<(usize, Option<Record>)>, CallError> {
         let mut stale = Vec::new();
-        for (place, guard) in guards.iter().enumerate() {
-            if self.revisions.has(self.space, guard) {
+        for (place, Guard { name, seen }) in guards.iter().enumerate() {
+            let key = self.keys.record(name);
+            if self.revisions.has(key, *seen) {
                 continue;
             }
-            let present = record(self.connection, self.space, &guard.name)?;
+            let present = self.tables.records.get(key, record)?;
             let revision = present.as_ref().map(Record::revision);
-            self.revisions.put(self.space, &guard.name, revision);
-            if revision != guard.seen {
+            self.revisions.put(key, revision);
+            if revision != *seen {
                 stale.push((place, present));
             }
         }
         Ok(stale)
     }
 
-    /// Makes a change; the sum of a counter.
-    fn write(&mut self, write: &Write) -> Result<Option<i64>, CallError> {
-        let space = self.space.as_str();
+    /// Makes a change.
+    fn write(&mut self, write: &Write) -> Result<(), CallError> {
+        let Self { tables, keys, revisions } = self;
         match write {
             Write::Append { log, first, values, kept } => self.append(*log, *first, values, *kept)?,
+            Write::Trim { log, first } => self.trim(*log, *first)?,
             Write::Put(name, record) => {
-                let (Name { set, key }, value) = (name, record.as_bytes());
-                let row = (space, set.table, set.part, key, value);
-                self.connection.prepare_cached(PUT)?.execute(row)?;
-                self.revisions.put(self.space, name, Some(record.revision()));
+                let key = keys.record(name);
+                tables.records.put(key, record.as_bytes())?;
+                revisions.put(key, Some(record.revision()));
             }
             Write::Remove(name) => {
-                let Name { set, key } = name;
-                self.connection.prepare_cached(REMOVE)?.execute((space, set.table, set.part, key))?;
-                self.revisions.put(self.space, name, None);
+                let key = keys.record(name);
+                tables.records.remove(key)?;
+                revisions.put(key, None);
             }
             Write::Drop(set) => {
-                let Set { table, part } = set;
-                self.connection.prepare_cached(DROP)?.execute((space, table, part))?;
-                self.revisions.forget_set(self.space, *set);
+                let range = keys.records_from(*set, b"");
+                tables.records.remove_range(&range)?;
+                revisions.forget_all(&range.start);
             }
-            Write::Enter(index, entry) => {
-                self.connection.prepare_cached(ENTER)?.execute((space, index.0, entry))?;
-            }
-            Write::Leave(index, entry) => {
-                self.connection.prepare_cached(LEAVE)?.execute((space, index.0, entry))?;
-            }
-            Write::Add(name, amount) => return self.add(name, *amount).map(Some),
+            Write::Enter(index, entry) => tables.entries.enter(keys.entry(*index, entry))?,
+            Write::Leave(index, entry) => tables.entries.remove(keys.entry(*index, entry))?,
         }
-        Ok(None)
+        Ok(())
     }
 
-    /// Adds to a counter. SQL would make a sum that overflows a floating-point number.
-    fn add(&mut self, name: &Name, amount: i64) -> Result<i64, CallError> {
-        let counter = |value: ValueRef<'_>| Ok(value.as_i64().ok());
-        let sum = match look_up(self.connection, self.space, name, counter)? {
-            None => Ok(amount),
-            Some(Some(sum)) => sum.checked_add(amount).ok_or("the sum of a counter is too large"),
-            Some(None) => Err("a record is no counter"),
-        };
-        let sum = sum.map_err(|reason| CallError::Own(Failure::NotDone(reason.into())))?;
-        let Name { set, key } = name;
-        let row = (self.space.as_str(), set.table, set.part, key, sum);
-        self.connection.prepare_cached(PUT)?.execute(row)?;
-        self.revisions.forget(self.space, name);
-        Ok(sum)
-    }
-
-    fn append(&self, log: Log, first: u64, values: &[Vec<u8>], kept: u64) -> Result<(), CallError> {
-        let refused = || CallError::Own(Failure::NotDone(format!("a log cannot go on with number {first}")));
-        let count = i64::try_from(values.len()).map_err(|_| refused())?;
-        let first = i64::try_from(first).map_err(|_| refused())?;
-        let end = first.checked_add(count).ok_or_else(refused)?;
-        if end_of_log(self.connection, self.space, log, Order::Descending)?.is_some_and(|last| last >= first)
-        {
+    fn append(&mut self, log: Log, first: u64, values: &[Vec<u8>], kept: u64) -> Result<(), CallError> {
+        let refused = || CallError::refused(format!("a log cannot go on with number {first}"));
+        let end = first.checked_add(values.len() as u64).ok_or_else(refused)?;
+        if self.end(log, Order::Descending)?.is_some_and(|last| last >= first) {
             return Err(refused());
         }
-        let mut append = self.connection.prepare_cached(APPEND)?;
         for (number, value) in (first..).zip(values) {
-            append.execute((self.space.as_str(), log.0, number, value))?;
+            self.tables.logs.put(self.keys.value(log, number), value)?;
         }
         if first / TRIMMED_EVERY != end / TRIMMED_EVERY {
-            self.trim(log, end.saturating_sub(i64::try_from(kept).unwrap_or(i64::MAX)))?;
+            self.trim(log, end.saturating_sub(kept))?;
         }
         Ok(())
     }
 
     /// Removes values before a number, the first of them if they are many.
-    fn trim(&self, log: Log, first_kept: i64) -> rusqlite::Result<()> {
-        let Some(lowest) = end_of_log(self.connection, self.space, log, Order::Ascending)? else {
-            return Ok(());
-        };
-        if lowest < first_kept {
-            let end = first_kept.min(lowest.saturating_add(MOST_TRIMMED));
-            self.connection.prepare_cached(TRIM)?.execute((self.space.as_str(), log.0, end))?;
+    fn trim(&mut self, log: Log, first_kept: u64) -> Result<(), CallError> {
+        let Some(lowest) = self.end(log, Order::Ascending)? else { return Ok(()) };
+        let end = first_kept.min(lowest.saturating_add(MOST_TRIMMED));
+        if lowest < end {
+            self.tables.logs.remove_range(&self.keys.values(log, lowest, end - 1))?;
         }
         Ok(())
+    }
+
+    /// The lowest or the highest number of a log.
+    fn end(&mut self, log: Log, order: Order) -> Result<Option<u64>, CallError> {
+        let range = self.keys.values(log, 0, u64::MAX);
+        let number = |key: &[u8], _: ValueRef<'_>| number(&self.keys, key);
+        Ok(self.tables.logs.scan(&range, (order, 1), number)?.pop())
     }
 }

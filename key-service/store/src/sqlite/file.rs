@@ -11,29 +11,17 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 use shared::private_files;
 
+use super::{
+    failures::CallError,
+    tables::{TABLES, Tables},
+};
 use crate::records::Failure;
 
 /// Application id in the header of our files: "Fare".
 const APPLICATION_ID: i32 = 0x4661_7265;
 
-/// Version of the tables. Earlier programs, whose versions ended with 22, see a newer file and leave it alone.
-const LAYOUT: i64 = 100;
-
-/// Names of the columns that are words of SQL: `tab` for table, `idx` for index. A value of records is a blob, or an integer for
-/// a counter.
-const TABLES: &str = "
-    CREATE TABLE records (
-        space TEXT NOT NULL, tab INTEGER NOT NULL, part INTEGER NOT NULL, name BLOB NOT NULL, value ANY NOT NULL,
-        PRIMARY KEY (space, tab, part, name)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE entries (
-        space TEXT NOT NULL, idx INTEGER NOT NULL, entry BLOB NOT NULL,
-        PRIMARY KEY (space, idx, entry)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE logs (
-        space TEXT NOT NULL, log INTEGER NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL,
-        PRIMARY KEY (space, log, number)
-    ) STRICT, WITHOUT ROWID;";
+/// Number of the layout. Programs of the earlier layouts, which ended with 22, see a newer file and leave it alone.
+pub(super) const LAYOUT: i64 = 100;
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,11 +29,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Attempts to get a write-ahead log while other processes try the same: each attempt lets one process through.
 const WAL_ATTEMPTS: u32 = 100;
 
-/// Statements that stay prepared on a connection: all there are, with room to grow.
-const CACHED_STATEMENTS: usize = 48;
-
-/// Pages kept in memory by a connection, in KiB: recent records and the tails of logs fit many times over.
-const CACHE_KIB: i64 = 16 * 1024;
+/// Pages kept in memory by a connection, in KiB: the recent ones of some hundred busy accounts. Not more, since SQLite looks through
+/// all of them at the end of each transaction that has split a page.
+const CACHE_KIB: i64 = 4 * 1024;
 
 /// Reason why a file cannot serve as the store.
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +39,9 @@ pub enum OpenError {
     /// The file belongs to another program, or is not a database.
     #[error("{} is not a database of this service", .0.display())]
     NotOurs(PathBuf),
-    /// The file has the tables of an earlier program.
-    #[error("{} has the tables of an earlier version, which this version does not read; nothing in it was changed: move it away to begin with an empty store, or use the version that wrote it", .0.display())]
-    Older(PathBuf),
+    /// The file has one of the layouts before the present one.
+    #[error("{} has an earlier layout, which was never released and which this version does not read; nothing in it was changed: move it away to begin with an empty store, or use the program that wrote it", .0.display())]
+    Earlier(PathBuf),
     /// The file was written by a newer program.
     #[error("{} was written by a newer version (its layout is {found}, this program knows {LAYOUT})", .path.display())]
     Newer {
@@ -79,19 +65,22 @@ pub enum OpenError {
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let failed = |e| OpenError::Failed(path.to_owned(), e);
     make_private(path).map_err(|e| OpenError::NotMade(path.to_owned(), e))?;
-    let mut connection = connect(path, OpenFlags::empty()).map_err(failed)?;
-    // A file of another program is left unchanged.
+    let mut connection = connect(path).map_err(failed)?;
+    // A file that is refused is left unchanged: what waits in its write-ahead log as well.
+    let keeps_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+    connection.set_db_config(keeps_log, true).map_err(failed)?;
     check(&connection, path)?;
-    settle(&connection).map_err(failed)?;
-    create_tables(&mut connection).map_err(failed)?;
+    connection.set_db_config(keeps_log, false).map_err(failed)?;
+    settle(&connection).and_then(|()| create_tables(&mut connection)).map_err(failed)?;
     check(&connection, path)?;
+    Tables::new(&connection).map(drop).map_err(failed)?;
     Ok(connection)
 }
 
 /// Opens a connection to tables in memory.
 pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
     let path = Path::new(":memory:");
-    let opened = connect(path, OpenFlags::empty()).and_then(|mut connection| {
+    let opened = connect(path).and_then(|mut connection| {
         configure(&connection)?;
         create_tables(&mut connection)?;
         Ok(connection)
@@ -101,12 +90,12 @@ pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
 
 /// Opens a read-only connection to a file that is open already.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
-    let read_only = |connection: &Connection| {
-        settle(connection)?;
-        connection.pragma_update(None, "query_only", true)
-    };
-    let connection = connect(path, OpenFlags::empty()).and_then(|c| read_only(&c).map(|()| c));
-    connection.map_err(|e| OpenError::Failed(path.to_owned(), e))
+    let opened = connect(path).and_then(|connection| {
+        settle(&connection)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    });
+    opened.map_err(|e| OpenError::Failed(path.to_owned(), e))
 }
 
 /// The file that a path led to at opening. While connections are open, a removed or replaced file is still written, and
@@ -123,6 +112,15 @@ impl FileIdentity {
         let found = fs::metadata(path)?;
         let device_and_inode = (found.dev(), found.ino());
         Ok(Self { path: path.to_owned(), device_and_inode, gone: AtomicBool::new(false) })
+    }
+
+    /// Share of the disk under the file that is used, as `df` tells it: what only root may use counts as used.
+    pub(super) fn disk_used_ratio(&self) -> io::Result<f64> {
+        let disk = rustix::fs::statvfs(&self.path)?;
+        let used = disk.f_blocks.saturating_sub(disk.f_bfree);
+        #[expect(clippy::cast_precision_loss, reason = "a metric")]
+        let ratio = used as f64 / used.saturating_add(disk.f_bavail).max(1) as f64;
+        Ok(ratio)
     }
 
     /// Fails if the file was removed or replaced: nothing written to such a file would be found again.
@@ -155,40 +153,63 @@ fn make_private(path: &Path) -> io::Result<()> {
     }
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
     // Each connection belongs to a single thread, so SQLite need not lock; names are paths, never URIs.
-    let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     // Without this setting SQLite prepares some statements anew whenever a parameter is bound, in case other values ask
     // for another plan.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
-/// Refuses files of other programs or layouts. A file without any table is new.
+/// Refuses files of other programs or layouts.
 fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    match layout(connection, path)? {
+        Some(found) if found > LAYOUT => Err(OpenError::Newer { path: path.to_owned(), found }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Number of a file's layout, this one or a later; `None` of a file without any table, which is new.
+pub(super) fn layout(connection: &Connection, path: &Path) -> Result<Option<i64>, OpenError> {
     let header = || -> rusqlite::Result<(i32, i64, bool)> {
         // A single transaction, since another process may be creating the tables at this moment.
         let moment = connection.unchecked_transaction()?;
         let id = moment.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        let version = moment.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
-        Ok((id, version, moment.query_row(tables, [], |row| row.get(0))?))
+        Ok((id, version(&moment)?, moment.query_row(tables, [], |row| row.get(0))?))
     };
     match header() {
-        Ok((0, 0, false) | (APPLICATION_ID, LAYOUT, _)) => Ok(()),
-        Ok((APPLICATION_ID, found, _)) if found > LAYOUT => {
-            Err(OpenError::Newer { path: path.to_owned(), found })
-        }
-        Ok((APPLICATION_ID, _, _)) => Err(OpenError::Older(path.to_owned())),
+        Ok((0, 0, false)) => Ok(None),
+        Ok((APPLICATION_ID, found, _)) if found >= LAYOUT => Ok(Some(found)),
+        Ok((APPLICATION_ID, _, _)) => Err(OpenError::Earlier(path.to_owned())),
         Ok(_) => Err(OpenError::NotOurs(path.to_owned())),
         Err(e) if e.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
             Err(OpenError::NotOurs(path.to_owned()))
         }
         Err(e) => Err(OpenError::Failed(path.to_owned(), e)),
     }
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Fails if the file cannot be read at all, or if a newer program has changed the layout since it was opened: this program would
+/// write it wrongly.
+pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
+    if version(connection)? == LAYOUT {
+        return Ok(());
+    }
+    let taken_over = "a newer version has taken over the file; stop this one";
+    Err(CallError::All(Failure::NotDone(taken_over.into())))
+}
+
+/// Writes the number of the layout as it is, which takes a page of the write-ahead log.
+pub(super) fn write_layout_again(connection: &Connection) -> Result<(), CallError> {
+    Ok(connection.pragma_update(None, "user_version", LAYOUT)?)
 }
 
 /// Configures SQLite for the file.
@@ -223,21 +244,13 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Creates the tables, all or none. Of two processes that do so at once, the second finds nothing to do.
+/// Creates the tables. Of two processes that do so at once, the second finds nothing to do.
 fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let seen: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if seen == 0 {
+    if version(&transaction)? == 0 {
         transaction.execute_batch(TABLES)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", LAYOUT)?;
     }
     transaction.commit()
-}
-
-/// Whether the tables are those that were opened. A newer program that has changed them in the meantime would find them written
-/// wrongly by this one.
-pub(super) fn is_our_layout(connection: &Connection) -> rusqlite::Result<bool> {
-    let version: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
-    Ok(version == LAYOUT)
 }

@@ -6,11 +6,13 @@ use std::{
     time::Duration,
 };
 
+use rusqlite::Connection;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
 };
 
+use super::tables::Tables;
 use crate::records::Failure;
 
 /// Number of calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
@@ -22,6 +24,20 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Channel for the answer of a call.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// Work on the tables, which sends the answer itself.
+pub(super) type Query = Box<dyn FnOnce(&mut Tables<'_>) + Send>;
+
+/// A query that sends what the work returns.
+pub(super) fn query<T: Send + 'static>(
+    work: impl FnOnce(&mut Tables<'_>) -> Result<T, Failure> + Send + 'static,
+    reply: Reply<T>,
+) -> Query {
+    Box::new(move |tables| {
+        // The caller may have given up.
+        let _ = reply.send(work(tables));
+    })
+}
 
 /// Receiving end of a queue.
 pub(super) type Calls<C> = mpsc::Receiver<C>;
@@ -40,8 +56,18 @@ pub(super) fn queue<C>() -> (Queue<C>, Calls<C>) {
 }
 
 impl<C> Queue<C> {
-    /// Starts a thread that serves the queue, and that is joined when the queue is dropped.
-    pub(super) fn serve(&mut self, name: &str, serve: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    /// Starts a thread that serves the queue over a connection, and that is joined when the queue is dropped.
+    pub(super) fn serve(
+        &mut self,
+        name: &str,
+        connection: Connection,
+        serve: impl FnOnce(&mut Tables<'_>) + Send + 'static,
+    ) -> io::Result<()> {
+        let serve = move || match Tables::new(&connection) {
+            Ok(mut tables) => serve(&mut tables),
+            // Seen only without memory, since opening has tried it.
+            Err(error) => tracing::error!(%error, "the store's statements cannot be prepared"),
+        };
         self.threads.push(thread::Builder::new().name(name.into()).spawn(serve)?);
         Ok(())
     }
@@ -52,18 +78,15 @@ impl<C> Queue<C> {
         let deadline = Instant::now() + CALL_TIMEOUT;
         let (reply, answer) = oneshot::channel();
         let stopped = || "SQLite: the thread has stopped".to_owned();
-        let late = || format!("SQLite: no answer within {} s", CALL_TIMEOUT.as_secs());
-        let calls = self.calls.as_ref().ok_or_else(|| Failure::NotDone(stopped()))?;
-        match timeout_at(deadline, calls.send(call(reply))).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Failure::NotDone(stopped())),
-            Err(_) => return Err(Failure::NotDone(late())),
-        }
-        match timeout_at(deadline, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Failure::Unknown(stopped())),
-            Err(_) => Err(Failure::Unknown(late())),
-        }
+        let late = |_| format!("SQLite: no answer within {} s", CALL_TIMEOUT.as_secs());
+        let send = async {
+            let calls = self.calls.as_ref().ok_or_else(stopped)?;
+            timeout_at(deadline, calls.send(call(reply))).await.map_err(late)?.map_err(|_| stopped())
+        };
+        send.await.map_err(Failure::NotDone)?;
+        let answered =
+            timeout_at(deadline, answer).await.map_err(late).and_then(|it| it.map_err(|_| stopped()));
+        answered.map_err(Failure::Unknown)?
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests specific to files: crashes, full disks, other processes.
 
+mod copies;
 mod crashes;
 mod files;
 mod measure;
@@ -13,12 +14,12 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use super::Sqlite;
+use super::{Sqlite, tables::Tables};
 use crate::{
     records::{
         Answer, Commit, Committed, Failure, Guard, Log, Name, Order, Question, Record, Records, Space, Write,
     },
-    suite::{absent, fresh, name, record, seen},
+    suite::{absent, name, record, seen},
 };
 
 const LOG: Log = Log(1);
@@ -84,7 +85,7 @@ async fn hold_up(store: &Arc<Sqlite>) -> mpsc::Sender<()> {
     let (started, begun) = oneshot::channel();
     let store = Arc::clone(store);
     tokio::spawn(async move {
-        let busy = move |_: &Connection| {
+        let busy = move |_: &mut Tables<'_>| {
             started.send(()).unwrap();
             wait.recv().unwrap_err();
             Ok(())
@@ -110,7 +111,7 @@ async fn commits_that_wait_share_a_transaction_and_each_is_compared_after_those_
     let calls = futures_util::future::join_all(writes.iter().map(|writes| commit(&store, &guards, writes)));
     let (outcomes, ()) = tokio::join!(calls, async { drop(go_on) });
     let lost = Committed::Conflict(vec![(0, Some(rivals[0].clone()))]);
-    assert_eq!(outcomes[0], Ok(Committed::Written(None)));
+    assert_eq!(outcomes[0], Ok(Committed::Written));
     assert!(outcomes[1..].iter().all(|outcome| outcome.as_ref() == Ok(&lost)), "{outcomes:?}");
     assert!(written() - before < 5 * 4_096, "{}", written() - before);
 }
@@ -133,7 +134,7 @@ async fn a_commit_at_fault_harms_no_other_of_its_transaction() {
         async { drop(go_on) },
     );
     assert!(matches!(wrong, Err(Failure::NotDone(_))), "{wrong:?}");
-    assert_eq!([one, two], [Ok(Committed::Written(None)), Ok(Committed::Written(None))]);
+    assert_eq!([one, two], [Ok(Committed::Written), Ok(Committed::Written)]);
     assert!(look_up(&store, name("one")).await.is_some() && look_up(&store, name("two")).await.is_some());
     assert_eq!(look_up(&store, name("never")).await, None);
     // The writer has forgotten the revisions of the failed commit.
@@ -159,12 +160,15 @@ async fn a_transaction_that_takes_long_does_not_delay_readers() {
 async fn a_value_that_is_no_record_is_damaged_and_harms_no_other() {
     let folder = Folder::new();
     let store = folder.open();
-    let counter = name("counter");
-    commit(&store, &[], &[Write::Add(counter.clone(), 5)]).await.unwrap();
-    commit(&store, &[], &[Write::Put(name("short"), record(""))]).await.unwrap();
-    let other = Connection::open(folder.file()).unwrap();
-    other.execute("UPDATE records SET value = x'0102' WHERE name = CAST('short' AS BLOB)", []).unwrap();
-    for bad in [counter, name("short")] {
+    let bad = [("short", "x'0102'"), ("other", "5")];
+    for (bad, value) in bad {
+        commit(&store, &[], &[Write::Put(name(bad), record(""))]).await.unwrap();
+        let other = Connection::open(folder.file()).unwrap();
+        let spoil =
+            format!("UPDATE records SET value = {value} WHERE substr(key, -5) = CAST('{bad}' AS BLOB)");
+        other.execute(&spoil, []).unwrap();
+    }
+    for bad in bad.map(|(bad, _)| name(bad)) {
         let (guards, put) = ([absent(&bad)], [Write::Put(name("x"), record(""))]);
         let (asked, sound) = tokio::join!(commit(&store, &guards, &[]), commit(&store, &[], &put));
         assert!(matches!(asked, Err(Failure::Damaged(_))), "{asked:?}");
@@ -181,7 +185,7 @@ async fn two_connections_see_at_once_what_the_other_wrote() {
     let [even, odd] = &stores;
     for n in 1..=60 {
         let (one, other) = if n % 2 == 0 { (even, odd) } else { (odd, even) };
-        assert_eq!(count(one, n).await, Ok(Committed::Written(None)));
+        assert_eq!(count(one, n).await, Ok(Committed::Written));
         // The revisions that the other knows are old.
         let conflict = count(other, n).await.unwrap();
         assert!(matches!(conflict, Committed::Conflict(_)), "{conflict:?}");
@@ -197,7 +201,7 @@ async fn two_connections_at_full_speed_lose_nothing() {
             let (mut done, mut last) = (0, 0);
             while last < 400 {
                 match count(&store, last + 1).await.unwrap() {
-                    Committed::Written(_) => (done, last) = (done + 1, last + 1),
+                    Committed::Written => (done, last) = (done + 1, last + 1),
                     Committed::Conflict(present) => {
                         let record = present[0].1.as_ref().unwrap();
                         last = u64::from_be_bytes(record.revision().0);

@@ -6,11 +6,11 @@ use rusqlite::Connection;
 
 use super::{
     changes::Changes,
-    file::{FileIdentity, OpenError, is_our_layout, open, open_in_memory},
-    queue::{Calls, Queue, Reply, queue},
-    readers::Query,
+    failures::CallError,
+    file::{FileIdentity, OpenError, check_layout, open, open_in_memory},
+    queue::{Calls, Query, Queue, Reply, query, queue},
     revisions::Revisions,
-    transaction::{Access, CallError, OpenTransaction, maybe_done},
+    tables::{Access, Tables},
 };
 use crate::records::{Commit, Committed, Failure, Space};
 
@@ -50,15 +50,21 @@ impl Writer {
 
     fn start(connection: Connection, file: Option<Arc<FileIdentity>>) -> Result<Self, OpenError> {
         let (mut calls, waiting) = queue();
-        let (revisions, data_version) = (Revisions::default(), None);
-        let mut thread = WriterThread { connection, file: file.clone(), revisions, data_version };
-        calls.serve("store-writer", move || thread.serve(waiting)).map_err(OpenError::NoThread)?;
+        let mut thread =
+            WriterThread { file: file.clone(), revisions: Revisions::default(), data_version: None };
+        let serve = move |tables: &mut Tables<'_>| thread.serve(tables, waiting);
+        calls.serve("store-writer", connection, serve).map_err(OpenError::NoThread)?;
         Ok(Self { calls, file })
+    }
+
+    /// The file that is written; `None` in memory.
+    pub(super) fn file(&self) -> Option<&FileIdentity> {
+        self.file.as_deref()
     }
 
     /// Fails if the file being written was removed or replaced.
     pub(super) fn check_file(&self) -> Result<(), Failure> {
-        self.file.as_deref().map_or(Ok(()), FileIdentity::check)
+        self.file().map_or(Ok(()), FileIdentity::check)
     }
 
     pub(super) async fn commit(&self, space: Space, commit: Commit) -> Result<Committed, Failure> {
@@ -68,21 +74,14 @@ impl Writer {
     /// Runs a query on the writer's connection.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(&mut Tables<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let call = |reply: Reply<T>| {
-            Call::Run(Box::new(move |connection| {
-                // The caller may have given up.
-                let _ = reply.send(query(connection));
-            }))
-        };
-        self.calls.ask(call).await
+        self.calls.ask(|reply| Call::Run(query(work, reply))).await
     }
 }
 
 /// What the thread keeps between transactions.
 struct WriterThread {
-    connection: Connection,
     file: Option<Arc<FileIdentity>>,
     /// Revisions of committed records, and within a transaction those that it has written.
     revisions: Revisions,
@@ -90,29 +89,35 @@ struct WriterThread {
     data_version: Option<i64>,
 }
 
+/// Answers to the commits of a transaction.
+type Answers = Vec<Result<Committed, Failure>>;
+
 impl WriterThread {
-    fn serve(&mut self, mut waiting: Calls<Call>) {
+    fn serve(&mut self, tables: &mut Tables<'_>, mut waiting: Calls<Call>) {
         let mut calls = Vec::with_capacity(CALLS_PER_TRANSACTION);
         while waiting.blocking_recv_many(&mut calls, CALLS_PER_TRANSACTION) > 0 {
             let mut commits = Vec::with_capacity(calls.len());
             for call in calls.drain(..) {
                 match call {
                     Call::Commit(commit) => commits.push(commit),
-                    Call::Run(query) => query(&self.connection),
+                    Call::Run(query) => query(tables),
                 }
             }
             if !commits.is_empty() {
-                self.commit(commits);
+                self.commit(tables, commits);
             }
         }
     }
 
     /// Carries out commits, and only then answers.
-    fn commit(&mut self, commits: Vec<QueuedCommit>) {
-        let answers = match self.transact(&commits) {
-            Err(CallError::Own(_)) if commits.len() > 1 => self.transact_each(&commits),
-            Err(error) => vec![Err(error.into_failure()); commits.len()],
+    fn commit(&mut self, tables: &mut Tables<'_>, commits: Vec<QueuedCommit>) {
+        let answers = match self.transact(tables, &commits) {
             Ok(answers) => answers,
+            // One that is at fault has undone them all. Savepoints would cost every commit a copy of each page that it changes.
+            Err(CallError::Own(_)) if commits.len() > 1 => {
+                commits.iter().map(|commit| self.transact_alone(tables, commit)).collect()
+            }
+            Err(error) => vec![Err(error.into()); commits.len()],
         };
         for (commit, answer) in commits.into_iter().zip(answers) {
             // The caller may have given up.
@@ -120,60 +125,42 @@ impl WriterThread {
         }
     }
 
-    /// Carries out each commit in a transaction of its own, since one that is at fault has undone them all. Seldom: its
-    /// caller is wrong, or a counter overflows. Savepoints would cost every commit a copy of each page that it changes.
-    fn transact_each(&mut self, commits: &[QueuedCommit]) -> Vec<Result<Committed, Failure>> {
-        let alone = |commit| {
-            let mut answers = self.transact(slice::from_ref(commit)).map_err(CallError::into_failure)?;
-            answers.pop().unwrap_or_else(|| Err(Failure::NotDone("SQLite: no answer".into())))
-        };
-        commits.iter().map(alone).collect()
+    fn transact_alone(
+        &mut self,
+        tables: &mut Tables<'_>,
+        commit: &QueuedCommit,
+    ) -> Result<Committed, Failure> {
+        let mut answers = self.transact(tables, slice::from_ref(commit))?;
+        answers.pop().unwrap_or_else(|| Err(Failure::NotDone("SQLite: no answer".into())))
     }
 
     /// Runs a transaction. What its commits were told by one another holds only if it is committed.
-    fn transact(&mut self, commits: &[QueuedCommit]) -> Result<Vec<Result<Committed, Failure>>, CallError> {
-        let done = self.run_transaction(commits);
+    fn transact(&mut self, tables: &mut Tables<'_>, commits: &[QueuedCommit]) -> Result<Answers, CallError> {
+        self.file.as_deref().map_or(Ok(()), FileIdentity::check).map_err(CallError::All)?;
+        // Mere questions wait for no other process.
+        let is_writing = commits.iter().any(|commit| !commit.commit.writes.is_empty());
+        let access = if is_writing { Access::Write } else { Access::Read };
+        let done = tables.transact(access, |tables| {
+            self.notice_others(tables)?;
+            let one = |QueuedCommit { space, commit, .. }: &QueuedCommit| {
+                Changes::of(space, tables, &mut self.revisions).commit(commit).map(Ok)
+            };
+            commits.iter().map(one).collect()
+        });
         if done.is_err() {
             self.revisions.clear();
         }
         done
     }
 
-    fn run_transaction(
-        &mut self,
-        commits: &[QueuedCommit],
-    ) -> Result<Vec<Result<Committed, Failure>>, CallError> {
-        self.file.as_deref().map_or(Ok(()), FileIdentity::check).map_err(CallError::All)?;
-        // Mere questions wait for no other process.
-        let is_writing = commits.iter().any(|commit| !commit.commit.writes.is_empty());
-        let access = if is_writing { Access::Write } else { Access::Read };
-        let transaction = OpenTransaction::begin(&self.connection, access)?;
-        notice_others(&self.connection, &mut self.data_version, &mut self.revisions)?;
-        let mut answers = Vec::with_capacity(commits.len());
-        for QueuedCommit { space, commit, .. } in commits {
-            let (connection, revisions) = (transaction.connection, &mut self.revisions);
-            answers.push(Ok(Changes { connection, space, revisions }.commit(commit)?));
+    /// Forgets the revisions if another connection has written. The transaction has begun, so that none writes any more.
+    fn notice_others(&mut self, tables: &mut Tables<'_>) -> Result<(), CallError> {
+        let seen = tables.data_version()?;
+        if self.data_version != Some(seen) {
+            check_layout(tables.connection)?;
+            self.revisions.clear();
+            self.data_version = Some(seen);
         }
-        transaction.commit().map_err(maybe_done)?;
-        Ok(answers)
+        Ok(())
     }
-}
-
-/// Forgets the revisions if another connection has written. The transaction has begun, so that none writes any more.
-fn notice_others(
-    connection: &Connection,
-    data_version: &mut Option<i64>,
-    revisions: &mut Revisions,
-) -> Result<(), CallError> {
-    let seen = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
-    if *data_version == Some(seen) {
-        return Ok(());
-    }
-    if !is_our_layout(connection)? {
-        let taken_over = "a newer version has taken over the file; stop this one";
-        return Err(CallError::All(Failure::NotDone(taken_over.into())));
-    }
-    revisions.clear();
-    *data_version = Some(seen);
-    Ok(())
 }

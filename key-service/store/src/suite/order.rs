@@ -1,7 +1,7 @@
-//! Indexes and logs are ordered; counters add up.
+//! Indexes and logs are ordered.
 
 use super::{Subject, name, record};
-use crate::records::{Answer, Committed, Index, Log, Name, Order, Question, Set, Write};
+use crate::records::{Answer, Index, Log, Order, Question, Write};
 
 const INDEX: Index = Index(3);
 const LOG: Log = Log(2);
@@ -141,25 +141,27 @@ pub(super) async fn a_number_that_a_log_has_had_is_refused(subject: &Subject) {
     assert_eq!(subject.look_up(&[name("never")]).await, [None]);
 }
 
-fn counter(key: &str) -> Name {
-    Name { set: Set { table: 9, part: 3 }, key: key.as_bytes().into() }
-}
-
-pub(super) async fn a_counter_answers_its_sum(subject: &Subject) {
-    let (mut sum, other) = (0, counter("other"));
-    for amount in [1, 41, -50, 0, i64::MAX, 7, i64::MIN] {
-        sum += amount;
-        let added = subject.commit(&[], &[Write::Add(counter("one"), amount)]).await;
-        assert_eq!(added, Committed::Written(Some(sum)));
+pub(super) async fn a_log_that_is_trimmed_goes_on_behind_its_last_number(subject: &Subject) {
+    let trim = |first| Write::Trim { log: LOG, first };
+    subject.write(&[trim(5)]).await;
+    for first in 1..=6 {
+        subject.write(&[append(first, 1, 1_000)]).await;
     }
-    assert_eq!(subject.commit(&[], &[Write::Add(other, 3)]).await, Committed::Written(Some(3)));
-    subject.write(&[Write::Drop(counter("one").set)]).await;
-    assert_eq!(subject.commit(&[], &[Write::Add(counter("one"), 2)]).await, Committed::Written(Some(2)));
-}
-
-pub(super) async fn a_counter_that_would_overflow_stays(subject: &Subject) {
-    subject.write(&[Write::Add(counter("one"), i64::MAX - 1)]).await;
-    subject.try_commit(&[], &[Write::Add(counter("one"), 2)]).await.unwrap_err();
-    let sum = Committed::Written(Some(i64::MAX));
-    assert_eq!(subject.commit(&[], &[Write::Add(counter("one"), 1)]).await, sum);
+    subject.write(&[trim(4)]).await;
+    assert_eq!(values(subject, (0, u64::MAX), (Order::Ascending, 99)).await, numbered(4..=6));
+    subject.write(&[trim(2), append(7, 5, 1_000)]).await;
+    assert_eq!(values(subject, (0, u64::MAX), (Order::Ascending, 99)).await, numbered(4..=11));
+    // Those of a commit may stay together.
+    subject.write(&[trim(11), append(12, 1, 1_000)]).await;
+    let found = values(subject, (0, u64::MAX), (Order::Ascending, 99)).await;
+    let lowest = found[0].0;
+    assert!((7..=11).contains(&lowest), "{lowest}");
+    assert_eq!(found, numbered(lowest..=12));
+    subject.write(&[trim(12)]).await;
+    assert_eq!(values(subject, (0, u64::MAX), (Order::Ascending, 99)).await, numbered([12]));
+    for first in [11, 12] {
+        subject.try_commit(&[], &[append(first, 1, 1_000)]).await.unwrap_err();
+    }
+    subject.write(&[append(13, 1, 1_000)]).await;
+    assert_eq!(values(subject, (0, u64::MAX), (Order::Descending, 9)).await, numbered([13, 12]));
 }

@@ -59,9 +59,9 @@ pub(super) async fn a_guard_after_a_drop_sees_no_record(subject: &Subject) {
     let (there, one) = (record("there"), name("one"));
     let put = [Write::Put(one.clone(), there.clone())];
     for _ in 0..2 {
-        assert_eq!(subject.commit(&[absent(&one)], &put).await, Committed::Written(None));
+        assert_eq!(subject.commit(&[absent(&one)], &put).await, Committed::Written);
         let drop = [Write::Drop(SET)];
-        assert_eq!(subject.commit(&[seen(&one, &there)], &drop).await, Committed::Written(None));
+        assert_eq!(subject.commit(&[seen(&one, &there)], &drop).await, Committed::Written);
         assert_eq!(subject.commit(&[seen(&one, &there)], &put).await, Committed::Conflict(vec![(0, None)]));
     }
 }

@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::Code;
 
+use super::usage::{cost_message, read_cost};
 use crate::{
     money::NanoUsd,
     rates::{RateLimit, RateStatus},
     refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
-        Identity, Principal,
+        Identity, Principal, UpstreamCost,
         refusal::{read_denial, read_refusal},
         v1::{self, answer},
     },
@@ -75,6 +76,7 @@ fn authorized(result: Result<&Grant, &Denial>) -> v1::AuthorizeResponse {
                 lease_ms: millis(grant.lease),
                 price: Some(grant.hold.price.as_ref().into()),
                 rates: grant.rates.as_deref().map(v1::RateStatus::from),
+                upstream_costs: grant.upstream_costs.iter().map(|cost| cost_message(cost.as_ref())).collect(),
             }),
             None,
         ),
@@ -169,10 +171,16 @@ fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer
                 model: asked.model.clone(),
                 price: Arc::new(grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?),
                 upstream: 0,
+                upstream_cost: UpstreamCost::OfCatalogue,
             },
             output_tokens: grant.output_tokens,
             lease: Duration::from_millis(grant.lease_ms),
             rates: grant.rates.map(|rates| Box::new(rates.into())),
+            upstream_costs: grant
+                .upstream_costs
+                .into_iter()
+                .map(|cost| read_cost(cost).map_err(|_| unfit()))
+                .collect::<Result<_, _>>()?,
         }),
         Wire::Refusal(refusal) => Err(denial(refusal, r.refusal_detail)?),
     };

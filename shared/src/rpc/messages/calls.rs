@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Malformed, id, missing};
+use super::{
+    Malformed, id, missing,
+    usage::{cost_message, read_cost},
+};
 use crate::{
     key::Class,
     rpc::{
-        Authorize, Call, Capture, Extend, HoldRef, Release, SessionClock,
+        Authorize, Call, Capture, Extend, HoldRef, Release, SessionClock, UpstreamCost,
         v1::{self, call, release_request},
     },
     tokens::Usage,
@@ -123,6 +126,10 @@ impl From<&HoldRef> for v1::HoldRef {
             model: hold.model.clone(),
             price: Some(hold.price.as_ref().into()),
             upstream: hold.upstream,
+            upstream_cost: match &hold.upstream_cost {
+                UpstreamCost::OfCatalogue => None,
+                UpstreamCost::OfHold(cost) => Some(cost_message(cost.as_ref())),
+            },
         }
     }
 }
@@ -136,6 +143,10 @@ fn hold(hold: Option<v1::HoldRef>) -> Result<HoldRef, Malformed> {
         model: hold.model,
         price: Arc::new(hold.price.ok_or_else(|| missing("hold.price"))?.try_into()?),
         upstream: hold.upstream,
+        upstream_cost: match hold.upstream_cost {
+            None => UpstreamCost::OfCatalogue,
+            Some(cost) => UpstreamCost::OfHold(read_cost(cost)?),
+        },
     })
 }
 

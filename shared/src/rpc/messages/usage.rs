@@ -1,5 +1,7 @@
 //! Usage and prices in messages.
 
+use std::sync::Arc;
+
 use super::Malformed;
 use crate::{
     catalog::{Price, RATES, Rates, Tier},
@@ -67,6 +69,16 @@ impl TryFrom<v1::Price> for Price {
         let price = Self { base, tiers: tiers.ok_or_else(|| fault("has a tier without rates"))? };
         price.fault().map_or(Ok(price), |problem| Err(fault(problem)))
     }
+}
+
+/// What an upstream charges, as a message.
+pub(super) fn cost_message(cost: Option<&Arc<Price>>) -> v1::UpstreamCost {
+    v1::UpstreamCost { price: cost.map(|price| price.as_ref().into()) }
+}
+
+/// What an upstream charges.
+pub(super) fn read_cost(cost: v1::UpstreamCost) -> Result<Option<Arc<Price>>, Malformed> {
+    cost.price.map(|price| Price::try_from(price).map(Arc::new)).transpose()
 }
 
 fn message(rates: Rates, tiers: Vec<v1::PriceTier>) -> v1::Price {

@@ -94,8 +94,7 @@ async fn a_spool_that_cannot_be_written_is_counted_and_told_once_until_it_can() 
     shows(&stack, &gateway, "gateway_captures_in_memory_alone", 1.0).await;
     shows(&stack, &gateway, "gateway_spool_write_failures_total", 3.0).await;
     assert_eq!(lines(&gateway, "the spool cannot be written"), 1);
-    let unbounded = Settings { files_bounded: false, ..settings.clone() };
-    let spooled = || unbounded.cli(&["spool", "list"]);
+    let spooled = || settings.cli(&["spool", "list"]);
     assert_eq!(spooled().lines().count(), 1, "the head alone");
 
     gateway.bound_files(None);

@@ -86,7 +86,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
 }
 
 /// Sends SIGHUP to all, and waits until each has read its files.
-async fn reload_all(stack: &Stack, servers: &[Server]) {
+pub(super) async fn reload_all(stack: &Stack, servers: &[Server]) {
     for server in servers {
         let done = async || {
             let metrics = stack.http.get(&format!("{}/metrics", server.admin())).await;

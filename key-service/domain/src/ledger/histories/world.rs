@@ -13,8 +13,8 @@ use crate::{
     group::{GroupPatch, may_be_parent, takes_keys},
     key::{ApiKey, KeyPatch, NewCredential},
     ledger::{
-        Account, Budget, CallEvents, Command, Entry, Group, Key, Outcome, Payer, Record, RecordId, Refused,
-        State, Told, apply, entry,
+        Account, Budget, CallEvents, Command, Entry, Group, Holder, Key, Outcome, Payer, Record, RecordId,
+        Refused, State, Told, apply, entry, passed_by_bounds,
     },
     usage::{Counts, Day, added},
 };
@@ -30,7 +30,7 @@ pub struct World {
     pub groups: HashMap<(AccountId, GroupId), Group>,
     /// Holds, settlements and deposits of the accounts.
     pub records: HashMap<(AccountId, RecordId), Record>,
-    /// Events of commands by account, and the names of thresholds that were told.
+    /// Events of commands and of thresholds by account, with the names of thresholds that were told.
     pub events: HashMap<AccountId, Vec<Told>>,
     /// Journals and counters of the accounts.
     pub trails: HashMap<AccountId, Trail>,
@@ -76,13 +76,18 @@ impl World {
         let mut events = CallEvents::new(account, &before, now);
         let outcomes = commands.iter().map(|command| self.run(account, command, now, &mut events)).collect();
         let after = self.accounts.get(&account).copied().unwrap_or_default();
-        for event in events.finish(&after) {
+        self.tell(account, events.finish(&after));
+        outcomes
+    }
+
+    /// Adds events, of thresholds those that were not told.
+    fn tell(&mut self, account: AccountId, events: Vec<Told>) {
+        for event in events {
             let told = self.events.entry(account).or_default();
             if event.once.is_none() || told.iter().all(|told| told.once != event.once) {
                 told.push(event);
             }
         }
-        outcomes
     }
 
     /// Applies a command, as a call of its own.
@@ -141,22 +146,37 @@ impl World {
         Ok(outcome)
     }
 
-    /// Applies a change by the owner. A revoked key does not change, and a key moves to a group that takes keys only.
-    pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch, now: Timestamp) {
+    /// Applies a change by the owner. A revoked key does not change, and a key moves to a group that takes keys only. Returns the
+    /// thresholds that the change passes, told before or not.
+    pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch, now: Timestamp) -> Vec<Told> {
         let find = |id| self.groups.get(&(account, id));
         let group = patch.group.flatten().map(find);
         if group.is_some_and(|of| takes_keys(of, of.and_then(|group| group.parent).and_then(find)).is_err()) {
-            return;
+            return Vec::new();
         }
-        if let Some(key) = self.keys.get_mut(&(account, key)).filter(|key| key.revoked_at.is_none()) {
+        let id = key;
+        if let Some(key) = self.keys.get_mut(&(account, id)).filter(|key| key.revoked_at.is_none()) {
+            let before = key.budget.clone();
             key.budget.update(&patch.bounds, now);
             key.group = patch.group.unwrap_or(key.group);
             key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
+            key.disabled = patch.disabled.unwrap_or(key.disabled);
+            let passed = passed_by_bounds(Holder::Key(id, key.group), Some(&before), &key.budget, now);
+            self.tell(account, passed.clone());
+            return passed;
         }
+        Vec::new()
     }
 
-    /// Applies a change of a group by the owner. An archived group does not change.
-    pub fn update_group(&mut self, account: AccountId, id: GroupId, patch: &GroupPatch, now: Timestamp) {
+    /// Applies a change of a group by the owner. An archived group does not change. Returns the thresholds that the change
+    /// passes, told before or not.
+    pub fn update_group(
+        &mut self,
+        account: AccountId,
+        id: GroupId,
+        patch: &GroupPatch,
+        now: Timestamp,
+    ) -> Vec<Told> {
         if let Some(Some(parent)) = patch.parent {
             let children = |((of, _), group): (&(AccountId, GroupId), &Group)| {
                 *of == account && group.parent == Some(id)
@@ -164,13 +184,18 @@ impl World {
             let has_children = self.groups.iter().any(children);
             let parent = (parent, self.groups.get(&(account, parent)));
             if may_be_parent(parent, id, has_children).is_err() {
-                return;
+                return Vec::new();
             }
         }
         if let Some(group) = self.groups.get_mut(&(account, id)).filter(|group| group.archived_at.is_none()) {
+            let before = group.budget.clone();
             group.budget.update(&patch.bounds, now);
             group.parent = patch.parent.unwrap_or(group.parent);
+            let passed = passed_by_bounds(Holder::Group(id), Some(&before), &group.budget, now);
+            self.tell(account, passed.clone());
+            return passed;
         }
+        Vec::new()
     }
 
     /// Archives a group; a repetition changes nothing.

@@ -26,10 +26,12 @@ proptest! {
         for step in history {
             match step {
                 Step::Clock(clock) => now = clock.after(now),
-                Step::Update(account, key, patch) => world.update(account, key, &patch, now),
+                Step::Update(account, key, patch) => drop(world.update(account, key, &patch, now)),
                 Step::Rotate(new) => world.rotate(&new, now),
                 Step::Revoke(account, key) => world.revoke(account, key, now),
-                Step::UpdateGroup(account, group, patch) => world.update_group(account, group, &patch, now),
+                Step::UpdateGroup(account, group, patch) => {
+                    world.update_group(account, group, &patch, now);
+                }
                 Step::Archive(account, group) => world.archive(account, group, now),
                 Step::Execute(account, commands) => for command in commands {
                     let before = world.clone();

@@ -218,10 +218,20 @@ fn a_clock_that_steps_refills_nothing_twice() {
     book.request(60, 0).unwrap();
     book.now = book.now.minus(Duration::from_secs(40));
     assert_eq!(book.admitted(61), 39);
-    book.wait(40_000);
-    assert_eq!(book.admitted(100), 0);
-    book.wait(1_000);
-    assert_eq!(book.admitted(100), 1);
+    // The bucket has begun anew: it refills although the clock is behind where it was.
+    book.wait(2_000);
+    assert_eq!(book.admitted(100), 2);
+}
+
+#[test]
+fn a_clock_that_is_behind_by_a_second_refills_nothing_and_by_more_begins_anew() {
+    let taken = Rate { taken: 60 * RATE_UNITS, ..Rate::new(60, START) };
+    let ahead = Rate { at: START.plus(Duration::from_secs(1)), ..taken };
+    assert_eq!(ahead.at(START), ahead, "clocks that differ by a second");
+    let far = Rate { at: ahead.at.plus(Duration::from_millis(1)), ..taken };
+    assert_eq!(far.at(START), Rate { at: START, ..taken });
+    let later = START.plus(Duration::from_secs(30));
+    assert_eq!(far.at(START).at(later).status(later).remaining, 30);
 }
 
 #[test]

@@ -106,6 +106,18 @@ fn a_key_that_has_ended_is_not_rotated() {
     let expired = Key { expires_at: Some(START), ..Key::default() };
     let revoked = Key { revoked_at: Some(START), ..expired.clone() };
     for (spend, reason) in [(expired, KeyNotRotated::Expired), (revoked, KeyNotRotated::Revoked)] {
-        assert_eq!(key_of(spend).rotated(&credential(GRACE, true), START), Err(reason));
+        for disabled in [false, true] {
+            let key = key_of(Key { disabled, ..spend.clone() });
+            assert_eq!(key.rotated(&credential(GRACE, true), START), Err(reason), "{disabled}");
+        }
     }
+}
+
+#[test]
+fn a_disabled_key_is_rotated_and_stays_disabled() {
+    let disabled = key_of(Key { disabled: true, ..Key::default() });
+    let rotated = disabled.rotated(&credential(GRACE, false), START).unwrap();
+    assert_eq!((rotated.spend.rotation.current, rotated.spend.disabled), (1, true));
+    let again = rotated.rotated(&credential(GRACE, false), START);
+    assert_eq!(again, Err(KeyNotRotated::InProgress));
 }

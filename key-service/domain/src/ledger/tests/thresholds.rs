@@ -1,7 +1,9 @@
-//! Thresholds of limits and of the credit: each is told once, by the bill that passes it.
+//! Thresholds of limits and of the credit: each is told once, by the bill or the change of bounds that passes it.
+
+use shared::calendar::Per;
 
 use super::*;
-use crate::event::Threshold;
+use crate::event::{MoneyBound, Threshold};
 
 impl Book {
     fn bill(&mut self, n: u8, cost: i64) {
@@ -73,4 +75,48 @@ fn the_credit_is_told_by_parts_of_the_last_deposit_s_balance() {
     .unwrap();
     book.bill(6, 1_000);
     assert_eq!(book.told()[3..], [(low, 20, 1_000), (low, 5, 1_000), ("credit.exhausted", 0, 1_000)]);
+}
+
+/// Bound, percent and amount of the thresholds that a change of bounds passes.
+fn passed(before: Option<&Budget>, after: &Budget) -> Vec<(MoneyBound, u8, i64)> {
+    let told = passed_by_bounds(Holder::Group(group(1)), before, after, START);
+    let line = |told: &Told| {
+        let Threshold { bound, percent, amount, .. } = *told.event.kind.threshold().unwrap();
+        (bound, percent, amount.nanos())
+    };
+    told.iter().map(line).collect()
+}
+
+#[test]
+fn a_bound_that_is_set_or_lowered_tells_the_thresholds_that_it_passes() {
+    let window =
+        |amount, used| Window { per: Per::Day, amount: nanos(amount), start: START, used: nanos(used) };
+    let budget = |limit: Option<i64>, used, window: Option<Window>| {
+        let bounds = Bounds { windows: window.into_iter().collect(), ..Bounds::default() };
+        let bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
+        Budget { limit: limit.map(nanos), used: nanos(used), bounds, ..Budget::default() }
+    };
+    let (limit, day) = (MoneyBound::Limit, MoneyBound::Day);
+    let of = |amount, used| budget(Some(amount), used, None);
+    let cases = [
+        ("set", Some(budget(None, 80, None)), of(100, 80), vec![(limit, 50, 100), (limit, 80, 100)]),
+        ("lowered", Some(of(150, 80)), of(100, 80), vec![(limit, 80, 100)]),
+        ("lowered to the use", Some(of(100, 80)), of(80, 80), vec![(limit, 95, 80), (limit, 100, 80)]),
+        ("lowered while all is used", Some(of(80, 80)), of(40, 80), vec![]),
+        ("raised", Some(of(80, 80)), of(100, 80), vec![]),
+        ("left as it is", Some(of(100, 80)), of(100, 80), vec![]),
+        ("removed", Some(of(100, 80)), budget(None, 80, None), vec![]),
+        ("set to nothing, unused", Some(of(100, 0)), of(0, 0), vec![]),
+        ("made with use", None, of(100, 50), vec![(limit, 50, 100)]),
+        ("of a window", Some(budget(None, 9, Some(window(100, 9)))), budget(None, 9, Some(window(10, 9))), {
+            vec![(day, 50, 10), (day, 80, 10)]
+        }),
+        ("of a new window", Some(budget(None, 9, None)), budget(None, 9, Some(window(1, 0))), vec![]),
+    ];
+    for (name, before, after, expected) in cases {
+        assert_eq!(passed(before.as_ref(), &after), expected, "{name}");
+    }
+    let (before, after) = (budget(None, 9, Some(window(100, 9))), budget(None, 9, Some(window(10, 9))));
+    let tomorrow = passed_by_bounds(Holder::Group(group(1)), Some(&before), &after, Per::Day.end(START));
+    assert_eq!(tomorrow, [], "what was used yesterday passes nothing today");
 }

@@ -110,7 +110,7 @@ fn the_budget_that_a_key_names_says_what_the_key_does_not() {
 }
 
 #[test]
-fn a_team_becomes_a_group_and_a_blocked_team_revokes_its_keys() {
+fn a_team_becomes_a_group_and_a_blocked_team_disables_its_keys() {
     let team = |id: &str, blocked| {
         json!({
             "team_id": id, "team_alias": "Research", "blocked": blocked, "spend": 3, "max_budget": 40, "models": ["m"],
@@ -125,14 +125,22 @@ fn a_team_becomes_a_group_and_a_blocked_team_revokes_its_keys() {
     assert_eq!((group.settings.name.as_deref(), group.used), (Some("Research"), usd("3")));
     assert_eq!(group.settings.bounds.limit, Some(Some(usd("40"))));
     assert_eq!(group.settings.metadata.changes["organization_id"].as_deref(), Some("o"));
-    let keys: Vec<_> = draft.keys.iter().map(|key| (key.group.as_deref(), key.is_revoked)).collect();
-    assert_eq!(keys, [(Some("t1"), false), (Some("t2"), true), (Some("elsewhere"), false)]);
+    let keys: Vec<_> = draft.keys.iter().map(|key| (key.group.as_deref(), key.settings.disabled)).collect();
+    assert_eq!(
+        keys,
+        [("t1", false), ("t2", true), ("elsewhere", false)].map(|(of, is)| (Some(of), Some(is)))
+    );
     assert_eq!(became(&report, "members"), ["dropped: invite people with `members invite`"]);
 }
 
 #[test]
 fn a_key_that_could_call_nothing_still_cannot() {
-    assert!(key_with(&json!({"blocked": true})).0.is_revoked);
+    let blocked = key_with(&json!({"blocked": true})).0;
+    assert_eq!(
+        (blocked.settings.disabled, blocked.is_revoked),
+        (Some(true), false),
+        "it can be enabled again"
+    );
     assert!(key_with(&json!({"allowed_routes": ["management_routes", "info_routes"]})).0.is_revoked);
     assert!(!key_with(&json!({"allowed_routes": ["llm_api_routes"]})).0.is_revoked);
     for column in ["rpm_limit", "tpm_limit", "max_parallel_requests"] {

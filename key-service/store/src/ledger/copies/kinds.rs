@@ -35,6 +35,9 @@ pub(in crate::ledger) struct TheAccount;
 /// The record of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::ledger) struct TheTurn;
+/// The record of the events that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::ledger) struct TheEvents;
 /// The bill of an expired generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::ledger) struct Expired(pub(in crate::ledger) GenerationId);
@@ -83,6 +86,23 @@ impl Kept for TheTurn {
 
     fn read(message: &[u8]) -> Option<Self::Value> {
         Some(Some(messages::Turn::decode(message).ok()?.of.try_into().ok()?))
+    }
+}
+
+impl Kept for TheEvents {
+    type Value = codec::EventsKept;
+
+    fn name(&self) -> Name {
+        names::events()
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        Some(messages::EventsKept { first: value.first, bytes: value.bytes })
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        let messages::EventsKept { first, bytes } = messages::EventsKept::decode(message).ok()?;
+        Some(codec::EventsKept { first, bytes })
     }
 }
 
@@ -167,7 +187,7 @@ impl Kept for DepositId {
 }
 
 impl Kept for PayerSum {
-    type Value = Counts;
+    type Value = Balance<Counts>;
 
     fn name(&self) -> Name {
         names::of_payer(self.0, &self.1)
@@ -183,7 +203,7 @@ impl Kept for PayerSum {
 }
 
 impl Kept for Sum {
-    type Value = Margin;
+    type Value = Balance<Margin>;
 
     fn name(&self) -> Name {
         match &self.1 {

@@ -81,8 +81,8 @@ async fn a_full_disk_writes_nothing_and_heals() {
     let folder = Folder::new();
     let store = folder.open();
     let grow_to = |pages: i64| {
-        store.writer.run(move |connection| {
-            let set = connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
+        store.writer.run(move |tables| {
+            let set = tables.connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
             set.map_err(|e| Failure::NotDone(e.to_string()))
         })
     };

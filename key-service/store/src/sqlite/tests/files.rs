@@ -22,16 +22,21 @@ fn made_with(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
+/// What a crash left in the write-ahead log stays there too.
 #[test]
 fn a_file_of_an_earlier_layout_is_refused_and_left_alone() {
-    let folder = Folder::new();
-    made_with(
-        &folder.file(),
-        "PRAGMA application_id = 0x46617265; PRAGMA user_version = 22; CREATE TABLE accounts (id BLOB PRIMARY KEY)",
-    );
-    let refused = refused(&folder.file());
-    assert!(matches!(refused, OpenError::Older(_)), "{refused:?}");
-    assert!(refused.to_string().contains("has the tables of an earlier version"), "{refused}");
+    let (folder, crashed) = (Folder::new(), Folder::new());
+    let tables = "PRAGMA journal_mode = wal; PRAGMA application_id = 0x46617265; PRAGMA user_version = 22;
+        CREATE TABLE accounts (id BLOB PRIMARY KEY)";
+    let earlier = Connection::open(folder.file()).unwrap();
+    earlier.execute_batch(tables).unwrap();
+    fs::copy(folder.file(), crashed.file()).unwrap();
+    fs::copy(folder.wal(), crashed.wal()).unwrap();
+    let log = fs::read(crashed.wal()).unwrap();
+    let refused = refused(&crashed.file());
+    assert!(matches!(refused, OpenError::Earlier(_)), "{refused:?}");
+    assert!(refused.to_string().contains("an earlier layout, which was never released"), "{refused}");
+    assert_eq!(fs::read(crashed.wal()).unwrap(), log);
 }
 
 #[test]

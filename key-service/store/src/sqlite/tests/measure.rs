@@ -1,93 +1,125 @@
-//! How long a commit takes, for those who change the backend.
+//! What a request costs, for those who change the backend.
 
-use std::time::Instant;
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use futures_util::future::join_all;
+use domain::ledger::{Account, Command, Key, NewHold, Outcome, Progress};
+use shared::{
+    clock::{Clock, System},
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+};
 
-use super::{Folder, Guard, LOG, Name, Record, Space, Sqlite, Write, absent, fresh, name, seen};
-use crate::records::{Commit, Committed, Index, Records};
+use super::{Folder, Sqlite};
+use crate::{
+    ledger::{Kept, Lanes},
+    store::{EVENTS_KEPT, EventBounds},
+};
 
-/// Commits of a measurement.
-const COMMITS: usize = 4_000;
+/// Requests of a measurement.
+const REQUESTS: usize = 64_000;
 
-/// A caller that changes records of its own, in a space that all share.
-struct Caller {
-    number: usize,
-    names: [Name; 4],
-    present: [Option<Record>; 4],
+/// Keys that the callers share.
+const KEYS: u8 = 16;
+
+fn account() -> AccountId {
+    AccountId::new(System.now(), [1; 10])
 }
 
-impl Caller {
-    fn new(number: usize) -> Self {
-        let names = [0, 1, 2, 3].map(|n| name(format!("{number:0>16}{n}")));
-        Self { number, names, present: [None, None, None, None] }
-    }
-
-    /// Four guards, four puts of 80 bytes, one value of a log, one entry that moves.
-    fn commit(&mut self, round: usize) -> Commit {
-        let (names, present) = (&self.names, &self.present);
-        let guard = |n: usize| {
-            present[n].as_ref().map_or_else(|| absent(&names[n]), |record| seen(&names[n], record))
-        };
-        let guards: Vec<Guard> = (0..4).map(guard).collect();
-        let records = [0; 4].map(|_: u8| Record::new(fresh(), 1, &[7; 71]));
-        let entry = |round: usize| format!("{round:0>16}{:0>16}", self.number).into_bytes();
-        let mut writes: Vec<_> = names
-            .iter()
-            .zip(&records)
-            .map(|(name, record)| Write::Put(name.clone(), record.clone()))
-            .collect();
-        writes.extend([Write::Leave(Index(1), entry(round)), Write::Enter(Index(1), entry(round + 1))]);
-        self.present = records.map(Some);
-        Commit { guards, writes }
-    }
+fn key(n: u8) -> KeyId {
+    KeyId::new(shared::time::Timestamp::from_millis(1), [n; 10])
 }
 
-/// Commits of so many callers at once.
-async fn measure(store: &Sqlite, callers: usize, label: &str) {
-    let id = u64::from_be_bytes(fresh().0) >> 16;
-    let space = Space::new(format!("0190f3a1-7b3c-7def-8abc-{id:0>12x}"));
-    let mut all: Vec<_> = (0..callers).map(Caller::new).collect();
-    let began = Instant::now();
-    let mut number = 0;
-    for round in 0..COMMITS / callers {
-        let commits: Vec<_> = all
-            .iter_mut()
-            .map(|caller| {
-                let mut commit = caller.commit(round);
-                number += 1;
-                commit.writes.insert(
-                    0,
-                    Write::Append { log: LOG, first: number, values: vec![vec![7; 80]], kept: 1_000 },
-                );
-                commit
-            })
-            .collect();
-        for committed in join_all(commits.into_iter().map(|commit| store.commit(&space, commit))).await {
-            assert_eq!(committed, Ok(Committed::Written(None)));
+async fn ledger(store: Arc<Sqlite>, account: AccountId) -> Arc<Lanes> {
+    let events = EventBounds::with_life(EVENTS_KEPT);
+    let ledger = Lanes::new(
+        store,
+        Arc::new(System),
+        Kept { journal_entries: 20_000, events, expired: Duration::from_hours(24), usage_days: None },
+    );
+    let made = ledger.change(account, |change| {
+        change.account()?;
+        change.set_account(Account { credit: NanoUsd::from_usd(1_000), ..Default::default() });
+        for key in (0..KEYS).map(key) {
+            change.key(key)?;
+            change.set_key(key, Key::default());
         }
-    }
-    let took = began.elapsed();
-    let each = took.as_micros() / u128::from(number);
-    println!("{label}, {callers} at once: {each} µs a commit, {} commits a second", 1_000_000 / each.max(1));
+        Ok(())
+    });
+    made.await.unwrap();
+    Arc::new(ledger)
 }
 
-#[tokio::test]
+/// A hold and a capture.
+async fn request(ledger: &Lanes, account: AccountId, key: KeyId) {
+    let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
+    let hold = Command::Hold(NewHold {
+        key,
+        credential: 0,
+        generation,
+        model: "Model Flash".into(),
+        least: cost,
+        enough: cost,
+        most: cost,
+        prompt_tokens: 1,
+        readmitted: false,
+        lease_ticks: 7,
+    });
+    let outcome = ledger.execute(account, vec![hold], System.now()).await.unwrap().remove(0);
+    assert!(matches!(outcome, Ok(Outcome::Held { .. })), "{outcome:?}");
+    let total = Progress { cost, ..Progress::default() };
+    let model = "Model Flash".into();
+    let capture = Command::Capture { key, generation, model, total, chargeable: None, estimated: false };
+    let captured = ledger.execute(account, vec![capture], System.now()).await.unwrap().remove(0);
+    assert!(matches!(captured, Ok(Outcome::Captured(_))), "{captured:?}");
+}
+
+/// Processor time of this process, and of it that of the kernel, to a hundredth of a second.
+fn processor_time() -> (Duration, Duration) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks = |n: usize| Duration::from_millis(10 * fields[n].parse::<u64>().unwrap());
+    (ticks(11) + ticks(12), ticks(12))
+}
+
+/// Requests of so many callers at once.
+async fn measure(store: &Arc<Sqlite>, callers: usize, requests: usize, label: &str) {
+    let account = account();
+    let ledger = ledger(Arc::clone(store), account).await;
+    let (began, (before, before_system)) = (Instant::now(), processor_time());
+    let calls = (0..callers).map(|n| {
+        let (ledger, key) = (Arc::clone(&ledger), key(u8::try_from(n % usize::from(KEYS)).unwrap()));
+        tokio::spawn(async move {
+            for _ in 0..requests / callers {
+                request(&ledger, account, key).await;
+            }
+        })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap();
+    }
+    let (after, after_system) = processor_time();
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(u32::try_from(requests).unwrap());
+    println!(
+        "{label}, {callers} at once: {:.1} µs of processors a request, {:.1} of them the kernel's; {:.1} µs",
+        each(after.saturating_sub(before)),
+        each(after_system.saturating_sub(before_system)),
+        each(began.elapsed()),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: run it alone, optimised, with --nocapture"]
-async fn commits_are_measured() {
+async fn requests_are_measured() {
     let folder = Folder::new();
-    let (file, memory) = (folder.open(), Sqlite::in_memory().unwrap());
-    for callers in [1, 16] {
-        measure(&memory, callers, "memory").await;
-        measure(&file, callers, "file").await;
+    let file = folder.open();
+    for callers in [64, 16, 1, 64] {
+        measure(&file, callers, if callers == 1 { REQUESTS / 16 } else { REQUESTS }, "file").await;
     }
-    let unsynced = |connection: &rusqlite::Connection| {
-        connection
-            .pragma_update(None, "synchronous", "off")
-            .map_err(|e| super::Failure::NotDone(e.to_string()))
-    };
-    file.writer.run(unsynced).await.unwrap();
-    for callers in [1, 16] {
-        measure(&file, callers, "file without syncs").await;
-    }
+    println!("{} KiB", fs::metadata(folder.file()).unwrap().len() / 1024);
+    let memory = Arc::new(Sqlite::in_memory().unwrap());
+    measure(&memory, 64, REQUESTS, "memory").await;
 }

@@ -1,0 +1,52 @@
+//! Accounts of credentials, as far as answers have told them: only to prefer a key-service for a call.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::RandomState;
+use quick_cache::sync::Cache;
+use shared::{
+    ids::AccountId,
+    rpc::{Answer, Call},
+};
+
+/// Number of credentials whose account is remembered.
+const REMEMBERED: usize = 16_384;
+
+/// The accounts of credentials, by a hash of the credential that differs from process to process.
+pub(super) struct KnownAccounts {
+    accounts: Cache<u64, AccountId>,
+    hasher: RandomState,
+}
+
+impl Default for KnownAccounts {
+    fn default() -> Self {
+        Self { accounts: Cache::new(REMEMBERED), hasher: RandomState::default() }
+    }
+}
+
+impl KnownAccounts {
+    /// The account that a call is about, where it is known.
+    pub(super) fn of(&self, call: &Call) -> Option<AccountId> {
+        let hash = |credential| self.hasher.hash_one(credential);
+        call.account().or_else(|| self.accounts.get(&hash(call.credential()?)))
+    }
+
+    /// Notes the account that an answer tells.
+    pub(super) fn learn(&self, call: &Call, answer: &Answer) {
+        let account = match answer {
+            Answer::Authorized(Ok(grant)) => grant.hold.account,
+            Answer::Authenticated(Ok(identity)) => identity.account(),
+            Answer::Authorized(Err(_))
+            | Answer::Authenticated(Err(_))
+            | Answer::Extended(_)
+            | Answer::Captured(_)
+            | Answer::Released => return,
+        };
+        if let Some(credential) = call.credential() {
+            let hash = self.hasher.hash_one(credential);
+            if self.accounts.get(&hash) != Some(account) {
+                self.accounts.insert(hash, account);
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! `store copy` and `store show`: what an operator does with the store itself.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use parking_lot::Mutex;
+use shared::{
+    clock::Clock,
+    secret::{ExposeSecret, SecretString},
+};
+use tokio::time::Instant;
+
+use crate::{
+    cli::{StoreCommand, StoreCopy, StoreShow},
+    config::{Backend, Options, Seen},
+    store::Store,
+};
+use key_service_store::{
+    copy::{self, Copied, CopyError, Phase, Step},
+    sqlite,
+};
+
+/// Pause between two lines of progress.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+/// Characters of the bar of progress.
+const BAR: usize = 30;
+/// The file of a data directory that remembers a Redis.
+const REDIS_SEEN: &str = "redis-seen";
+
+/// Carries out a command.
+pub async fn run(
+    command: &StoreCommand,
+    options: &Options,
+    clock: Arc<dyn Clock>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match command {
+        StoreCommand::Copy(stores) => copy(stores, options, &clock, out).await,
+        StoreCommand::Show(asked) => show(asked, options, &clock, out).await,
+    }
+}
+
+async fn copy(
+    StoreCopy { from, to }: &StoreCopy,
+    options: &Options,
+    clock: &Arc<dyn Clock>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    check_urls(from, to)?;
+    let source = options.open_backend(from, clock, Seen::Compared).await.context("--from")?;
+    let target = options.open_backend(to, clock, Seen::New).await.context("--to")?;
+    tokio::try_join!(check_unserved(&source, "--from"), check_unserved(&target, "--to"))?;
+    let progress = Progress::new();
+    let copied = copy::copy(&source.records(), &target.records(), |step| progress.show(step)).await;
+    progress.end();
+    let Copied { records, entries, values, .. } = copied.map_err(|error| advise(&error))?;
+    writeln!(out, "copied, and compared: {}", counts(records, entries, values))?;
+    for (backend, whose) in [(&source, "--from"), (&target, "--to")] {
+        let audited = audit(&options.store_over(backend, clock)).await;
+        writeln!(
+            out,
+            "{whose}: {}",
+            audited.with_context(|| format!("{whose}, which is whole and copied"))?
+        )?;
+    }
+    tell_what_is_next(&target, options, out)?;
+    Ok(())
+}
+
+/// Refuses what cannot be copied, before anything is opened: a file that is not there would be made.
+fn check_urls(from: &SecretString, to: &SecretString) -> anyhow::Result<()> {
+    ensure!(from.expose_secret() != to.expose_secret(), "--to: is the store that is copied");
+    for (flag, url) in [("--from", from), ("--to", to)] {
+        ensure!(url.expose_secret() != "memory:", "{flag}: memory: has nothing to copy, and keeps nothing");
+    }
+    let [source, target] = [from, to].map(|url| url.expose_secret().strip_prefix("sqlite:").map(Path::new));
+    if let Some(source) = source {
+        ensure!(source.exists(), "--from: there is no file {}", source.display());
+        sqlite::copy::check_unserved(source).context("--from")?;
+    }
+    if let Some(target) = target {
+        if let (Some(source), Ok(found)) = (source, target.canonicalize()) {
+            ensure!(source.canonicalize()? != found, "--to: is the file that is copied");
+        }
+        sqlite::copy::check_unserved(target).context("--to")?;
+    }
+    Ok(())
+}
+
+/// Refuses a Redis that is served. A file was looked at before it was opened here.
+async fn check_unserved(backend: &Backend, flag: &str) -> anyhow::Result<()> {
+    match backend {
+        Backend::Sqlite(_) => {}
+        Backend::Redis(redis) => {
+            ensure!(
+                !redis.is_served().await.context(flag.to_owned())?,
+                "{flag}: this Redis is served: stop every faregate and key-service that uses it, and try again"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// An error with what to do about it.
+fn advise(error: &CopyError) -> anyhow::Error {
+    let advice = match error {
+        CopyError::NotEmpty(_) => {
+            "Nothing was written. Give an empty store: another file, another FAREGATE_REDIS_PREFIX or another Redis."
+        }
+        CopyError::Differs(_) => {
+            "Somebody wrote to one of them meanwhile: stop what serves either, empty the target, and copy again."
+        }
+        CopyError::Store(_) => "The source is as it was. The same command completes the copy.",
+    };
+    anyhow::anyhow!("{error}\n{advice}")
+}
+
+/// Audits all accounts, and says how many there are.
+async fn audit(store: &Store) -> anyhow::Result<String> {
+    let (mut accounts, mut keys, mut entries) = (0, 0, 0);
+    for account in store.accounts().await? {
+        let Some(audit) = store.audit(account.id).await? else { continue };
+        let wrong = audit.wrong.len();
+        if wrong > 0 {
+            bail!(
+                "the books of {} do not balance (wrong figures: {wrong}): `audit` lists them",
+                account.name
+            );
+        }
+        (accounts, keys, entries) = (accounts + 1, keys + audit.keys, entries + audit.entries);
+    }
+    Ok(format!("the books balance (accounts: {accounts}, keys: {keys}, journal entries: {entries})"))
+}
+
+fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write + Send)) -> io::Result<()> {
+    writeln!(
+        out,
+        "\nNext: set FAREGATE_STORE (or what FAREGATE_STORE_FILE names) to the URL of --to, keep the pepper, and start. Start \
+         nothing with the store of --from again: what it spends is not in the copy."
+    )?;
+    match target {
+        Backend::Sqlite(_) => {}
+        Backend::Redis(_) => {
+            let pepper = options.data_dir.join("pepper");
+            if pepper.exists() {
+                writeln!(
+                    out,
+                    "Over Redis the pepper has to be named: FAREGATE_PEPPER_FILE={}",
+                    pepper.display()
+                )?;
+            }
+            let seen = options.data_dir.join(REDIS_SEEN);
+            if seen.exists() {
+                writeln!(
+                    out,
+                    "If {} remembers another Redis, a start with this one is refused: remove that file, here and in every \
+                     other data directory, before the first start.",
+                    seen.display()
+                )?;
+            }
+            writeln!(
+                out,
+                "Redis keeps the last {} entries of the journal of each account (FAREGATE_REDIS_JOURNAL_ENTRIES), and usage of {} \
+                 days (FAREGATE_REDIS_USAGE_DAYS): older ones go as new ones come. Raise both before the start to keep more.",
+                options.redis_journal_entries, options.redis_usage_days
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows how far a copy is: in a line that is written again on a terminal, or in a line a second.
+struct Progress {
+    on_terminal: bool,
+    shown: Mutex<Instant>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { on_terminal: io::stderr().is_terminal(), shown: Mutex::new(Instant::now()) }
+    }
+
+    fn show(&self, Step { phase, done, places }: Step) {
+        let mut shown = self.shown.lock();
+        if shown.elapsed() < SHOWN_EVERY {
+            return;
+        }
+        *shown = Instant::now();
+        let Copied { places: ended, records, entries, values } = done;
+        let done = match phase {
+            Phase::Copying => "copied",
+            Phase::Comparing => "compared",
+        };
+        let line = format!("{done} {}", counts(records, entries, values));
+        // Nobody may read it.
+        let _ = if self.on_terminal {
+            let share = usize::try_from(ended * BAR as u64 / places.max(1)).unwrap_or_default();
+            write!(io::stderr(), "\r[{:<BAR$}] {line}\x1b[K", "#".repeat(share))
+        } else {
+            writeln!(io::stderr(), "{line}")
+        };
+    }
+
+    /// Ends the line.
+    fn end(&self) {
+        if self.on_terminal {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn counts(records: u64, entries: u64, values: u64) -> String {
+    let [records, entries, values] = [records, entries, values].map(grouped);
+    format!("{records} records, {entries} entries of indexes, {values} entries of journals and events")
+}
+
+/// A number with a comma before every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+async fn show(
+    StoreShow { account, id }: &StoreShow,
+    options: &Options,
+    clock: &Arc<dyn Clock>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let store = options.open_store(clock, false).await?;
+    let Some(owner) = store.account_named(account).await? else {
+        bail!("--account: there is no account {account}; see `accounts list`");
+    };
+    let records = store.show(owner, *id).await?;
+    ensure!(!records.is_empty(), "--id: the account has nothing of this id");
+    for record in &records {
+        writeln!(out, "{}", serde_json::to_string(record)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_a_comma_before_every_three_digits() {
+        let texts = [0, 12, 999, 1_000, 12_345, 1_000_000].map(grouped);
+        assert_eq!(texts, ["0", "12", "999", "1,000", "12,345", "1,000,000"]);
+    }
+}

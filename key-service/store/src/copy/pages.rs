@@ -1,0 +1,81 @@
+//! What a place of a backend has, page by page.
+
+use std::sync::Arc;
+
+use super::{AT_ONCE, CopyError, no_answer};
+use crate::records::{Answer, Cursor, Index, Log, Name, Order, Place, Question, Record, Records, Set, Space};
+
+/// Some of what a place has.
+#[derive(PartialEq, Eq)]
+pub(super) enum Page {
+    Records(Vec<(Name, Record)>),
+    Entries(Index, Vec<Vec<u8>>),
+    Values(Log, Vec<(u64, Vec<u8>)>),
+}
+
+impl Page {
+    /// Whether a page has the beginning of what this one has.
+    pub(super) fn begins_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Records(ours), Self::Records(theirs)) => ours.starts_with(theirs),
+            (Self::Entries(_, ours), Self::Entries(_, theirs)) => ours.starts_with(theirs),
+            (Self::Values(_, ours), Self::Values(_, theirs)) => ours.starts_with(theirs),
+            (Self::Records(_) | Self::Entries(..) | Self::Values(..), _) => false,
+        }
+    }
+}
+
+/// What a place has, page by page: a set in any order, an index and a log in theirs.
+pub(super) enum Pages {
+    Set(Set, Option<Cursor>),
+    Index(Index, Vec<u8>),
+    Log(Log, u64),
+    Ended,
+}
+
+impl Pages {
+    pub(super) const fn of(place: Place) -> Self {
+        match place {
+            Place::Set(set) => Self::Set(set, None),
+            Place::Index(index) => Self::Index(index, Vec::new()),
+            Place::Log(log) => Self::Log(log, 0),
+        }
+    }
+
+    /// The next page; `None` behind the last.
+    pub(super) async fn next(
+        &mut self,
+        of: &Arc<dyn Records>,
+        space: &Space,
+    ) -> Result<Option<Page>, CopyError> {
+        let (order, limit) = (Order::Ascending, AT_ONCE);
+        let question = match self {
+            Self::Ended => return Ok(None),
+            Self::Set(set, place) => Question::Set(*set, place.take()),
+            Self::Index(index, from) => {
+                Question::Entries { index: *index, from: std::mem::take(from), to: None, order, limit }
+            }
+            Self::Log(log, from) => Question::Values { log: *log, from: *from, to: u64::MAX, order, limit },
+        };
+        let answer = of.read(space, vec![question]).await?.pop();
+        let (page, rest) = match (&*self, answer) {
+            (Self::Set(set, _), Some(Answer::Set(records, next))) => {
+                let name = |key: Vec<u8>| Name { set: *set, key: key.into() };
+                let records = records.into_iter().map(|(key, record)| (name(key), record)).collect();
+                (Page::Records(records), next.map(|next| Self::Set(*set, Some(next))))
+            }
+            (Self::Index(index, _), Some(Answer::Entries(entries))) => {
+                let from = entries.last().filter(|_| entries.len() == limit);
+                let rest = from.map(|last| Self::Index(*index, [last, &[0][..]].concat()));
+                (Page::Entries(*index, entries), rest)
+            }
+            (Self::Log(log, _), Some(Answer::Values(values))) => {
+                let rest = values.last().map(|(last, _)| Self::Log(*log, last.saturating_add(1)));
+                (Page::Values(*log, values), rest)
+            }
+            (Self::Set(..) | Self::Index(..) | Self::Log(..) | Self::Ended, _) => return Err(no_answer()),
+        };
+        *self = rest.unwrap_or(Self::Ended);
+        Ok(Some(page))
+    }
+}

@@ -1,0 +1,526 @@
+//! Records, requests, answers and failures of stores.
+
+use std::time::Duration;
+
+use shared::{
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    money::NanoUsd,
+    rpc::Principal,
+    time::Timestamp,
+};
+
+use crate::records::Failure;
+use domain::{
+    access::Access,
+    digest::Digest,
+    event::{Event, EventKind},
+    group::{BadGroup, Group, GroupNotChanged},
+    key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
+    ledger::{Deposited, Entry, Payer},
+    usage::{Counts, Day, Sums},
+};
+
+/// Life of events unless configured otherwise: a year, and time to read what it began with.
+pub const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
+/// Events that an account keeps: a hundred acts a day for longer than [`EVENTS_KEPT`], and with indexes some 40 MB of Redis.
+const MAX_EVENTS: u64 = 100_000;
+/// Bytes of events that an account keeps, without indexes: 670 for each of [`MAX_EVENTS`], which is more than most acts write.
+const MAX_EVENT_BYTES: u64 = 64 << 20;
+/// Bounds of the events that an account keeps. The oldest are dropped first; the latest always stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventBounds {
+    /// Life of an event.
+    pub life: Duration,
+    /// Number of events.
+    pub count: u64,
+    /// Bytes of the events, as the store writes each.
+    pub bytes: u64,
+}
+
+impl EventBounds {
+    /// The bounds with this life of events.
+    pub const fn with_life(life: Duration) -> Self {
+        Self { life, count: MAX_EVENTS, bytes: MAX_EVENT_BYTES }
+    }
+}
+
+/// Failure of a store call, by the caller's next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The store cannot be reached, or did not confirm. The outcome is unknown, and the same call may be made again.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// The call waited too long for its turn, and was not made. It may be made again.
+    #[error("too much is asked of the store: {0}")]
+    Busy(&'static str),
+    /// The call contradicts the stored data, for example by naming an account that does not exist. The same call fails
+    /// again.
+    #[error("the call does not fit the stored data: {0}")]
+    Conflict(String),
+    /// A stored record cannot be read. The same call fails until an operator repairs the record.
+    #[error("a stored record is damaged: {0}")]
+    Damaged(String),
+}
+
+impl StoreError {
+    /// Error of a call for an account that does not exist.
+    pub fn no_account(account: AccountId) -> Self {
+        Self::Conflict(format!("there is no account {account}"))
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unknown(cause) | Failure::NotDone(cause) => Self::Unavailable(cause),
+            Failure::Damaged(cause) => Self::Damaged(cause),
+        }
+    }
+}
+
+/// Accounts with open holds.
+#[derive(Clone, Debug, Default)]
+pub struct HoldIndex {
+    /// The accounts, each once.
+    pub accounts: Vec<AccountId>,
+    /// Reason why the list may be incomplete: a part of the store cannot be reached.
+    pub missing: Option<StoreError>,
+}
+
+/// Some of an account's due holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DueHolds {
+    /// The holds.
+    pub holds: Vec<DueHold>,
+    /// Cursor of the next page; `None` after the last one.
+    pub next: Option<Cursor>,
+}
+
+/// Position in a listing of due holds, readable only by the store that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(pub String);
+
+/// A hold whose lease has run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueHold {
+    /// The key that pays.
+    pub key: KeyId,
+    /// The generation.
+    pub generation: GenerationId,
+}
+
+/// Difference of two clocks: ours minus the store's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skew {
+    /// Milliseconds; below zero where our clock is behind.
+    pub millis: i64,
+}
+
+/// An account to be made.
+#[derive(Clone, Debug)]
+pub struct NewAccount {
+    /// Identifier.
+    pub id: AccountId,
+    /// Unique name.
+    pub name: String,
+    /// Creation time.
+    pub created_at: Timestamp,
+}
+
+/// Account with its money and the number of its API keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountSummary {
+    /// Identifier.
+    pub id: AccountId,
+    /// Unique name.
+    pub name: String,
+    /// Prepaid credit.
+    pub credit: NanoUsd,
+    /// Part of the credit that open holds cover.
+    pub held: NanoUsd,
+    /// API keys ever made, revoked ones included.
+    pub keys: u64,
+    /// Creation time.
+    pub created_at: Timestamp,
+}
+
+/// Name and money of an account, and the numbers of its API keys and groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Funds {
+    /// Unique name.
+    pub name: String,
+    /// Prepaid credit.
+    pub credit: NanoUsd,
+    /// Part of the credit that open holds cover.
+    pub held: NanoUsd,
+    /// API keys ever made, revoked ones included.
+    pub keys: u64,
+    /// Groups ever made, archived ones included.
+    pub groups: u64,
+}
+
+/// A deposit of credit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deposit {
+    /// Identifier. It has the time of the deposit, unless it follows from a payment's id.
+    pub id: DepositId,
+    /// Amount, credit, reason and payment.
+    pub deposited: Deposited,
+}
+
+impl Deposit {
+    /// Time of the deposit.
+    pub fn at(&self) -> Timestamp {
+        self.deposited.payment.as_ref().map_or_else(|| self.id.created_at(), |payment| payment.at)
+    }
+}
+
+/// A management key to be made.
+#[derive(Clone, Debug)]
+pub struct NewManagementKey {
+    /// Owner of the key.
+    pub account: AccountId,
+    /// The key.
+    pub key: ManagementKey,
+    /// Digest of the plaintext.
+    pub digest: Digest,
+    /// Management keys that the account may have, revoked ones included.
+    pub most: u64,
+}
+
+/// A management key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagementKey {
+    /// Identifier.
+    pub id: ManagementKeyId,
+    /// Name, chosen by the owner.
+    pub name: String,
+    /// Part of the plaintext that may be shown.
+    pub hint: String,
+    /// Rights of the key.
+    pub access: Access,
+    /// Creation time.
+    pub created_at: Timestamp,
+    /// Time from which the key is refused, if any.
+    pub expires_at: Option<Timestamp>,
+    /// Last recorded use: at most a minute before the last use.
+    pub last_used_at: Option<Timestamp>,
+    /// Time of revocation, if any.
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl ManagementKey {
+    /// Present status of the key, as of API keys.
+    pub fn status(&self, now: Timestamp) -> Status {
+        if self.revoked_at.is_some() {
+            Status::Revoked
+        } else if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            Status::Expired
+        } else {
+            Status::Active
+        }
+    }
+
+    /// The event of making the key, with its rights.
+    pub fn creation(&self) -> EventKind {
+        EventKind::ManagementKeyCreated {
+            management_key_id: self.id,
+            name: self.name.clone(),
+            scope: Some(self.access.scope.as_str().to_owned()),
+            group_id: self.access.group,
+            expires_at: self.expires_at,
+        }
+    }
+}
+
+/// Request to make an object only once.
+#[derive(Clone, Debug)]
+pub struct Idempotency {
+    /// Digest of the client's name for the attempt, unique in the account until `expires_at`. Digests are equally long
+    /// for names of any length.
+    pub key: Digest,
+    /// Digest of the request. The same key with another request is refused.
+    pub request: Digest,
+    /// Time of the attempt.
+    pub now: Timestamp,
+    /// Time at which the idempotency key may be used again.
+    pub expires_at: Timestamp,
+}
+
+/// Answer to the creation of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// The key was made.
+    New(ApiKey),
+    /// The same request made this key before; the answer is the key's current state.
+    Replayed(ApiKey),
+    /// The idempotency key was used with another request.
+    Reused,
+    /// The key cannot be made in this group.
+    BadGroup(BadGroup),
+    /// The account is at its bound of keys.
+    TooMany,
+}
+
+/// A credential as the index knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// The key.
+    pub owner: Principal,
+    /// Number of the credential among those of the key ([`domain::ledger::Rotation`]).
+    pub number: u64,
+}
+
+impl Credential {
+    /// The credential that a key is made with.
+    pub const fn first(owner: Principal) -> Self {
+        Self { owner, number: 0 }
+    }
+}
+
+/// Answer to the rotation of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rotated {
+    /// The key with the new credential.
+    New(ApiKey),
+    /// The same request rotated the key before; the answer is the key's current state.
+    Replayed(ApiKey),
+    /// The idempotency key was used with another request.
+    Reused,
+    /// The key cannot be rotated now.
+    Refused(KeyNotRotated),
+    /// The account does not have the key.
+    NotFound,
+}
+
+/// Answer to the creation of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberCreated {
+    /// The member exists, made by this call or by an earlier one of the same caller.
+    Made,
+    /// Another member has the name.
+    NameTaken,
+    /// The account is at its bound of members.
+    TooMany,
+}
+
+/// A record of a member that expires by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiringRecord {
+    /// Meaning of the record.
+    pub kind: RecordKind,
+    /// Digest of the secret that finds the record.
+    pub name: Digest,
+    /// The member, whose removal voids the record.
+    pub member: MemberId,
+    /// Expiry of the record.
+    pub expires_at: Timestamp,
+    /// Content, which stores do not read.
+    pub value: String,
+}
+
+/// Meaning of an expiring record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordKind {
+    /// A sign-in link. A member has one at a time.
+    Link,
+    /// A session of a browser.
+    Session,
+}
+
+impl RecordKind {
+    /// Returns the stored form of the kind.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Session => "session",
+        }
+    }
+}
+
+/// Answer to a change of a key.
+#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Updated {
+    /// The key after the change.
+    Key(ApiKey),
+    /// The key cannot be changed so.
+    NotChanged(KeyNotChanged),
+    /// The key cannot be moved to this group.
+    BadGroup(BadGroup),
+    /// The account does not have the key.
+    NotFound,
+}
+
+/// Answer to the creation of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupCreated {
+    /// The group was made.
+    New(Group),
+    /// The account has this group with the same external id, which stays as it is.
+    Existing(Group),
+    /// The same request made this group before; the answer is the group's current state.
+    Replayed(Group),
+    /// The idempotency key was used with another request.
+    Reused,
+    /// The group cannot have this parent.
+    BadParent(BadGroup),
+    /// The account is at its bound of groups.
+    TooMany,
+}
+
+/// Answer to the creation of a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookCreated {
+    /// The webhook was made.
+    New,
+    /// The same request made this webhook before, which may have been removed since.
+    Replayed(WebhookId),
+    /// The idempotency key was used with another request.
+    Reused,
+    /// The account is at its bound of webhooks.
+    TooMany,
+}
+
+/// Answer to a change of a group.
+#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupUpdated {
+    /// The group after the change.
+    Group(Group),
+    /// The group cannot be changed so.
+    NotChanged(GroupNotChanged),
+    /// The account does not have the group.
+    NotFound,
+}
+
+/// A page of a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Key to start after, which need not exist (any more).
+    pub after: Option<KeyId>,
+    /// Order of the listing.
+    pub order: Order,
+    /// Only keys that have this status at this time.
+    pub status: Option<(Status, Timestamp)>,
+    /// Largest number of keys to return.
+    pub limit: usize,
+}
+
+/// The texts of an API key that people search for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyName {
+    /// Identifier.
+    pub id: KeyId,
+    /// Label chosen by the owner.
+    pub label: String,
+    /// Beginning and end of the plaintext.
+    pub hint: String,
+}
+
+/// A page of a listing of groups.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupPage {
+    /// Group to start after, which need not exist.
+    pub after: Option<GroupId>,
+    /// Order of the listing.
+    pub order: Order,
+    /// Largest number of groups to return.
+    pub limit: usize,
+}
+
+/// The order of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Oldest first.
+    Ascending,
+    /// Newest first.
+    Descending,
+}
+
+/// Some of an account's journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalPage {
+    /// The entries, in the order of their numbers.
+    pub entries: Vec<JournalEntry>,
+    /// Number up to which the store has dropped entries; zero if none.
+    pub gone_until: u64,
+}
+
+/// An entry of the journal with its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// Number of the entry: one more than that of the account's previous entry.
+    pub number: u64,
+    /// The generation.
+    pub generation: GenerationId,
+    /// Bill of the generation, and its effect on the key's balance.
+    pub entry: Entry,
+}
+
+/// The part of an account's events that a search looks for.
+#[derive(Clone, Copy, Debug)]
+pub struct EventSlice {
+    /// Order of the events.
+    pub order: Order,
+    /// Number of the event to start behind; `None` for the first in the order.
+    pub behind: Option<u64>,
+    /// Largest number of events to return.
+    pub limit: usize,
+}
+
+impl EventSlice {
+    /// The last events, newest first.
+    pub const fn latest(limit: usize) -> Self {
+        Self { order: Order::Descending, behind: None, limit }
+    }
+}
+
+/// Some of an account's events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventsPage {
+    /// The events, in the order of their numbers.
+    pub events: Vec<NumberedEvent>,
+    /// Number up to which the store has dropped events; zero if none.
+    pub gone_until: u64,
+}
+
+/// An event with its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberedEvent {
+    /// Number of the event: one more than that of the account's previous event.
+    pub number: u64,
+    /// The event.
+    pub event: Event,
+}
+
+/// A page of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T, C> {
+    /// The matches, in the order of the search.
+    pub found: Vec<T>,
+    /// Place behind which to go on; `None` where everything was read.
+    pub next: Option<C>,
+}
+
+/// The sums of a model on a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpendLine {
+    /// The day.
+    pub day: Day,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// The sums.
+    pub sums: Sums,
+}
+
+/// The counters of a payer and a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageLine {
+    /// The day.
+    pub day: Day,
+    /// Key, model and groups.
+    pub payer: Payer,
+    /// The counters.
+    pub counts: Counts,
+}

@@ -1,0 +1,145 @@
+//! The memory of Redis, part of which is kept for holds and captures.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use parking_lot::Mutex;
+use redis::{RedisResult, cmd};
+
+use super::{
+    admission::field,
+    client::Client,
+    key_space::{KeySpace, PARTS},
+};
+
+/// Share of a server's `maxmemory`, in percent, from which on nothing new is created. The rest serves holds and captures.
+const NEARLY_FULL_PERCENT: u128 = 80;
+
+/// Field of the marks that is written to see whether a server takes writes.
+const PROBE: &str = "probe";
+
+/// Time for which a look at the memory serves.
+const LOOK_SERVES: Duration = Duration::from_secs(1);
+/// Acts for which a look at the memory serves: of the largest, with long lists of models, they write a megabyte.
+const LOOK_SERVES_ACTS: u32 = 16;
+
+/// The last look at the memory of all masters.
+#[derive(Debug, Default)]
+pub(super) struct MemoryWatch {
+    last: Mutex<Option<Look>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Instant,
+    /// Acts that have asked since.
+    served: u32,
+    is_nearly_full: bool,
+}
+
+impl MemoryWatch {
+    /// Returns whether some server is nearly full, or was at a look that still serves.
+    pub(super) async fn is_nearly_full(&self, client: &Client) -> RedisResult<bool> {
+        if let Some(look) = &mut *self.last.lock()
+            && look.at.elapsed() < LOOK_SERVES
+            && look.served < LOOK_SERVES_ACTS
+        {
+            look.served += 1;
+            return Ok(look.is_nearly_full);
+        }
+        // Simultaneous calls look at once, so that none waits out the timeout of another.
+        let at = Instant::now();
+        let is_nearly_full = memory(client).await?.iter().any(|info| judge(info));
+        let before = self.last.lock().replace(Look { at, served: 0, is_nearly_full });
+        if is_nearly_full && !before.is_some_and(|look| look.is_nearly_full) {
+            tracing::error!(
+                "Redis uses {NEARLY_FULL_PERCENT} % of its maxmemory: nothing is made or changed but revoked, \
+                 archived and lowered until it has more, or less to keep"
+            );
+        }
+        Ok(is_nearly_full)
+    }
+}
+
+/// Share of the room that the fullest server uses.
+pub(super) async fn fullest(client: &Client) -> RedisResult<Option<f64>> {
+    Ok(memory(client).await?.iter().filter_map(|info| used_ratio(info)).reduce(f64::max))
+}
+
+/// Writes a field beside the marks of every part, so that each master of a cluster is asked.
+pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisResult<()> {
+    try_join_all((0..PARTS).map(async |part| {
+        let mut write = cmd("HSET");
+        write.arg(key_space.marks(part)).arg(PROBE).arg("");
+        client.ask::<()>(&write).await
+    }))
+    .await?;
+    Ok(())
+}
+
+/// `INFO memory` of every master.
+async fn memory(client: &Client) -> RedisResult<Vec<String>> {
+    let mut question = cmd("INFO");
+    question.arg("memory");
+    let answers = client.ask_masters(question).await?;
+    Ok(answers.into_iter().map(redis::from_redis_value).collect::<Result<_, _>>()?)
+}
+
+/// Returns whether a server with this `INFO memory` is nearly full. `maxmemory` 0 is no bound.
+fn judge(info: &str) -> bool {
+    let most = bytes(info, "maxmemory");
+    most > 0 && 100 * used(info) > NEARLY_FULL_PERCENT * most
+}
+
+/// Share of `maxmemory` that a server uses, or of its machine's memory where `maxmemory` is no bound.
+fn used_ratio(info: &str) -> Option<f64> {
+    let most = match bytes(info, "maxmemory") {
+        0 => bytes(info, "total_system_memory"),
+        most => most,
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a metric")]
+    let ratio = used(info) as f64 / most as f64;
+    (most > 0).then_some(ratio)
+}
+
+/// The server's own count, without the buffers of the append-only file and the replicas.
+fn used(info: &str) -> u128 {
+    bytes(info, "used_memory").saturating_sub(bytes(info, "mem_not_counted_for_evict"))
+}
+
+fn bytes(info: &str, name: &str) -> u128 {
+    field(info, name).parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifth_of_the_memory_is_kept() {
+        let info = |used: u64, buffers: u64, most: u64| {
+            format!(
+                "# Memory\r\nused_memory:{used}\r\nused_memory_human:1G\r\nmaxmemory:{most}\r\n\
+                 mem_not_counted_for_evict:{buffers}\r\n"
+            )
+        };
+        assert!(!judge(&info(800, 0, 1_000)));
+        assert!(judge(&info(801, 0, 1_000)));
+        assert!(!judge(&info(900, 100, 1_000)), "buffers are not counted");
+        assert!(judge(&info(u64::MAX, 0, u64::MAX)));
+        assert!(!judge(&info(u64::MAX, 0, 0)), "no bound");
+        assert!(!judge(""));
+    }
+
+    #[test]
+    fn without_a_bound_the_memory_of_the_machine_counts() {
+        let info = |most: u64| {
+            format!(
+                "used_memory:300\r\nmem_not_counted_for_evict:100\r\nmaxmemory:{most}\r\ntotal_system_memory:1000\r\n"
+            )
+        };
+        assert_eq!(used_ratio(&info(400)), Some(0.5));
+        assert_eq!(used_ratio(&info(0)), Some(0.2));
+        assert_eq!(used_ratio(""), None);
+    }
+}

@@ -1,0 +1,388 @@
+//! Client of Redis: a shared connection, renewed after a break, and a deadline on every call.
+
+use std::{
+    borrow::Cow,
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use redis::{
+    Arg, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+    aio::ConnectionLike, cmd,
+};
+use shared::{
+    backoff::Backoff,
+    clock::Clock,
+    process::traces::{KeyValue, Span, SpanKind},
+};
+use tokio::{
+    sync::{Mutex, RwLock, Semaphore},
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::{
+    admission::{Admission, Sync, admit},
+    connection::{ANSWERING, Connection, Source, is_broken, refused},
+    failover::{Losses, Masters},
+    key_space::KeySpace,
+    schema,
+    watermark::Watermark,
+};
+use crate::latency::timed;
+
+/// Longest time of a call, reconnecting included: half of the gateways' timeout of 3 s, so that a gateway gets an error
+/// in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are answered
+/// 503.
+const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Longest time of the first connection and of a mark, for which no call waits.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Shortest time between two new connections to a cluster, since a shard may be down for long.
+const RENEWED_EVERY: Duration = Duration::from_millis(500);
+/// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
+/// most.
+const CALLS: usize = 4096;
+/// Pauses before connecting again.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+
+/// Client of the configured Redis, which reconnects after a broken connection.
+pub(super) struct Client {
+    source: Source,
+    volatile_allowed: bool,
+    key_space: KeySpace,
+    watermark: Watermark,
+    masters: Masters,
+    clock: Arc<dyn Clock>,
+    state: RwLock<ConnectionState>,
+    /// Time of the last replacement of a cluster's connection; locked during a replacement.
+    renewed: Mutex<Instant>,
+    calls: Semaphore,
+    /// Durability that was logged.
+    logged: OnceLock<()>,
+}
+
+/// The state of the connection.
+enum ConnectionState {
+    Up {
+        connection: Connection,
+        sync: Sync,
+        /// Number of the connection, increased by every reconnection.
+        number: u64,
+    },
+    Down {
+        why: RedisError,
+        /// The next attempt to connect.
+        until: Instant,
+        backoff: Backoff,
+        number: u64,
+    },
+}
+
+/// A request that is safe to repeat: a commit that was carried out fails its own guards.
+enum RedisRequest<'a> {
+    One(&'a Cmd),
+    Many(&'a Pipeline),
+}
+
+impl RedisRequest<'_> {
+    /// Name and attributes of the request's span: the name of the command, without arguments.
+    fn described(&self) -> (Cow<'static, str>, Vec<KeyValue>) {
+        let system = KeyValue::new("db.system.name", "redis");
+        let name = match self {
+            Self::One(command) => match command.args_iter().next() {
+                Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+                Some(_) | None => "redis".to_owned(),
+            },
+            Self::Many(commands) => {
+                let size = i64::try_from(commands.len()).unwrap_or(i64::MAX);
+                let attributes = vec![system, KeyValue::new("db.operation.batch.size", size)];
+                return ("PIPELINE".into(), attributes);
+            }
+        };
+        let operation = KeyValue::new("db.operation.name", name.clone());
+        (name.into(), vec![system, operation])
+    }
+}
+
+impl Client {
+    /// Connects for the first time. Calls wait for a server that is loading its data; any other error is final.
+    pub(super) async fn connect(
+        source: Source,
+        volatile_allowed: bool,
+        key_space: KeySpace,
+        watermark: Watermark,
+        clock: Arc<dyn Clock>,
+    ) -> RedisResult<Self> {
+        let late = || failure(io::ErrorKind::TimedOut, "it did not answer");
+        let (until, backoff) = (Instant::now(), PAUSES);
+        let down = ConnectionState::Down { why: late(), until, backoff, number: 0 };
+        let (state, calls, logged) = (RwLock::new(down), Semaphore::new(CALLS), OnceLock::new());
+        let (renewed, masters) = (Mutex::new(Instant::now()), Masters::default());
+        let client = Self {
+            source,
+            volatile_allowed,
+            key_space,
+            watermark,
+            masters,
+            clock,
+            state,
+            renewed,
+            calls,
+            logged,
+        };
+        let up = timeout_at(Instant::now() + CONNECT_TIMEOUT, client.connected(1)).await;
+        match up.unwrap_or_else(|_| Err(late())) {
+            Ok(up) => *client.state.write().await = up,
+            Err(why) if is_loading(&why) => {
+                tracing::warn!("Redis still loads its data; waiting for it");
+                let (until, backoff) = (Instant::now(), PAUSES);
+                let down = ConnectionState::Down { why, until, backoff, number: 0 };
+                *client.state.write().await = down;
+            }
+            Err(why) => return Err(why),
+        }
+        Ok(client)
+    }
+
+    /// Opens a separate, unchecked connection, for commands that would delay others.
+    pub(super) async fn another(&self, answering: Duration) -> RedisResult<Connection> {
+        self.source.connect(answering).await
+    }
+
+    /// Returns the number of the current connection, increased by every reconnection.
+    pub(super) async fn number(&self) -> u64 {
+        match &*self.state.read().await {
+            ConnectionState::Up { number, .. } | ConnectionState::Down { number, .. } => *number,
+        }
+    }
+
+    /// Returns whether there is a connection.
+    pub(super) async fn is_up(&self) -> bool {
+        matches!(&*self.state.read().await, ConnectionState::Up { .. })
+    }
+
+    /// Durability of answered writes; the least safe while there is no connection.
+    pub(super) async fn sync(&self) -> Sync {
+        match &*self.state.read().await {
+            ConnectionState::Up { sync, .. } => *sync,
+            ConnectionState::Down { .. } => Sync::Behind,
+        }
+    }
+
+    /// Sends a command.
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        let _timed = timed("command");
+        Ok(redis::from_redis_value(self.call(&RedisRequest::One(command)).await?)?)
+    }
+
+    /// Sends commands together, all in the same slot.
+    pub(super) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> RedisResult<T> {
+        let _timed = timed("command");
+        Ok(redis::from_redis_value(self.call(&RedisRequest::Many(commands)).await?)?)
+    }
+
+    /// Runs a script by its hash, and by its text on a server that lacks it.
+    pub(super) async fn run(&self, by_hash: &Cmd, by_text: impl FnOnce() -> Cmd) -> RedisResult<Value> {
+        let _timed = timed("script");
+        match self.call(&RedisRequest::One(by_hash)).await {
+            Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.call(&RedisRequest::One(&by_text())).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now` counts
+    /// where this is the process's first mark.
+    pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
+        match timeout_at(Instant::now() + CONNECT_TIMEOUT, self.set_mark(now)).await {
+            Ok(losses) => losses,
+            Err(_) => Err(self.why_late().await),
+        }
+    }
+
+    async fn set_mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
+        let (mut connection, _) = self.connection().await;
+        let checked = self.watermark.check(&connection).await?;
+        let mut question = cmd("INFO");
+        question.arg("replication");
+        let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
+        let infos = infos.collect::<Result<Vec<_>, _>>()?;
+        self.watermark.set(&connection, &checked, now).await?;
+        // Last, so that a mark which fails leaves the promotion to the next one's report.
+        let promoted = self.masters.look(&infos);
+        Ok(Losses { promoted, forgotten: checked.forgotten })
+    }
+
+    /// Asks every master, and returns an answer of each.
+    pub(super) async fn ask_masters(&self, command: Cmd) -> RedisResult<Vec<Value>> {
+        self.in_time(|mut connection| async move { connection.ask_masters(command).await }).await
+    }
+
+    /// Addresses of all masters, in order; an empty one for a server that is alone.
+    pub(super) async fn masters(&self) -> RedisResult<Vec<String>> {
+        self.in_time(|mut connection| async move { connection.masters().await }).await
+    }
+
+    /// Asks the master at an address.
+    pub(super) async fn ask_at(&self, master: &str, command: Cmd) -> RedisResult<Value> {
+        self.in_time(|mut connection| async move { connection.ask_at(master, command).await }).await
+    }
+
+    /// Uses the connection, for as long as a call may take.
+    async fn in_time<T, F: Future<Output = RedisResult<T>>>(
+        &self,
+        ask: impl FnOnce(Connection) -> F,
+    ) -> RedisResult<T> {
+        let asked = async { ask(self.connection().await.0).await };
+        match timeout_at(Instant::now() + CALL_TIMEOUT, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.why_late().await),
+        }
+    }
+
+    async fn call(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
+        if let Some(older) = self.watermark.older() {
+            return Err(refused(older.clone()));
+        }
+        let Ok(_permit) = self.calls.try_acquire() else {
+            return Err(failure(io::ErrorKind::ResourceBusy, "too many calls wait for it"));
+        };
+        let span = Span::current().child(SpanKind::Client, || request.described());
+        let answer = match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.why_late().await),
+        };
+        if answer.is_err() {
+            span.fail("store");
+        }
+        answer
+    }
+
+    /// Sends a request again until there is an answer.
+    async fn persist(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
+        loop {
+            let (mut connection, number) = self.connection().await;
+            let answer = match request {
+                RedisRequest::One(command) => connection.req_packed_command(command).await,
+                RedisRequest::Many(commands) => {
+                    commands.query_async::<Vec<Value>>(&mut connection).await.map(Value::Array)
+                }
+            };
+            match answer.and_then(Value::extract_error) {
+                Err(e) if is_broken(&connection, &e) => self.lost(number, e).await,
+                Err(e) if e.kind() == ErrorKind::ClusterConnectionNotFound => {
+                    if !self.renew(number).await {
+                        return Err(e);
+                    }
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Waits for the connection. Callers have deadlines of their own.
+    async fn connection(&self) -> (Connection, u64) {
+        loop {
+            let until = match &*self.state.read().await {
+                ConnectionState::Up { connection, number, .. } => return (connection.clone(), *number),
+                ConnectionState::Down { until, .. } => *until,
+            };
+            sleep_until(until).await;
+            let mut state = self.state.write().await;
+            if let ConnectionState::Down { until, backoff, number, .. } = *state
+                && until <= Instant::now()
+            {
+                let was_loading = matches!(&*state, ConnectionState::Down { why, .. } if is_loading(why));
+                *state = self.connected(number + 1).await.unwrap_or_else(|why| {
+                    log_failure(&why, was_loading);
+                    let mut backoff = backoff;
+                    let until = Instant::now() + backoff.pause(&*self.clock);
+                    ConnectionState::Down { why, until, backoff, number }
+                });
+            }
+        }
+    }
+
+    /// Connects to a server that has loaded all data, meets the requirements, and has not lost data.
+    async fn connected(&self, number: u64) -> RedisResult<ConnectionState> {
+        let mut connection = self.source.connect(ANSWERING).await?;
+        let sync = match admit(&mut connection, self.volatile_allowed).await? {
+            Admission::Admitted(sync) => sync,
+            Admission::Loading => return Err(loading()),
+            Admission::Refused(why) => return Err(refused(why)),
+        };
+        self.watermark.check(&connection).await?;
+        schema::check(&mut connection, &self.key_space).await?;
+        self.logged.get_or_init(|| log_durability(sync));
+        Ok(ConnectionState::Up { connection, sync, number })
+    }
+
+    async fn lost(&self, lost: u64, why: RedisError) {
+        let mut state = self.state.write().await;
+        if let ConnectionState::Up { number, .. } = *state
+            && number == lost
+        {
+            tracing::warn!(error = %why, "lost the connection to Redis");
+            let mut backoff = PAUSES;
+            let until = Instant::now() + backoff.pause(&*self.clock);
+            *state = ConnectionState::Down { why, until, backoff, number };
+        }
+    }
+
+    /// Replaces a cluster's connection that has lost its masters: left alone, it may look for masters only much later.
+    /// Returns whether the call is worth another attempt.
+    async fn renew(&self, lost: u64) -> bool {
+        let Ok(mut renewed) = self.renewed.try_lock() else { return false };
+        if renewed.elapsed() < RENEWED_EVERY {
+            return false;
+        }
+        *renewed = Instant::now();
+        // Calls to the other masters use the old connection meanwhile.
+        let Ok(fresh) = self.source.connect(ANSWERING).await else { return false };
+        if let ConnectionState::Up { connection, number, .. } = &mut *self.state.write().await
+            && *number == lost
+        {
+            tracing::warn!("connected to the cluster anew");
+            *connection = fresh;
+            *number += 1;
+        }
+        true
+    }
+
+    async fn why_late(&self) -> RedisError {
+        match &*self.state.read().await {
+            ConnectionState::Up { .. } => failure(io::ErrorKind::TimedOut, "it did not answer in time"),
+            ConnectionState::Down { why, .. } => why.clone(),
+        }
+    }
+}
+
+/// Warns of charges that may be lost after being answered.
+fn log_durability(sync: Sync) {
+    if let Some(warning) = sync.warning() {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Error of a server that is loading its file and may be used later.
+fn loading() -> RedisError {
+    (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
+}
+
+fn is_loading(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
+}
+
+/// Logs the reason for a missing connection. A server that loads its data is logged only once.
+fn log_failure(why: &RedisError, was_loading: bool) {
+    match (is_loading(why), was_loading) {
+        (true, true) => {}
+        (true, false) => tracing::warn!("Redis still loads its data; waiting for it"),
+        (false, _) => tracing::warn!(error = %why, "cannot connect to Redis; trying again"),
+    }
+}
+
+fn failure(kind: io::ErrorKind, why: &'static str) -> RedisError {
+    io::Error::new(kind, why).into()
+}

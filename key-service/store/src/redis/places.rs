@@ -1,0 +1,39 @@
+//! Names that are kept, master by master.
+
+use redis::{Value, cmd};
+
+use super::{client::Client, failure, key_space::KeySpace, senseless};
+use crate::records::{Failure, Place, Space};
+
+/// Names that a page looks at, about: some hundred microseconds of Redis.
+const PAGE: usize = 500;
+
+/// All places of all masters.
+pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space, Place)>, Failure> {
+    let mut places = Vec::new();
+    for master in client.masters().await.map_err(|e| failure(&e))? {
+        let mut cursor = "0".to_owned();
+        loop {
+            let (next, found) = page(client, names, (&master, &cursor)).await?;
+            places.extend(found);
+            if next == "0" {
+                break;
+            }
+            cursor = next;
+        }
+    }
+    Ok(places)
+}
+
+/// A page of a master behind a cursor, and the next cursor.
+async fn page(
+    client: &Client,
+    names: &KeySpace,
+    (master, cursor): (&str, &str),
+) -> Result<(String, Vec<(Space, Place)>), Failure> {
+    let mut scan = cmd("SCAN");
+    scan.arg(cursor).arg("MATCH").arg(names.pattern()).arg("COUNT").arg(PAGE);
+    let answer: Value = client.ask_at(master, scan).await.map_err(|e| failure(&e))?;
+    let (next, found): (String, Vec<Vec<u8>>) = redis::from_redis_value(answer).map_err(|_| senseless())?;
+    Ok((next, found.iter().filter_map(|name| names.read(name)).collect()))
+}

@@ -1,0 +1,156 @@
+//! Questions as commands, and what Redis answers.
+
+use redis::{Pipeline, Value, pipe};
+
+use super::{key_space::KeySpace, senseless};
+use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Record, Space};
+
+/// Fields on a page of a set, about.
+const PAGE: usize = 500;
+
+/// A field of a hash: name and value.
+type Field = (Vec<u8>, Vec<u8>);
+
+/// Commands for the questions, which Redis answers as of one moment.
+pub(super) fn write_questions(names: &KeySpace, space: &Space, questions: &[Question]) -> Pipeline {
+    let mut commands = pipe();
+    for question in questions {
+        write_question(names, &mut commands, space, question);
+    }
+    if commands.len() > 1 {
+        commands.atomic();
+    }
+    commands
+}
+
+fn write_question(names: &KeySpace, commands: &mut Pipeline, space: &Space, question: &Question) {
+    match question {
+        Question::Records(all) => {
+            for of_set in by_set(all) {
+                commands.cmd("HMGET").arg(names.place(space, Place::Set(of_set[0].set)));
+                for name in of_set {
+                    commands.arg(&name.key[..]);
+                }
+            }
+        }
+        Question::Set(set, after) => {
+            let cursor = after.as_ref().map_or(&b"0"[..], |Cursor(place)| place);
+            commands
+                .cmd("HSCAN")
+                .arg(names.place(space, Place::Set(*set)))
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(PAGE);
+        }
+        Question::Entries { index, from, to, order, limit } => {
+            let lowest = [b"[", from.as_slice()].concat();
+            let highest = to.as_ref().map_or(b"+".to_vec(), |to| [b"(", to.as_slice()].concat());
+            let command = commands.cmd("ZRANGE").arg(names.place(space, Place::Index(*index)));
+            match order {
+                Order::Ascending => command.arg(lowest).arg(highest).arg("BYLEX"),
+                Order::Descending => command.arg(highest).arg(lowest).arg("BYLEX").arg("REV"),
+            };
+            command.arg("LIMIT").arg(0).arg(*limit);
+        }
+        Question::Values { log, from, to, order, limit } => {
+            write_values(commands, &names.place(space, Place::Log(*log)), (*from, *to), (*order, *limit));
+        }
+    }
+}
+
+/// Runs of names in the same set: one command reads each run.
+fn by_set(names: &[Name]) -> impl Iterator<Item = &[Name]> {
+    names.chunk_by(|a, b| a.set == b.set)
+}
+
+/// An item has the number of its last value. So that of `to` may end behind it: the first item that does so is read too, where the
+/// items are read downwards.
+fn write_values(commands: &mut Pipeline, log: &[u8], (from, to): (u64, u64), (order, limit): (Order, usize)) {
+    match order {
+        Order::Ascending => {
+            commands.cmd("XRANGE").arg(log).arg(from).arg("+").arg("COUNT").arg(limit);
+        }
+        Order::Descending => {
+            if let Some(behind) = to.checked_add(1) {
+                commands.cmd("XRANGE").arg(log).arg(behind).arg("+").arg("COUNT").arg(1);
+            }
+            commands.cmd("XREVRANGE").arg(log).arg(to).arg(from).arg("COUNT").arg(limit);
+        }
+    }
+}
+
+/// Answers to questions.
+pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Result<Vec<Answer>, Failure> {
+    let mut answers = answers.into_iter();
+    let mut all = Vec::with_capacity(questions.len());
+    for question in questions {
+        let mut next = || answers.next().ok_or_else(senseless);
+        all.push(match question {
+            Question::Records(names) => {
+                let mut records = Vec::with_capacity(names.len());
+                for _ in by_set(names) {
+                    let Value::Array(found) = next()? else { return Err(senseless()) };
+                    for value in found {
+                        records.push(record(value)?);
+                    }
+                }
+                Answer::Records(records)
+            }
+            Question::Set(..) => {
+                let (place, fields): (Vec<u8>, Vec<Field>) =
+                    redis::from_redis_value(next()?).map_err(|_| senseless())?;
+                let read = |(key, bytes)| Some((key, Record::from_bytes(bytes)?));
+                let records = fields.into_iter().map(read).collect::<Option<_>>().ok_or_else(senseless)?;
+                Answer::Set(records, (place != b"0").then_some(Cursor(place)))
+            }
+            Question::Entries { .. } => {
+                Answer::Entries(redis::from_redis_value(next()?).map_err(|_| senseless())?)
+            }
+            Question::Values { from, to, order, limit, .. } => {
+                let mut items = items(next()?)?;
+                if *order == Order::Descending && *to < u64::MAX {
+                    items.extend(self::items(next()?)?);
+                }
+                Answer::Values(values(items, (*from, *to), (*order, *limit))?)
+            }
+        });
+    }
+    Ok(all)
+}
+
+/// An item of a stream: its id, and words that stand before values in turn.
+type Item = (String, Vec<Vec<u8>>);
+
+fn items(answer: Value) -> Result<Vec<Item>, Failure> {
+    redis::from_redis_value(answer).map_err(|_| senseless())
+}
+
+/// Values of a log's items, in the order asked for.
+fn values(
+    items: Vec<Item>,
+    (from, to): (u64, u64),
+    (order, limit): (Order, usize),
+) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
+    let mut all = Vec::new();
+    for (id, fields) in items {
+        let last: u64 = id.split('-').next().and_then(|number| number.parse().ok()).ok_or_else(senseless)?;
+        let values: Vec<Vec<u8>> = fields.into_iter().skip(1).step_by(2).collect();
+        let first = (last + 1).checked_sub(values.len() as u64).ok_or_else(senseless)?;
+        let numbered = (first..).zip(values).filter(|(number, _)| (from..=to).contains(number));
+        match order {
+            Order::Ascending => all.extend(numbered),
+            Order::Descending => all.extend(numbered.collect::<Vec<_>>().into_iter().rev()),
+        }
+    }
+    all.truncate(limit);
+    Ok(all)
+}
+
+/// A record, if there is one.
+pub(super) fn record(value: Value) -> Result<Option<Record>, Failure> {
+    match value {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => Record::from_bytes(bytes).map(Some).ok_or_else(senseless),
+        _ => Err(senseless()),
+    }
+}

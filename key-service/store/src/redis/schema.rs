@@ -1,0 +1,44 @@
+//! Number of the layout in Redis, so that data of another layout is refused rather than misread.
+
+use redis::{RedisResult, cmd};
+
+use super::{
+    connection::{Connection, refused},
+    key_space::KeySpace,
+};
+
+/// The layout that this program reads and writes. Programs of the layouts 1 and 2 look at the same number, and leave this one
+/// alone.
+const LAYOUT: u32 = 3;
+
+/// Data that this program cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum OtherLayout {
+    #[error(
+        "Redis holds data in the layout of an earlier version, which this one cannot read and leaves as it is. Read what is \
+         there with the earlier version (`accounts list`, `journal export`), start this one with another \
+         FAREGATE_REDIS_PREFIX or an empty Redis, and enter the credit that is left with `credits add`"
+    )]
+    Earlier,
+    #[error(
+        "Redis holds data in layout {0}, and this version reads layout {LAYOUT}: use the version that wrote it"
+    )]
+    Later(String),
+}
+
+/// Refuses data of another layout, and records the layout in an empty Redis.
+pub(super) async fn check(connection: &mut Connection, key_space: &KeySpace) -> RedisResult<()> {
+    let layout: Option<String> = cmd("GET").arg(key_space.schema()).query_async(connection).await?;
+    if let Some(layout) = layout {
+        return match layout.parse() {
+            Ok(LAYOUT) => Ok(()),
+            Ok(..LAYOUT) => Err(refused(OtherLayout::Earlier)),
+            Ok(_) | Err(_) => Err(refused(OtherLayout::Later(layout))),
+        };
+    }
+    let accounts: u64 = cmd("HLEN").arg(key_space.first_layout()).query_async(connection).await?;
+    if accounts > 0 {
+        return Err(refused(OtherLayout::Earlier));
+    }
+    cmd("SET").arg(key_space.schema()).arg(LAYOUT).query_async(connection).await
+}

@@ -1,0 +1,217 @@
+//! Address of a Redis, and the requirements on the server.
+
+use std::path::PathBuf;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, io::tcp::TcpSettings};
+use shared::secret::SecretString;
+
+use super::tls::Certificates;
+
+/// Default port of a Redis or a cluster's node.
+pub(super) const REDIS_PORT: u16 = 6379;
+/// Default port of a Sentinel.
+const SENTINEL_PORT: u16 = 26379;
+
+/// Settings of the Redis store.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Address of the servers.
+    pub address: Address,
+    /// Prefix of all names, different for each installation on a shared Redis.
+    pub prefix: String,
+    /// True to accept a Redis without an append-only file, which loses all data when stopped.
+    pub volatile_allowed: bool,
+    /// Number of replicas that must have a change before the answer.
+    pub wait_replicas: u32,
+    /// Certificates for servers that are reached over TLS, and for this client.
+    pub certificates: Certificates,
+    /// Folder with the record of when the store was last seen, by which a store that lost data is noticed. `None` for a store that the
+    /// folder has not seen, and is not to see.
+    pub data_dir: Option<PathBuf>,
+    /// False to leave no mark of being seen, since nothing is written: a store that lost data is noticed all the same.
+    pub is_marked: bool,
+}
+
+/// Address of Redis. Printed without the password.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// A single server.
+    One(ConnectionInfo),
+    /// The server that the Sentinels report as the master of the service.
+    Sentinel(Sentinel),
+    /// A cluster.
+    Cluster(
+        /// Some of the nodes.
+        Vec<ConnectionInfo>,
+    ),
+}
+
+/// Sentinels, and the master under watch.
+#[derive(Clone, Debug)]
+pub struct Sentinel {
+    /// Some of the Sentinels.
+    pub addresses: Vec<ConnectionAddr>,
+    /// The Sentinels' name for the master.
+    pub service: String,
+    /// Credentials for the Sentinels.
+    pub sign_in: SignIn,
+    /// Credentials for the master; the host is not used.
+    pub master: ConnectionInfo,
+}
+
+/// Credentials for Sentinels with access control.
+#[derive(Clone, Debug, Default)]
+pub struct SignIn {
+    /// User in the Sentinels' access list.
+    pub user: Option<String>,
+    /// Password of the user, or the common password.
+    pub password: Option<SecretString>,
+}
+
+/// The text is not the address of a Redis.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "{0}; write sqlite:FILE, memory:, redis://[USER:PASSWORD@]HOST[:PORT][/DB], unix:PATH, \
+     redis+cluster://[USER:PASSWORD@]HOST[:PORT],… or redis+sentinel://[USER:PASSWORD@]HOST[:PORT],…/SERVICE[/DB]\
+     [?sentinel_user=USER&sentinel_password=PASSWORD] (with rediss for TLS)"
+)]
+pub struct InvalidAddress(String);
+
+impl Address {
+    /// Reads a URL. `rediss`, `rediss+cluster` and `rediss+sentinel` use TLS.
+    pub fn parse(url: &str) -> Result<Self, InvalidAddress> {
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| InvalidAddress("no scheme".into()))?;
+        match (scheme, rest.strip_prefix("//")) {
+            ("redis" | "rediss" | "unix" | "redis+unix", _) => Ok(Self::One(info(url)?)),
+            ("redis+cluster", Some(rest)) => Self::cluster("redis", rest),
+            ("rediss+cluster", Some(rest)) => Self::cluster("rediss", rest),
+            ("redis+sentinel", Some(rest)) => Self::sentinel("redis", rest),
+            ("rediss+sentinel", Some(rest)) => Self::sentinel("rediss", rest),
+            _ => Err(InvalidAddress(format!("unknown scheme \"{scheme}\""))),
+        }
+    }
+
+    /// Returns whether connections are encrypted.
+    pub(super) fn is_tls(&self) -> bool {
+        let encrypted = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        match self {
+            Self::One(info) | Self::Sentinel(Sentinel { master: info, .. }) => encrypted(info),
+            Self::Cluster(nodes) => nodes.iter().any(encrypted),
+        }
+    }
+
+    fn cluster(scheme: &str, rest: &str) -> Result<Self, InvalidAddress> {
+        let (user, rest) = split_user(rest);
+        let hosts = rest.trim_end_matches('/').split(',');
+        Ok(Self::Cluster(
+            hosts.map(|host| info(&at(scheme, user, host, REDIS_PORT))).collect::<Result<_, _>>()?,
+        ))
+    }
+
+    fn sentinel(scheme: &str, rest: &str) -> Result<Self, InvalidAddress> {
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (user, rest) = split_user(rest);
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (service, db) = path.split_once('/').unwrap_or((path, "0"));
+        if service.is_empty() {
+            return Err(InvalidAddress("the service that the Sentinels watch is missing".into()));
+        }
+        let address = |host| info(&at(scheme, "", host, SENTINEL_PORT)).map(|info| info.addr().clone());
+        let master = format!("{}/{db}", at(scheme, user, "localhost", REDIS_PORT));
+        Ok(Self::Sentinel(Sentinel {
+            addresses: hosts.split(',').map(address).collect::<Result<_, _>>()?,
+            service: service.to_owned(),
+            sign_in: SignIn::parse(query)?,
+            master: info(&master)?,
+        }))
+    }
+}
+
+impl SignIn {
+    fn parse(query: &str) -> Result<Self, InvalidAddress> {
+        let mut sign_in = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "sentinel_user" => sign_in.user = Some(value.into_owned()),
+                "sentinel_password" => sign_in.password = Some((&*value).into()),
+                _ => return Err(InvalidAddress(format!("unknown parameter \"{name}\""))),
+            }
+        }
+        Ok(sign_in)
+    }
+}
+
+/// Splits at the last `@`: the credentials, with the `@`, and the rest.
+fn split_user(rest: &str) -> (&str, &str) {
+    rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
+}
+
+fn at(scheme: &str, user: &str, host: &str, port: u16) -> String {
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+    if has_port { format!("{scheme}://{user}{host}") } else { format!("{scheme}://{user}{host}:{port}") }
+}
+
+fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
+    let info: RedisResult<ConnectionInfo> = url.into_connection_info();
+    // The library's own messages do not repeat the URL, which may hold a password.
+    let info = info.map_err(|e| InvalidAddress(e.to_string()))?;
+    Ok(info.set_tcp_settings(at_once()))
+}
+
+/// Settings that send small writes at once: waiting for more to send costs 40 ms each.
+pub(super) fn at_once() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::secret::ExposeSecret;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_address_is_read() {
+        let address = |url| Address::parse(url).unwrap();
+        assert!(
+            matches!(address("redis://user:secret@redis.internal/2"), Address::One(i) if i.redis_settings().db() == 2)
+        );
+        assert!(matches!(address("unix:///run/redis.sock"), Address::One(_)));
+        assert!(address("rediss://redis.internal:7000").is_tls());
+        let Address::Cluster(nodes) = address("redis+cluster://user:p%40ss@a:7000,b,c:7002") else {
+            panic!()
+        };
+        let hosts: Vec<_> = nodes.iter().map(|n| n.addr().to_string()).collect();
+        assert_eq!(hosts, ["a:7000", "b:6379", "c:7002"]);
+        assert!(nodes.iter().all(|n| n.redis_settings().password() == Some("p@ss")));
+        assert!(address("rediss+cluster://a").is_tls());
+        let Address::Sentinel(sentinel) =
+            address("redis+sentinel://:pw@a,b:5/main/3?sentinel_user=watch&sentinel_password=p%26w")
+        else {
+            panic!()
+        };
+        let hosts: Vec<_> = sentinel.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(hosts, ["a:26379", "b:5"]);
+        assert_eq!(sentinel.service, "main");
+        assert_eq!(sentinel.sign_in.user.as_deref(), Some("watch"));
+        assert_eq!(sentinel.sign_in.password.unwrap().expose_secret(), "p&w");
+        let master = sentinel.master.redis_settings();
+        assert_eq!((master.db(), master.password()), (3, Some("pw")));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_telling_the_password() {
+        for url in [
+            "redis:",
+            "http://user:secret@h",
+            "redis+sentinel://:secret@a,b",
+            "redis://:secret@h:port",
+            "redis+cluster:secret",
+            "redis+sentinel://a/main?password=secret",
+        ] {
+            let refused = Address::parse(url).unwrap_err().to_string();
+            assert!(!refused.contains("secret"), "{refused}");
+        }
+        let printed = format!("{:?}", Address::parse("redis://user:secret@h").unwrap());
+        assert!(!printed.contains("secret"), "{printed}");
+    }
+}

@@ -1,0 +1,138 @@
+//! A Redis behind TLS, access lists and passwords.
+
+use std::{fs, path::Path};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tempfile::TempDir;
+
+use super::{Committed, Durability, Question, Records, SET, create, has, name, open, space};
+use crate::{
+    redis::{Address, Certificates, Settings},
+    servers::{RedisServer, Watched, free_port, settings},
+};
+
+/// All permissions that the store needs, as documented in docs/operating.md; `+waitaof` as well where the server has it.
+const GRANTS: &str = "~store-* +@read +@write +@scripting +@transaction +@connection +info +time +config|get";
+
+/// Certificates of an authority, as files for a server and as texts for the client.
+struct Signed {
+    folder: TempDir,
+    authority: Vec<u8>,
+    own: (Vec<u8>, Vec<u8>),
+}
+
+impl Signed {
+    fn new() -> Self {
+        let mut of_authority = CertificateParams::new(Vec::new()).unwrap();
+        of_authority.distinguished_name.push(DnType::CommonName, "the authority of a test");
+        of_authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(of_authority, KeyPair::generate().unwrap()).unwrap();
+        let sign = |name: &str| {
+            let (params, key) =
+                (CertificateParams::new(vec![name.to_owned()]).unwrap(), KeyPair::generate().unwrap());
+            (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = sign("localhost");
+        fs::write(folder.path().join("authority.pem"), issuer.pem()).unwrap();
+        fs::write(folder.path().join("certificate.pem"), certificate).unwrap();
+        fs::write(folder.path().join("key.pem"), key).unwrap();
+        let (certificate, key) = sign("key-service");
+        Self { folder, authority: issuer.pem().into_bytes(), own: (certificate.into(), key.into()) }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+}
+
+async fn serves(settings: &Settings) {
+    let store = open(settings).await.unwrap();
+    assert_eq!(create(&store, "one").await, Ok(Committed::Written));
+    store.settle(&space(), Durability::Durable).await.unwrap();
+    assert_eq!(has(&store, "one").await, Ok(true));
+    let questions = vec![Question::Records(vec![name("one"), name("two")]), Question::Set(SET, None)];
+    store.read(&space(), questions).await.unwrap();
+    store.places().await.unwrap();
+    store.is_nearly_full().await.unwrap();
+    store.try_write().await.unwrap();
+    assert!(store.clock_skew().await.unwrap().is_some(), "its clock may be asked");
+}
+
+fn at(url: &str, data_dir: &Path, certificates: Certificates) -> Settings {
+    let folder = TempDir::new_in(data_dir).unwrap();
+    Settings { address: Address::parse(url).unwrap(), certificates, ..settings("redis://localhost", &folder) }
+}
+
+#[tokio::test]
+async fn a_redis_behind_tls_is_used_when_both_sides_trust_the_others_authority() {
+    let signed = Signed::new();
+    let port = free_port();
+    let _server = RedisServer::start_with(&[
+        "--port",
+        "0",
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &signed.file("certificate.pem"),
+        "--tls-key-file",
+        &signed.file("key.pem"),
+        "--tls-ca-cert-file",
+        &signed.file("authority.pem"),
+        "--tls-auth-clients",
+        "yes",
+    ]);
+    let url = format!("rediss://localhost:{port}");
+    let folder = tempfile::tempdir().unwrap();
+    let both = Certificates::new(Some(signed.authority.clone()), Some(signed.own.clone()));
+    serves(&at(&url, folder.path(), both)).await;
+    let nobody = Certificates::new(Some(signed.authority.clone()), None);
+    assert!(open(&at(&url, folder.path(), nobody)).await.is_err(), "it wants to see a certificate");
+    let other = Certificates::new(Some(Signed::new().authority), Some(signed.own.clone()));
+    let refused = open(&at(&url, folder.path(), other)).await.err().unwrap();
+    assert!(refused.contains("certificate"), "an authority that did not sign it: {refused}");
+    assert!(open(&at(&url, folder.path(), Certificates::default())).await.is_err(), "nor did the system's");
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_and_an_error_about_a_wrong_password_does_not_repeat_it() {
+    let user = format!("on >open-sesame {GRANTS}");
+    let mut options = vec!["--port", "0", "--user", "faregate"];
+    options.extend(user.split(' '));
+    let server = RedisServer::start_with(&options);
+    let folder = tempfile::tempdir().unwrap();
+    let signed_in = |password: &str| format!("{}?user=faregate&pass={password}", server.url());
+    serves(&at(&signed_in("open-sesame"), folder.path(), Certificates::default())).await;
+    let refused = open(&at(&signed_in("a-secret-guess"), folder.path(), Certificates::default())).await.err();
+    let refused = refused.unwrap();
+    assert!(refused.contains("authentication failed") && !refused.contains("secret-guess"), "{refused}");
+}
+
+/// Redis reads its file as the user `default`, and leaves out the commands that this user may not run.
+#[tokio::test]
+async fn a_redis_that_forgot_what_its_default_user_may_not_do_is_found_out() {
+    let user = format!("on >open-sesame {GRANTS}");
+    let mut options = vec!["--port", "0", "--user", "faregate"];
+    options.extend(user.split(' '));
+    options.extend(["--user", "default", "on", "nopass", "-@all", "+ping"]);
+    let mut server = RedisServer::start_with(&options);
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("{}?user=faregate&pass=open-sesame", server.url());
+    let settings = Settings { address: Address::parse(&url).unwrap(), ..settings(&url, &folder) };
+    serves(&settings).await;
+    server.kill();
+    server.start_again();
+    let refused = open(&settings).await.err().unwrap();
+    assert!(refused.contains("Redis came back older than it was"), "{refused}");
+}
+
+#[tokio::test]
+async fn sentinels_that_want_a_password_are_given_theirs_and_the_master_is_given_its_own() {
+    let watched = Watched::start_with_passwords("of-the-master", "of-the-sentinels");
+    let folder = tempfile::tempdir().unwrap();
+    let url = watched.url().replace("redis+sentinel://", "redis+sentinel://:of-the-master@");
+    let url_of = |query: &str| at(&format!("{url}{query}"), folder.path(), Certificates::default());
+    serves(&url_of("?sentinel_password=of-the-sentinels")).await;
+    assert!(open(&url_of("?sentinel_password=wrong")).await.is_err());
+    assert!(open(&url_of("")).await.is_err());
+}

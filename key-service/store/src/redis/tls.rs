@@ -1,0 +1,23 @@
+//! Certificates for a Redis that is reached over TLS, and for this client.
+
+use redis::{ClientTlsConfig, TlsCertificates};
+
+/// Certificates for `rediss://`.
+#[derive(Clone, Debug, Default)]
+pub struct Certificates(Option<TlsCertificates>);
+
+impl Certificates {
+    /// Reads PEM texts: the authority that signed the server's certificate (by default the system's), and the
+    /// client's certificate with a key, for servers that require a certificate.
+    pub fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
+        if authority.is_none() && own.is_none() {
+            return Self(None);
+        }
+        let client_tls = own.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+        Self(Some(TlsCertificates { client_tls, root_cert: authority }))
+    }
+
+    pub(super) fn get(&self) -> Option<TlsCertificates> {
+        self.0.clone()
+    }
+}

@@ -1,0 +1,45 @@
+//! How the fields of records are shown as JSON: bytes in hexadecimal digits, secrets not at all.
+
+use serde::{Serialize, Serializer};
+
+/// What is shown of a secret.
+const HIDDEN: &str = "hidden";
+
+/// A secret, or a digest or hash of one.
+pub(crate) trait Secret {
+    /// Whether there is one.
+    fn is_there(&self) -> bool;
+}
+
+impl Secret for Vec<u8> {
+    fn is_there(&self) -> bool {
+        !self.is_empty()
+    }
+}
+
+impl Secret for String {
+    fn is_there(&self) -> bool {
+        !self.is_empty()
+    }
+}
+
+impl<T: Secret> Secret for Option<T> {
+    fn is_there(&self) -> bool {
+        self.as_ref().is_some_and(Secret::is_there)
+    }
+}
+
+/// Shows that there is a secret, or null.
+pub(crate) fn hidden<S: Serializer>(secret: &impl Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    secret.is_there().then_some(HIDDEN).serialize(serializer)
+}
+
+/// Shows an id or other bytes.
+pub(crate) fn hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&hex::encode(bytes))
+}
+
+/// Shows ids.
+pub(crate) fn hex_list<S: Serializer>(all: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(hex::encode))
+}

@@ -1,0 +1,162 @@
+//! Copies of the file, made and taken back while nobody has to know how SQLite keeps it.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, backup::Backup};
+use shared::private_files;
+
+use super::file::{LAYOUT, OpenError, layout};
+
+/// Endings of the files that SQLite keeps beside the file.
+const BESIDE: [&str; 2] = ["-wal", "-shm"];
+
+/// Reason why a file was not copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The file, or the folder that it is in, is missing or forbidden.
+    #[error("{} cannot be read or written", .0.display())]
+    File(PathBuf, #[source] io::Error),
+    /// SQLite failed.
+    #[error("{}: {}", .0.display(), .1)]
+    Sqlite(PathBuf, rusqlite::Error),
+    /// The file belongs to another program, or has an earlier layout.
+    #[error(transparent)]
+    Refused(#[from] OpenError),
+    /// Pages of the file contradict one another.
+    #[error("{} is damaged: {}", .0.display(), .1)]
+    Damaged(PathBuf, String),
+    /// Another process has the file open.
+    #[error("{} is served: stop the program first (or another command that has it open)", .0.display())]
+    Served(PathBuf),
+}
+
+/// Number of a file's layout beside that of this program, which is never the later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TablesVersion {
+    /// That of the file.
+    pub found: i64,
+    /// That of this program.
+    pub known: i64,
+}
+
+impl TablesVersion {
+    /// Returns whether this program can open the file as a store.
+    pub fn is_current(self) -> bool {
+        self.found == self.known
+    }
+}
+
+/// Reads the layout of a file, and changes nothing; `None` where there is no file yet.
+pub fn version(path: &Path) -> Result<Option<TablesVersion>, CopyError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    inspect(path, &open(path)?).map(Some)
+}
+
+/// Copies a file that may be served, by SQLite's own means, to a new private file. Returns its layout.
+pub fn copy(from: &Path, to: &Path) -> Result<TablesVersion, CopyError> {
+    let source = open(from)?;
+    inspect(from, &source)?;
+    let made = private_files::options().write(true).create_new(true).open(to);
+    made.map_err(|e| CopyError::File(to.to_owned(), e))?;
+    let failed = |e| CopyError::Sqlite(to.to_owned(), e);
+    let mut copy = open(to)?;
+    let backup = Backup::new(&source, &mut copy).map_err(failed)?;
+    // All pages in one step, so that a writer does not begin it anew.
+    backup.run_to_completion(i32::MAX, Duration::ZERO, None).map_err(failed)?;
+    drop(backup);
+    verify(to, &copy)
+}
+
+/// Proves that a file can be read from its first to its last page. Returns its layout.
+pub fn check(path: &Path) -> Result<TablesVersion, CopyError> {
+    verify(path, &open(path)?)
+}
+
+/// Makes what was written to a file, and its name in the folder, survive the loss of the machine.
+pub fn sync(path: &Path) -> Result<(), CopyError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    [path, folder].into_iter().try_for_each(|it| {
+        File::open(it).and_then(|it| it.sync_all()).map_err(|e| CopyError::File(it.to_owned(), e))
+    })
+}
+
+/// Moves a file aside with all that SQLite keeps beside it, unless another process has it open. Returns whether there was one.
+pub fn set_aside(path: &Path, aside: &Path) -> Result<bool, CopyError> {
+    if !path.exists() {
+        return Ok(false);
+    }
+    take(path)?;
+    fs::rename(path, aside).map_err(|e| CopyError::File(path.to_owned(), e))?;
+    for ending in BESIDE {
+        let moved = fs::rename(with_ending(path, ending), with_ending(aside, ending));
+        if let Err(e) = moved
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            return Err(CopyError::File(with_ending(path, ending), e));
+        }
+    }
+    Ok(true)
+}
+
+/// Succeeds if no other process has the file open, or if there is no file.
+pub fn check_unserved(path: &Path) -> Result<(), CopyError> {
+    if path.exists() { take(path) } else { Ok(()) }
+}
+
+/// Has a file alone for a moment.
+fn take(path: &Path) -> Result<(), CopyError> {
+    let alone = open(path)?;
+    let taken = alone
+        .busy_timeout(Duration::ZERO)
+        .and_then(|()| alone.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(())))
+        .and_then(|()| alone.execute_batch("BEGIN EXCLUSIVE; ROLLBACK"));
+    taken.map_err(|e| match e.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
+            CopyError::Served(path.to_owned())
+        }
+        _ => CopyError::Sqlite(path.to_owned(), e),
+    })?;
+    // The last connection to close merges the write-ahead log into the file.
+    alone.close().map_err(|(_, e)| CopyError::Sqlite(path.to_owned(), e))
+}
+
+/// Removes what a connection left beside a file that is closed.
+pub fn tidy(path: &Path) {
+    for ending in BESIDE {
+        // Most often there is none.
+        let _ = fs::remove_file(with_ending(path, ending));
+    }
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Opens a file that is there.
+fn open(path: &Path) -> Result<Connection, CopyError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|e| CopyError::Sqlite(path.to_owned(), e))
+}
+
+fn inspect(path: &Path, connection: &Connection) -> Result<TablesVersion, CopyError> {
+    let found = layout(connection, path)?.ok_or_else(|| OpenError::NotOurs(path.to_owned()))?;
+    Ok(TablesVersion { found, known: LAYOUT })
+}
+
+fn verify(path: &Path, connection: &Connection) -> Result<TablesVersion, CopyError> {
+    let version = inspect(path, connection)?;
+    let said = connection.pragma_query_value(None, "integrity_check", |row| row.get::<_, String>(0));
+    match said.unwrap_or_else(|e| e.to_string()) {
+        sound if sound == "ok" => Ok(version),
+        damage => Err(CopyError::Damaged(path.to_owned(), damage)),
+    }
+}

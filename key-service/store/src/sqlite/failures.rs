@@ -1,0 +1,56 @@
+//! What errors of SQLite say of a call.
+
+use rusqlite::{Error, ErrorCode};
+
+use crate::records::Failure;
+
+/// Reason why a call is not carried out.
+#[derive(Clone, Debug)]
+pub(super) enum CallError {
+    /// The call or what it touches is at fault. Others of the transaction may go on without it.
+    Own(Failure),
+    /// The database failed, and with it the transaction.
+    All(Failure),
+}
+
+impl CallError {
+    /// A call that cannot be carried out as it is.
+    pub(super) fn refused(reason: impl Into<String>) -> Self {
+        Self::Own(Failure::NotDone(reason.into()))
+    }
+
+    /// A value that has another form than a record's.
+    pub(super) fn no_record() -> Self {
+        Self::Own(Failure::Damaged("SQLite: a value that is no record".into()))
+    }
+
+    /// Sorts an error of the end of a transaction that writes. A sync that fails may have reached the disk: a crash before the
+    /// next commit would bring it back.
+    pub(super) fn at_commit(error: Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => error.into(),
+            Some(_) | None => Self::All(Failure::Unknown(format!("SQLite: {error}"))),
+        }
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Own(failure) | CallError::All(failure) => failure,
+        }
+    }
+}
+
+/// Sorts an error before the end of a transaction, which is then rolled back.
+impl From<Error> for CallError {
+    fn from(error: Error) -> Self {
+        let text = format!("SQLite: {error}");
+        match (&error, error.sqlite_error_code()) {
+            (Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..), _)
+            | (_, Some(ErrorCode::ConstraintViolation)) => Self::Own(Failure::Damaged(text)),
+            (_, Some(ErrorCode::TooBig)) => Self::Own(Failure::NotDone(text)),
+            (_, Some(_) | None) => Self::All(Failure::NotDone(text)),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Accounts, by id and by name.
+//!
+//! The record of a name is written first, and says which account is to have the name. The account is made with its profile: until
+//! then, nobody finds it.
+
+use std::future::ready;
+
+use domain::ledger::Account;
+use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use shared::{ids::AccountId, time::Timestamp};
+
+use super::{AccountSummary, Funds, NewAccount, Store, StoreError, layout, message, no_answer};
+use crate::{
+    ledger::{
+        Change,
+        codec::{AccountRecord, read_account},
+        names,
+    },
+    messages::{self, AccountName, AccountProfile},
+    records::{Answer, Name, Question, Set, Space},
+    view::View,
+};
+
+/// Kind of the spaces in which names of accounts lie.
+const NAMES: &str = "accounts";
+/// Accounts read at once, each in a round trip of its own.
+const READ_AT_ONCE: usize = 64;
+
+impl Store {
+    /// Creates an account without credit. Returns `false` if the name is taken.
+    pub async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError> {
+        let NewAccount { id, name, created_at } = account;
+        let (space, of_name) = name_record(&name);
+        let mine = AccountName { account: id.as_bytes().to_vec(), created_at: created_at.millis() };
+        let decide = |view: &mut View| {
+            view.presume_absent(&of_name);
+            if let Some(taken) = view.get::<AccountName>(&of_name)? {
+                return Ok(taken);
+            }
+            view.put(&of_name, &mine);
+            Ok(mine.clone())
+        };
+        let owner = self.change(&space, decide).await?;
+        // Another caller may have been interrupted between the name and the account.
+        let owner_id = owner_of_name(&owner)?;
+        let profile = AccountProfile { name, created_at: owner.created_at, keys: 0, groups: 0 };
+        self.complete_account(owner_id, &profile).await?;
+        Ok(owner_id == id)
+    }
+
+    /// All accounts, oldest first.
+    pub async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
+        let parts = layout::parts(NAMES).map(|part| self.accounts_named_in(part));
+        let mut ids = try_join_all(parts).await?.concat();
+        ids.sort_unstable();
+        ids.dedup();
+        let summaries = stream::iter(ids.into_iter().map(|id| self.summary(id))).buffered(READ_AT_ONCE);
+        summaries.try_filter_map(|summary| ready(Ok(summary))).try_collect().await
+    }
+
+    /// Finds an account by name, through an index.
+    pub async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
+        let (space, of_name) = name_record(name);
+        let Some(owner) = self.get::<AccountName>(&space, of_name).await? else { return Ok(None) };
+        let id = owner_of_name(&owner)?;
+        let profile: Option<AccountProfile> = self.get(&layout::space(id), layout::account_profile()).await?;
+        Ok(profile.filter(|profile| profile.name == name).map(|_| id))
+    }
+
+    /// Finds name, money and numbers of keys and groups of an account. `None` for an unknown account.
+    pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
+        let found = self.money_and_profile(account).await?;
+        Ok(found.map(|(AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. })| Funds {
+            name,
+            credit: money.credit,
+            held: money.held,
+            keys,
+            groups,
+        }))
+    }
+
+    /// The account's money, with the numbers that only the store needs; `None` for an unknown account.
+    pub(super) async fn account_money(
+        &self,
+        account: AccountId,
+    ) -> Result<Option<AccountRecord>, StoreError> {
+        let money: Option<messages::Account> = self.get(&layout::space(account), names::account()).await?;
+        Ok(money.as_ref().map(read_account))
+    }
+
+    /// Makes the account that has a name, unless it is made already.
+    async fn complete_account(&self, id: AccountId, profile: &AccountProfile) -> Result<(), StoreError> {
+        let of_profile = layout::account_profile();
+        let decide = |change: &mut Change<'_>| {
+            change.presume_absent(&of_profile);
+            match change.get::<AccountProfile>(&of_profile)? {
+                Some(made) if made.name == profile.name => return Ok(()),
+                Some(_) => return Err(StoreError::Conflict(format!("{id} has another name"))),
+                None => {}
+            }
+            if change.account()?.is_none() {
+                change.set_account(Account::default());
+            }
+            change.put(&of_profile, profile);
+            Ok(())
+        };
+        self.govern(id, decide).await
+    }
+
+    /// The accounts whose names lie in a space, in any order. Some may not be made yet, some may be there twice.
+    async fn accounts_named_in(&self, space: Space) -> Result<Vec<AccountId>, StoreError> {
+        let set = Set { table: layout::ACCOUNT_NAMES, part: 0 };
+        let (mut ids, mut cursor) = (Vec::new(), None);
+        loop {
+            let Some(Answer::Set(page, next)) =
+                self.ask(&space, vec![Question::Set(set, cursor)]).await?.pop()
+            else {
+                return Err(no_answer());
+            };
+            for (_, record) in &page {
+                ids.push(owner_of_name(&message(record)?)?);
+            }
+            match next {
+                Some(place) => cursor = Some(place),
+                None => return Ok(ids),
+            }
+        }
+    }
+
+    async fn summary(&self, id: AccountId) -> Result<Option<AccountSummary>, StoreError> {
+        let found = self.money_and_profile(id).await?;
+        Ok(found.map(|(AccountRecord { money, .. }, AccountProfile { name, created_at, keys, .. })| {
+            let created_at = Timestamp::from_millis(created_at);
+            AccountSummary { id, name, credit: money.credit, held: money.held, keys, created_at }
+        }))
+    }
+
+    /// Money and profile of an account as of one moment; `None` for an unknown account, and for one that is not made yet.
+    async fn money_and_profile(
+        &self,
+        account: AccountId,
+    ) -> Result<Option<(AccountRecord, AccountProfile)>, StoreError> {
+        let question = Question::Records(vec![names::account(), layout::account_profile()]);
+        let Some(Answer::Records(found)) = self.ask(&layout::space(account), vec![question]).await?.pop()
+        else {
+            return Err(no_answer());
+        };
+        let [Some(money), Some(profile)] = &found[..] else { return Ok(None) };
+        Ok(Some((read_account(&message(money)?), message(profile)?)))
+    }
+}
+
+/// Puts an id into a list in the order of ids.
+pub(super) fn insert_id(list: &mut messages::IdList, id: &[u8; 16]) {
+    if let Err(place) = list.ids.binary_search_by(|other| other.as_slice().cmp(id)) {
+        list.ids.insert(place, id.to_vec());
+    }
+}
+
+/// Space and name of the record of an account's name.
+fn name_record(name: &str) -> (Space, Name) {
+    (layout::part_of(NAMES, name.as_bytes()), layout::name(layout::ACCOUNT_NAMES, name.as_bytes()))
+}
+
+fn owner_of_name(owner: &AccountName) -> Result<AccountId, StoreError> {
+    let id = AccountId::from_slice(&owner.account);
+    id.ok_or_else(|| StoreError::Damaged("the account of a name".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::ledger::histories::{START, account};
+    use shared::clock::System;
+
+    use super::*;
+    use crate::{
+        maps::Maps,
+        store::{EVENTS_KEPT, EventBounds, Kept},
+    };
+
+    #[tokio::test]
+    async fn an_account_that_was_left_with_its_name_alone_is_made_by_the_next_call() {
+        let kept = Kept::all(EventBounds::with_life(EVENTS_KEPT));
+        let store = Store::new(Arc::new(Maps::default()), Arc::new(System), kept);
+        let new = |n| NewAccount { id: account(n), name: "Acme".into(), created_at: START };
+        let (space, name) = name_record("Acme");
+        let left = AccountName { account: account(1).as_bytes().to_vec(), created_at: START.millis() };
+        let put = |view: &mut View| {
+            view.put(&name, &left);
+            Ok(())
+        };
+        store.change(&space, put).await.unwrap();
+        assert_eq!(store.accounts().await, Ok(vec![]));
+        assert_eq!(store.account_named("Acme").await, Ok(None));
+        assert_eq!(store.create_account(new(2)).await, Ok(false));
+        assert_eq!(store.account_named("Acme").await, Ok(Some(account(1))));
+        assert_eq!(store.accounts().await.unwrap()[0].created_at, START);
+        assert_eq!(store.create_account(new(1)).await, Ok(true));
+        let renamed = NewAccount { name: "Other".into(), ..new(1) };
+        assert!(matches!(store.create_account(renamed).await, Err(StoreError::Conflict(_))));
+        assert_eq!(store.account_named("Other").await, Ok(None));
+        assert_eq!(store.accounts().await.unwrap().len(), 1);
+    }
+}

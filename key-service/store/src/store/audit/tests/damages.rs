@@ -1,0 +1,397 @@
+//! Planted damages: each is found, with its place.
+
+use domain::{
+    audit::{Counter, Figure, Quantity, Wrong},
+    ledger::Record as Generation,
+    usage::Day,
+};
+use prost::Message;
+
+use super::*;
+use crate::{
+    ledger::{codec, names::PayerName},
+    messages,
+    records::{Answer, Index, Log, Name, Order, Question, Record, Revision},
+    store::layout,
+    view::FORM,
+};
+
+/// One thing that is changed behind the store's back.
+enum Damage {
+    Account(fn(&mut messages::Account)),
+    Key(u8, fn(&mut messages::Key)),
+    Group(u8, fn(&mut messages::Group)),
+    Hold(fn(&mut messages::Generation)),
+    Deposit(fn(&mut messages::Deposit)),
+    Sums(fn() -> Name, fn(&mut messages::Sums)),
+    AccountProfile(fn(&mut messages::AccountProfile)),
+    KeyProfile(u8, fn(&mut messages::KeyProfile)),
+    GroupProfile(u8, fn(&mut messages::GroupProfile)),
+    /// Of this number.
+    Entry(u64, fn(&mut messages::Entry)),
+    /// A record that is lost.
+    Lost(fn() -> Name),
+    /// The first entry of an index that is lost.
+    Unlisted(Index),
+    /// An entry of the open hold for another generation.
+    Phantom,
+}
+
+/// Bounds of a budget.
+fn bounds(budget: &mut Option<messages::Budget>) -> &mut messages::Bounds {
+    budget.as_mut().unwrap().bounds.as_mut().unwrap()
+}
+
+fn usage(sums: &mut messages::Sums) -> &mut messages::Progress {
+    sums.usage.as_mut().unwrap()
+}
+
+fn of_key() -> Name {
+    let payer =
+        domain::ledger::Payer { key: key(1), model: MODEL.into(), groups: [Some(group(1)), Some(group(0))] };
+    names::of_payer(Day::of(START), &PayerName::of(&payer))
+}
+
+fn of_model() -> Name {
+    names::of_model(Day::of(START), MODEL)
+}
+
+fn of_group() -> Name {
+    names::of_group(Day::of(START), group(1))
+}
+
+fn of_hold() -> Name {
+    names::generation(generation(30))
+}
+
+async fn read<M: Message + Default>(records: &Maps, name: &Name) -> M {
+    let questions = vec![Question::Records(vec![name.clone()])];
+    let mut answers = records.read(&names::space(account(1)), questions).await.unwrap();
+    let Some(Answer::Records(found)) = answers.pop() else { panic!("records were asked for") };
+    M::decode(found[0].as_ref().unwrap().message()).unwrap()
+}
+
+async fn changed<M: Message + Default>(records: &Maps, name: Name, change: fn(&mut M)) -> Vec<Write> {
+    let mut message = read(records, &name).await;
+    change(&mut message);
+    vec![Write::Put(name, Record::of(Revision([7; 8]), FORM, &message))]
+}
+
+async fn entry_changed(records: &Maps, number: u64, change: fn(&mut messages::Entry)) -> Vec<Write> {
+    let log: Log = names::JOURNAL;
+    let all = Question::Values { log, from: 0, to: u64::MAX, order: Order::Ascending, limit: 99 };
+    let mut answers = records.read(&names::space(account(1)), vec![all]).await.unwrap();
+    let Some(Answer::Values(mut values)) = answers.pop() else { panic!("values were asked for") };
+    for (_, value) in values.iter_mut().filter(|(of, _)| *of == number) {
+        let mut entry = messages::Entry::decode(&value[..]).unwrap();
+        change(&mut entry);
+        *value = entry.encode_to_vec();
+    }
+    let values = values.into_iter().map(|(_, value)| value).collect();
+    vec![Write::Trim { log, first: u64::MAX }, Write::Append { log, first: 1, values, kept: u64::MAX }]
+}
+
+impl Damage {
+    async fn plant(self, records: &Maps) {
+        let space = names::space(account(1));
+        let writes = match self {
+            Self::Account(change) => changed(records, names::account(), change).await,
+            Self::Key(n, change) => changed(records, names::key(key(n)), change).await,
+            Self::Group(n, change) => changed(records, names::group(group(n)), change).await,
+            Self::Hold(change) => changed(records, of_hold(), change).await,
+            Self::Deposit(change) => {
+                changed(records, names::deposit(domain::ledger::histories::deposit(0)), change).await
+            }
+            Self::Sums(name, change) => changed(records, name(), change).await,
+            Self::AccountProfile(change) => changed(records, layout::account_profile(), change).await,
+            Self::KeyProfile(n, change) => changed(records, layout::key_profile(key(n)), change).await,
+            Self::GroupProfile(n, change) => changed(records, layout::group_profile(group(n)), change).await,
+            Self::Entry(number, change) => entry_changed(records, number, change).await,
+            Self::Lost(name) => vec![Write::Remove(name())],
+            Self::Unlisted(index) => {
+                let (from, order) = (Vec::new(), Order::Ascending);
+                let first = Question::Entries { index, from, to: None, order, limit: 1 };
+                let mut answers = records.read(&space, vec![first]).await.unwrap();
+                let Some(Answer::Entries(mut entries)) = answers.pop() else { panic!("no entries") };
+                vec![Write::Leave(index, entries.pop().unwrap())]
+            }
+            Self::Phantom => {
+                let hold = codec::read_generation(read(records, &of_hold()).await);
+                let Some(Generation::Open(hold)) = hold else { panic!("the hold is open") };
+                vec![Write::Enter(names::DUE, names::due(generation(31), &hold))]
+            }
+        };
+        for write in writes {
+            records.commit(&space, Commit { guards: Vec::new(), writes: vec![write] }).await.unwrap();
+        }
+    }
+}
+
+/// An amount that is recorded, and the proven one.
+fn usd(figure: Figure, recorded: i64, proven: i64) -> Wrong {
+    Wrong { figure, recorded: Quantity::Usd(nanos(recorded)), proven: Quantity::Usd(nanos(proven)) }
+}
+
+/// A number that is recorded, and the proven one.
+fn number(figure: Figure, recorded: u64, proven: u64) -> Wrong {
+    Wrong { figure, recorded: Quantity::Count(recorded), proven: Quantity::Count(proven) }
+}
+
+fn key_count(counter: Counter, recorded: u64, proven: u64) -> Wrong {
+    number(Figure::KeyCount(key(1), Day::of(START), MODEL.into(), counter), recorded, proven)
+}
+
+fn model_count(counter: Counter, recorded: u64, proven: u64) -> Wrong {
+    number(Figure::ModelCount(Day::of(START), MODEL.into(), counter), recorded, proven)
+}
+
+fn group_count(counter: Counter, recorded: u64, proven: u64) -> Wrong {
+    number(Figure::GroupCount(group(1), Day::of(START), counter), recorded, proven)
+}
+
+/// Runs each damage against fresh books.
+async fn find(damages: Vec<(&str, Damage, Vec<Wrong>)>) {
+    for (name, damage, mut expected) in damages {
+        let records = Arc::new(Maps::default());
+        let store = store(&records, None);
+        open(&store).await;
+        spend(&store).await;
+        assert_eq!(audit(&store).await.wrong, [], "before: {name}");
+        damage.plant(&records).await;
+        // A store that has no copies yet.
+        let mut found = audit(&super::store(&records, None)).await.wrong;
+        found.sort_by_key(|wrong| format!("{wrong:?}"));
+        expected.sort_by_key(|wrong| format!("{wrong:?}"));
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn damaged_balances_are_found() {
+    find(vec![
+        ("a key used more", Damage::Key(1, |key| key.budget.as_mut().unwrap().used += 1), {
+            vec![usd(Figure::Used(key(1)), 11, 10)]
+        }),
+        ("a key used less", Damage::Key(1, |key| key.budget.as_mut().unwrap().used = 0), {
+            vec![usd(Figure::Used(key(1)), 0, 10)]
+        }),
+        ("a key holds more", Damage::Key(3, |key| key.budget.as_mut().unwrap().held += 1), {
+            vec![usd(Figure::KeyHeld(key(3)), 51, 50)]
+        }),
+        ("a key holds without a hold", Damage::Key(19, |key| key.budget.as_mut().unwrap().held = 5), {
+            vec![usd(Figure::KeyHeld(key(19)), 5, 0)]
+        }),
+        ("a key has a request more", Damage::Key(3, |key| bounds(&mut key.budget).in_flight += 1), {
+            vec![number(Figure::InFlight(key(3)), 2, 1)]
+        }),
+        ("a key has a request less", Damage::Key(3, |key| bounds(&mut key.budget).in_flight = 0), {
+            vec![number(Figure::InFlight(key(3)), 0, 1)]
+        }),
+        ("a group used more", Damage::Group(0, |group| group.budget.as_mut().unwrap().used += 1), {
+            vec![usd(Figure::GroupUsed(group(0)), 118, 117)]
+        }),
+        ("a group holds less", Damage::Group(1, |group| group.budget.as_mut().unwrap().held = 0), {
+            vec![usd(Figure::GroupHeld(group(1)), 0, 50)]
+        }),
+        ("a group has a request more", Damage::Group(0, |group| bounds(&mut group.budget).in_flight = 9), {
+            vec![number(Figure::GroupInFlight(group(0)), 9, 1)]
+        }),
+        ("a credit is more", Damage::Account(|account| account.credit += 1), {
+            vec![usd(Figure::Credit, 9_884, 9_883)]
+        }),
+        ("an account holds more", Damage::Account(|account| account.held += 1), {
+            vec![usd(Figure::Held, 51, 50)]
+        }),
+        ("an account has paid an entry less", Damage::Account(|account| account.entries -= 1), {
+            vec![usd(Figure::Credit, 9_883, 9_893)]
+        }),
+        ("an account has paid an entry more", Damage::Account(|account| account.entries += 1), {
+            vec![number(Figure::Entries, 14, 13)]
+        }),
+        ("a deposit is more", Damage::Deposit(|deposit| deposit.amount += 1), {
+            vec![usd(Figure::Credit, 9_883, 9_884)]
+        }),
+        ("a deposit is lost", Damage::Unlisted(names::DEPOSITED), { vec![usd(Figure::Credit, 9_883, -117)] }),
+        ("a key is made with use", Damage::KeyProfile(1, |profile| profile.opening = 1), {
+            vec![usd(Figure::Entry(key(1), 2), 10, 11), usd(Figure::Credit, 9_883, 9_884)]
+        }),
+        ("a group is made with use", Damage::GroupProfile(1, |profile| profile.opening = 1), {
+            vec![usd(Figure::GroupUsed(group(1)), 117, 118)]
+        }),
+        ("an entry says another balance", Damage::Entry(2, |entry| entry.used_after += 1), {
+            vec![usd(Figure::Entry(key(1), 2), 11, 10), usd(Figure::Used(key(1)), 10, 11), {
+                usd(Figure::Credit, 9_883, 9_882)
+            }]
+        }),
+        ("a window used less", Damage::Key(5, |key| bounds(&mut key.budget).windows[0].used = 9), {
+            vec![usd(Figure::Window(key(5), Per::Day), 9, 10)]
+        }),
+        ("a window used more", Damage::Key(5, |key| bounds(&mut key.budget).windows[0].used = 21), {
+            vec![usd(Figure::Window(key(5), Per::Day), 21, 20)]
+        }),
+        ("a window used without use", Damage::Key(19, |key| bounds(&mut key.budget).windows[0].used = 1), {
+            vec![usd(Figure::Window(key(19), Per::Day), 1, 0)]
+        }),
+        (
+            "a group's window used less",
+            Damage::Group(0, |group| bounds(&mut group.budget).windows[0].used = 0),
+            { vec![usd(Figure::GroupWindow(group(0), Per::Day), 0, 10)] },
+        ),
+        (
+            "a window of an older bound used less",
+            Damage::Key(5, |key| {
+                let window = &mut bounds(&mut key.budget).windows[0];
+                (window.start, window.used) = (Per::Day.beginning(START).millis(), 19);
+            }),
+            vec![usd(Figure::Window(key(5), Per::Day), 19, 20)],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn damaged_holds_are_found() {
+    let of_all = |nanos, in_flight| {
+        vec![
+            usd(Figure::Held, 50, nanos),
+            usd(Figure::KeyHeld(key(3)), 50, nanos),
+            usd(Figure::GroupHeld(group(0)), 50, nanos),
+            usd(Figure::GroupHeld(group(1)), 50, nanos),
+            number(Figure::InFlight(key(3)), 1, in_flight),
+            number(Figure::GroupInFlight(group(0)), 1, in_flight),
+            number(Figure::GroupInFlight(group(1)), 1, in_flight),
+        ]
+    };
+    let with = |wrong: Wrong, mut of_all: Vec<Wrong>| {
+        of_all.push(wrong);
+        of_all
+    };
+    let hold = |recorded, listed| usd(Figure::Hold(generation(30)), recorded, listed);
+    find(vec![
+        ("a hold is of more", Damage::Hold(|generation| open_hold(generation).amount += 1), {
+            vec![hold(51, 50)]
+        }),
+        ("a hold expires later", Damage::Hold(|generation| open_hold(generation).lease_until += 1), {
+            vec![number(Figure::HoldLease(generation(30)), 10, 9)]
+        }),
+        ("a hold counts nowhere", Damage::Hold(|generation| open_hold(generation).counted_levels = 0), {
+            vec![hold(50, 0)]
+        }),
+        ("a hold is of another key", Damage::Hold(|generation| payer(generation).key = vec![1; 16]), {
+            vec![hold(50, 0)]
+        }),
+        ("a hold is of no group", Damage::Hold(|generation| payer(generation).group.clear()), {
+            vec![hold(50, 0)]
+        }),
+        ("a hold cannot be read", Damage::Hold(|generation| payer(generation).key.clear()), {
+            vec![hold(0, 50)]
+        }),
+        ("a hold is lost", Damage::Lost(of_hold), vec![hold(0, 50)]),
+        ("a hold is not listed", Damage::Unlisted(names::DUE), with(hold(50, 0), of_all(0, 0))),
+        ("a hold is listed that is not", Damage::Phantom, {
+            with(usd(Figure::Hold(generation(31)), 0, 50), of_all(100, 2))
+        }),
+    ])
+    .await;
+}
+
+fn open_hold(generation: &mut messages::Generation) -> &mut messages::Hold {
+    match generation.state.as_mut().unwrap() {
+        messages::generation::State::Hold(hold) => hold,
+        messages::generation::State::Bill(_) => panic!("the hold is open"),
+    }
+}
+
+fn payer(generation: &mut messages::Generation) -> &mut messages::Payer {
+    generation.payer.as_mut().unwrap()
+}
+
+#[tokio::test]
+async fn damaged_sums_are_found() {
+    let day = Day::of(START);
+    let of_key_usd = |counter| Figure::KeyCount(key(1), day, MODEL.into(), counter);
+    find(vec![
+        ("a key was charged more", Damage::Sums(of_key, |sums| sums.charged += 1), {
+            vec![usd(Figure::KeySum(key(1), day, MODEL.into()), 11, 10)]
+        }),
+        ("a key had a request more", Damage::Sums(of_key, |sums| sums.requests += 1), {
+            vec![key_count(Counter::Requests, 2, 1)]
+        }),
+        ("a key's prompts", Damage::Sums(of_key, |sums| usage(sums).prompt += 1), {
+            vec![key_count(Counter::Prompt, 4, 3)]
+        }),
+        ("a key's cached tokens", Damage::Sums(of_key, |sums| usage(sums).cached = 0), {
+            vec![key_count(Counter::Cached, 0, 1)]
+        }),
+        ("a key's completions", Damage::Sums(of_key, |sums| usage(sums).completion += 1), {
+            vec![key_count(Counter::Completion, 3, 2)]
+        }),
+        ("a key's images", Damage::Sums(of_key, |sums| usage(sums).images = 9), {
+            vec![key_count(Counter::Images, 9, 1)]
+        }),
+        ("a key's reasoning", Damage::Sums(of_key, |sums| usage(sums).reasoning = 9), {
+            vec![key_count(Counter::Reasoning, 9, 0)]
+        }),
+        ("a key's upstream cost", Damage::Sums(of_key, |sums| sums.upstream_cost += 1), {
+            vec![usd(of_key_usd(Counter::UpstreamCost), 5, 4)]
+        }),
+        ("a key's charges at known cost", Damage::Sums(of_key, |sums| sums.charged_at_known_cost = 0), {
+            vec![usd(of_key_usd(Counter::ChargedAtKnownCost), 0, 10)]
+        }),
+        ("sums of a key are lost", Damage::Lost(of_key), {
+            vec![usd(Figure::KeySum(key(1), day, MODEL.into()), 0, 10)]
+        }),
+        ("a model was charged less", Damage::Sums(of_model, |sums| sums.charged -= 1), {
+            vec![usd(Figure::ModelSum(day, MODEL.into()), 116, 117)]
+        }),
+        ("a model had a request less", Damage::Sums(of_model, |sums| sums.requests -= 1), {
+            vec![model_count(Counter::Requests, 11, 12)]
+        }),
+        ("a model's tokens", Damage::Sums(of_model, |sums| sums.tokens += 1), {
+            vec![model_count(Counter::Tokens, 61, 60)]
+        }),
+        ("sums of a model are lost", Damage::Lost(of_model), {
+            vec![usd(Figure::ModelSum(day, MODEL.into()), 0, 117)]
+        }),
+        ("a group was charged more", Damage::Sums(of_group, |sums| sums.charged += 1), {
+            vec![usd(Figure::GroupSum(group(1), day), 118, 117)]
+        }),
+        ("a group had a request more", Damage::Sums(of_group, |sums| sums.requests += 1), {
+            vec![group_count(Counter::Requests, 13, 12)]
+        }),
+        ("a group's tokens", Damage::Sums(of_group, |sums| sums.tokens = 0), {
+            vec![group_count(Counter::Tokens, 0, 60)]
+        }),
+        ("a group's upstream cost", Damage::Sums(of_group, |sums| sums.upstream_cost = 0), {
+            vec![usd(Figure::GroupCount(group(1), day, Counter::UpstreamCost), 0, 48)]
+        }),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn damaged_numbers_of_keys_and_groups_are_found() {
+    find(vec![
+        ("an account has a key more", Damage::AccountProfile(|profile| profile.keys += 1), {
+            vec![number(Figure::Keys, 21, 20)]
+        }),
+        ("an account has a group less", Damage::AccountProfile(|profile| profile.groups -= 1), {
+            vec![number(Figure::Groups, 1, 2)]
+        }),
+        ("a group has a key more", Damage::GroupProfile(1, |profile| profile.keys += 1), {
+            vec![number(Figure::KeysOfGroup(group(1)), 21, 20)]
+        }),
+        ("a group has a child more", Damage::GroupProfile(1, |profile| profile.children += 1), {
+            vec![number(Figure::ChildGroups(group(1)), 1, 0)]
+        }),
+        ("a key is not listed", Damage::Unlisted(layout::KEYS), vec![number(Figure::Keys, 20, 19)]),
+        ("a key of a group is not listed", Damage::Unlisted(layout::KEYS_OF_GROUPS), {
+            vec![number(Figure::KeysOfGroup(group(1)), 20, 19)]
+        }),
+        ("a child group is not listed", Damage::Unlisted(layout::CHILD_GROUPS), {
+            vec![number(Figure::ChildGroups(group(0)), 1, 0)]
+        }),
+        ("a group is not listed", Damage::Unlisted(layout::GROUPS), vec![number(Figure::Groups, 2, 1)]),
+    ])
+    .await;
+}

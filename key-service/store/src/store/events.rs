@@ -1,0 +1,176 @@
+//! Events of accounts, numbered by account, and kept within [`EventBounds`](super::EventBounds).
+
+use shared::ids::{AccountId, EventId};
+
+use super::{
+    EventSlice, EventsPage, Found, NumberedEvent, Order, Store, StoreError, layout, message, no_answer,
+    search::{READ_AT_ONCE, Scan},
+};
+use crate::{
+    ledger::names,
+    messages,
+    records::{self, Answer, Question, Space},
+};
+use domain::event::{Event, EventSearch};
+
+/// Bytes of a value of the log before the event's JSON: the event's id.
+const ID: usize = 16;
+
+/// Events to read, by their numbers.
+#[derive(Clone, Copy)]
+struct Range {
+    from: u64,
+    to: u64,
+    order: records::Order,
+    limit: usize,
+}
+
+impl Store {
+    /// Finds matching events. Those of a key or a group are found by an index. Without an index, a bounded number of events
+    /// is read, and the page may end before it is full.
+    pub async fn events(
+        &self,
+        account: AccountId,
+        search: EventSearch,
+        EventSlice { order, behind, limit }: EventSlice,
+    ) -> Result<Found<NumberedEvent, u64>, StoreError> {
+        let space = layout::space(account);
+        let kept = self.get::<messages::EventsKept>(&space, names::events()).await?;
+        let first = kept.map_or(1, |kept| kept.first);
+        // An event more than wanted shows that there are more.
+        let at_once = if search.kind.is_none() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
+        let mut scan = Scan::new(behind, limit);
+        while scan.goes_on() {
+            let range = Range::behind(scan.place(), order, (first, at_once));
+            let events = match search.subject() {
+                Some(subject) => self.events_of(&space, subject, range).await?,
+                None => self.events_of_all(&space, range).await?,
+            };
+            let matching = |(number, event): (u64, Option<NumberedEvent>)| {
+                (number, event.filter(|event| search.matches(&event.event)))
+            };
+            scan.add(events.into_iter().map(matching), at_once);
+        }
+        Ok(scan.page())
+    }
+
+    /// Reads events of the account after number `after`, in the order of their numbers, at most `limit`. Numbers count
+    /// from one without gaps, in the order in which the events were written.
+    pub async fn events_after(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<EventsPage, StoreError> {
+        let space = layout::space(account);
+        let mut from = after.saturating_add(1);
+        loop {
+            let (log, to, order) = (names::EVENTS, u64::MAX, records::Order::Ascending);
+            let questions = vec![
+                Question::Records(vec![names::events()]),
+                Question::Values { log, from, to, order, limit },
+            ];
+            let answers = self.ask(&space, questions).await?;
+            let Ok([Answer::Records(kept), Answer::Values(values)]) = <[Answer; 2]>::try_from(answers) else {
+                return Err(no_answer());
+            };
+            let kept = kept.into_iter().next().flatten();
+            let kept: Option<messages::EventsKept> = kept.as_ref().map(message).transpose()?;
+            let first = kept.map_or(1, |kept| kept.first);
+            // Values that are no longer kept may still be in the log.
+            if from < first {
+                from = first;
+                continue;
+            }
+            let events = values.into_iter().map(|(number, value)| event(number, &value));
+            let events = events.collect::<Result<_, _>>()?;
+            return Ok(EventsPage { events, gone_until: first.saturating_sub(1) });
+        }
+    }
+
+    /// Returns which of these thresholds were told by an event that is kept, by the names under which they are told once.
+    pub async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
+        let names = names.iter().map(|name| names::told(name)).collect();
+        let told = self.get_all::<messages::Told>(&layout::space(account), names).await?;
+        Ok(told.into_iter().map(|told| told.is_some()).collect())
+    }
+
+    /// Number of an event that is kept.
+    pub async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
+        let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
+        let last = (records::Order::Descending, 1);
+        let entries = self.entries(&layout::space(account), names::EVENT_IDS, range, last).await?;
+        Ok(entries.first().and_then(|entry| names::event_number(entry)))
+    }
+
+    /// Reads events of a key or a group by the index; `None` for one that was dropped meanwhile.
+    async fn events_of(
+        &self,
+        space: &Space,
+        subject: &[u8; 16],
+        Range { from, to, order, limit }: Range,
+    ) -> Result<Vec<(u64, Option<NumberedEvent>)>, StoreError> {
+        let range = (names::event_of(subject, from), Some(names::event_of(subject, to.saturating_add(1))));
+        let entries = self.entries(space, names::EVENTS_OF, range, (order, limit)).await?;
+        let numbers: Vec<u64> = entries.iter().filter_map(|entry| names::event_number(entry)).collect();
+        let value = |number: &u64| Question::Values {
+            log: names::EVENTS,
+            from: *number,
+            to: *number,
+            order: records::Order::Ascending,
+            limit: 1,
+        };
+        if numbers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.ask(space, numbers.iter().map(value).collect()).await?;
+        let event = |(number, answer): (u64, Answer)| match answer {
+            Answer::Values(values) => {
+                let event = values.first().map(|(_, value)| event(number, value)).transpose()?;
+                Ok((number, event))
+            }
+            Answer::Records(_) | Answer::Set(..) | Answer::Entries(_) => Err(no_answer()),
+        };
+        numbers.into_iter().zip(answers).map(event).collect()
+    }
+
+    /// Reads events of any subject.
+    async fn events_of_all(
+        &self,
+        space: &Space,
+        Range { from, to, order, limit }: Range,
+    ) -> Result<Vec<(u64, Option<NumberedEvent>)>, StoreError> {
+        // Numbers have no gaps, so that as many lie between these two as are wanted.
+        let nearest = to.saturating_sub(limit as u64).saturating_add(1);
+        let from = match order {
+            records::Order::Descending if to < u64::MAX => from.max(nearest),
+            records::Order::Ascending | records::Order::Descending => from,
+        };
+        let values = self.values(space, names::EVENTS, (from, to), (order, limit)).await?;
+        values.into_iter().map(|(number, value)| Ok((number, Some(event(number, &value)?)))).collect()
+    }
+}
+
+impl Range {
+    /// The numbers behind a place, none of which is below the first that is kept.
+    fn behind(place: Option<u64>, order: Order, (first, limit): (u64, usize)) -> Self {
+        match (order, place) {
+            (Order::Ascending, place) => {
+                let from = place.unwrap_or(0).saturating_add(1).max(first);
+                Self { from, to: u64::MAX, order: records::Order::Ascending, limit }
+            }
+            (Order::Descending, place) => {
+                let to = place.map_or(u64::MAX, |place| place.saturating_sub(1));
+                Self { from: first, to, order: records::Order::Descending, limit }
+            }
+        }
+    }
+}
+
+/// The event of a value of the log.
+fn event(number: u64, value: &[u8]) -> Result<NumberedEvent, StoreError> {
+    let json = value.get(ID..).and_then(|json| std::str::from_utf8(json).ok());
+    let event = json.and_then(Event::from_json);
+    let event = event.ok_or_else(|| StoreError::Damaged(format!("event {number} cannot be read")))?;
+    Ok(NumberedEvent { number, event })
+}

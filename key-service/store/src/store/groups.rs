@@ -1,0 +1,251 @@
+//! Groups of API keys.
+//!
+//! A group is two records: money and bounds, which spending reads, and a profile of the rest, with the numbers of its keys and
+//! of its children. An external id has a record of its own, which is guarded by whoever makes a group.
+
+mod changes;
+mod profile;
+
+use domain::{
+    event::{Act, EventKind},
+    group::{Group, GroupPatch, NewGroup},
+    key::ApiKey,
+};
+use shared::ids::{AccountId, GroupId, KeyId};
+
+pub(super) use self::changes::{count_key, insert_group, tell_passed, with_external_id};
+use self::{
+    changes::{create, find, update},
+    profile::from_records,
+};
+use super::{
+    GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page, Store, StoreError, idempotency, layout,
+};
+use crate::{
+    ledger::names,
+    messages::ExternalId,
+    records::{self, Answer, Index, Name, Question},
+};
+
+/// Entries of an index, and groups, that are read in a round trip: some 100 KB.
+const READ_AT_ONCE: usize = 500;
+
+impl Store {
+    /// Creates a group of an existing account, unless its idempotency key was used within its time to live, a group of the
+    /// account has the external id, the parent cannot be one ([`domain::group::may_be_parent`]), or the account is at its
+    /// bound of groups.
+    pub async fn create_group(
+        &self,
+        new: NewGroup,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<GroupCreated, StoreError> {
+        let attempt = idempotency.as_ref();
+        let ended = self.ended_attempts(new.account, attempt).await?;
+        self.govern(new.account, |change| {
+            idempotency::prune(change, &ended)?;
+            create(change, &new, attempt, act)
+        })
+        .await
+    }
+
+    /// Finds a group of the account.
+    pub async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError> {
+        Ok(self.fetch_groups(account, &[id]).await?.pop())
+    }
+
+    /// Finds a group of the account by the caller's own id, through an index.
+    pub async fn group_with_external_id(
+        &self,
+        account: AccountId,
+        external_id: &str,
+    ) -> Result<Option<Group>, StoreError> {
+        let found = self.groups_with_external_ids(account, &[external_id]).await?.pop().flatten();
+        let Some(id) = found else { return Ok(None) };
+        self.group(account, id).await
+    }
+
+    /// Lists the groups that have this parent, in the order of ids.
+    pub async fn child_groups(
+        &self,
+        account: AccountId,
+        parent: GroupId,
+    ) -> Result<Vec<GroupId>, StoreError> {
+        let (mut children, mut after) = (Vec::new(), None);
+        loop {
+            let place = (parent.as_bytes().as_slice(), after, Order::Ascending);
+            let ids = self.ids(account, layout::CHILD_GROUPS, place, READ_AT_ONCE).await?;
+            children.extend(ids.iter().map(|id| group_id(id)).collect::<Result<Vec<_>, _>>()?);
+            if ids.len() < READ_AT_ONCE {
+                return Ok(children);
+            }
+            after = ids.last().copied();
+        }
+    }
+
+    /// Lists groups of the account in the order of ids, starting behind `page.after`. A page with fewer groups than its
+    /// limit is the last one.
+    pub async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
+        let (mut groups, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
+        while groups.len() < page.limit {
+            let wanted = (page.limit - groups.len()).min(READ_AT_ONCE);
+            let ids = self.ids(account, layout::GROUPS, (&[], after, page.order), wanted).await?;
+            let groups_of_page = ids.iter().map(|id| group_id(id)).collect::<Result<Vec<_>, _>>()?;
+            groups.extend(self.fetch_groups(account, &groups_of_page).await?);
+            if ids.len() < wanted {
+                break;
+            }
+            after = ids.last().copied();
+        }
+        Ok(groups)
+    }
+
+    /// Lists keys of a group like [`Store::keys`], through an index.
+    pub async fn keys_of_group(
+        &self,
+        account: AccountId,
+        group: GroupId,
+        page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let (mut keys, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
+        while keys.len() < page.limit {
+            // A page of one status skips the others.
+            let wanted = if page.status.is_some() {
+                READ_AT_ONCE
+            } else {
+                (page.limit - keys.len()).min(READ_AT_ONCE)
+            };
+            let place = (group.as_bytes().as_slice(), after, page.order);
+            let ids = self.ids(account, layout::KEYS_OF_GROUPS, place, wanted).await?;
+            let keys_of_page =
+                ids.iter().map(|id| KeyId::from_slice(id).ok_or_else(|| damaged("a key's id")));
+            let found = self.fetch_keys(account, keys_of_page.collect::<Result<_, _>>()?).await?;
+            keys.extend(
+                found
+                    .into_iter()
+                    .filter(|key| page.status.is_none_or(|(status, now)| key.status(now) == status)),
+            );
+            if ids.len() < wanted {
+                break;
+            }
+            after = ids.last().copied();
+        }
+        keys.truncate(page.limit);
+        Ok(keys)
+    }
+
+    /// Changes a group by [`Group::updated`].
+    pub async fn update_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        patch: GroupPatch,
+        act: &Act,
+    ) -> Result<GroupUpdated, StoreError> {
+        self.govern(account, |change| update(change, id, &patch, act)).await
+    }
+
+    /// Archives a group and returns the result; repeating it changes nothing. `None` where the account does not have the
+    /// group.
+    pub async fn archive_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        act: &Act,
+    ) -> Result<Option<Group>, StoreError> {
+        self.govern(account, |change| {
+            let Some(group) = find(change, id)? else { return Ok(None) };
+            if group.spend.archived_at.is_some() {
+                return Ok(Some(group));
+            }
+            let archived = group.archived(act.at);
+            change.set_group(id, archived.spend.clone());
+            change.event(act.event(0, None, Some(id), EventKind::GroupArchived {}));
+            Ok(Some(archived))
+        })
+        .await
+    }
+
+    /// The groups of the account that have these external ids, in their order.
+    pub(super) async fn groups_with_external_ids(
+        &self,
+        account: AccountId,
+        external_ids: &[&str],
+    ) -> Result<Vec<Option<GroupId>>, StoreError> {
+        let space = layout::space(account);
+        let mut groups = Vec::with_capacity(external_ids.len());
+        for some in external_ids.chunks(READ_AT_ONCE) {
+            let names = some.iter().map(|id| external_id(id)).collect();
+            for found in self.get_all::<ExternalId>(&space, names).await? {
+                groups.push(found.map(|found| group_id(&found.group)).transpose()?);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Reads groups in the order of these ids, without missing groups.
+    pub(super) async fn fetch_groups(
+        &self,
+        account: AccountId,
+        ids: &[GroupId],
+    ) -> Result<Vec<Group>, StoreError> {
+        let mut groups = Vec::with_capacity(ids.len());
+        for some in ids.chunks(READ_AT_ONCE) {
+            let names = some.iter().flat_map(|id| [names::group(*id), layout::group_profile(*id)]);
+            let question = Question::Records(names.collect());
+            let Some(Answer::Records(found)) = self.ask(&layout::space(account), vec![question]).await?.pop()
+            else {
+                return Err(damaged("an answer to another question"));
+            };
+            for (id, records) in some.iter().zip(found.chunks(2)) {
+                let [Some(money), profile] = records else { continue };
+                groups.push(from_records(*id, money, profile.as_ref())?);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Ids at the end of entries of an index that begin with `of`, behind the id `after`.
+    async fn ids(
+        &self,
+        account: AccountId,
+        index: Index,
+        (of, after, order): (&[u8], Option<[u8; 16]>, Order),
+        limit: usize,
+    ) -> Result<Vec<[u8; 16]>, StoreError> {
+        let behind = |id: [u8; 16]| [of, &id].concat();
+        let (range, order) = match order {
+            // The lowest entry behind another is that entry and a zero byte.
+            Order::Ascending => {
+                let from = after.map_or_else(|| of.to_vec(), |id| [&behind(id)[..], &[0]].concat());
+                ((from, layout::behind(of)), records::Order::Ascending)
+            }
+            Order::Descending => {
+                let to = after.map(behind).or_else(|| layout::behind(of));
+                ((of.to_vec(), to), records::Order::Descending)
+            }
+        };
+        let entries = self.entries(&layout::space(account), index, range, (order, limit)).await?;
+        let id = |entry: &Vec<u8>| {
+            entry
+                .get(of.len()..)
+                .and_then(|id| id.try_into().ok())
+                .ok_or_else(|| damaged("an entry of an index"))
+        };
+        entries.iter().map(id).collect()
+    }
+}
+
+/// The record of an external id.
+fn external_id(id: &str) -> Name {
+    layout::name(layout::EXTERNAL_IDS, id.as_bytes())
+}
+
+fn group_id(bytes: &[u8]) -> Result<GroupId, StoreError> {
+    GroupId::from_slice(bytes).ok_or_else(|| damaged("a group's id"))
+}
+
+/// Error of a record that no program writes.
+fn damaged(what: &str) -> StoreError {
+    StoreError::Damaged(what.to_owned())
+}

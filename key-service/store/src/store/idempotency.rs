@@ -1,0 +1,90 @@
+//! Idempotency keys: what the request of each has made, until its time to live is over.
+
+use shared::ids::AccountId;
+
+use super::{Idempotency, Store, StoreError, layout};
+use crate::{
+    ledger::Change,
+    messages::IdempotencyKey,
+    records::{Name, Order},
+};
+
+/// Number of ended idempotency keys that a call may remove: more than a call can add, so that none accumulate, and few enough
+/// that a busy day's keys delay no caller.
+const PRUNED_AT_ONCE: usize = 64;
+
+/// Outcome of an earlier attempt.
+pub(super) enum Earlier {
+    /// The same request made, or changed, the object of this id.
+    Made([u8; 16]),
+    /// The idempotency key was used with another request.
+    OtherRequest,
+}
+
+impl Store {
+    /// Idempotency keys of the account that have ended, for [`prune`]; none where the attempt has no idempotency key.
+    pub(super) async fn ended_attempts(
+        &self,
+        account: AccountId,
+        attempt: Option<&Idempotency>,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let Some(attempt) = attempt else { return Ok(Vec::new()) };
+        let until_now = (Vec::new(), layout::behind(&layout::time(attempt.now)));
+        let (space, oldest) = (layout::space(account), (Order::Ascending, PRUNED_AT_ONCE));
+        self.entries(&space, layout::IDEMPOTENCY_ENDS, until_now, oldest).await
+    }
+}
+
+/// Removes idempotency keys that have ended, unless they are used again.
+pub(super) fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
+    for entry in ended {
+        if let Some((end, digest)) = entry.split_at_checked(size_of::<u64>()) {
+            let name = layout::name(layout::IDEMPOTENCY, digest);
+            let kept = change.get::<IdempotencyKey>(&name)?;
+            if kept.is_some_and(|kept| end_of(&kept) == end) {
+                change.remove(&name);
+            }
+        }
+        change.leave(layout::IDEMPOTENCY_ENDS, entry.clone());
+    }
+    Ok(())
+}
+
+/// Finds what a live idempotency key has made, if the attempt has one.
+pub(super) fn earlier(
+    change: &mut Change<'_>,
+    attempt: Option<&Idempotency>,
+) -> Result<Option<Earlier>, StoreError> {
+    let Some(attempt) = attempt else { return Ok(None) };
+    let kept = change.get::<IdempotencyKey>(&name_of(attempt))?;
+    let Some(kept) = kept.filter(|kept| kept.expires_at > attempt.now.millis()) else { return Ok(None) };
+    if kept.request != attempt.request.as_bytes() {
+        return Ok(Some(Earlier::OtherRequest));
+    }
+    let made = kept.made.try_into();
+    made.map(|made| Some(Earlier::Made(made)))
+        .map_err(|_| StoreError::Damaged("what an idempotency key made".into()))
+}
+
+/// Keeps what the attempt has made, if it has an idempotency key. One that has ended may still be there: its entry in the
+/// index stays until it is pruned.
+pub(super) fn keep(change: &mut Change<'_>, attempt: Option<&Idempotency>, made: &[u8; 16]) {
+    let Some(attempt) = attempt else { return };
+    let Idempotency { key, request, now: _, expires_at } = attempt;
+    let kept = IdempotencyKey {
+        request: request.as_bytes().to_vec(),
+        made: made.to_vec(),
+        expires_at: expires_at.millis(),
+    };
+    change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], key.as_bytes()].concat());
+    change.put(&name_of(attempt), &kept);
+}
+
+fn name_of(attempt: &Idempotency) -> Name {
+    layout::name(layout::IDEMPOTENCY, *attempt.key.as_bytes())
+}
+
+/// Beginning of an idempotency key's entry in the index.
+fn end_of(kept: &IdempotencyKey) -> [u8; 8] {
+    layout::time(shared::time::Timestamp::from_millis(kept.expires_at))
+}

@@ -1,0 +1,243 @@
+//! Lists of API keys, each read from an index page by page.
+
+use std::collections::HashSet;
+
+use domain::key::{ApiKey, Status};
+use shared::{
+    ids::{AccountId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use super::{
+    super::{KeyName, Order, Page, Store, StoreError, layout},
+    damaged, expiry_entry, status_entry, status_letter,
+};
+use crate::{
+    ledger::{Change, names},
+    records::{self, Index},
+};
+
+/// Entries, or keys, that are read in a round trip.
+const READ_AT_ONCE: usize = 500;
+/// Most keys that a commit lists as expired.
+const EXPIRED_AT_ONCE: usize = 64;
+/// Bytes of an id.
+const ID: usize = 16;
+
+impl Store {
+    /// Lists API keys of the account in the order of ids, starting behind `page.after`. A page with fewer keys than its
+    /// limit is the last one.
+    pub async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
+        let Some((status, now)) = page.status else {
+            return self.list_keys_in(account, layout::KEYS, &[], page).await;
+        };
+        self.list_expired_keys(account, now).await?;
+        self.list_keys_in(account, layout::KEYS_BY_STATUS, &[status_letter(status)], page).await
+    }
+
+    /// Lists the texts of API keys that people search for, like [`Self::keys`].
+    pub async fn key_names(&self, account: AccountId, page: Page) -> Result<Vec<KeyName>, StoreError> {
+        if page.status.is_some() {
+            let name = |ApiKey { id, label, hint, .. }| KeyName { id, label, hint };
+            return Ok(self.keys(account, page).await?.into_iter().map(name).collect());
+        }
+        let (mut names, mut after) = (Vec::new(), page.after);
+        while names.len() < page.limit {
+            let wanted = (page.limit - names.len()).min(READ_AT_ONCE);
+            let place = (&[][..], after, page.order);
+            let entries = self.entries_behind(account, layout::KEYS, place, wanted).await?;
+            for entry in &entries {
+                names.push(read_name(entry).ok_or_else(|| damaged("an entry of the keys"))?);
+            }
+            if entries.len() < wanted {
+                break;
+            }
+            after = names.last().map(|name: &KeyName| name.id);
+        }
+        Ok(names)
+    }
+
+    /// Lists API keys of the account that have spent money, largest spend first, of equal ones the newest first,
+    /// starting behind the present place of key `after`. A page with fewer keys than `limit` is the last one.
+    pub async fn top_spending(
+        &self,
+        account: AccountId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let mut from = Vec::new();
+        if let Some(after) = after
+            && let Some(key) = self.key(account, after).await?
+        {
+            let Some(entry) = names::spender(key.spend.budget.used, after) else { return Ok(Vec::new()) };
+            from = behind(entry);
+        }
+        let mut keys = Vec::new();
+        while keys.len() < limit {
+            let wanted = (limit - keys.len()).min(READ_AT_ONCE);
+            let (range, order) = ((from, None), (records::Order::Ascending, wanted));
+            let entries = self.entries(&layout::space(account), names::SPENDERS, range, order).await?;
+            let ids = entries.iter().map(|entry| {
+                names::spending_key(entry).ok_or_else(|| damaged("an entry of the keys by spend"))
+            });
+            let found = self.fetch_keys(account, ids.collect::<Result<_, _>>()?).await?;
+            // A charge may have been given back since the entries were read.
+            keys.extend(found.into_iter().filter(|key| key.spend.budget.used > NanoUsd::ZERO));
+            if entries.len() < wanted {
+                break;
+            }
+            from = entries.into_iter().next_back().map(behind).unwrap_or_default();
+        }
+        Ok(keys)
+    }
+
+    /// Number of open holds of a key: its requests in flight. Reads all holds of the account, which are as many as requests in
+    /// flight.
+    pub async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
+        // A hold that is extended between two pages moves on and comes twice.
+        let (mut generations, mut from) = (HashSet::new(), Vec::new());
+        loop {
+            let order = (records::Order::Ascending, READ_AT_ONCE);
+            let entries = self.entries(&layout::space(account), names::DUE, (from, None), order).await?;
+            let is_last = entries.len() < READ_AT_ONCE;
+            let generation = |entry: &Vec<u8>| match names::read_due(entry) {
+                Some((of, generation)) if of == key => Some(generation),
+                Some(_) | None => None,
+            };
+            generations.extend(entries.iter().filter_map(generation));
+            match entries.into_iter().next_back() {
+                Some(last) if !is_last => from = behind(last),
+                Some(_) | None => return Ok(generations.len() as u64),
+            }
+        }
+    }
+
+    /// Lists keys of an index whose entries are this beginning, the key's id, and perhaps more; otherwise like [`Self::keys`].
+    pub(in crate::store) async fn list_keys_in(
+        &self,
+        account: AccountId,
+        index: Index,
+        prefix: &[u8],
+        page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        // A key may have another status since the entries were read.
+        let is_wanted = |key: &ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
+        let (mut keys, mut after) = (Vec::new(), page.after);
+        while keys.len() < page.limit {
+            let wanted = (page.limit - keys.len()).min(READ_AT_ONCE);
+            let place = (prefix, after, page.order);
+            let entries = self.entries_behind(account, index, place, wanted).await?;
+            let id = |entry: &Vec<u8>| {
+                id_at(entry, prefix.len()).ok_or_else(|| damaged("an entry of an index of keys"))
+            };
+            let ids = entries.iter().map(id).collect::<Result<Vec<_>, _>>()?;
+            after = ids.last().copied();
+            keys.extend(self.fetch_keys(account, ids).await?.into_iter().filter(is_wanted));
+            if entries.len() < wanted {
+                break;
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Reads keys in the order of these ids, without those that do not exist; some hundred as of one moment.
+    pub(in crate::store) async fn fetch_keys(
+        &self,
+        account: AccountId,
+        ids: Vec<KeyId>,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let mut keys = Vec::with_capacity(ids.len());
+        for some in ids.chunks(READ_AT_ONCE) {
+            let found = self.keys_with_profiles(account, some).await?;
+            keys.extend(found.into_iter().map(|(key, _)| key));
+        }
+        Ok(keys)
+    }
+
+    /// Entries that begin with this and an id behind `after`, in an order of ids.
+    async fn entries_behind(
+        &self,
+        account: AccountId,
+        index: Index,
+        (prefix, after, order): (&[u8], Option<KeyId>, Order),
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let beginning = after.map(|id| [prefix, id.as_bytes()].concat());
+        let (range, order) = match order {
+            Order::Ascending => {
+                let from = match beginning {
+                    None => Some(prefix.to_vec()),
+                    Some(beginning) => layout::behind(&beginning),
+                };
+                let Some(from) = from else { return Ok(Vec::new()) };
+                ((from, layout::behind(prefix)), records::Order::Ascending)
+            }
+            Order::Descending => {
+                let to = beginning.or_else(|| layout::behind(prefix));
+                ((prefix.to_vec(), to), records::Order::Descending)
+            }
+        };
+        self.entries(&layout::space(account), index, range, (order, limit)).await
+    }
+
+    /// Lists keys as expired whose expiry has come.
+    async fn list_expired_keys(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
+        let mut from = Vec::new();
+        loop {
+            let range = (from, layout::behind(&layout::time(now)));
+            let order = (records::Order::Ascending, EXPIRED_AT_ONCE);
+            let ended = self.entries(&layout::space(account), layout::KEYS_EXPIRING, range, order).await?;
+            if !ended.is_empty() {
+                let decide = |change: &mut Change<'_>| {
+                    for entry in &ended {
+                        list_expired_key(change, entry);
+                    }
+                    Ok(())
+                };
+                self.govern(account, decide).await?;
+            }
+            let is_last = ended.len() < EXPIRED_AT_ONCE;
+            match ended.into_iter().next_back() {
+                Some(last) if !is_last => from = behind(last),
+                Some(_) | None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Lists the key of an entry of [`layout::KEYS_EXPIRING`] as expired, unless its expiry is another by now.
+fn list_expired_key(change: &mut Change<'_>, entry: &[u8]) {
+    let Some(id) = id_at(entry, size_of::<u64>()) else { return };
+    // A key that cannot be read stays where it is.
+    let Ok(key) = change.key(id) else { return };
+    let has_expired = key.is_some_and(|key| {
+        let is_active = key.revoked_at.is_none() && !key.disabled;
+        is_active && key.expires_at.is_some_and(|at| expiry_entry(at, id) == entry)
+    });
+    change.leave(layout::KEYS_EXPIRING, entry.to_vec());
+    if has_expired {
+        change.leave(layout::KEYS_BY_STATUS, status_entry(Status::Active, id));
+        change.enter(layout::KEYS_BY_STATUS, status_entry(Status::Expired, id));
+    }
+}
+
+/// First entry behind another one.
+fn behind(mut entry: Vec<u8>) -> Vec<u8> {
+    entry.push(0);
+    entry
+}
+
+/// The id at this place of an entry.
+fn id_at(entry: &[u8], place: usize) -> Option<KeyId> {
+    KeyId::from_slice(entry.get(place..)?.get(..ID)?)
+}
+
+/// The name of an entry of [`layout::KEYS`].
+fn read_name(entry: &[u8]) -> Option<KeyName> {
+    let texts = entry.get(ID..)?;
+    let end = texts.iter().rposition(|byte| *byte == 0)?;
+    let (label, hint) = (texts.get(..end)?, texts.get(end + 1..)?);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    Some(KeyName { id: id_at(entry, 0)?, label: text(label)?, hint: text(hint)? })
+}

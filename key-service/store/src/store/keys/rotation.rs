@@ -1,0 +1,152 @@
+//! Rotation of API keys.
+//!
+//! The credential lies apart from the key, and has its number from the key. So the number is foreseen, the credential written
+//! with it, and the key rotated if the number is still the next one; otherwise the number is foreseen anew. Nobody knows the
+//! plaintext before the call has succeeded, so that nobody has read the credential under an earlier number.
+
+use domain::{
+    digest::Digest,
+    event::Act,
+    key::{ApiKey, NewCredential},
+};
+use shared::rpc::Principal;
+
+use super::{
+    super::{
+        Credential, Idempotency, Rotated, Store, StoreError,
+        idempotency::{self, Earlier},
+    },
+    find, put,
+};
+use crate::{
+    ledger::Change,
+    messages::{KeyProfile, key_profile},
+};
+
+/// Attempts at a rotation, each of which but the last has lost its number to another rotation of the key.
+const MOST_ATTEMPTS: u32 = 100;
+
+/// What became of a rotation.
+#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
+enum Decided {
+    /// It is answered; credentials that the key accepts no more.
+    Answered(Rotated, Vec<key_profile::Rotated>),
+    /// The credential does not have the next number.
+    Stale,
+}
+
+impl Store {
+    /// Gives an API key a new credential by [`ApiKey::rotated`], unless the idempotency key was used within its time to
+    /// live. A call that is repeated with the same digest changes nothing.
+    pub async fn rotate_key(
+        &self,
+        new: NewCredential,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Rotated, StoreError> {
+        let (attempt, owner) = (idempotency.as_ref(), Principal::ApiKey(new.account, new.key));
+        let ended = self.ended_attempts(new.account, attempt).await?;
+        for _ in 0..MOST_ATTEMPTS {
+            let Some((key, profile)) = self.key_with_profile(new.account, new.key).await? else {
+                return Ok(Rotated::NotFound);
+            };
+            let mut written = None;
+            if let Some(number) = foreseen(&key, &profile, (&new, act)) {
+                let credential = self.offer_credential(&new.digest, Credential { owner, number }).await?;
+                if credential.owner != owner || credential.number == 0 {
+                    return Ok(Rotated::New(key)); // the digest is that of an earlier credential
+                }
+                written = Some(credential);
+            }
+            let number = written.map(|credential| credential.number);
+            let decide = |change: &mut Change<'_>| {
+                idempotency::prune(change, &ended)?;
+                rotate(change, (&new, number), attempt, act)
+            };
+            let (rotated, outdated) = match self.govern(new.account, decide).await? {
+                Decided::Answered(rotated, outdated) => (rotated, outdated),
+                Decided::Stale => continue,
+            };
+            for key_profile::Rotated { number, digest } in outdated {
+                if let Ok(digest) = digest.try_into().map(Digest::from_bytes) {
+                    self.forget_credential(&digest, Credential { owner, number }).await;
+                }
+            }
+            match (&rotated, written) {
+                (Rotated::New(_), _) | (_, None) => {}
+                (
+                    Rotated::Replayed(_) | Rotated::Reused | Rotated::Refused(_) | Rotated::NotFound,
+                    Some(credential),
+                ) => self.forget_credential(&new.digest, credential).await,
+            }
+            return Ok(rotated);
+        }
+        Err(StoreError::Busy("others rotate the key"))
+    }
+
+    /// Writes a credential with a foreseen number. An earlier attempt may have foreseen a lower one. Returns the credential as
+    /// it is then, which is another's if the digest is.
+    async fn offer_credential(
+        &self,
+        digest: &Digest,
+        credential: Credential,
+    ) -> Result<Credential, StoreError> {
+        let Credential { owner, number } = credential;
+        self.change_credential(digest, |present| match present {
+            // The first credential of a key was not made by a rotation. A higher number is that of a later attempt.
+            Some(present) if present.owner != owner || present.number == 0 || present.number > number => {
+                present
+            }
+            Some(_) | None => credential,
+        })
+        .await
+    }
+}
+
+/// Number of the credential of a rotation: the one that it has, or will have; `None` where the key cannot be rotated.
+fn foreseen(key: &ApiKey, profile: &KeyProfile, (new, act): (&NewCredential, &Act)) -> Option<u64> {
+    let rotated = || key.clone().rotated(new, act.at).ok().map(|key| key.spend.rotation.current);
+    number_of(profile, &new.digest).or_else(rotated)
+}
+
+/// Number of the credential that an earlier rotation made with this digest.
+fn number_of(profile: &KeyProfile, digest: &Digest) -> Option<u64> {
+    let mut rotated = profile.rotated.iter();
+    rotated.find(|rotated| rotated.digest == digest.as_bytes()).map(|rotated| rotated.number)
+}
+
+/// Gives a key a new credential, if that was written with the next number; repeating it changes nothing.
+fn rotate(
+    change: &mut Change<'_>,
+    (new, written): (&NewCredential, Option<u64>),
+    attempt: Option<&Idempotency>,
+    act: &Act,
+) -> Result<Decided, StoreError> {
+    let answered = |rotated| Ok(Decided::Answered(rotated, Vec::new()));
+    let earlier = idempotency::earlier(change, attempt)?;
+    let Some((before, profile)) = find(change, new.key)? else { return answered(Rotated::NotFound) };
+    if number_of(&profile, &new.digest).is_some() {
+        return answered(Rotated::New(before));
+    }
+    match earlier {
+        Some(Earlier::OtherRequest) => return answered(Rotated::Reused),
+        Some(Earlier::Made(_)) => return answered(Rotated::Replayed(before)),
+        None => {}
+    }
+    let key = match before.clone().rotated(new, act.at) {
+        Ok(key) => key,
+        Err(reason) => return answered(Rotated::Refused(reason)),
+    };
+    let number = key.spend.rotation.current;
+    if written != Some(number) {
+        return Ok(Decided::Stale);
+    }
+    // The credential that the key was made with is not among them, and stays.
+    let (mut kept, outdated): (Vec<_>, Vec<_>) =
+        profile.rotated.iter().cloned().partition(|rotated| rotated.number + 1 >= number);
+    kept.push(key_profile::Rotated { number, digest: new.digest.as_bytes().to_vec() });
+    put(change, (&before, &key), KeyProfile { rotated: kept, ..profile })?;
+    change.event(act.event(0, Some(new.key), key.spend.group, key.rotation_event(act.at)));
+    idempotency::keep(change, attempt, new.key.as_bytes());
+    Ok(Decided::Answered(Rotated::New(key), outdated))
+}

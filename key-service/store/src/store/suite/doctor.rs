@@ -1,0 +1,84 @@
+//! Faults for audits to find, written directly into records.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
+
+use domain::ledger::Record;
+use shared::ids::{AccountId, GenerationId, KeyId};
+
+use crate::{
+    ledger::{codec, names},
+    messages,
+    records::{Name, Write},
+    store::{Store, StoreError},
+    view::View,
+};
+
+/// A fault for an audit to find.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// The key's `used` is one too much.
+    Used(KeyId),
+    /// The account's credit is one too much.
+    Credit,
+    /// The journal has no entry of this generation, which has the only one.
+    LostEntry(GenerationId),
+    /// This generation has an open hold that covers nothing; it looks like that of the other.
+    PhantomHold(GenerationId, GenerationId),
+}
+
+impl Store {
+    /// Writes a fault, without the ledger.
+    pub async fn doctor(&self, account: AccountId, fault: Fault) {
+        let lost = match fault {
+            Fault::LostEntry(lost) => {
+                let entries = self.journal(account, 0, usize::MAX).await.unwrap().entries;
+                assert_eq!(entries.iter().map(|entry| entry.generation).collect::<Vec<_>>(), [lost]);
+                entries.into_iter().next()
+            }
+            Fault::Used(_) | Fault::Credit | Fault::PhantomHold(..) => None,
+        };
+        let plant = |view: &mut View| {
+            match fault {
+                Fault::Used(key) => {
+                    let key = &names::key(key);
+                    change(view, key, |key: &mut messages::Key| key.budget.as_mut().unwrap().used += 1)?;
+                }
+                Fault::Credit => {
+                    change(view, &names::account(), |account: &mut messages::Account| account.credit += 1)?;
+                }
+                Fault::LostEntry(_) => {
+                    let entry = lost.as_ref().unwrap();
+                    // Balances say that nothing was written; the amounts do not.
+                    change(view, &names::account(), |account: &mut messages::Account| account.entries = 0)?;
+                    let key = names::key(entry.entry.settlement.payer.key);
+                    change(view, &key, |key: &mut messages::Key| key.last_entry = 0)?;
+                    view.write(Write::Trim { log: names::JOURNAL, first: entry.number + 1 });
+                }
+                Fault::PhantomHold(phantom, like) => {
+                    let like: messages::Generation = view.get(&names::generation(like))?.unwrap_or_default();
+                    if let Some(Record::Open(hold)) = codec::read_generation(like.clone()) {
+                        view.enter(names::DUE, names::due(phantom, &hold));
+                    }
+                    let phantom = names::generation(phantom);
+                    view.presume_absent(&phantom);
+                    view.put(&phantom, &like);
+                }
+            }
+            Ok(())
+        };
+        self.change(&names::space(account), plant).await.unwrap();
+    }
+}
+
+/// Changes a record, once it is read.
+fn change<M: prost::Message + Default>(
+    view: &mut View,
+    name: &Name,
+    change: impl FnOnce(&mut M),
+) -> Result<(), StoreError> {
+    if let Some(mut message) = view.get::<M>(name)? {
+        change(&mut message);
+        view.put(name, &message);
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Steps of cases, and of tests of callers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use shared::{
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::Usage,
+};
+
+use crate::store::{DueHold, Ledger as _, NewAccount, Outcomes, Store};
+use domain::{
+    digest::Digest,
+    event::{Act, Actor},
+    group::{Group, NewGroup},
+    key::{ApiKey, NewKey},
+    ledger::{
+        self, Command, NewHold, Outcome, Progress, Refused,
+        histories::{START, deposit},
+    },
+};
+
+/// The time this many seconds after the start.
+pub fn after(seconds: u64) -> Timestamp {
+    START.plus(Duration::from_secs(seconds))
+}
+
+/// An act at this time. Each act has an id of its own.
+pub fn act(at: Timestamp) -> Act {
+    static ACTS: AtomicU64 = AtomicU64::new(0);
+    let mut chance = [0; 10];
+    chance[..8].copy_from_slice(&ACTS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    Act { actor: Actor::System, at, chance }
+}
+
+/// An amount.
+pub fn nanos(n: i64) -> NanoUsd {
+    NanoUsd::from_nanos(n)
+}
+
+/// The digest of a text.
+pub(super) fn digest(of: &str) -> Digest {
+    Digest::of(of.as_bytes())
+}
+
+/// Makes the account of this number.
+pub async fn open_account(store: &Store, n: u8) -> AccountId {
+    let id = ledger::histories::account(n);
+    let new = NewAccount { id, name: format!("Customer {n}"), created_at: after(n.into()) };
+    assert!(store.create_account(new).await.unwrap());
+    id
+}
+
+/// Makes the account of this number, with credit.
+pub async fn open_account_with(store: &Store, n: u8, credit: i64) -> AccountId {
+    let account = open_account(store, n).await;
+    let command = Command::Deposit {
+        id: deposit(0),
+        amount: nanos(credit),
+        note: String::new(),
+        payment_id: None,
+        actor: Actor::System,
+    };
+    let outcome = Ok(Outcome::Deposited(nanos(credit)));
+    assert_eq!(store.execute(account, vec![command], START).await.unwrap(), [outcome]);
+    account
+}
+
+/// The key of this number, not yet made.
+pub fn new_key(account: AccountId, n: u8) -> NewKey {
+    let blank = ApiKey::new(ledger::histories::key(n), format!("fg_api_{n}…"), after(n.into()));
+    let key = ApiKey { label: format!("Key {n}"), ..blank };
+    NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
+}
+
+/// The group of this number, not yet made.
+pub fn new_group(account: AccountId, n: u8) -> NewGroup {
+    let blank = Group::new(ledger::histories::group(n), after(n.into()));
+    let group = Group { name: format!("Group {n}"), ..blank };
+    NewGroup { account, group, most: 100 }
+}
+
+/// Makes a key that may spend this much.
+pub async fn make_key(store: &Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
+    let mut new = new_key(account, n);
+    new.key.spend.budget.limit = limit.map(nanos);
+    store.create_key(new, None, &act(START)).await.unwrap();
+    ledger::histories::key(n)
+}
+
+/// A hold of exactly this amount.
+pub fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_ticks: u64) -> Command {
+    let amount = nanos(amount);
+    let model = "Model Flash".into();
+    Command::Hold(NewHold {
+        key,
+        credential: 0,
+        generation,
+        model,
+        least: amount,
+        enough: amount,
+        most: amount,
+        prompt_tokens: 1,
+        readmitted: false,
+        lease_ticks,
+    })
+}
+
+/// The capture of a generation that cost this much.
+pub fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
+    let usage = Usage::of(1, 0, cost.unsigned_abs());
+    let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost), upstream_cost: None });
+    Command::Capture { key, generation, model, total, chargeable: None, estimated: false }
+}
+
+/// Advances lease time by this many ticks.
+pub async fn tick(store: &Store, account: AccountId, ticks: u64) {
+    let mut seen = None;
+    for _ in 0..=ticks {
+        let Ok(Outcome::Ticked(tick)) = execute_one(store, account, Command::Tick { seen }).await else {
+            panic!("the account has no lease time")
+        };
+        seen = Some(tick);
+    }
+}
+
+/// All due holds of the account, in the order of their generations.
+pub async fn due_holds(store: &Store, account: AccountId) -> Vec<DueHold> {
+    let (mut due, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.due_holds(account, after).await.unwrap();
+        due.extend(page.holds);
+        after = page.next;
+        if after.is_none() {
+            // A store may list a hold again that changed meanwhile.
+            due.sort_by_key(|hold: &DueHold| hold.generation);
+            due.dedup();
+            return due;
+        }
+    }
+}
+
+/// Executes one command.
+pub(super) async fn execute_one(
+    store: &Store,
+    account: AccountId,
+    command: Command,
+) -> Result<Outcome, Refused> {
+    let mut outcomes: Outcomes = store.execute(account, vec![command], START).await.unwrap();
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
+}
+
+/// The money and bounds of a key.
+pub async fn spend(store: &Store, account: AccountId, key: KeyId) -> ledger::Key {
+    store.key(account, key).await.unwrap().unwrap().spend
+}

@@ -1,0 +1,215 @@
+//! Webhooks of accounts.
+
+mod deliveries;
+mod records;
+
+use shared::ids::{AccountId, WebhookId};
+
+use super::{
+    Idempotency, Store, StoreError, WebhookCreated,
+    idempotency::{self, Earlier},
+    layout, no_answer,
+};
+use crate::{
+    ledger::Change,
+    messages::{self, PendingDeliveries, WebhookAccount, WebhookList},
+    records::{Answer, Name, Question, Set, Space, Write},
+};
+use domain::{
+    event::Act,
+    webhook::{StoredWebhook, Webhook, WebhookPatch},
+};
+
+/// Kind of the spaces that list the accounts with webhooks.
+const ACCOUNTS: &str = "webhooks";
+
+impl Store {
+    /// Creates a webhook of an existing account with fewer than `most` webhooks, unless its idempotency key was used within
+    /// its time to live; repeating it changes nothing.
+    pub async fn create_webhook(
+        &self,
+        account: AccountId,
+        new: StoredWebhook,
+        most: u64,
+        idempotency: Option<Idempotency>,
+    ) -> Result<WebhookCreated, StoreError> {
+        // The account is listed first: one that is listed may be without webhooks.
+        self.list_webhook_account(account).await?;
+        let attempt = idempotency.as_ref();
+        let ended = self.ended_attempts(account, attempt).await?;
+        let id = new.webhook.id;
+        self.govern(account, |change| {
+            if change.account()?.is_none() {
+                return Err(StoreError::no_account(account));
+            }
+            idempotency::prune(change, &ended)?;
+            match idempotency::earlier(change, attempt)? {
+                Some(Earlier::OtherRequest) => return Ok(WebhookCreated::Reused),
+                Some(Earlier::Made(made)) if made == *id.as_bytes() => return Ok(WebhookCreated::New),
+                Some(Earlier::Made(made)) => {
+                    let made = WebhookId::from_slice(&made);
+                    return made
+                        .map(WebhookCreated::Replayed)
+                        .ok_or_else(|| unreadable("an idempotency key"));
+                }
+                None => {}
+            }
+            let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
+            let others = listed.ids.iter().filter(|other| other[..] != id.as_bytes()[..]).count();
+            if others as u64 >= most {
+                return Ok(WebhookCreated::TooMany);
+            }
+            if others == listed.ids.len() {
+                listed.ids.push(id.as_bytes().to_vec());
+                // The order of ids is the order of creation.
+                listed.ids.sort_unstable();
+                change.put(&list(), &listed);
+                change.presume_absent(&webhook(id));
+                change.put(&webhook(id), &records::write_webhook(&new));
+            }
+            idempotency::keep(change, attempt, id.as_bytes());
+            Ok(WebhookCreated::New)
+        })
+        .await
+    }
+
+    /// The account's webhooks, oldest first.
+    pub async fn webhooks(&self, account: AccountId) -> Result<Vec<StoredWebhook>, StoreError> {
+        let space = layout::space(account);
+        let listed = self.get::<WebhookList>(&space, list()).await?.unwrap_or_default();
+        let ids = listed.ids.iter().map(|id| WebhookId::from_slice(id));
+        let ids: Vec<WebhookId> =
+            ids.collect::<Option<_>>().ok_or_else(|| unreadable("the list of webhooks"))?;
+        let found = self.get_all(&space, ids.iter().map(|id| webhook(*id)).collect()).await?;
+        // One that was removed in between is absent.
+        let found = ids.into_iter().zip(found).filter_map(|(id, found)| Some((id, found?)));
+        found.map(|(id, found)| read(id, found)).collect()
+    }
+
+    /// Changes a webhook by [`StoredWebhook::with`]; one that is disabled afterwards has no deliveries left. `None` where
+    /// the account does not have the webhook.
+    pub async fn update_webhook(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        patch: WebhookPatch,
+        act: &Act,
+    ) -> Result<Option<Webhook>, StoreError> {
+        self.govern(account, |change| {
+            let waiting = change.get::<PendingDeliveries>(&pending(id))?;
+            let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
+            let before = read(id, before)?;
+            let waiting = waiting.unwrap_or_default();
+            let deliveries: Vec<_> = waiting.deliveries.iter().filter_map(records::read_pending).collect();
+            let after = before.clone().with(&patch, deliveries.iter(), act.at);
+            change.put(&webhook(id), &records::write_webhook(&after));
+            if after.webhook.disabled.is_some() {
+                drop_deliveries(change, id, &waiting);
+            }
+            if let Some(end) = after.webhook.end_since(&before.webhook) {
+                change.event(act.event(0, None, None, end));
+            }
+            Ok(Some(after.webhook))
+        })
+        .await
+    }
+
+    /// Removes a webhook with its deliveries and attempts, and returns the webhook. `None` where there is none.
+    pub async fn delete_webhook(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+    ) -> Result<Option<Webhook>, StoreError> {
+        self.govern(account, |change| {
+            let waiting = change.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
+            let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
+            let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
+            listed.ids.retain(|other| other[..] != id.as_bytes()[..]);
+            change.put(&list(), &listed);
+            change.remove(&webhook(id));
+            change.remove(&attempts(id));
+            drop_deliveries(change, id, &waiting);
+            Ok(Some(read(id, before)?.webhook))
+        })
+        .await
+    }
+
+    /// Lists the accounts that have webhooks. Accounts that had webhooks may be listed too.
+    pub async fn accounts_with_webhooks(&self) -> Result<Vec<AccountId>, StoreError> {
+        let mut accounts = Vec::new();
+        for part in layout::parts(ACCOUNTS) {
+            let mut place = None;
+            loop {
+                let page = Question::Set(Set { table: layout::WEBHOOK_ACCOUNTS, part: 0 }, place);
+                let Some(Answer::Set(records, next)) = self.ask(&part, vec![page]).await?.pop() else {
+                    return Err(no_answer());
+                };
+                for (account, _) in records {
+                    let account = AccountId::from_slice(&account);
+                    accounts.push(account.ok_or_else(|| unreadable("the accounts with webhooks"))?);
+                }
+                place = next;
+                if place.is_none() {
+                    break;
+                }
+            }
+        }
+        // One may be on several pages.
+        accounts.sort_unstable();
+        accounts.dedup();
+        Ok(accounts)
+    }
+
+    async fn list_webhook_account(&self, account: AccountId) -> Result<(), StoreError> {
+        let space: Space = layout::part_of(ACCOUNTS, account.as_bytes());
+        let name = layout::name(layout::WEBHOOK_ACCOUNTS, *account.as_bytes());
+        self.change(&space, |view| {
+            if !view.has(&name) {
+                view.put(&name, &WebhookAccount {});
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Removes all deliveries of a webhook. The record of those that wait guards each.
+fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeliveries) {
+    for waiting in &waiting.deliveries {
+        change.write(Write::Remove(delivery(id, &waiting.event)));
+    }
+    change.remove(&pending(id));
+}
+
+fn read(id: WebhookId, webhook: messages::Webhook) -> Result<StoredWebhook, StoreError> {
+    records::read_webhook(id, webhook).ok_or_else(|| unreadable(id))
+}
+
+/// The list of an account's webhooks.
+fn list() -> Name {
+    layout::name(layout::WEBHOOKS, *b"l")
+}
+
+/// A webhook.
+fn webhook(id: WebhookId) -> Name {
+    layout::name(layout::WEBHOOKS, layout::tagged(b'w', id.as_bytes()))
+}
+
+/// The deliveries of a webhook that wait.
+fn pending(id: WebhookId) -> Name {
+    layout::name(layout::WEBHOOKS, layout::tagged(b'p', id.as_bytes()))
+}
+
+/// The last attempts of a webhook.
+fn attempts(id: WebhookId) -> Name {
+    layout::name(layout::WEBHOOKS, layout::tagged(b'a', id.as_bytes()))
+}
+
+/// What a delivery of an event sends.
+fn delivery(id: WebhookId, event: &[u8]) -> Name {
+    layout::name(layout::DELIVERIES, [id.as_bytes(), event].concat())
+}
+
+fn unreadable(what: impl std::fmt::Display) -> StoreError {
+    StoreError::Damaged(format!("{what} cannot be read"))
+}

@@ -1,0 +1,158 @@
+//! Deliveries of webhooks. Those that wait are one record of each webhook, which decides who attempts which, and when; what a
+//! delivery sends lies apart, and never changes.
+
+use shared::{
+    ids::{AccountId, WebhookId},
+    time::Timestamp,
+};
+
+use super::{attempts, delivery, pending, read, records, unreadable, webhook};
+use crate::{
+    messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery},
+    records::{Answer, Question, Space},
+    store::{Store, StoreError, layout, message, no_answer},
+};
+use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
+
+impl Store {
+    /// Adds deliveries, due at once, and moves the cursor of their webhook, unless the webhook is no longer as `seen` or
+    /// would have more than [`MAX_PENDING_DELIVERIES`]. Returns whether it did.
+    pub async fn fan_out(
+        &self,
+        account: AccountId,
+        seen: StoredWebhook,
+        cursor: u64,
+        deliveries: Vec<Delivery>,
+    ) -> Result<bool, StoreError> {
+        let id = seen.webhook.id;
+        let moved = records::write_webhook(&StoredWebhook { cursor, ..seen.clone() });
+        self.note(&layout::space(account), |view| {
+            let waiting = view.get::<PendingDeliveries>(&pending(id))?;
+            let Some(before) = view.get(&webhook(id))? else { return Ok(false) };
+            let mut waiting = waiting.unwrap_or_default();
+            let has_room = waiting.deliveries.len() + deliveries.len() <= MAX_PENDING_DELIVERIES;
+            if read(id, before)? != seen || !has_room {
+                return Ok(false);
+            }
+            for new in &deliveries {
+                // An event is delivered once, however often it is looked at.
+                if waiting.deliveries.iter().all(|other| other.event[..] != new.event.as_bytes()[..]) {
+                    waiting.deliveries.push(records::write_pending(new));
+                    let name = delivery(id, new.event.as_bytes());
+                    view.presume_absent(&name);
+                    view.put(&name, &records::write_delivery(new));
+                }
+            }
+            view.put(&webhook(id), &moved);
+            view.put(&pending(id), &waiting);
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Begins an attempt for each of at most `limit` due deliveries, the longest due first, which fall due again at
+    /// `until`. So no two calls return the same attempt, and attempts of a process that died are made again.
+    pub async fn claim_deliveries(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        (now, until): (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let space = layout::space(account);
+        let claimed = self.note(&space, |view| {
+            let Some(mut waiting) = view.get::<PendingDeliveries>(&pending(id))? else {
+                return Ok(Vec::new());
+            };
+            let claimed = claim(&mut waiting, (now, until), limit);
+            view.put(&pending(id), &waiting);
+            Ok(claimed)
+        });
+        let claimed = claimed.await?;
+        self.with_bodies(&space, id, claimed).await
+    }
+
+    /// Ends the attempt of a claimed delivery: keeps the attempt among the webhook's last, and makes the delivery due at
+    /// `next`, or removes the delivery. `false`, without a change, where another attempt has begun since.
+    pub async fn finish_delivery(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        claimed: Delivery,
+        (attempt, next): (Attempt, Option<Timestamp>),
+    ) -> Result<bool, StoreError> {
+        let is_claimed = |waiting: &PendingDelivery| {
+            waiting.event[..] == claimed.event.as_bytes()[..] && waiting.attempts == claimed.attempts
+        };
+        self.note(&layout::space(account), |view| {
+            let before = view.get::<DeliveryAttempts>(&attempts(id))?;
+            let mut waiting = view.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
+            let Some(place) = waiting.deliveries.iter().position(is_claimed) else { return Ok(false) };
+            if let Some(next) = next {
+                waiting.deliveries[place].due_at = next.millis();
+            } else {
+                waiting.deliveries.remove(place);
+                view.remove(&delivery(id, claimed.event.as_bytes()));
+            }
+            view.put(&pending(id), &waiting);
+            let mut last = before.unwrap_or_default();
+            last.attempts.insert(0, records::write_attempt(&attempt));
+            last.attempts.truncate(KEPT_ATTEMPTS);
+            view.put(&attempts(id), &last);
+            Ok(true)
+        })
+        .await
+    }
+
+    /// The last attempts of a webhook, newest first.
+    pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, StoreError> {
+        let last = self.get::<DeliveryAttempts>(&layout::space(account), attempts(id)).await?;
+        let last = last.unwrap_or_default().attempts.into_iter().map(records::read_attempt);
+        last.collect::<Option<_>>().ok_or_else(|| unreadable("an attempt"))
+    }
+
+    /// The claimed deliveries with what they send. One that was dropped meanwhile is left out, and so is one that cannot be
+    /// read, which falls due again.
+    async fn with_bodies(
+        &self,
+        space: &Space,
+        id: WebhookId,
+        claimed: Vec<PendingDelivery>,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        if claimed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = claimed.iter().map(|waiting| delivery(id, &waiting.event)).collect();
+        let answer = self.ask(space, vec![Question::Records(names)]).await?.pop();
+        let Some(Answer::Records(found)) = answer else { return Err(no_answer()) };
+        let mut deliveries = Vec::with_capacity(claimed.len());
+        for (waiting, found) in claimed.iter().zip(found) {
+            let Some(found) = found else { continue };
+            let sent = message::<messages::Delivery>(&found).ok();
+            match sent.and_then(|sent| records::read_delivery(waiting, sent)) {
+                Some(delivery) => deliveries.push(delivery),
+                None => {
+                    tracing::warn!(webhook = %id, "cannot read a delivery of a webhook, and leave it out");
+                }
+            }
+        }
+        Ok(deliveries)
+    }
+}
+
+/// Begins attempts for the deliveries that are due, and returns these.
+fn claim(
+    waiting: &mut PendingDeliveries,
+    (now, until): (Timestamp, Timestamp),
+    limit: usize,
+) -> Vec<PendingDelivery> {
+    let due = waiting.deliveries.iter_mut().filter(|delivery| delivery.due_at <= now.millis());
+    let mut due: Vec<&mut PendingDelivery> = due.collect();
+    due.sort_by_key(|delivery| delivery.due_at);
+    due.truncate(limit);
+    for delivery in &mut due {
+        delivery.attempts = delivery.attempts.saturating_add(1);
+        delivery.due_at = until.millis();
+    }
+    due.into_iter().map(|delivery| delivery.clone()).collect()
+}

@@ -1,0 +1,93 @@
+//! Records of webhooks, of their deliveries and of attempts. `None` is what no program writes.
+
+use shared::{
+    ids::{EventId, WebhookId},
+    time::Timestamp,
+};
+
+use crate::messages::{self, PendingDelivery, WebhookEnd, WebhookTypes, delivery_attempt};
+use domain::{
+    digest::Digest,
+    webhook::{Answer, Attempt, Delivery, DisabledReason, StoredWebhook, Webhook, WebhookUrl},
+};
+
+const fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+pub(super) fn write_webhook(StoredWebhook { webhook, cursor }: &StoredWebhook) -> messages::Webhook {
+    let Webhook { id: _, url, types, secret, created_at, disabled } = webhook;
+    messages::Webhook {
+        url: url.as_str().to_owned(),
+        types: types.clone().map(|types| WebhookTypes { types }),
+        secret: secret.as_bytes().to_vec(),
+        created_at: created_at.millis(),
+        end: disabled.map(|(at, reason)| WebhookEnd { at: at.millis(), reason: reason.as_str().to_owned() }),
+        cursor: *cursor,
+    }
+}
+
+pub(super) fn read_webhook(id: WebhookId, webhook: messages::Webhook) -> Option<StoredWebhook> {
+    let messages::Webhook { url, types, secret, created_at, end, cursor } = webhook;
+    let disabled = match end {
+        Some(WebhookEnd { at, reason }) => Some((time(at), DisabledReason::parse(&reason)?)),
+        None => None,
+    };
+    let webhook = Webhook {
+        id,
+        url: WebhookUrl::stored(&url).ok()?,
+        types: types.map(|WebhookTypes { types }| types),
+        secret: Digest::from_bytes(secret.try_into().ok()?),
+        created_at: time(created_at),
+        disabled,
+    };
+    Some(StoredWebhook { webhook, cursor })
+}
+
+/// A delivery that waits, due at once.
+pub(super) fn write_pending(delivery: &Delivery) -> PendingDelivery {
+    let Delivery { event, number, kind: _, body: _, created_at, attempts } = delivery;
+    let (event, due_at) = (event.as_bytes().to_vec(), created_at.millis());
+    PendingDelivery { event, number: *number, due_at, attempts: *attempts }
+}
+
+/// A delivery that waits, without what it sends.
+pub(super) fn read_pending(waiting: &PendingDelivery) -> Option<Delivery> {
+    let nothing = messages::Delivery::default();
+    read_delivery(waiting, nothing)
+}
+
+pub(super) fn write_delivery(delivery: &Delivery) -> messages::Delivery {
+    let Delivery { event: _, number: _, kind, body, created_at, attempts: _ } = delivery;
+    messages::Delivery { kind: kind.clone(), body: body.clone(), created_at: created_at.millis() }
+}
+
+pub(super) fn read_delivery(waiting: &PendingDelivery, sent: messages::Delivery) -> Option<Delivery> {
+    let (event, created_at) = (EventId::from_slice(&waiting.event)?, time(sent.created_at));
+    let (number, attempts) = (waiting.number, waiting.attempts);
+    Some(Delivery { event, number, kind: sent.kind, body: sent.body, created_at, attempts })
+}
+
+pub(super) fn write_attempt(attempt: &Attempt) -> messages::DeliveryAttempt {
+    let Attempt { event, kind, at, milliseconds, answer } = attempt;
+    let answer = match answer {
+        Answer::Status(status) => delivery_attempt::Answer::Status(u32::from(*status)),
+        Answer::None(reason) => delivery_attempt::Answer::Reason(reason.clone()),
+    };
+    messages::DeliveryAttempt {
+        event: event.as_bytes().to_vec(),
+        kind: kind.clone(),
+        at: at.millis(),
+        milliseconds: *milliseconds,
+        answer: Some(answer),
+    }
+}
+
+pub(super) fn read_attempt(attempt: messages::DeliveryAttempt) -> Option<Attempt> {
+    let messages::DeliveryAttempt { event, kind, at, milliseconds, answer } = attempt;
+    let answer = match answer? {
+        delivery_attempt::Answer::Status(status) => Answer::Status(status.try_into().ok()?),
+        delivery_attempt::Answer::Reason(reason) => Answer::None(reason),
+    };
+    Some(Attempt { event: EventId::from_slice(&event)?, kind, at: time(at), milliseconds, answer })
+}
