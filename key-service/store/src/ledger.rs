@@ -154,9 +154,9 @@ impl Lanes {
         // A caller that gives up leaves no copies.
         let mut held = std::mem::take(&mut *copies);
         let mut view = View::of(&lane.space);
-        let (mine, began) = (random_bytes(&*self.clock), Instant::now());
-        for attempt in 1..=MOST_ATTEMPTS {
-            self.wait_for_turn(lane, &mut held, (mine, attempt > ATTEMPTS_WITHOUT_TURN)).await?;
+        let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
+        while lost < MOST_ATTEMPTS && began.elapsed() <= GIVEN_UP_AFTER {
+            self.wait_for_turn(lane, &mut held, (mine, lost >= ATTEMPTS_WITHOUT_TURN)).await?;
             let mut change = Change::new(&mut held, &mut view);
             let answer = decide(&mut change);
             let effects = match change.finish() {
@@ -176,9 +176,7 @@ impl Lanes {
                 *copies = held;
                 return answer;
             }
-            if began.elapsed() > GIVEN_UP_AFTER {
-                break;
-            }
+            lost += 1;
         }
         Err(Failure::NotDone("others change the account".into()).into())
     }
