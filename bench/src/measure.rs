@@ -14,6 +14,7 @@ use process::{MachineTime, Process, cpu, memory};
 use redis::Counters;
 pub use report::Report;
 
+pub mod beside;
 mod installation;
 mod load;
 pub(crate) mod process;

@@ -20,7 +20,7 @@ use crate::{
     installation::Installation,
 };
 use domain::digest::Peppers;
-use key_service_store::sqlite::copy::{self, TablesVersion};
+use key_service_store::sqlite::copy::{self, LayoutVersion};
 
 /// Name of the file in a folder of backups.
 const NAME: &str = "faregate.db";
@@ -89,7 +89,7 @@ pub fn restore(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let (backup, target) = (place.from.join(NAME), file(options)?);
-    let TablesVersion { found, known } = copy::check(&backup)?;
+    let LayoutVersion { found, known } = copy::check(&backup)?;
     copy::tidy(&backup);
     if found > known {
         bail!("{} was written by a newer version: restore it with that one", backup.display());

@@ -18,7 +18,7 @@ use crate::{
     store::{Capacity as _, Ledger as _, Store},
 };
 use domain::{digest::Peppers, pepper_record::PepperRecord};
-use key_service_store::sqlite::copy::{self, TablesVersion};
+use key_service_store::sqlite::copy::{self, LayoutVersion};
 
 /// Share of the store's room from which on it should grow; the alert `StoreFilling` has the same.
 const FILLING: f64 = 0.7;
@@ -75,7 +75,7 @@ fn is_current(doctor: &mut Doctor, file: &Path) -> bool {
         }
         Ok(Some(version)) if version.is_current() => true,
         // A file of an earlier layout is refused below.
-        Ok(Some(TablesVersion { found, known })) => {
+        Ok(Some(LayoutVersion { found, known })) => {
             let says = format!("{} has layout {found}, and this program knows {known}", file.display());
             doctor.fail("store", says, "use the version that wrote it");
             false

@@ -50,6 +50,8 @@ struct Sweeper {
     /// The accounts that had holds at the last listing, each with the last time it was looked at. The watcher of another
     /// account ends.
     holding: Mutex<HashMap<AccountId, Instant>>,
+    /// One warning for all accounts: they lie in the same store.
+    warned: Mutex<Throttle<()>>,
 }
 
 /// Advances lease time and expires holds until `shutdown`. Several sweepers of a store do no harm: a tick is a
@@ -62,8 +64,8 @@ pub(crate) async fn run(
 ) {
     let quantum = quantum(lease);
     let pause = (quantum / LOOKS).min(LONGEST_PAUSE);
-    let (started, holding) = (Instant::now(), Mutex::default());
-    let sweeper = Arc::new(Sweeper { ledger, clock, quantum, pause, started, holding });
+    let (started, holding, warned) = (Instant::now(), Mutex::default(), Mutex::default());
+    let sweeper = Arc::new(Sweeper { ledger, clock, quantum, pause, started, holding, warned });
     tokio::select! {
         () = shutdown.cancelled() => {}
         () = sweeper.watch_all() => {}
@@ -107,14 +109,13 @@ impl Sweeper {
     /// Watches an account as long as the account has holds.
     async fn watch(&self, account: AccountId) {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
-        let mut warned = Throttle::default();
         let mut damaged = Throttle::default();
         // A constant pause with jitter, so that the watchers of many accounts do not poll at the same moment.
         let mut pauses = Backoff::new(self.pause, self.pause);
         loop {
             match watcher.look(&mut damaged).await {
                 Ok(()) => self.looked_at(account),
-                Err(unavailable) if warned.passes((), Instant::now()) => {
+                Err(unavailable) if self.warned.lock().passes((), Instant::now()) => {
                     tracing::warn!(%account, error = %unavailable, "cannot expire holds; trying again");
                 }
                 Err(_) => {}

@@ -1,9 +1,13 @@
 //! CPU per request and per streamed chunk of the real programs, beside a bare proxy, in one run.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
-use bench::measure::{Plan, prompts, proxy, replicas, run, train};
-use clap::{Parser, Subcommand};
+use bench::measure::{
+    Plan,
+    beside::{self, Kind},
+    prompts, proxy, replicas, run, train,
+};
+use clap::{Parser, Subcommand, ValueEnum};
 use tokio::net::TcpListener;
 
 /// Measures `faregate`, and the services over Redis, in front of a scripted upstream. Everything runs on the loopback, in processes of its own.
@@ -31,8 +35,23 @@ enum Part {
     Prompts,
     /// Cost of awaiting a replica of Redis
     Replicas,
+    /// The programs of another build, e.g. of an earlier commit, beside these, as ratios
+    Beside {
+        /// Folder with the other build's programs
+        folder: PathBuf,
+        /// Installations to compare; all by default
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<Kind>,
+    },
     /// No figures: work of every kind, of which programs built for it write a profile (`make pgo`)
     Train,
+    /// An installation of the programs beside this one, until standard input ends
+    #[command(hide = true)]
+    Keep {
+        kind: Kind,
+        /// Address to which the requests go
+        upstream: SocketAddr,
+    },
     /// A proxy to compare with
     #[command(hide = true)]
     Proxy {
@@ -44,8 +63,21 @@ enum Part {
     },
 }
 
+impl Flags {
+    fn plan(&self) -> Plan {
+        let plan = if self.quick { Plan::QUICK } else { Plan::FULL };
+        Plan {
+            seconds: self.seconds.unwrap_or(plan.seconds),
+            rounds: self.rounds.unwrap_or(plan.rounds),
+            requests: self.requests.unwrap_or(plan.requests),
+            ..plan
+        }
+    }
+}
+
 fn main() -> std::io::Result<()> {
     let flags = Flags::parse();
+    let plan = flags.plan();
     match flags.part {
         Some(Part::Proxy { upstream, metering }) => serve(upstream, metering),
         Some(Part::Prompts) => {
@@ -56,18 +88,20 @@ fn main() -> std::io::Result<()> {
             beside_a_proxy(async { println!("{}", replicas::run().await) });
             Ok(())
         }
+        Some(Part::Beside { folder, only }) => {
+            let kinds = if only.is_empty() { Kind::value_variants() } else { &only };
+            generator(async { println!("{}", beside::run(&folder, kinds, &plan).await) });
+            Ok(())
+        }
+        Some(Part::Keep { kind, upstream }) => {
+            generator(beside::keep(kind, upstream));
+            Ok(())
+        }
         Some(Part::Train) => {
             generator(train::run());
             Ok(())
         }
         None => {
-            let plan = if flags.quick { Plan::QUICK } else { Plan::FULL };
-            let plan = Plan {
-                seconds: flags.seconds.unwrap_or(plan.seconds),
-                rounds: flags.rounds.unwrap_or(plan.rounds),
-                requests: flags.requests.unwrap_or(plan.requests),
-                ..plan
-            };
             generator(async { println!("{}", run(&plan).await) });
             Ok(())
         }

@@ -58,8 +58,11 @@ const MOST_COPIES: usize = 4_096;
 const ATTEMPTS_WITHOUT_TURN: u32 = 3;
 /// Attempts at a commit; more than any rivals take with turns.
 const MOST_ATTEMPTS: u32 = 1_000;
-/// Time after which a call that keeps losing to other processes is given up, while its gateway has time left to ask another.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
+/// Time after which commands that keep losing to other processes are given up: before their gateway sends them to another
+/// key-service as well, which would then compete for the same account.
+const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
+/// Time after which a change of other than money is given up.
+const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
 /// Longest wait of a call for the calls before it. A hold that came later could find its caller gone.
 const MOST_WAIT: Duration = Duration::from_millis(1_500);
 /// Accounts whose copies a process keeps.
@@ -155,7 +158,7 @@ impl Lanes {
         let mut held = std::mem::take(&mut *copies);
         let mut view = View::of(&lane.space);
         let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
-        while lost < MOST_ATTEMPTS && began.elapsed() <= GIVEN_UP_AFTER {
+        while lost < MOST_ATTEMPTS && began.elapsed() <= CHANGE_GIVEN_UP_AFTER {
             self.wait_for_turn(lane, &mut held, (mine, lost >= ATTEMPTS_WITHOUT_TURN)).await?;
             let mut change = Change::new(&mut held, &mut view);
             let answer = decide(&mut change);
@@ -169,7 +172,7 @@ impl Lanes {
             };
             let is_done = match &answer {
                 Ok(_) => self.commit(lane, &mut held, (mine, effects, &mut view)).await?,
-                Err(_) => self.confirm(lane, &mut held, &mut view).await?,
+                Err(_) => self.confirm(lane, &mut held, (mine, &mut view)).await?,
             };
             if is_done.is_some() {
                 self.bound(lane, &mut held);
@@ -186,7 +189,7 @@ impl Lanes {
         &self,
         lane: &Lane,
         copies: &mut Copies,
-        view: &mut View,
+        (mine, view): ([u8; 8], &mut View),
     ) -> Result<Option<()>, Failure> {
         let revision = Revision(random_bytes(&*self.clock));
         let (mut guards, _) = copies.changes(revision);
@@ -194,6 +197,9 @@ impl Lanes {
         match self.records.commit(&lane.space, Commit { guards, writes: Vec::new() }).await? {
             Committed::Written => {
                 copies.roll_back();
+                if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
+                    self.set_turn(lane, copies, None).await?;
+                }
                 Ok(Some(()))
             }
             Committed::Conflict(present) => {
@@ -321,7 +327,7 @@ impl Lanes {
                 self.bound(lane, copies);
                 return Ok(outcomes);
             }
-            if began.elapsed() > GIVEN_UP_AFTER {
+            if began.elapsed() > COMMANDS_GIVEN_UP_AFTER {
                 break;
             }
         }
@@ -413,16 +419,17 @@ impl Lanes {
                     if !copies.has(&Slot::Turn) {
                         self.read(lane, copies, vec![Slot::Turn]).await?;
                     }
-                    self.take_turn(lane, copies, mine).await?;
+                    self.set_turn(lane, copies, Some(mine)).await?;
                     looks = 0;
                 }
             }
         }
     }
 
-    async fn take_turn(&self, lane: &Lane, copies: &mut Copies, mine: [u8; 8]) -> Result<(), Failure> {
+    /// Tries once to write whose turn it is.
+    async fn set_turn(&self, lane: &Lane, copies: &mut Copies, of: Option<[u8; 8]>) -> Result<(), Failure> {
         copies.turn(&TheTurn);
-        copies.set_turn(&TheTurn, Some(mine));
+        copies.set_turn(&TheTurn, of);
         let revision = Revision(random_bytes(&*self.clock));
         let (guards, writes) = copies.changes(revision);
         match self.records.commit(&lane.space, Commit { guards, writes }).await? {

@@ -14,6 +14,7 @@ use domain::{
     },
     usage::Margin,
 };
+use futures_util::FutureExt;
 use proptest::{collection::vec, prelude::*};
 use prost::Message;
 use shared::{
@@ -24,15 +25,17 @@ use shared::{
 };
 
 use super::{
-    Change, Kept, Lanes, codec,
+    ATTEMPTS_WITHOUT_TURN, Change, Kept, Lanes,
+    codec::{self, AccountRecord},
     copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf},
     names::{self, PayerName},
 };
 use crate::{
-    data::{EVENTS_KEPT, EventBounds},
+    data::{EVENTS_KEPT, EventBounds, StoreError},
     maps::{Fault, Maps},
     messages,
-    records::{Answer, Failure, Index, Log, Order, Question, Records},
+    records::{Answer, Commit, Failure, Index, Log, Order, Question, Record, Records, Revision, Write},
+    view::FORM,
 };
 
 const KEPT: Kept = Kept {
@@ -372,6 +375,31 @@ async fn no_limit_is_passed_by_processes_that_race_for_it() {
     assert!(journal.iter().map(|(number, _)| *number).eq(1..=kept.entries));
     assert_eq!(kept.entries, 100);
     assert_eq!(copies.turn(&super::copies::TheTurn), Some(None));
+}
+
+#[tokio::test]
+async fn a_change_that_is_refused_after_lost_commits_gives_the_turn_back() {
+    let records: Arc<dyn Records> = Arc::new(Maps::default());
+    let installation = Installation::new(Arc::clone(&records), 1).await;
+    let (account, space) = (account(0), names::space(account(0)));
+    let mut decided = 0;
+    let refused = installation.processes[0].change(account, |change| {
+        let money = change.account().unwrap().unwrap_or_default();
+        decided += 1;
+        if decided <= 2 * ATTEMPTS_WITHOUT_TURN {
+            // Another process writes the account before the refusal is confirmed.
+            let message = codec::write_account(&AccountRecord { money, ..AccountRecord::default() });
+            let record =
+                Record::of(Revision(decided.to_be_bytes().repeat(2).try_into().unwrap()), FORM, &message);
+            let put = Commit { guards: Vec::new(), writes: vec![Write::Put(names::account(), record)] };
+            records.commit(&space, put).now_or_never().unwrap().unwrap();
+        }
+        Err::<(), _>(StoreError::Busy("refused"))
+    });
+    assert_eq!(refused.await, Err(StoreError::Busy("refused")));
+    assert_eq!(decided, 2 * ATTEMPTS_WITHOUT_TURN + 1);
+    let copies = installation.copies(account, vec![Slot::Turn]).await;
+    assert_eq!(copies.turn.get(&super::copies::TheTurn), Some(&None));
 }
 
 /// Holds and captures the amount. Returns whether it could.

@@ -37,14 +37,14 @@ pub enum CopyError {
 
 /// Number of a file's layout beside that of this program, which is never the later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TablesVersion {
+pub struct LayoutVersion {
     /// That of the file.
     pub found: i64,
     /// That of this program.
     pub known: i64,
 }
 
-impl TablesVersion {
+impl LayoutVersion {
     /// Returns whether this program can open the file as a store.
     pub fn is_current(self) -> bool {
         self.found == self.known
@@ -52,7 +52,7 @@ impl TablesVersion {
 }
 
 /// Reads the layout of a file, and changes nothing; `None` where there is no file yet.
-pub fn version(path: &Path) -> Result<Option<TablesVersion>, CopyError> {
+pub fn version(path: &Path) -> Result<Option<LayoutVersion>, CopyError> {
     if !path.exists() {
         return Ok(None);
     }
@@ -60,7 +60,7 @@ pub fn version(path: &Path) -> Result<Option<TablesVersion>, CopyError> {
 }
 
 /// Copies a file that may be served, by SQLite's own means, to a new private file. Returns its layout.
-pub fn copy(from: &Path, to: &Path) -> Result<TablesVersion, CopyError> {
+pub fn copy(from: &Path, to: &Path) -> Result<LayoutVersion, CopyError> {
     let source = open(from)?;
     inspect(from, &source)?;
     let made = private_files::options().write(true).create_new(true).open(to);
@@ -75,7 +75,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<TablesVersion, CopyError> {
 }
 
 /// Proves that a file can be read from its first to its last page. Returns its layout.
-pub fn check(path: &Path) -> Result<TablesVersion, CopyError> {
+pub fn check(path: &Path) -> Result<LayoutVersion, CopyError> {
     verify(path, &open(path)?)
 }
 
@@ -147,12 +147,12 @@ fn open(path: &Path) -> Result<Connection, CopyError> {
     Connection::open_with_flags(path, flags).map_err(|e| CopyError::Sqlite(path.to_owned(), e))
 }
 
-fn inspect(path: &Path, connection: &Connection) -> Result<TablesVersion, CopyError> {
+fn inspect(path: &Path, connection: &Connection) -> Result<LayoutVersion, CopyError> {
     let found = layout(connection, path)?.ok_or_else(|| OpenError::NotOurs(path.to_owned()))?;
-    Ok(TablesVersion { found, known: LAYOUT })
+    Ok(LayoutVersion { found, known: LAYOUT })
 }
 
-fn verify(path: &Path, connection: &Connection) -> Result<TablesVersion, CopyError> {
+fn verify(path: &Path, connection: &Connection) -> Result<LayoutVersion, CopyError> {
     let version = inspect(path, connection)?;
     let said = connection.pragma_query_value(None, "integrity_check", |row| row.get::<_, String>(0));
     match said.unwrap_or_else(|e| e.to_string()) {

@@ -9,11 +9,11 @@ use crate::{
     records::Records,
     sqlite::{
         OpenError, Sqlite,
-        copy::{self, CopyError, TablesVersion},
+        copy::{self, CopyError, LayoutVersion},
     },
 };
 
-const CURRENT: TablesVersion = TablesVersion { found: 100, known: 100 };
+const CURRENT: LayoutVersion = LayoutVersion { found: 100, known: 100 };
 
 #[tokio::test]
 async fn a_copy_of_a_file_that_is_written_is_whole_and_its_owners_alone() {
