@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use prost::Message;
 
-/// Words of a commit to Redis, and about as many of a statement elsewhere: guards count two, writes up to four.
+/// Words that every backend takes in a commit, as Redis counts them: guards two, writes up to four.
 pub const MOST_WORDS: usize = 2_000;
 
 /// Records that commit together: those of an account, or a few small ones. The name is not empty and has no `}`, since Redis takes
@@ -299,6 +299,11 @@ pub trait Records: Send + Sync + 'static {
     /// Writes everything if every guard holds, and nothing otherwise. Sending a commit twice is safe if one of its guards names a
     /// record that the commit changes: the second time, this guard does not hold.
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure>;
+
+    /// Words that a commit has at most: guards count two, writes up to four.
+    fn most_words(&self) -> usize {
+        MOST_WORDS
+    }
 
     /// All places of all spaces, for a copy of a backend that nobody uses meanwhile: other calls may wait for this one.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;

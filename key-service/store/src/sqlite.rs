@@ -33,6 +33,9 @@ use crate::{
     records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space},
 };
 
+/// Words of a commit: an import of thousands of keys takes effect together. Other commits wait for it, for about a second.
+const MOST_WORDS: usize = 1_000_000;
+
 /// Records in a file or in memory. Dropping the value finishes queued commits and closes the file.
 pub struct Sqlite {
     /// `None` in memory, where the writer reads as well. Dropped first: the last connection to close merges the
@@ -76,6 +79,10 @@ impl Records for Sqlite {
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
         let space = space.clone();
         self.query(move |tables| answer_all(tables, &space, &questions)).await
+    }
+
+    fn most_words(&self) -> usize {
+        MOST_WORDS
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {

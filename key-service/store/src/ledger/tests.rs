@@ -2,6 +2,7 @@
 //! or several, with answers lost on the way.
 
 mod durability;
+mod rivals;
 
 use std::{slice, sync::Arc};
 

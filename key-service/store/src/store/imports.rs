@@ -32,9 +32,9 @@ use crate::{
 const ASKED_AT_ONCE: usize = 64;
 /// Keys that are looked for in a round trip.
 const FOUND_AT_ONCE: usize = 500;
-/// Keys and groups of a commit. Each takes at most 121 of its [`MOST_WORDS`](crate::records::MOST_WORDS): a revoked key, first of
-/// its group, with guards of the group and its parent, entries of five indexes, two events, and four more of thresholds.
-const WRITTEN_AT_ONCE: usize = 16;
+/// Words of a commit that a key or a group takes at most: a revoked key, first of its group, with guards of the group and its
+/// parent, entries of five indexes, two events, and four more of thresholds.
+const MOST_WORDS_EACH: usize = 121;
 
 /// Groups and keys of an import that are made in one commit.
 struct Part {
@@ -49,8 +49,8 @@ impl Store {
     /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, all or nothing; or
     /// only returns the plan. A repetition changes nothing.
     ///
-    /// Nothing is written unless all of it may be. Up to 16 groups and keys take effect together. More are written in parts,
-    /// which others see one by one; the same import completes what a call left undone that ended early. Keys and groups that
+    /// Nothing is written unless all of it may be. As many groups and keys as the backend takes in a commit take effect together:
+    /// 16 in Redis, thousands in SQLite. More are written in parts, which others see one by one; the same import completes what a call left undone that ended early. Keys and groups that
     /// others create between the parts may exceed the bounds, and a group that is archived between them takes no more keys:
     /// the import is refused then, and what it has made stays.
     pub async fn import(
@@ -70,8 +70,8 @@ impl Store {
             existing_keys: plan.existing_keys.clone(),
             ..Plan::default()
         };
-        let mut events = 0;
-        for part in parts(&import, &plan, &reserved) {
+        let (mut events, most) = (0, self.records.most_words() / MOST_WORDS_EACH);
+        for part in parts(&import, &plan, &reserved, most) {
             let decided = self.govern(import.account, |change| make(change, &part, act, events)).await?;
             let of_part = match decided {
                 Ok(of_part) => of_part,
@@ -172,8 +172,9 @@ impl Store {
 }
 
 /// The parts in which an import makes what is planned: groups first, so that keys find them. `reserved` are the ids of the
-/// planned keys. What is one part keeps the bounds by its own commit; bounds of several were looked at before.
-fn parts(import: &Import, plan: &Plan, reserved: &[KeyId]) -> Vec<Part> {
+/// planned keys. Each part has at most `most` groups and keys. What is one part keeps the bounds by its own commit; bounds of
+/// several were looked at before.
+fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<Part> {
     /// The place of a group, or of a key and the id of the key.
     enum Place {
         Group(usize),
@@ -184,9 +185,9 @@ fn parts(import: &Import, plan: &Plan, reserved: &[KeyId]) -> Vec<Part> {
     let keys = (0..import.keys.len()).filter(|at| is_new(&plan.existing_keys, at));
     let keys = keys.zip(reserved).map(|(at, id)| Place::Key(at, *id));
     let places: Vec<Place> = groups.chain(keys).collect();
-    let is_whole = places.len() <= WRITTEN_AT_ONCE;
-    let most = |most| if is_whole { most } else { u64::MAX };
-    let (most_keys, most_groups) = (most(import.most_keys), most(import.most_groups));
+    let is_whole = places.len() <= most;
+    let bound = |most| if is_whole { most } else { u64::MAX };
+    let (most_keys, most_groups) = (bound(import.most_keys), bound(import.most_groups));
     let part = |places: &[Place]| {
         let empty =
             Import { account: import.account, groups: Vec::new(), keys: Vec::new(), most_keys, most_groups };
@@ -206,7 +207,7 @@ fn parts(import: &Import, plan: &Plan, reserved: &[KeyId]) -> Vec<Part> {
         }
         part
     };
-    places.chunks(WRITTEN_AT_ONCE).map(part).collect()
+    places.chunks(most).map(part).collect()
 }
 
 /// Makes a part of an import, or nothing of it. Its events are numbered from `events` among those of the act.
