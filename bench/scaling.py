@@ -3,13 +3,12 @@
 from math import ceil
 
 # Costs in microseconds of CPU, from docs/measurements.md: services over Redis, 64 requests at once.
-GATEWAY_REQUEST = 46
+GATEWAY_REQUEST = 66
 GATEWAY_CHUNK = 43
-KEY_SERVICE_REQUEST = 12
-# The script alone, a hold and a capture, in batches of one: with many accounts, requests seldom share a batch.
-REDIS_REQUEST = 26.5
-# Assumed, not measured: receiving and answering two commands, and a question about lease time.
-REDIS_COMMANDS = 10
+KEY_SERVICE_REQUEST = 20
+# 64 accounts with one request each at a time, so that no two requests share a commit: all of Redis' CPU, 48 of it in the script.
+REDIS_REQUEST = 61
+# Assumed, not measured: a question about lease time.
 REDIS_TICK = 10
 
 BUSY = 0.6  # share of a core that is planned for
@@ -26,7 +25,7 @@ def row(requests: int, chunks: int) -> list[str]:
     accounts = max(1, requests // REQUESTS_PER_ACCOUNT)
     gateways = cores(requests * (GATEWAY_REQUEST + chunks * GATEWAY_CHUNK))
     key_services = max(2, ceil(cores(requests * KEY_SERVICE_REQUEST)))
-    served = cores(requests * (REDIS_REQUEST + REDIS_COMMANDS))
+    served = cores(requests * REDIS_REQUEST)
     swept = cores(accounts * key_services * LOOKS_PER_SECOND * REDIS_TICK)
     processes = max(2, ceil(gateways / GATEWAY_CORES))
     cells = [requests, chunks, accounts, processes, key_services, ceil(served + swept)]
