@@ -21,7 +21,7 @@ use tokio::{task::JoinSet, time};
 use super::{KEPT, Lanes, key};
 use crate::{
     records::{Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space},
-    redis::Redis,
+    redis::{Redis, Settings},
     servers::{RedisServer, settings},
 };
 
@@ -79,9 +79,8 @@ impl Records for Counting {
 }
 
 impl Counting {
-    async fn open(server: &RedisServer, round_trip: Duration) -> Arc<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let records = Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap();
+    async fn open(settings: &Settings, round_trip: Duration) -> Arc<Self> {
+        let records = Redis::open(settings, Arc::new(System)).await.unwrap();
         let (commits, lost, streak, longest) = Default::default();
         Arc::new(Self { records, round_trip, commits, lost, streak, longest })
     }
@@ -138,9 +137,10 @@ async fn request(ledger: Arc<Lanes>, account: AccountId, heard: Arc<Mutex<Heard>
 
 async fn measure(round_trip: Duration, prefers_one: bool) {
     let (server, account) = (RedisServer::shared(), AccountId::generate(&System));
-    let mut backends = Vec::new();
+    let folder = tempfile::tempdir().unwrap();
+    let (settings, mut backends) = (settings(&server.url(), &folder), Vec::new());
     for _ in 0..PROCESSES {
-        backends.push(Counting::open(&server, round_trip).await);
+        backends.push(Counting::open(&settings, round_trip).await);
     }
     let processes: Vec<_> = backends
         .iter()
