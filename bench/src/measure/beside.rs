@@ -191,7 +191,7 @@ impl Display for Comparison {
         writeln!(
             f,
             "| system | at once | CPU, µs | × (least to most of the rounds) | {} | a second | p50, ms | p99, ms | failed |",
-            PARTS.join(", µs | ")
+            PARTS.map(|part| format!("{part}, µs")).join(" | ")
         )?;
         writeln!(f, "|---|---|---|---|---|---|---|---|---|---|---|")?;
         self.0.iter().try_for_each(|row| row.write(f))
@@ -211,7 +211,13 @@ impl Row {
         }
         let pair = |figure: &dyn Fn(&Measured) -> String| sums.each_ref().map(figure).join(", ");
         let millis = |measured: &Measured, percent| measured.load.percentile(percent).as_secs_f64() * 1e3;
-        let parts = PARTS.map(|part| pair(&|sum| format!("{:.1}", sum.micros_of(part, &self.parts))));
+        let of_part = |part| {
+            if !self.parts.contains(&part) {
+                return "–".to_owned();
+            }
+            pair(&|sum| format!("{:.1}", sum.micros_of(part, &self.parts)))
+        };
+        let parts = PARTS.map(of_part);
         writeln!(
             f,
             "| {} | {} | {} | {median:.3} ({least:.3} to {most:.3}) | {} | {} | {} | {} | {} |",
