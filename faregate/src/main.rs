@@ -34,8 +34,8 @@ use shared::{
     clock::{Clock, System},
     current::Current,
     process::{
-        self, CommandLine, LimitOptions, Limits, Process,
-        config::{Basics, Common, ConfigError},
+        self, Basics, CommandLine, LimitOptions, Limits, Process,
+        config::{Common, ConfigError},
         doctor::{Doctor, DoctorOptions},
         internal_token::InternalToken,
         probe::READY,
@@ -77,6 +77,9 @@ struct FaregateArguments {
     common: Common,
 
     #[command(flatten)]
+    basics: Basics,
+
+    #[command(flatten)]
     gateway: inference_gateway::config::Options,
 
     #[command(flatten)]
@@ -111,7 +114,7 @@ enum FaregateCommand {
 
 impl CommandLine for FaregateArguments {
     fn basics(&self) -> &Basics {
-        &self.common.basics
+        &self.basics
     }
 
     fn ready_at(&self) -> (SocketAddr, &'static str) {
@@ -195,8 +198,7 @@ async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow
 }
 
 async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
-    let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, command: _ } =
-        arguments;
+    let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, .. } = arguments;
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
     let scheme = public_tls.scheme();

@@ -21,8 +21,8 @@ use mimalloc::MiMalloc;
 use shared::{
     clock::System,
     process::{
-        self, CommandLine, LimitOptions, Process,
-        config::{self, Basics, Common, ConfigError},
+        self, Basics, CommandLine, LimitOptions, Process,
+        config::{self, Common, ConfigError},
         doctor::{Doctor, DoctorOptions},
         internal_token::InternalToken,
         log_level::LogLevel,
@@ -47,6 +47,9 @@ static EXPORTED: Exported =
 struct GatewayArguments {
     #[command(flatten)]
     common: Common,
+
+    #[command(flatten)]
+    basics: Basics,
 
     #[command(flatten)]
     options: Options,
@@ -117,7 +120,7 @@ enum GatewayCommand {
 
 impl CommandLine for GatewayArguments {
     fn basics(&self) -> &Basics {
-        &self.common.basics
+        &self.basics
     }
 
     fn ready_at(&self) -> (SocketAddr, &'static str) {

@@ -16,8 +16,8 @@ use shared::{
     process::{
         config::ConfigError,
         internal_token::InternalToken,
+        probe::Readiness,
         serve::{Port, PublicListener, Worker, serve_on},
-        telemetry::Readiness,
         tls::{PublicTls, Tls},
     },
     rpc::{KeyService, PresentToken},

@@ -18,10 +18,8 @@ use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 use shared::{
     clock::Clock,
-    process::{
-        admin_call::{ask, command_text},
-        table,
-    },
+    process::admin_call::{ask, command_text},
+    table,
 };
 use tokio::time::Duration;
 

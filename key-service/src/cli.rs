@@ -11,8 +11,9 @@ use serde::Serialize;
 use shared::{
     ids::AccountId,
     money::NanoUsd,
-    process::{doctor::DoctorOptions, log_level::LogLevel, table},
+    process::{doctor::DoctorOptions, log_level::LogLevel},
     spool_list::SpoolCommand,
+    table,
     text::is_name,
     time::Timestamp,
 };

@@ -18,10 +18,11 @@ use shared::{
     ids::{KeyId, RequestId},
     process::http::{
         ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id,
-        method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
+        method_not_allowed, ok, refuse_ambiguous, unknown_url,
     },
     process::internal_token::InternalToken,
     process::traces,
+    text::{shown_method, shown_path},
     time::Timestamp,
     wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
 };

@@ -8,8 +8,8 @@ use shared::{
     clock::Clock,
     process::{
         config::{Common, ConfigError},
+        probe::Readiness,
         starting::Starting,
-        telemetry::Readiness,
     },
 };
 use tokio::time::sleep;

@@ -23,8 +23,8 @@ use shared::{
     clock::System,
     current::Current,
     process::{
-        self, CommandLine, LimitOptions, Process,
-        config::{self, Basics, Common, ConfigError},
+        self, Basics, CommandLine, LimitOptions, Process,
+        config::{self, Common, ConfigError},
         doctor::{Doctor, DoctorOptions},
         internal_token::{InternalToken, InternalTokens},
         probe::READY,
@@ -59,6 +59,9 @@ struct KeyServiceArguments {
     common: Common,
 
     #[command(flatten)]
+    basics: Basics,
+
+    #[command(flatten)]
     options: Options,
 
     #[command(flatten)]
@@ -81,7 +84,7 @@ struct KeyServiceArguments {
 
 impl CommandLine for KeyServiceArguments {
     fn basics(&self) -> &Basics {
-        &self.common.basics
+        &self.basics
     }
 
     fn ready_at(&self) -> (SocketAddr, &'static str) {
@@ -126,7 +129,7 @@ async fn carry_out(arguments: KeyServiceArguments, command: OperatorCommand) -> 
 }
 
 async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
-    let KeyServiceArguments { common, options, internal_tls, limits, admin_listen, first_run, command: _ } =
+    let KeyServiceArguments { common, options, internal_tls, limits, admin_listen, first_run, .. } =
         arguments;
     let peppers = required_peppers(&options)?;
     let clock = Arc::new(System);

@@ -9,8 +9,7 @@ use mimalloc::MiMalloc;
 use shared::{
     clock::System,
     process::{
-        self, CommandLine, LimitOptions,
-        config::Basics,
+        self, Basics, CommandLine, LimitOptions,
         serve::{Port, bind, serve},
         stop_signal,
     },

@@ -1,12 +1,14 @@
 //! Errors of the public API, each with a code, a status and a type.
 
 mod body;
+mod response;
 
 use std::borrow::Cow;
 
 use http::StatusCode;
 
 pub use body::ErrorBody;
+pub use response::X_SHOULD_RETRY;
 
 use crate::time::Timestamp;
 

@@ -29,6 +29,7 @@ pub mod secret;
 pub mod spool;
 #[cfg(feature = "rpc")]
 pub mod spool_list;
+pub mod table;
 pub mod text;
 pub mod time;
 pub mod tokens;

@@ -2,8 +2,8 @@
 
 mod admin;
 pub mod admin_call;
+mod basics;
 pub mod config;
-#[cfg(feature = "rpc")]
 pub mod doctor;
 pub mod failure_log;
 pub mod fair_read;
@@ -20,9 +20,7 @@ pub mod server_check;
 mod service_manager;
 pub mod standard_metrics;
 pub mod starting;
-pub mod table;
 pub mod telemetry;
-#[cfg(feature = "rpc")]
 pub mod tls;
 pub mod traces;
 pub mod upstream_access;
@@ -48,11 +46,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use config::{Basics, Common, ConfigError};
+pub use basics::Basics;
+use config::{Common, ConfigError};
 pub use limits::{LimitOptions, Limits};
-use probe::probe;
+use probe::{Readiness, probe};
 use serve::{Port, bind, serve};
-use telemetry::{Exported, Metrics, Readiness};
+use telemetry::{Exported, Metrics};
 
 /// Command line of a program, and the settings that every program has.
 pub trait CommandLine: Parser {
@@ -129,7 +128,6 @@ impl Process {
         let limits = options.raise();
         idle_memory::return_regularly();
         let metrics = Metrics::start(exported).map_err(io::Error::other)?;
-        #[cfg(feature = "rpc")]
         tokio::spawn(tls::validity::keep_warning());
         traces::start().and_then(|()| standard_metrics::start()).map_err(io::Error::other)?;
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;

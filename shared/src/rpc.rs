@@ -4,6 +4,7 @@ mod contract;
 mod messages;
 mod refusal;
 mod session_clock;
+mod tls;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ pub use contract::{
 };
 pub use messages::Malformed;
 pub use session_clock::SessionClock;
+pub use tls::client_tls;
 
 use crate::{
     admission::Owner,

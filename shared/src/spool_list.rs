@@ -8,8 +8,8 @@ use std::{
 use clap::Subcommand;
 
 use crate::{
-    process::table,
     spool::{self, SpooledCapture},
+    table,
     time::Timestamp,
 };
 

@@ -2,8 +2,16 @@
 
 use std::fmt::Write;
 
+use http::{Method, Uri};
+
+use crate::key::without_keys;
+
 /// The mark of a text that was cut.
 const CUT: char = '…';
+/// Characters of a path that an error or a log line repeats.
+const MAX_SHOWN_PATH: usize = 200;
+/// Characters of a method shown in an error or a log line; clients may invent methods.
+const MAX_SHOWN_METHOD: usize = 20;
 
 /// Shows at most `most` characters of a text, with escapes for characters that could deceive a terminal or a reader.
 pub fn shown(text: &str, most: usize) -> String {
@@ -21,6 +29,16 @@ pub fn shown(text: &str, most: usize) -> String {
         }
     }
     shown
+}
+
+/// Returns a request's path for errors and logs: without keys, which some clients put there.
+pub fn shown_path(uri: &Uri) -> String {
+    shown(&without_keys(uri.path()), MAX_SHOWN_PATH)
+}
+
+/// Returns a request's method for errors and logs.
+pub fn shown_method(method: &Method) -> String {
+    shown(method.as_str(), MAX_SHOWN_METHOD)
 }
 
 /// Returns the beginning of a text, at most `most` characters.

@@ -39,7 +39,7 @@ pub(super) fn allow(response: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderName;
-    use shared::process::http::{X_REQUEST_ID, X_SHOULD_RETRY};
+    use shared::{error::X_SHOULD_RETRY, process::http::X_REQUEST_ID};
 
     use super::{
         super::{

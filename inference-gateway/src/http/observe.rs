@@ -10,10 +10,8 @@ use axum::{
 use metrics::{Counter, Gauge};
 use shared::{
     ids::RequestId,
-    process::{
-        http::{ClientRequestId, shown_method, shown_path},
-        traces::Span,
-    },
+    process::{http::ClientRequestId, traces::Span},
+    text::{shown_method, shown_path},
 };
 use tokio::time::Instant;
 

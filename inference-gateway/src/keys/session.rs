@@ -15,7 +15,7 @@ use shared::{
     clock::Clock,
     process::{telemetry::Counted, tls::Tls, traces::Span},
     rpc::{
-        Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall,
+        Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall, client_tls,
         v1::{self, key_service_client::KeyServiceClient},
     },
 };
@@ -153,7 +153,7 @@ impl SessionTask {
         };
         let opening = async {
             let connected = match tls {
-                Some(tls) => match (**endpoint).clone().tls_config(tls.get().grpc_client()) {
+                Some(tls) => match (**endpoint).clone().tls_config(client_tls(&tls.get())) {
                     Ok(endpoint) => endpoint.connect().await,
                     Err(e) => Err(e),
                 },

@@ -14,11 +14,7 @@ use axum::{
     routing::get,
 };
 
-use super::{
-    log_level,
-    serve::PeerAddress,
-    telemetry::{Metrics, Readiness},
-};
+use super::{log_level, probe::Readiness, serve::PeerAddress, telemetry::Metrics};
 
 /// The internal routes: `/livez`, `/readyz`, `/metrics`, `/log-level`, and the program's own. `address` is that of the port.
 pub(super) fn admin_router(metrics: Metrics, ready: Readiness, own: Router, address: IpAddr) -> Router {

@@ -14,10 +14,7 @@ use clap::Args;
 use crate::{
     catalog::Catalog,
     key::Prefix,
-    process::{
-        internal_token::InternalTokens,
-        telemetry::{self, LogFormat},
-    },
+    process::internal_token::InternalTokens,
     secret::{self, ExposeSecret, SecretString},
 };
 
@@ -56,26 +53,6 @@ pub struct Common {
     #[arg(long, env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=3600))]
     drain_pause_seconds: u32,
-
-    /// Settings of every program.
-    #[command(flatten)]
-    pub basics: Basics,
-}
-
-/// Settings of every program.
-#[derive(Args, Clone, Debug)]
-pub struct Basics {
-    /// Format of log lines
-    #[arg(long, env = "FAREGATE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormat,
-
-    /// Filter of log lines, in the syntax of RUST_LOG
-    #[arg(long, env = "FAREGATE_LOG", value_name = "FILTER", default_value = "info")]
-    log: String,
-
-    /// Serve nothing; ask the process that runs with these settings whether it is ready, and end with 0 if so
-    #[arg(long)]
-    pub health: bool,
 }
 
 /// A setting cannot be used.
@@ -90,13 +67,6 @@ impl ConfigError {
     /// An error about a setting; `setting` is the environment variable's name.
     pub fn new(setting: &'static str, reason: impl Display) -> Self {
         Self { setting, reason: format!("{reason}") }
-    }
-}
-
-impl Basics {
-    /// Starts logging as configured.
-    pub fn start_log(&self) -> Result<(), ConfigError> {
-        telemetry::log(self.log_format, &self.log).map_err(|e| ConfigError::new("FAREGATE_LOG", e))
     }
 }
 

@@ -7,14 +7,13 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderName, header};
 use serde::Serialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     error::{ApiError, Code},
-    key::without_keys,
-    text::shown,
+    text::{shown_method, shown_path},
 };
 
 mod body;
@@ -34,59 +33,8 @@ pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};
 pub use unread::{drain_unread, drain_unread_body};
 
-/// Header that stops the official SDKs from trying again.
-pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
-
 /// Header with the credential of a model call, as some SDKs send it.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-
-/// Characters of a path that an error or a log line repeats.
-const MAX_SHOWN_PATH: usize = 200;
-/// Characters of a method shown in an error or a log line; clients may invent methods.
-const MAX_SHOWN_METHOD: usize = 20;
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response = (self.code.status(), self.to_json()).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(challenge) = challenge(self.code) {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-        }
-        if let Some(seconds) = self.retry_after() {
-            headers.insert(header::RETRY_AFTER, seconds.into());
-        }
-        if self.code == Code::RequestTooLarge {
-            // The rest of the body was not read, so that the connection cannot carry another request.
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        // Agents go on trying with a credential that was refused, unless told not to.
-        if self.final_answer || self.code.status() == http::StatusCode::UNAUTHORIZED {
-            headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
-        }
-        // Another dialect writes the same error in a form of its own.
-        response.extensions_mut().insert(self);
-        response
-    }
-}
-
-/// The `WWW-Authenticate` of 401 and 403, with the errors of RFC 6750, section 3.1. A request without any credential
-/// gets no error, as that section asks.
-const fn challenge(code: Code) -> Option<&'static str> {
-    match code {
-        Code::MissingApiKey => Some(r#"Bearer realm="api""#),
-        Code::InvalidAuthorizationHeader => Some(r#"Bearer realm="api", error="invalid_request""#),
-        Code::InvalidApiKey
-        | Code::InvalidManagementKey
-        | Code::KeyDisabled
-        | Code::KeyExpired
-        | Code::GroupArchived => Some(r#"Bearer realm="api", error="invalid_token""#),
-        Code::ManagementKeyNotAllowed
-        | Code::ManagementKeyRequired
-        | Code::ModelNotAllowed
-        | Code::ReadOnlyKey => Some(r#"Bearer realm="api", error="insufficient_scope""#),
-        _ => None,
-    }
-}
 
 /// Middleware: a handler that panics is a bug of this service, and answers 500.
 pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
@@ -107,16 +55,6 @@ pub async fn method_not_allowed(request: Request) -> ApiError {
         Code::MethodNotAllowed,
         format!("This route does not take the method {}.", shown_method(request.method())),
     )
-}
-
-/// Returns a request's path for errors and logs: without keys, which some clients put there.
-pub fn shown_path(uri: &Uri) -> String {
-    shown(&without_keys(uri.path()), MAX_SHOWN_PATH)
-}
-
-/// Returns a request's method for errors and logs.
-pub fn shown_method(method: &Method) -> String {
-    shown(method.as_str(), MAX_SHOWN_METHOD)
 }
 
 /// Returns the token of `Authorization: Bearer <token>`; exactly one such header, the scheme in any case.
@@ -164,6 +102,8 @@ pub fn ok<T: Serialize>(value: &T) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn headers(values: &[&str]) -> HeaderMap {

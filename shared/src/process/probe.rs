@@ -1,6 +1,6 @@
 //! Readiness probe of a running process, for health checks in images that contain nothing but the program.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Uri;
@@ -10,6 +10,9 @@ use tokio::time::timeout;
 
 /// Path on every admin port that reports readiness.
 pub const READY: &str = "/readyz";
+
+/// Check that the process can serve right now, or why not.
+pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 /// Time in which the process has to answer; container engines wait slightly longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{service_manager, telemetry::Readiness};
+use super::{probe::Readiness, service_manager};
 use crate::current::Current;
 
 /// Time for which a service manager is asked to wait on, from each message: longer than between two attempts.

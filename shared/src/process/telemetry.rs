@@ -8,11 +8,9 @@ mod machine;
 
 use std::{
     fmt,
-    future::Future,
     io::{self, IsTerminal},
     mem,
-    pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::OnceLock,
     time::{Duration, SystemTime},
 };
 
@@ -282,9 +280,6 @@ impl Metrics {
         text
     }
 }
-
-/// Check that the process can serve right now, or why not.
-pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,6 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use tokio_rustls::TlsAcceptor;
-use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{
     current::Current,
@@ -61,9 +60,12 @@ pub struct MutualTls {
     server: Arc<ServerConfig>,
     /// The server's end for gRPC, which speaks HTTP/2.
     grpc_server: Arc<ServerConfig>,
-    certificate: Pem,
-    key: Pem,
-    authority: Pem,
+    /// The certificate that this service presents, with all intermediate certificates.
+    pub certificate: Pem,
+    /// The certificate's key.
+    pub key: Pem,
+    /// The authority that both ends trust.
+    pub authority: Pem,
 }
 
 impl TlsOptions {
@@ -150,13 +152,6 @@ impl MutualTls {
     /// TLS settings of HTTP clients of another service.
     pub fn client(&self) -> ClientConfig {
         self.client.clone()
-    }
-
-    /// TLS settings of gRPC clients of another service.
-    pub fn grpc_client(&self) -> ClientTlsConfig {
-        ClientTlsConfig::new()
-            .identity(Identity::from_pem(self.certificate.text(), self.key.text()))
-            .ca_certificate(Certificate::from_pem(self.authority.text()))
     }
 
     /// TLS acceptor for a service's HTTP listener.

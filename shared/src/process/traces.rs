@@ -23,7 +23,7 @@ use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracer};
 pub use export::{flush, start};
 pub use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
 
-use super::http::shown_path;
+use crate::text::shown_path;
 
 /// Maker of spans, if a receiver is configured.
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();
