@@ -16,10 +16,8 @@ use std::env;
 
 use anyhow::{Context, anyhow, bail};
 use key_service::cli::{Listed, PriceList};
-use shared::{
-    catalog::{Catalog, Model, Preset, ServerDescription, Source, Upstream},
-    clock::Clock,
-};
+use shared::clock::Clock;
+use shared_catalog::{Catalog, Model, Preset, ServerDescription, Source, Upstream};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{

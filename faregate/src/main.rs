@@ -29,24 +29,23 @@ use key_service::{
     transfer,
 };
 use mimalloc::MiMalloc;
-use shared::{
-    catalog::{Catalog, UpstreamKind},
-    clock::{Clock, System},
-    current::Current,
-    process::{
-        self, Basics, CommandLine, LimitOptions, Limits, Process,
-        config::{Common, ConfigError},
-        doctor::{Doctor, DoctorOptions},
-        internal_token::InternalToken,
-        probe::READY,
-        serve::{Port, serve},
-        starting::Starting,
-        stop_signal,
-        telemetry::Exported,
-        tls::{PublicTls, PublicTlsOptions},
-    },
-    spool_list::list_spool,
+use shared::clock::{Clock, System};
+use shared_catalog::{Catalog, UpstreamKind};
+use shared_config::{Common, ConfigError, current::Current, internal_token::InternalToken};
+use shared_door::{
+    limits::{LimitOptions, Limits},
+    serve::{Port, serve},
+    tls::{PublicTls, PublicTlsOptions},
 };
+use shared_observe::telemetry::Exported;
+use shared_process::{
+    Basics, CommandLine, Process,
+    doctor::{Doctor, DoctorOptions},
+    probe::READY,
+    starting::Starting,
+    stop_signal,
+};
+use shared_rpc::spool_list::list_spool;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -71,7 +70,7 @@ const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
 /// Prepaid API keys for language models. Without a command, serves.
 #[derive(Parser)]
-#[command(name = "faregate", version = process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
+#[command(name = "faregate", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct FaregateArguments {
     #[command(flatten)]
     common: Common,
@@ -126,7 +125,7 @@ impl CommandLine for FaregateArguments {
 // threads would do so across cores. Workers of the gateway, the embedded store and the demo model have other threads.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    process::main(run).await
+    shared_process::main(run).await
 }
 
 async fn run(mut arguments: FaregateArguments) -> anyhow::Result<ExitCode> {
@@ -278,7 +277,7 @@ fn reload_on_hangup(
     priced: Arc<Current<Catalog>>,
     tls: Option<PublicTls>,
 ) {
-    process::reload_on_hangup(move || {
+    shared_process::reload_on_hangup(move || {
         let replace_tls = tls.as_ref().map(PublicTls::reread).transpose()?;
         let catalog = settings.catalog()?;
         offered.replace(catalog.clone())?;

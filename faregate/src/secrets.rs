@@ -14,12 +14,9 @@ use key_service::{
 use shared::{
     clock::{Clock, random_bytes},
     private_files,
-    process::{
-        config::{self, Common, ConfigError, checked_token},
-        internal_token::InternalTokens,
-    },
     secret::{self, SecretString},
 };
+use shared_config::{Common, ConfigError, checked_token, internal_token::InternalTokens};
 
 /// Name of the file of the pepper in the data directory.
 const PEPPER: &str = "pepper";
@@ -46,7 +43,7 @@ pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> any
         None => checked_token(folder.secret("internal-token", clock)?)
             .context("`internal-token` in the data directory")?,
     };
-    let internal_token = config::internal_tokens(internal_token, options.previous_internal_token()?)?;
+    let internal_token = shared_config::internal_tokens(internal_token, options.previous_internal_token()?)?;
     Ok(Secrets { peppers, internal_token })
 }
 

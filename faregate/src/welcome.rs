@@ -7,7 +7,7 @@ use std::{
 
 use inference_gateway::server::RunningGateway;
 use key_service::{first_run::FirstRun, server::RunningKeyService};
-use shared::catalog::{Catalog, UpstreamKind};
+use shared_catalog::{Catalog, UpstreamKind};
 
 /// Addresses at which the process listens.
 pub(crate) struct Addresses {

@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shared::{
-    admission::{Owner, Permit, Quota},
     error::{ApiError, Code},
     ids::AccountId,
-    process::serve::ConnectionTrust,
-    rpc::MAX_FRAME_CALLS,
 };
+use shared_door::{
+    admission::{Owner, Permit, Quota},
+    serve::ConnectionTrust,
+};
+use shared_rpc::MAX_FRAME_CALLS;
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout},

@@ -14,10 +14,8 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use hyper::body::{Body, Frame};
 use parking_lot::{Mutex, MutexGuard};
-use shared::process::{
-    serve::Detach,
-    traces::{Inside, Span},
-};
+use shared_door::serve::Detach;
+use shared_observe::traces::{Inside, Span};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 

@@ -14,16 +14,17 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use shared::{
-    catalog::LeftBeforeHead,
     clock::Clock,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
-    process::{http::ClientRequestId, serve::Detach, traces::Span},
     rates::RateStatus,
     refusal::Refusal,
     text::shown,
     tokens::{Usage, UsageDetails},
 };
+use shared_catalog::LeftBeforeHead;
+use shared_door::{http::ClientRequestId, serve::Detach};
+use shared_observe::traces::Span;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{

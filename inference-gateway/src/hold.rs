@@ -16,13 +16,13 @@ use std::{
 use foldhash::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
-    catalog::Price,
     ids::{AccountId, GenerationId, KeyId},
     rates::RateStatus,
     refusal::Refusal,
-    rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef, UpstreamCost},
     tokens::Usage,
 };
+use shared_catalog::Price;
+use shared_rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef, UpstreamCost};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 

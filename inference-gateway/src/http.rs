@@ -16,11 +16,9 @@ mod router;
 use std::sync::Arc;
 
 use axum::{extract::Request, http::HeaderName};
-use shared::{
-    ids::RequestId,
-    key::Prefix,
-    process::{serve::ConnectionTrust, traces::Span},
-};
+use shared::{ids::RequestId, key::Prefix};
+use shared_door::serve::ConnectionTrust;
+use shared_observe::traces::Span;
 use tokio_util::sync::CancellationToken;
 
 use crate::{admission::Caller, generation::Generator, models::OfferedModels};

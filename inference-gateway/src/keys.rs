@@ -12,22 +12,17 @@ use std::{
 };
 
 use shared::{
-    backoff::Backoff,
-    clock::Clock,
-    error::ApiError,
-    ids::GenerationId,
-    key::Class,
-    process::{
-        failure_log::{FailureLog, Failures},
-        standard_metrics::{CallSide, CallTimer},
-        tls::Tls,
-        traces::{RPC_STATUS, Span},
-    },
-    refusal::Denial,
-    rpc::{
-        Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, Identity,
-        KeyService, PresentToken, Release,
-    },
+    backoff::Backoff, clock::Clock, error::ApiError, ids::GenerationId, key::Class, refusal::Denial,
+};
+use shared_door::tls::Tls;
+use shared_observe::{
+    failure_log::{FailureLog, Failures},
+    standard_metrics::{CallSide, CallTimer},
+    traces::{RPC_STATUS, Span},
+};
+use shared_rpc::{
+    Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, Identity, KeyService,
+    PresentToken, Release,
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::{Code, transport::Endpoint};

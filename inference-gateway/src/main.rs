@@ -18,20 +18,20 @@ use inference_gateway::{
     upstream_list::{self, UpstreamsCommand},
 };
 use mimalloc::MiMalloc;
-use shared::{
-    clock::System,
-    process::{
-        self, Basics, CommandLine, LimitOptions, Process,
-        config::{self, Common, ConfigError},
-        doctor::{Doctor, DoctorOptions},
-        internal_token::InternalToken,
-        log_level::LogLevel,
-        probe::READY,
-        telemetry::Exported,
-        tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions},
-    },
-    spool_list::{SpoolCommand, list_spool},
+use shared::clock::System;
+use shared_config::{Common, ConfigError, internal_token::InternalToken};
+use shared_door::{
+    limits::LimitOptions,
+    tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions},
 };
+use shared_observe::telemetry::Exported;
+use shared_process::{
+    Basics, CommandLine, Process,
+    doctor::{Doctor, DoctorOptions},
+    log_level::LogLevel,
+    probe::READY,
+};
+use shared_rpc::spool_list::{SpoolCommand, list_spool};
 
 /// Allocator of the whole program.
 #[global_allocator]
@@ -43,7 +43,7 @@ static EXPORTED: Exported =
 
 /// Carries requests to a model and back, and meters them on the way. Without a command, serves.
 #[derive(Parser)]
-#[command(name = "inference-gateway", version = process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
+#[command(name = "inference-gateway", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct GatewayArguments {
     #[command(flatten)]
     common: Common,
@@ -130,7 +130,7 @@ impl CommandLine for GatewayArguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    process::main(run).await
+    shared_process::main(run).await
 }
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
@@ -166,7 +166,8 @@ async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow:
         Some(_) => "calls between services are mutual TLS".to_owned(),
         None => "calls between services are not encrypted".to_owned(),
     });
-    let tokens = common.required_internal_token().and_then(|token| config::internal_tokens(token, None));
+    let tokens =
+        common.required_internal_token().and_then(|token| shared_config::internal_tokens(token, None));
     if let (Some(tls), Ok(tokens)) = (tls, tokens) {
         let token = InternalToken::new(tokens);
         for address in &arguments.key_service_url {
@@ -194,13 +195,14 @@ async fn serve(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (public_tls, tls) = (arguments.public_tls.open()?, arguments.internal_tls.open()?);
     process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;
-    let internal_tokens = |common: &Common| config::internal_tokens(common.required_internal_token()?, None);
+    let internal_tokens =
+        |common: &Common| shared_config::internal_tokens(common.required_internal_token()?, None);
     let internal_token = InternalToken::new(internal_tokens(common)?);
     let models = Arc::new(OfferedModels::new(common.catalog()?, arguments.builtin_url)?);
     let (offered, settings, public, internal) =
         (models.clone(), common.clone(), public_tls.clone(), tls.clone());
     let token = internal_token.clone();
-    process::reload_on_hangup(move || {
+    shared_process::reload_on_hangup(move || {
         let replace_public = public.as_ref().map(PublicTls::reread).transpose()?;
         let replace_internal = internal.as_ref().map(Tls::reread).transpose()?;
         let tokens = internal_tokens(&settings)?;

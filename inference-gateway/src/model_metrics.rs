@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use foldhash::HashMap;
 use metrics::{Counter, Histogram, counter, histogram};
-use shared::{
-    catalog::{self, Catalog, UpstreamKind},
-    tokens::{TOKEN_KINDS, Usage},
-};
+use shared::tokens::{TOKEN_KINDS, Usage};
+use shared_catalog::{Catalog, UpstreamKind};
 
 use domain::request::Forward;
 
@@ -94,7 +92,7 @@ impl Metrics {
 }
 
 impl ModelMetrics {
-    fn of(of: &catalog::Model) -> Self {
+    fn of(of: &shared_catalog::Model) -> Self {
         let model = of.id.clone();
         let used = used(of);
         let of = |name: &'static str| histogram!(name, "model" => model.clone());
@@ -150,7 +148,7 @@ impl ModelMetrics {
 }
 
 /// The counters of tokens of a model, for each operation and each kind of its upstreams.
-fn used(model: &catalog::Model) -> Vec<(Operation, UpstreamKind, TokenCounters)> {
+fn used(model: &shared_catalog::Model) -> Vec<(Operation, UpstreamKind, TokenCounters)> {
     let serves = model.serves;
     let operations = [(Operation::Chat, serves.chat), (Operation::Embeddings, serves.embeddings)];
     let mut used: Vec<(Operation, UpstreamKind, TokenCounters)> = Vec::new();

@@ -2,15 +2,10 @@
 
 use http::Uri;
 use parking_lot::Mutex;
-use shared::{
-    catalog::Catalog,
-    current::Current,
-    process::{
-        config::ConfigError,
-        server_check::{FindingKind, check_servers},
-        telemetry::show_catalogue,
-    },
-};
+use shared_catalog::Catalog;
+use shared_client::server_check::{FindingKind, check_servers};
+use shared_config::{ConfigError, current::Current};
+use shared_observe::telemetry::show_catalogue;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -54,7 +49,7 @@ impl OfferedModels {
     pub fn new(catalog: Catalog, builtin: Option<Uri>) -> Result<Self, ConfigError> {
         let drained = DrainedAddresses::default();
         let models = Models::of(catalog, builtin.as_ref(), &drained)?;
-        show_catalogue(&models.catalog);
+        show_catalogue(models.catalog.checksum);
         let checking = Mutex::new(check(&models.catalog));
         Ok(Self { current: Current::new(models), builtin, drained, checking })
     }
@@ -64,7 +59,7 @@ impl OfferedModels {
         // Held to the end, so that no upstream is drained in between, in the older models alone.
         let mut checking = self.checking.lock();
         let models = Models::of(catalog, self.builtin.as_ref(), &self.drained)?;
-        show_catalogue(&models.catalog);
+        show_catalogue(models.catalog.checksum);
         *checking = check(&models.catalog);
         self.get().pools.values().for_each(Pool::retire);
         self.current.replace(models);

@@ -13,15 +13,14 @@ use http::Uri;
 use shared::{
     clock::{Clock, System},
     key::{Class, Prefix},
-    process::{
-        config::ConfigError,
-        internal_token::InternalToken,
-        probe::Readiness,
-        serve::{Port, PublicListener, Worker, serve_on},
-        tls::{PublicTls, Tls},
-    },
-    rpc::{KeyService, PresentToken},
 };
+use shared_config::{ConfigError, internal_token::InternalToken};
+use shared_door::{
+    serve::{Port, PublicListener, Worker, serve_on},
+    tls::{PublicTls, Tls},
+};
+use shared_process::probe::Readiness;
+use shared_rpc::{KeyService, PresentToken};
 use tokio::{
     task::JoinHandle,
     time::{interval, timeout},

@@ -1,6 +1,7 @@
 //! Sizes of a gateway's budgets: as configured, or derived from the limits of the process.
 
-use shared::process::{Limits, config::ConfigError, serve::Bounds};
+use shared_config::ConfigError;
+use shared_door::{limits::Limits, serve::Bounds};
 
 use crate::config::Options;
 
@@ -131,7 +132,7 @@ fn fits(setting: &'static str, bytes: u64, memory: u64) -> Result<(), ConfigErro
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use shared::process::LimitOptions;
+    use shared_door::limits::LimitOptions;
 
     use super::*;
 

@@ -16,15 +16,11 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri:
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
-use shared::{
-    admission::{Owner, Quota},
-    catalog::{self, UpstreamApi},
-    ids::AccountId,
-    process::{
-        config::ConfigError,
-        traces::{Span, TRACEPARENT},
-    },
-};
+use shared::ids::AccountId;
+use shared_catalog::UpstreamApi;
+use shared_config::ConfigError;
+use shared_door::admission::{Owner, Quota};
+use shared_observe::traces::{Span, TRACEPARENT};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::admission::Admission;
@@ -57,7 +53,7 @@ const MAX_COUNT_BYTES: usize = 1 << 20;
 /// A server of a model.
 pub(crate) struct Upstream {
     /// The server's entry in the catalogue.
-    pub(crate) entry: catalog::Upstream,
+    pub(crate) entry: shared_catalog::Upstream,
     /// Identity for routing, the same in every gateway.
     identity: u64,
     dialect: Dialect,
@@ -137,7 +133,7 @@ pub(crate) enum NotCounted {
 }
 
 impl Upstream {
-    fn new(entry: &catalog::Upstream, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
+    fn new(entry: &shared_catalog::Upstream, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
         let Some(base) = entry.url.as_ref().or(builtin) else {
             let reason = "kind \"builtin\" needs FAREGATE_BUILTIN_URL outside `faregate`; or give the model an upstream with a url";
             return Err(ConfigError::new("FAREGATE_MODELS", reason));

@@ -16,11 +16,8 @@ use axum::{
 };
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
-use shared::{
-    clock::Clock,
-    process::admin_call::{ask, command_text},
-    table,
-};
+use shared::{clock::Clock, table};
+use shared_process::admin_call::{ask, command_text};
 use tokio::time::Duration;
 
 use crate::{models::OfferedModels, upstream::UpstreamNow};

@@ -8,11 +8,8 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use shared::{
-    clock::Clock,
-    private_files,
-    process::config::{Common, ConfigError},
-};
+use shared::{clock::Clock, private_files};
+use shared_config::{Common, ConfigError};
 
 use crate::{
     cli::{self, BackupTo, Command, RestoreFrom},

@@ -8,15 +8,9 @@ use std::{
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{
-    ids::AccountId,
-    money::NanoUsd,
-    process::{doctor::DoctorOptions, log_level::LogLevel},
-    spool_list::SpoolCommand,
-    table,
-    text::is_name,
-    time::Timestamp,
-};
+use shared::{ids::AccountId, money::NanoUsd, table, text::is_name, time::Timestamp};
+use shared_process::{doctor::DoctorOptions, log_level::LogLevel};
+use shared_rpc::spool_list::SpoolCommand;
 
 use crate::{
     management::{Error, Management, accounts::AccountRefused},

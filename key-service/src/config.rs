@@ -12,12 +12,10 @@ use http::Uri;
 use shared::{
     clock::Clock,
     network::Network,
-    process::{
-        config::{ConfigError, Pem, checked_token, either, parse_secret},
-        tls::validity::{self, Decisive},
-    },
     secret::{ExposeSecret, SecretString},
 };
+use shared_config::{ConfigError, Pem, checked_token, either, parse_secret};
+use shared_door::tls::validity::{self, Decisive};
 
 use crate::{
     management::MAX_KEYS_PER_ACCOUNT,

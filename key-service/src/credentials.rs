@@ -9,10 +9,10 @@ use shared::{
     ids::{AccountId, MemberId, WebhookId},
     key::{Class, Prefix, Presented},
     refusal::Refusal,
-    rpc::Principal,
     secret::SecretString,
     time::Timestamp,
 };
+use shared_rpc::Principal;
 
 use crate::store::{Credential, ManagementKey, Store, StoreError};
 use domain::{

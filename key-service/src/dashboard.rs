@@ -14,7 +14,8 @@ use axum::{
     routing::{any, get, post},
 };
 use http::{HeaderName, HeaderValue, header};
-use shared::{catalog::Catalog, current::Current};
+use shared_catalog::Catalog;
+use shared_config::current::Current;
 
 use crate::management::Management;
 use activity::Exports;

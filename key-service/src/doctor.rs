@@ -2,13 +2,9 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use shared::{
-    clock::Clock,
-    process::{
-        config::{Common, ConfigError},
-        doctor::Doctor,
-    },
-};
+use shared::clock::Clock;
+use shared_config::{Common, ConfigError};
+use shared_process::doctor::Doctor;
 
 use crate::{
     cli::Command,

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use shared::{
-    catalog::Catalog,
     money::NanoUsd,
     secret::{ExposeSecret, SecretString},
 };
+use shared_catalog::Catalog;
 
 use crate::{
     agents,

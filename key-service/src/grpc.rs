@@ -7,18 +7,16 @@ mod tests;
 use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
-use shared::{
-    clock::{System, random_bytes},
-    process::{
-        failure_log::{FailureLog, Failures},
-        standard_metrics::{CallSide, CallTimer},
-        telemetry::Counted,
-        traces::{RPC_STATUS, Span},
-    },
-    rpc::{
-        Answer, Call, CallFailure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock, TracedCall,
-        v1::{self, answer, call, key_service_server},
-    },
+use shared::clock::{System, random_bytes};
+use shared_observe::{
+    failure_log::{FailureLog, Failures},
+    standard_metrics::{CallSide, CallTimer},
+    telemetry::Counted,
+    traces::{RPC_STATUS, Span},
+};
+use shared_rpc::{
+    Answer, Call, CallFailure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock, TracedCall,
+    v1::{self, answer, call, key_service_server},
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -11,21 +11,20 @@ use axum::{
 };
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
-    catalog::Catalog,
     clock::Clock,
-    current::Current,
     error::ApiError,
     ids::{KeyId, RequestId},
-    process::http::{
-        ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id,
-        method_not_allowed, ok, refuse_ambiguous, unknown_url,
-    },
-    process::internal_token::InternalToken,
-    process::traces,
     text::{shown_method, shown_path},
     time::Timestamp,
     wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
 };
+use shared_catalog::Catalog;
+use shared_config::{current::Current, internal_token::InternalToken};
+use shared_door::http::{
+    ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id, method_not_allowed,
+    ok, refuse_ambiguous, unknown_url,
+};
+use shared_observe::traces;
 use tracing::Instrument;
 
 use crate::management::{Issued, KeyRefused, Management};

@@ -3,15 +3,9 @@
 use std::{io, sync::Arc, time::Duration};
 
 use http::Uri;
-use shared::{
-    backoff::Backoff,
-    clock::Clock,
-    process::{
-        config::{Common, ConfigError},
-        probe::Readiness,
-        starting::Starting,
-    },
-};
+use shared::{backoff::Backoff, clock::Clock};
+use shared_config::{Common, ConfigError};
+use shared_process::{probe::Readiness, starting::Starting};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 

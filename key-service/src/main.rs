@@ -19,22 +19,25 @@ use key_service::{
     transfer,
 };
 use mimalloc::MiMalloc;
-use shared::{
-    clock::System,
+use shared::clock::System;
+use shared_config::{
+    Common, ConfigError,
     current::Current,
-    process::{
-        self, Basics, CommandLine, LimitOptions, Process,
-        config::{self, Common, ConfigError},
-        doctor::{Doctor, DoctorOptions},
-        internal_token::{InternalToken, InternalTokens},
-        probe::READY,
-        starting::Starting,
-        stop_signal,
-        telemetry::{Exported, show_catalogue},
-        tls::{Tls, TlsOptions},
-    },
-    spool_list::list_spool,
+    internal_token::{InternalToken, InternalTokens},
 };
+use shared_door::{
+    limits::LimitOptions,
+    tls::{Tls, TlsOptions},
+};
+use shared_observe::telemetry::{Exported, show_catalogue};
+use shared_process::{
+    Basics, CommandLine, Process,
+    doctor::{Doctor, DoctorOptions},
+    probe::READY,
+    starting::Starting,
+    stop_signal,
+};
+use shared_rpc::spool_list::list_spool;
 use tokio_util::sync::CancellationToken;
 
 /// Allocator of the whole program.
@@ -53,7 +56,7 @@ const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// Decides who may spend and remembers what was spent.
 #[derive(Parser)]
-#[command(name = "key-service", version = process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
+#[command(name = "key-service", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct KeyServiceArguments {
     #[command(flatten)]
     common: Common,
@@ -94,7 +97,7 @@ impl CommandLine for KeyServiceArguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    process::main(run).await
+    shared_process::main(run).await
 }
 
 async fn run(mut arguments: KeyServiceArguments) -> anyhow::Result<ExitCode> {
@@ -138,15 +141,15 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     let tls = internal_tls.open()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let catalog = common.catalog()?;
-    show_catalogue(&catalog);
+    show_catalogue(catalog.checksum);
     let catalog = Arc::new(Current::new(catalog));
     let (offered, certificates) = (catalog.clone(), tls.clone());
     let (settings, own_settings, token) = (common.clone(), options.clone(), internal_token.clone());
-    process::reload_on_hangup(move || {
+    shared_process::reload_on_hangup(move || {
         let replace_tls = certificates.as_ref().map(Tls::reread).transpose()?;
         let tokens = internal_tokens(&settings, &own_settings)?;
         let catalog = settings.catalog()?;
-        show_catalogue(&catalog);
+        show_catalogue(catalog.checksum);
         offered.replace(catalog);
         token.replace(tokens);
         if let Some(replace) = replace_tls {
@@ -217,5 +220,5 @@ async fn examine(arguments: &KeyServiceArguments, asked: &DoctorOptions) -> anyh
 }
 
 fn internal_tokens(common: &Common, options: &Options) -> Result<InternalTokens, ConfigError> {
-    config::internal_tokens(common.required_internal_token()?, options.previous_internal_token()?)
+    shared_config::internal_tokens(common.required_internal_token()?, options.previous_internal_token()?)
 }

@@ -9,7 +9,6 @@ use std::{
 };
 
 use shared::{
-    admission::{Owner, Permit, Quota},
     clock::{Clock, random_bytes},
     ids::{AccountId, GroupId, KeyId},
     key::{self, Class},
@@ -19,6 +18,7 @@ use shared::{
     time::Timestamp,
     wire::{Bound, Fields as _, KeyField},
 };
+use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
 use crate::{

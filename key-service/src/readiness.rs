@@ -9,7 +9,8 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use shared::{backoff::Backoff, clock::Clock, process::probe::Readiness};
+use shared::{backoff::Backoff, clock::Clock};
+use shared_process::probe::Readiness;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 

@@ -3,16 +3,13 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::middleware;
-use shared::{
-    catalog::Catalog,
-    current::Current,
-    process::{
-        internal_token::InternalToken,
-        serve::{Bounds, DRAIN, Port, bind, serve},
-        tls::Tls,
-    },
-    rpc::{KeyService, RequireToken, v1::key_service_server::KeyServiceServer},
+use shared_catalog::Catalog;
+use shared_config::{current::Current, internal_token::InternalToken};
+use shared_door::{
+    serve::{Bounds, DRAIN, Port, bind, serve},
+    tls::Tls,
 };
+use shared_rpc::{KeyService, RequireToken, v1::key_service_server::KeyServiceServer};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::{Routes, interceptor::InterceptedService};

@@ -13,19 +13,19 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use shared::{
-    catalog::{Catalog, Price},
     clock::Clock,
-    current::Current,
     ids::AccountId,
     key::Class,
     money::NanoUsd,
-    process::traces::{KeyValue, Span, SpanKind},
     refusal::{Denial, Refusal},
-    rpc::{
-        Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Principal,
-        Release, TracedCall, UpstreamCost,
-    },
     tokens::Usage,
+};
+use shared_catalog::{Catalog, Price};
+use shared_config::current::Current;
+use shared_observe::traces::{KeyValue, Span, SpanKind};
+use shared_rpc::{
+    Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Principal, Release,
+    TracedCall, UpstreamCost,
 };
 use tokio::time::Instant;
 use tonic::Code;

@@ -16,11 +16,9 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use shared::{
-    error::{ApiError, Code},
-    process::http::{
-        catch_panics, drain_unread, incomplete_body, method_not_allowed, next_piece_deadline, ok, unknown_url,
-    },
+use shared::error::{ApiError, Code};
+use shared_door::http::{
+    catch_panics, drain_unread, incomplete_body, method_not_allowed, next_piece_deadline, ok, unknown_url,
 };
 use tokio::{
     sync::Semaphore,

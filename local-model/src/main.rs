@@ -6,14 +6,12 @@ use anyhow::Context;
 use clap::Parser;
 use local_model::{Engine, about};
 use mimalloc::MiMalloc;
-use shared::{
-    clock::System,
-    process::{
-        self, Basics, CommandLine, LimitOptions,
-        serve::{Port, bind, serve},
-        stop_signal,
-    },
+use shared::clock::System;
+use shared_door::{
+    limits::LimitOptions,
+    serve::{Port, bind, serve},
 };
+use shared_process::{Basics, CommandLine, stop_signal};
 use tokio_util::sync::CancellationToken;
 
 /// Allocator of the whole program.
@@ -25,7 +23,7 @@ const MAX_REQUESTS: usize = 64;
 
 /// Serves the tiny demo model on the CPU. For weights of your own, run llama.cpp, Ollama or vLLM instead.
 #[derive(Parser)]
-#[command(name = "local-model", version = process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
+#[command(name = "local-model", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct LocalModelArguments {
     /// Address to serve at
     #[arg(
@@ -57,7 +55,7 @@ impl CommandLine for LocalModelArguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    process::main(run).await
+    shared_process::main(run).await
 }
 
 async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {

@@ -60,7 +60,7 @@ pub fn is_control(c: char) -> bool {
 /// than show, blanks other than the space, format characters (Unicode's category Cf), and everything else shown as
 /// nothing (`Default_Ignorable_Code_Point`, and the blank of Braille). A name with such a character could pass for
 /// another name.
-pub fn is_invisible(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     is_control(c)
         || (c.is_whitespace() && c != ' ')
         || matches!(

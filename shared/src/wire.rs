@@ -55,7 +55,7 @@ pub const MAX_METADATA_NAME_CHARS: usize = 64;
 /// Longest value of metadata in Unicode code points.
 pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 /// Longest default life of a key: a hundred years.
-pub const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
+const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
 /// Longest time for which the plaintext before a rotation works too: 30 days.
 pub const MAX_GRACE_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.

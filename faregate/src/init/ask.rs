@@ -5,11 +5,9 @@ use std::{env, time::Duration};
 use bytes::Bytes;
 use http::{StatusCode, Uri};
 use serde_json::Value;
-use shared::{
-    catalog::{Access, ServerDescription, Source, Upstream, address_below},
-    process::upstream_call::{UpstreamAnswer, UpstreamCall},
-    text::shown,
-};
+use shared::text::shown;
+use shared_catalog::{Access, ServerDescription, Source, Upstream, address_below};
+use shared_client::upstream_call::{UpstreamAnswer, UpstreamCall};
 
 use super::check::Generation;
 
@@ -151,7 +149,7 @@ fn words(body: &[u8], credentials: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shared::catalog::Preset;
+    use shared_catalog::Preset;
 
     use super::*;
     use crate::init::draft;

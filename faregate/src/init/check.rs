@@ -6,11 +6,8 @@ use inference_gateway_domain::{
 };
 use key_service::pricing;
 use serde_json::{Value, json};
-use shared::{
-    catalog::{Model, Upstream, UpstreamApi},
-    money::NanoUsd,
-    tokens::Usage,
-};
+use shared::{money::NanoUsd, tokens::Usage};
+use shared_catalog::{Model, Upstream, UpstreamApi};
 
 /// Output that is asked for: the least that OpenAI's API takes.
 const MAX_OUTPUT_TOKENS: u64 = 16;
@@ -75,7 +72,7 @@ pub(super) fn bill(model: &Model, answer: &[u8]) -> Option<(Usage, NanoUsd)> {
 
 #[cfg(test)]
 mod tests {
-    use shared::catalog::Catalog;
+    use shared_catalog::Catalog;
 
     use super::*;
 

@@ -3,10 +3,8 @@
 use std::path::Path;
 
 use key_service::cli::{Entry, Listed};
-use shared::{
-    catalog::{Catalog, CatalogError, Preset, Rates, Upstream},
-    money::NanoUsd,
-};
+use shared::money::NanoUsd;
+use shared_catalog::{Catalog, CatalogError, Preset, Rates, Upstream};
 
 /// Context window of a model whose window is not known.
 const GUESSED_WINDOW: u64 = 32_768;
@@ -94,7 +92,7 @@ pub(super) fn free(id: &str) -> Listed {
         context_window: None,
         max_output_tokens: None,
         embeddings: false,
-        price: shared::catalog::Price::flat(Rates::of_three(NanoUsd::ZERO, NanoUsd::ZERO, NanoUsd::ZERO)),
+        price: shared_catalog::Price::flat(Rates::of_three(NanoUsd::ZERO, NanoUsd::ZERO, NanoUsd::ZERO)),
         rates,
         left_out: Vec::new(),
     }

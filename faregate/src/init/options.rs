@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use shared::{
-    catalog::{RATES, Rates, WrittenRates},
-    money::NanoUsd,
-};
+use shared::money::NanoUsd;
+use shared_catalog::{RATES, Rates, WrittenRates};
 
 /// Public lists of prices that `--prices` reads, for `--help`.
 const LISTS: &str = "Public lists of prices, for --prices:

@@ -1,7 +1,8 @@
 //! The vendor or the address that a person names, and the preset that it means.
 
 use http::Uri;
-use shared::{catalog::Preset, text::shown};
+use shared::text::shown;
+use shared_catalog::Preset;
 
 /// Characters of a person's answer that an error repeats.
 const MAX_SHOWN_ANSWER: usize = 80;

@@ -25,10 +25,10 @@ mod unread;
 
 use bytes::Bytes;
 use shared::{
-    catalog::{Effort, ImageUrls, Model, UpstreamApi, UpstreamKind},
     error::{ApiError, Code},
     tokens::Usage,
 };
+use shared_catalog::{Effort, ImageUrls, Model, UpstreamApi, UpstreamKind};
 
 pub use bound::BYTES_PER_TOKEN;
 pub use count::{CountBody, UnwrittenCount};

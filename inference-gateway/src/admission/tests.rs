@@ -1,7 +1,8 @@
 //! Shares of accounts, and work that waits for its turn.
 
 use domain::request::{BodyForm, ProgressReports, UpstreamParams};
-use shared::{clock::System, process::serve::Bounds};
+use shared::clock::System;
+use shared_door::serve::Bounds;
 
 use super::*;
 
@@ -100,7 +101,7 @@ async fn the_body_of_a_large_count_is_written_in_the_turn_of_its_account_and_wit
         url = "http://127.0.0.1/v1"
         model = "m"
     "#;
-    let catalogue = shared::catalog::Catalog::parse(catalogue, "test").unwrap();
+    let catalogue = shared_catalog::Catalog::parse(catalogue, "test").unwrap();
     let parsed = domain::messages::parse_to_count(&Bytes::from(request.to_string())).unwrap();
     let forward = parsed.forward(&catalogue.models[0]).unwrap();
     let question = || {
@@ -108,7 +109,7 @@ async fn the_body_of_a_large_count_is_written_in_the_turn_of_its_account_and_wit
             form: BodyForm::of(&catalogue.models[0].upstreams[0], &forward.reply),
             account: None,
             model: "m",
-            limit_param: shared::catalog::LimitParam::MaxTokens,
+            limit_param: shared_catalog::LimitParam::MaxTokens,
             max_tokens: None,
             progress: ProgressReports::None,
             cache_salt: None,

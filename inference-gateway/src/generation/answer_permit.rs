@@ -5,10 +5,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use shared::{
-    admission::{Owner, Permit, Quota},
-    ids::AccountId,
-};
+use shared::ids::AccountId;
+use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
 /// Bytes of an answer that are not counted: an ordinary whole answer and its copy, or the event that a stream waits

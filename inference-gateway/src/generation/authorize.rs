@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use shared::{
-    admission::Owner,
     error::{ApiError, Code},
     ids::AccountId,
     key::Class,
     rates::{RateBound, TokenRoom},
     refusal::{Denial, Refusal},
-    rpc::{Authorize, Extended, Extension, Grant},
 };
+use shared_door::admission::Owner;
+use shared_rpc::{Authorize, Extended, Extension, Grant};
 use tokio::time::Instant;
 
 use super::{Generator, Job};

@@ -2,11 +2,9 @@
 
 use http::HeaderValue;
 use hyper::body::Incoming;
-use shared::{
-    catalog::{UpstreamApi, UpstreamKind},
-    process::traces::Span,
-    rpc::{Extended, Extension},
-};
+use shared_catalog::{UpstreamApi, UpstreamKind};
+use shared_observe::traces::Span;
+use shared_rpc::{Extended, Extension};
 
 use super::{Generator, Job};
 use crate::{

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use shared::{
-    catalog::UpstreamKind,
     error::ApiError,
     ids::{GenerationId, KeyId},
     money::NanoUsd,
-    process::{
-        http::ClientRequestId,
-        standard_metrics::Inference,
-        traces::{Array, KeyValue, Span, SpanKind, StringValue, Value},
-    },
-    rpc::Charge,
     time::millis,
     tokens::{TOKEN_KINDS, Usage},
 };
+use shared_catalog::UpstreamKind;
+use shared_door::http::ClientRequestId;
+use shared_observe::{
+    standard_metrics::Inference,
+    traces::{Array, KeyValue, Span, SpanKind, StringValue, Value},
+};
+use shared_rpc::Charge;
 use tokio::time::Instant;
 
 use super::Job;

@@ -13,10 +13,8 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use shared::{
-    catalog::LeftMidStream,
-    error::{ApiError, Code},
-};
+use shared::error::{ApiError, Code};
+use shared_catalog::LeftMidStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::{

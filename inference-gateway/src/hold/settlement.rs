@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use shared::{
-    ids::GenerationId,
-    process::{
-        failure_log::{FailureLog, Failures},
-        telemetry::Counted,
-    },
-    rpc::{Capture, Captured, Charge, HoldRef, Release},
-    tokens::Usage,
+use shared::{ids::GenerationId, tokens::Usage};
+use shared_observe::{
+    failure_log::{FailureLog, Failures},
+    telemetry::Counted,
 };
+use shared_rpc::{Capture, Captured, Charge, HoldRef, Release};
 use tokio::time::{Instant, timeout};
 
 use super::Holds;

@@ -12,12 +12,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use shared::{
-    clock::Clock,
-    ids::GenerationId,
-    private_files,
-    process::failure_log::{FailureLog, Failures},
-    rpc::Capture,
+use shared::{clock::Clock, ids::GenerationId, private_files};
+use shared_observe::failure_log::{FailureLog, Failures};
+use shared_rpc::{
+    Capture,
     spool::{self, SpoolContents, SpoolLine, SpooledCapture},
 };
 use tokio::sync::oneshot;

@@ -4,10 +4,10 @@ use http::HeaderMap;
 use shared::{
     error::ApiError,
     key::{Class, Presented},
-    process::http::model_credential,
     refusal::{Denial, Refusal},
-    rpc::Identity,
 };
+use shared_door::http::model_credential;
+use shared_rpc::Identity;
 
 use super::App;
 use crate::admission::Caller;

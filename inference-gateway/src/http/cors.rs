@@ -39,7 +39,8 @@ pub(super) fn allow(response: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderName;
-    use shared::{error::X_SHOULD_RETRY, process::http::X_REQUEST_ID};
+    use shared::error::X_SHOULD_RETRY;
+    use shared_door::http::X_REQUEST_ID;
 
     use super::{
         super::{

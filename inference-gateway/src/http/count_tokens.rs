@@ -6,7 +6,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{catalog::Catalog, error::ApiError, process::http::ok};
+use shared::error::ApiError;
+use shared_catalog::Catalog;
+use shared_door::http::ok;
 
 use super::{
     App, Call,

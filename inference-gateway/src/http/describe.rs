@@ -10,12 +10,10 @@ use axum::{
 use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{
-    catalog::{Catalog, Model, Service},
-    error::ApiError,
-    process::http::ok,
-    rpc::Identity,
-};
+use shared::error::ApiError;
+use shared_catalog::{Catalog, Model, Service};
+use shared_door::http::ok;
+use shared_rpc::Identity;
 
 use super::{
     App, Call,

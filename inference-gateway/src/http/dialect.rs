@@ -7,11 +7,8 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use shared::{
-    catalog::{ANTHROPIC_VERSION, Catalog, UpstreamApi},
-    error::ApiError,
-    ids::RequestId,
-};
+use shared::{error::ApiError, ids::RequestId};
+use shared_catalog::{ANTHROPIC_VERSION, Catalog, UpstreamApi};
 
 use domain::{
     answer::message_error, chat, embeddings, messages, request::Request as ModelRequest, responses,

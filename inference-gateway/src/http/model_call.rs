@@ -10,14 +10,14 @@ use axum::{
 };
 use bytes::Bytes;
 use shared::{
-    admission::Permit,
-    catalog::Catalog,
     error::{ApiError, Code},
     ids::GenerationId,
-    process::{
-        http::{ClientRequestId, content_length, read_body_within, require_json},
-        serve::Unread,
-    },
+};
+use shared_catalog::Catalog;
+use shared_door::{
+    admission::Permit,
+    http::{ClientRequestId, content_length, read_body_within, require_json},
+    serve::Unread,
 };
 use tokio::time::timeout;
 

@@ -5,11 +5,11 @@ mod codex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shared::{
-    catalog::{Model, Rates},
     error::{ApiError, Code},
     money::NanoUsd,
     time::Timestamp,
 };
+use shared_catalog::{Model, Rates};
 
 pub(super) use codex::{CodexModels, asks_for_codex};
 
@@ -170,7 +170,7 @@ fn invalid(name: &str, problem: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use shared::catalog::Catalog;
+    use shared_catalog::Catalog;
 
     use super::*;
 

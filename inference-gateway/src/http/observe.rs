@@ -10,9 +10,10 @@ use axum::{
 use metrics::{Counter, Gauge};
 use shared::{
     ids::RequestId,
-    process::{http::ClientRequestId, traces::Span},
     text::{shown_method, shown_path},
 };
+use shared_door::http::ClientRequestId;
+use shared_observe::traces::Span;
 use tokio::time::Instant;
 
 /// Route that load balancers probe.

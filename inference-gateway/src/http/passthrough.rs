@@ -15,18 +15,18 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy;
 use shared::{
-    admission::Permit,
     error::ApiError,
     ids::{AccountId, RequestId},
     key::Class,
-    process::{
-        http::{X_ACCOUNT, X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
-        internal_token::InternalToken,
-        tls::Tls,
-        traces::{self, TRACEPARENT},
-    },
     wire::OWN_KEY,
 };
+use shared_config::internal_token::InternalToken;
+use shared_door::{
+    admission::Permit,
+    http::{X_ACCOUNT, X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, read_body_within},
+    tls::Tls,
+};
+use shared_observe::traces::{self, TRACEPARENT};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
 

@@ -18,14 +18,13 @@ use metrics::Counter;
 use shared::{
     error::{ApiError, Code},
     ids::RequestId,
-    process::{
-        http::{X_REQUEST_ID, ambiguity, drain_unread_body, method_not_allowed, unknown_url},
-        serve::{Handler, OverTls, note_arrival},
-        standard_metrics::HttpRequestTimer,
-        traces::Span,
-    },
     wire::OWN_KEY,
 };
+use shared_door::{
+    http::{X_REQUEST_ID, ambiguity, drain_unread_body, method_not_allowed, unknown_url},
+    serve::{Handler, OverTls, note_arrival},
+};
+use shared_observe::{standard_metrics::HttpRequestTimer, traces::Span};
 
 use super::{
     App, Call, cors, count_tokens, describe,

@@ -4,10 +4,8 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::RandomState;
 use quick_cache::sync::Cache;
-use shared::{
-    ids::AccountId,
-    rpc::{Answer, Call},
-};
+use shared::ids::AccountId;
+use shared_rpc::{Answer, Call};
 
 /// Number of credentials whose account is remembered.
 const REMEMBERED: usize = 16_384;

@@ -10,10 +10,8 @@ use std::{
     time::Duration,
 };
 
-use shared::{
-    process::failure_log::{FailureLog, Failures},
-    time::millis,
-};
+use shared::time::millis;
+use shared_observe::failure_log::{FailureLog, Failures};
 use tokio::time::Instant;
 
 /// Time for which a key-service that failed is asked only if no other is left.

@@ -4,10 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use shared::{
-    ids::GenerationId,
-    rpc::{Authorize, Release},
-};
+use shared::ids::GenerationId;
+use shared_rpc::{Authorize, Release};
 use tokio::time::Instant;
 
 use super::queue::Pending;

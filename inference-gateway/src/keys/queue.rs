@@ -14,11 +14,9 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use shared::{
-    ids::AccountId,
-    process::traces::Span,
-    rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS},
-};
+use shared::ids::AccountId;
+use shared_observe::traces::Span;
+use shared_rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS};
 use tokio::{
     sync::{Notify, Semaphore, SemaphorePermit, oneshot},
     time::{Instant, timeout_at},

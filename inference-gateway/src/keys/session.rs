@@ -10,14 +10,12 @@ use std::{
     time::Duration,
 };
 
-use shared::{
-    backoff::Backoff,
-    clock::Clock,
-    process::{telemetry::Counted, tls::Tls, traces::Span},
-    rpc::{
-        Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall, client_tls,
-        v1::{self, key_service_client::KeyServiceClient},
-    },
+use shared::{backoff::Backoff, clock::Clock};
+use shared_door::tls::Tls;
+use shared_observe::{telemetry::Counted, traces::Span};
+use shared_rpc::{
+    Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall, client_tls,
+    v1::{self, key_service_client::KeyServiceClient},
 };
 use tokio::{
     sync::mpsc,

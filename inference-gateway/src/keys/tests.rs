@@ -11,15 +11,15 @@ use std::{
 
 use futures_util::{Stream, StreamExt, future::join_all, stream};
 use shared::{
-    admission::{Owner, Quota},
     clock::System,
     ids::{AccountId, GenerationId, KeyId},
-    process::internal_token::{InternalToken, InternalTokens},
-    rpc::v1::{
-        self, answer, call,
-        key_service_server::{KeyService, KeyServiceServer},
-        release_request::Target,
-    },
+};
+use shared_config::internal_token::{InternalToken, InternalTokens};
+use shared_door::admission::{Owner, Quota};
+use shared_rpc::v1::{
+    self, answer, call,
+    key_service_server::{KeyService, KeyServiceServer},
+    release_request::Target,
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
 use tokio_stream::wrappers::TcpListenerStream;

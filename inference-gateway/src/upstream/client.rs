@@ -16,15 +16,10 @@ use http::{HeaderValue, Request, Response, Uri, header, uri::Scheme};
 use http_body_util::Full;
 use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use parking_lot::Mutex;
-use shared::{
-    catalog::Access,
-    process::{
-        config::ConfigError,
-        http_client::{self, Connector},
-        upstream_access::upstream_connector,
-    },
-    secret::ExposeSecret,
-};
+use shared::secret::ExposeSecret;
+use shared_catalog::Access;
+use shared_client::{Connector, upstream_access::upstream_connector};
+use shared_config::ConfigError;
 use tokio::{
     select,
     sync::oneshot,
@@ -175,7 +170,7 @@ impl UpstreamClient {
         let returned = self.0.wait(server.name.clone());
         let (connector, origin) = (server.connector.clone(), server.origin.clone());
         let mut connecting = Box::pin(async move {
-            let connected = timeout(HANDSHAKE_DEADLINE, http_client::connect(&connector, origin)).await;
+            let connected = timeout(HANDSHAKE_DEADLINE, shared_client::connect(&connector, origin)).await;
             connected.map_err(|_| "no connection in time")?
         });
         select! {

@@ -1,7 +1,7 @@
 //! Features of each kind of server, and the routes to these features. Answers are read alike for all kinds: see
 //! `domain/answer` for usage, thoughts and calls, and `domain/upstream_error` for errors.
 
-use shared::catalog::UpstreamKind;
+use shared_catalog::UpstreamKind;
 
 use domain::{metering::UsageScope, request::ProgressReports};
 

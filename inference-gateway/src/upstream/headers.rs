@@ -4,11 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
-use shared::{
-    catalog::{Access, Source},
-    current::Current,
-    process::{config::ConfigError, upstream_access::header_values},
-};
+use shared_catalog::{Access, Source};
+use shared_client::upstream_access::header_values;
+use shared_config::{ConfigError, current::Current};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout},
@@ -93,7 +91,7 @@ impl UpstreamHeaders {
 mod tests {
     use std::{env, fs, process::Command};
 
-    use shared::catalog::Header;
+    use shared_catalog::Header;
     use tokio::time::sleep;
 
     use super::*;

@@ -1,10 +1,8 @@
 //! What goes to an upstream beside a body that is passed on: what clients say of the version of their vendor's API.
 
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts, uri::PathAndQuery};
-use shared::{
-    catalog::ANTHROPIC_VERSION,
-    error::{ApiError, Code},
-};
+use shared::error::{ApiError, Code};
+use shared_catalog::ANTHROPIC_VERSION;
 
 /// Header with the additions to the Messages API that a client knows.
 const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");

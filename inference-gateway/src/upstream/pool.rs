@@ -8,10 +8,8 @@ use std::sync::{
 use foldhash::HashMap;
 use http::Uri;
 use parking_lot::Mutex;
-use shared::{
-    catalog::{Catalog, ImageUrls, Model},
-    process::config::ConfigError,
-};
+use shared_catalog::{Catalog, ImageUrls, Model};
+use shared_config::ConfigError;
 use tokio::time::{Duration, Instant};
 
 use super::{
@@ -76,7 +74,7 @@ impl Pool {
     }
 
     fn new(model: &Model, builtin: Option<&Uri>, drained: &DrainedAddresses) -> Result<Self, ConfigError> {
-        let member = |(place, upstream): (u32, &shared::catalog::Upstream)| {
+        let member = |(place, upstream): (u32, &shared_catalog::Upstream)| {
             let upstream = Upstream::new(upstream, builtin)?;
             let (in_flight, template, fastest) = (AtomicU64::new(0), Mutex::default(), AtomicU64::new(0));
             let state = Mutex::new(UpstreamState::new(model, drained.contains(&upstream.address())));

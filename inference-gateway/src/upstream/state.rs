@@ -1,6 +1,7 @@
 //! The state of an upstream as this gateway knows it: its health, whether an operator drains it, and its last failure.
 
-use shared::{catalog::Model, process::telemetry::Counted};
+use shared_catalog::Model;
+use shared_observe::telemetry::Counted;
 use tokio::time::Duration;
 
 use domain::routing::Health;

@@ -2,11 +2,8 @@
 
 use std::cmp::Reverse;
 
-use shared::{
-    catalog::{Price, Rates},
-    money::NanoUsd,
-    tokens::Usage,
-};
+use shared::{money::NanoUsd, tokens::Usage};
+use shared_catalog::{Price, Rates};
 
 /// Prices of tokens are per this many tokens.
 const TOKENS_PER_PRICE: i128 = 1_000_000;

@@ -12,14 +12,10 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
-use shared::{
-    catalog::{Catalog, LeftMidStream, Model, Preset, Upstream, UpstreamKind},
-    money::NanoUsd,
-    process::{
-        config::Common,
-        server_check::{FindingKind, ServerFinding, check_servers},
-    },
-};
+use shared::money::NanoUsd;
+use shared_catalog::{Catalog, LeftMidStream, Model, Preset, Upstream, UpstreamKind};
+use shared_client::server_check::{FindingKind, ServerFinding, check_servers};
+use shared_config::Common;
 
 pub use self::{
     entry::Entry,

@@ -1,7 +1,8 @@
 //! Stores and records, as `store copy` and `store show` take them.
 
 use clap::{Args, Subcommand};
-use shared::{process::config::parse_secret, secret::SecretString};
+use shared::secret::SecretString;
+use shared_config::parse_secret;
 
 use crate::store::ShownObject;
 

@@ -6,10 +6,8 @@ use axum::extract::FromRequestParts;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use cookie::{Cookie, SameSite, time::Duration};
 use http::{HeaderMap, HeaderName, header, request::Parts};
-use shared::{
-    process::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
-    secret::same,
-};
+use shared::secret::same;
+use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 
 use super::{Desk, destination::Destination, failure::Failure, theme::Theme};
 use crate::management::members::{Client, KnownBrowser, Token};

@@ -2,7 +2,8 @@
 
 use axum::{body::Body, extract::Request};
 use http::{HeaderMap, header};
-use shared::{error::Code, process::http::read_body};
+use shared::error::Code;
+use shared_door::http::read_body;
 
 use super::failure::Failure;
 

@@ -11,9 +11,9 @@ use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
     key::without_keys,
-    rpc::Principal,
     time::Timestamp,
 };
+use shared_rpc::Principal;
 
 use super::{
     Desk, KEYS as PATH, MANAGEMENT_KEYS,

@@ -8,10 +8,10 @@ use axum::{
 };
 use maud::{Markup, html};
 use shared::{
-    catalog::Catalog,
     ids::{AccountId, GroupId},
     money::NanoUsd,
 };
+use shared_catalog::Catalog;
 
 use super::{
     Desk, KEYS, MARGIN,

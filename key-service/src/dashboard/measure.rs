@@ -15,15 +15,15 @@ use axum::{Router, body::Body};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use shared::{
-    catalog::Catalog,
     clock::{Clock, System},
-    current::Current,
     ids::AccountId,
     key::Prefix,
     money::NanoUsd,
     secret::ExposeSecret,
     time::Timestamp,
 };
+use shared_catalog::Catalog;
+use shared_config::current::Current;
 use tempfile::TempDir;
 use tower::ServiceExt;
 

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::{HeaderMap, HeaderValue, request::Parts};
-use shared::{ids::AccountId, process::http::X_ACCOUNT};
+use shared::ids::AccountId;
+use shared_door::http::X_ACCOUNT;
 
 use super::{
     Desk,

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use shared::{
-    catalog::{Price, Rates},
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
     rates::{RateBound, RateLimit, RateStatus, TokenRoom},
     refusal::{Denial, DenialDetail, Refusal},
-    rpc::{
-        Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal, Release,
-        UpstreamCost,
-        v1::{key_service_client::KeyServiceClient, key_service_server::KeyServiceServer},
-    },
     time::Timestamp,
+};
+use shared_catalog::{Price, Rates};
+use shared_rpc::{
+    Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal, Release,
+    UpstreamCost,
+    v1::{key_service_client::KeyServiceClient, key_service_server::KeyServiceServer},
 };
 use tokio::{net::TcpListener, sync::mpsc};
 use tonic::transport::{Channel, Server, server::TcpIncoming};
@@ -161,14 +161,14 @@ async fn every_unary_call_is_answered() {
     assert_eq!(grant.rates.as_deref(), Some(&RATES));
 
     let usage = shared::tokens::Usage::of(1, 0, 5);
-    let extend = shared::rpc::Extend { hold: hold(), usage, prompt_tokens: 1, images: 0, output_tokens: 99 };
+    let extend = shared_rpc::Extend { hold: hold(), usage, prompt_tokens: 1, images: 0, output_tokens: 99 };
     let call = Call::Extend(extend);
     let response = client.extend(message!(call, Extend)).await.unwrap().into_inner();
     let extended = Extension { output_tokens: 99, lease: LEASE, revoked_by: Some(Refusal::GroupArchived) };
     let answer = read(&call, answer::Response::Extend(response));
     assert!(matches!(answer, Answer::Extended(Extended::Open(e)) if e == extended), "{answer:?}");
 
-    let call = Call::Capture(shared::rpc::Capture { hold: hold(), usage, charged: None, estimated: true });
+    let call = Call::Capture(shared_rpc::Capture { hold: hold(), usage, charged: None, estimated: true });
     let response = client.capture(message!(call, Capture)).await.unwrap().into_inner();
     let charge = Charge { charged: NanoUsd::from_nanos(5), shortfall: NanoUsd::ZERO };
     let answer = read(&call, answer::Response::Capture(response));

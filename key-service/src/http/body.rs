@@ -11,9 +11,9 @@ use http::{HeaderMap, HeaderName};
 use shared::{
     error::{ApiError, Code},
     json::{Object, RawValue, parse_object},
-    process::http::{read_body, require_json},
     wire::{Fields, MAX_BODY_BYTES, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
 };
+use shared_door::http::{read_body, require_json};
 
 use crate::management::{governor::Governor, rotation::RotationTerms};
 use domain::settings::Patch;

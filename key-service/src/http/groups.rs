@@ -8,9 +8,9 @@ use http::{StatusCode, header};
 use shared::{
     error::ApiError,
     ids::GroupId,
-    process::http::ok,
     wire::{GROUPS, RevokedKeys},
 };
+use shared_door::http::ok;
 
 use super::{
     Api, IDEMPOTENT_REPLAYED, body, listing,

@@ -4,11 +4,8 @@ use std::{convert::Infallible, str::FromStr};
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
-use shared::{
-    admission::Owner,
-    error::ApiError,
-    process::{http::bearer, serve::ConnectionTrust},
-};
+use shared::error::ApiError;
+use shared_door::{admission::Owner, http::bearer, serve::ConnectionTrust};
 use tracing::{Span, field::display};
 
 use super::{Api, error::forbidden};

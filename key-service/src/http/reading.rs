@@ -9,9 +9,9 @@ use axum::{
 use shared::{
     error::{ApiError, Code},
     ids::GenerationId,
-    process::http::ok,
     wire::{Credits, UsageList, UsageObject},
 };
+use shared_door::http::ok;
 
 use super::{
     Api,

@@ -8,10 +8,10 @@ use shared::{
     clock::random_bytes,
     ids::{AccountId, GenerationId},
     money::NanoUsd,
-    process::internal_token::InternalTokens,
     time::Timestamp,
     tokens::Usage,
 };
+use shared_config::internal_token::InternalTokens;
 use tokio::task::yield_now;
 use tower::ServiceExt;
 

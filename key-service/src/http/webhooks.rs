@@ -9,9 +9,9 @@ use http::{StatusCode, header};
 use shared::{
     error::ApiError,
     ids::WebhookId,
-    process::http::ok,
     wire::{AttemptList, AttemptObject, WEBHOOKS},
 };
+use shared_door::http::ok;
 
 use super::{
     Api, IDEMPOTENT_REPLAYED, body,

@@ -10,9 +10,9 @@ use std::{
 use futures_util::future::try_join_all;
 use shared::{
     ids::{AccountId, GroupId, KeyId},
-    rpc::Principal,
     time::Timestamp,
 };
+use shared_rpc::Principal;
 
 use super::{Management, reached::ReachedLimits};
 pub(crate) use crate::store::Found;

@@ -6,15 +6,15 @@ use std::sync::{
 };
 
 use shared::{
-    catalog::Catalog,
     clock::{Clock, System},
-    current::Current,
     ids::AccountId,
     key::Prefix,
     money::NanoUsd,
     secret::ExposeSecret,
     time::Timestamp,
 };
+use shared_catalog::Catalog;
+use shared_config::current::Current;
 
 use super::{Management, management_keys::ManagementKeySettings};
 use crate::{

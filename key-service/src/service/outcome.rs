@@ -3,11 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{
-    catalog::Price,
     money::NanoUsd,
     rates::RateStatus,
     refusal::{Denial, DenialDetail, Refusal},
-    rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal},
+};
+use shared_catalog::Price;
+use shared_rpc::{
+    Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal,
 };
 use tonic::Code;
 

@@ -6,11 +6,11 @@ use shared::{
     money::NanoUsd,
     rates::{RateBound, RateLimit, RateStatus, TokenRoom},
     refusal::DenialDetail,
-    rpc::{Captured, Charge, Extended, Grant},
     secret::ExposeSecret,
     time::Timestamp,
     tokens::{Usage, UsageDetails},
 };
+use shared_rpc::{Captured, Charge, Extended, Grant};
 
 mod refusals;
 

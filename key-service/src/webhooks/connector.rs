@@ -11,7 +11,8 @@ use std::{
 use futures_util::future::BoxFuture;
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use shared::{network::Network, process::fair_read::FairRead};
+use shared::network::Network;
+use shared_client::fair_read::FairRead;
 use tokio::{
     net::{TcpStream, lookup_host},
     time::timeout,

@@ -6,11 +6,8 @@ use bytes::Bytes;
 use http::{HeaderName, Request, header};
 use http_body_util::{BodyExt, Full, Limited};
 use rustls::ClientConfig;
-use shared::{
-    network::Network,
-    process::http_client::{ClientSettings, HttpClient, NoFinalHead, http_client_over},
-    time::Timestamp,
-};
+use shared::{network::Network, time::Timestamp};
+use shared_client::{ClientSettings, HttpClient, NoFinalHead, http_client_over};
 use tokio::time::{Instant, timeout_at};
 
 use super::connector::{Connector, NotConnected};

@@ -16,9 +16,10 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use shared::{
     ids::{EventId, WebhookId},
     network::Network,
-    process::{config::Pem, tls::MutualTls},
     time::Timestamp,
 };
+use shared_config::Pem;
+use shared_door::tls::MutualTls;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use shared::{
     ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
-    rpc::Principal,
     time::Timestamp,
 };
+use shared_rpc::Principal;
 
 use crate::records::Failure;
 use domain::{

@@ -2,7 +2,8 @@
 
 use axum::response::Response;
 use serde_json::{Value, json};
-use shared::{error::ApiError, process::http::ok};
+use shared::error::ApiError;
+use shared_door::http::ok;
 
 use super::failed;
 use crate::{

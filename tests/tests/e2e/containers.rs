@@ -10,7 +10,7 @@ use std::{
 use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::Value;
-use shared::process::serve::DRAIN;
+use shared_door::serve::DRAIN;
 use tests::harness::{ACCOUNT, Form, LOOK_EVERY, PATIENCE, Redis, Server, Settings};
 use tokio::time::sleep;
 

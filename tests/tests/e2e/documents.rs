@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use shared::catalog::Catalog;
+use shared_catalog::Catalog;
 
 /// Head of a catalogue, which blocks in documents leave out.
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";

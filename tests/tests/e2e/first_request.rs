@@ -8,7 +8,8 @@ use std::{
 
 use http::Method;
 use serde_json::{Value, json};
-use shared::{catalog::Catalog, money::NanoUsd};
+use shared::money::NanoUsd;
+use shared_catalog::Catalog;
 use tests::{
     harness::{FLASH, MAX, Models, Options, Server, Settings, Stack, cost, cost_of, nanos, usd},
     upstream::{Script, Usage},

@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 use http::{Method, Uri};
 use serde_json::json;
-use shared::catalog::{Catalog, Model, Preset, UpstreamKind};
+use shared_catalog::{Catalog, Model, Preset, UpstreamKind};
 use tempfile::TempDir;
 use tests::harness::{AskedOf, Given, Settings, StandIn};
 

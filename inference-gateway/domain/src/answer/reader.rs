@@ -5,7 +5,8 @@ mod messages;
 mod responses;
 
 use bytes::Bytes;
-use shared::{catalog::UpstreamApi, json::RawValue};
+use shared::json::RawValue;
+use shared_catalog::UpstreamApi;
 
 use super::{Event, Fold, Nonsense, parts::Delta};
 use messages::MessagesReader;

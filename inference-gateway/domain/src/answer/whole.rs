@@ -3,10 +3,10 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
 use shared::{
-    catalog::UpstreamApi,
     ids::GenerationId,
     json::{Kind, RawValue, from_slice},
 };
+use shared_catalog::UpstreamApi;
 
 use super::{
     FinishReason, Generation, MAX_CHOICES, Nonsense, Reported, Settled,

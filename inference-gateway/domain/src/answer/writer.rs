@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use shared::{catalog::UpstreamApi, error::ApiError};
+use shared::error::ApiError;
+use shared_catalog::UpstreamApi;
 
 use super::{
     Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,

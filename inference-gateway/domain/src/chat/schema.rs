@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
-use shared::catalog::Effort;
+use shared_catalog::Effort;
 
 use super::params::{BIAS, PENALTY};
 use crate::answer::MAX_CHOICES;

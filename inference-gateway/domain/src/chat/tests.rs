@@ -2,10 +2,8 @@ mod refused;
 
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
-use shared::{
-    catalog::{Catalog, Effort, ImageUrls, LimitParam, Model, Serves, Upstream},
-    error::{ApiError, Code},
-};
+use shared::error::{ApiError, Code};
+use shared_catalog::{Catalog, Effort, ImageUrls, LimitParam, Model, Serves, Upstream};
 
 use super::*;
 use crate::request::{BodyForm, Forward, ProgressReports, UpstreamParams};

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
-use shared::{catalog::Effort, money::NanoUsd};
+use shared::money::NanoUsd;
+use shared_catalog::Effort;
 
 use crate::request::{MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_P};
 

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
-use shared::{catalog::UpstreamApi, ids::GenerationId, time::Timestamp};
+use shared::{ids::GenerationId, time::Timestamp};
+use shared_catalog::UpstreamApi;
 
 use super::{output::PIECE_BYTES, *};
 use crate::answer::{AnswerReader, Generation, Reply, Settled};

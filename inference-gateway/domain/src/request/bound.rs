@@ -13,7 +13,7 @@
 //! - The constants below cover the templates' own text: markers around messages, and how to call tools.
 //! - Images count as the model's own bound for each. The bytes of an image are no text.
 
-use shared::catalog::Model;
+use shared_catalog::Model;
 
 /// Tokens around the messages: a beginning, the markers that open the answer, a short system prompt of the template's.
 const PER_REQUEST: u64 = 64;

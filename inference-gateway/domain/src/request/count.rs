@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use shared::catalog::UpstreamApi;
+use shared_catalog::UpstreamApi;
 
 use super::read::Members;
 

@@ -3,10 +3,8 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use shared::{
-    catalog::{Model, Upstream, UpstreamApi},
-    ids::AccountId,
-};
+use shared::ids::AccountId;
+use shared_catalog::{Model, Upstream, UpstreamApi};
 
 use super::passage::PassedBody;
 use crate::answer::Reply;

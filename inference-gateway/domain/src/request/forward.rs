@@ -3,12 +3,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use shared::{
-    catalog::{ImageUrls, LimitParam, UpstreamApi},
-    error::ApiError,
-    ids::AccountId,
-    tokens::Usage,
-};
+use shared::{error::ApiError, ids::AccountId, tokens::Usage};
+use shared_catalog::{ImageUrls, LimitParam, UpstreamApi};
 
 use super::{
     bound::PromptSize,

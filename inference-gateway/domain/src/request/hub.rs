@@ -8,10 +8,10 @@ mod messages;
 mod responses;
 
 use shared::{
-    catalog::{Effort, UpstreamApi},
     error::{ApiError, Code},
     json::Kind,
 };
+use shared_catalog::{Effort, UpstreamApi};
 
 use crate::{
     answer::Reply,

@@ -2,10 +2,8 @@
 
 mod host;
 
-use shared::{
-    catalog::ImageUrls,
-    error::{ApiError, Code},
-};
+use shared::error::{ApiError, Code};
+use shared_catalog::ImageUrls;
 
 use super::{forward::Draft, read::Value};
 

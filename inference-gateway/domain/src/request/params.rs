@@ -2,10 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use shared::{
-    catalog::{Effort, Model},
-    error::{ApiError, Code},
-};
+use shared::error::{ApiError, Code};
+use shared_catalog::{Effort, Model};
 
 use super::{
     forward::Draft,

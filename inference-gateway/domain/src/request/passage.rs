@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use shared::{catalog::Effort, error::ApiError, ids::AccountId};
+use shared::{error::ApiError, ids::AccountId};
+use shared_catalog::Effort;
 
 use super::{
     dropped::DroppedNames,

@@ -2,12 +2,8 @@
 
 use bytes::Bytes;
 use serde_json::Value;
-use shared::{
-    catalog::{Catalog, LimitParam, Model},
-    error::ApiError,
-    ids::AccountId,
-    time::Timestamp,
-};
+use shared::{error::ApiError, ids::AccountId, time::Timestamp};
+use shared_catalog::{Catalog, LimitParam, Model};
 
 use super::{BodyForm, Forward, ProgressReports, Request, UpstreamParams};
 

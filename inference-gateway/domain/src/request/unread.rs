@@ -8,10 +8,10 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 use shared::{
-    catalog::ImageUrls,
     error::{ApiError, Code},
     json::Text,
 };
+use shared_catalog::ImageUrls;
 
 use super::{
     bound::MAX_DEPTH,

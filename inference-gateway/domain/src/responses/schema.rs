@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
-use shared::{catalog::Effort, money::NanoUsd};
+use shared::money::NanoUsd;
+use shared_catalog::Effort;
 
 use super::SUMMARIES;
 use crate::request::{MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P};

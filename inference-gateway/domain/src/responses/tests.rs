@@ -1,10 +1,8 @@
 use proptest::prelude::*;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
-use shared::{
-    catalog::{Effort, Model},
-    error::Code,
-};
+use shared::error::Code;
+use shared_catalog::{Effort, Model};
 
 use super::*;
 use crate::request::tests::{model, sent};

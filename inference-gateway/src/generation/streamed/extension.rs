@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
 };
 
-use shared::rpc::{Extended, Extension};
+use shared_rpc::{Extended, Extension};
 
 use super::{
     Stream,

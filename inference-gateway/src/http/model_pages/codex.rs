@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::catalog::{Effort, Model};
+use shared_catalog::{Effort, Model};
 
 /// The query by which Codex asks for its own form of the list.
 const CLIENT_VERSION: &str = "client_version";

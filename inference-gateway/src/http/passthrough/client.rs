@@ -5,10 +5,8 @@ use std::{sync::Arc, time::Duration};
 use axum::body::Body;
 use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore};
-use shared::process::{
-    http_client::{ClientSettings, HttpClient, http_client},
-    tls::{MutualTls, Tls},
-};
+use shared_client::{ClientSettings, HttpClient, http_client};
+use shared_door::tls::{MutualTls, Tls};
 
 use crate::sizes::MANAGEMENT_IN_FLIGHT;
 

@@ -2,12 +2,10 @@
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
-use shared::{
+use shared_door::{
     admission::Network,
-    process::{
-        http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
-        serve::{OverTls, PeerAddress},
-    },
+    http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
+    serve::{OverTls, PeerAddress},
 };
 
 /// Facts of the client's connection, or better facts from a trusted proxy. Of a list that the proxy passes on, the last

@@ -1,10 +1,10 @@
 //! Permits for management requests in flight. Each request has a connection to a key-service, and an answer on the way.
 
 use shared::{
-    admission::{Network, Owner, Permit, Quota},
     error::{ApiError, Code},
     ids::AccountId,
 };
+use shared_door::admission::{Network, Owner, Permit, Quota};
 
 use crate::{admission::wait_for_permit, sizes::MANAGEMENT_IN_FLIGHT};
 

@@ -3,7 +3,8 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderName, Method, Request, Uri, Version, request::Parts, uri::PathAndQuery};
-use shared::{error::ApiError, process::http::read_body, wire::MAX_BODY_BYTES};
+use shared::{error::ApiError, wire::MAX_BODY_BYTES};
+use shared_door::http::read_body;
 
 /// Makes creating a key repeatable.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

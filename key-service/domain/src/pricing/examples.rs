@@ -1,10 +1,8 @@
 //! Bills as hosted vendors publish them, calculated by hand. Rates in USD per million tokens, as of the vendors' price
 //! pages in 2025 and 2026.
 
-use shared::{
-    catalog::{Rates, Tier},
-    tokens::UsageDetails,
-};
+use shared::tokens::UsageDetails;
+use shared_catalog::{Rates, Tier};
 
 use super::*;
 

@@ -1,10 +1,8 @@
 //! Rules of billing, over chosen and random usages and prices.
 
 use proptest::prelude::*;
-use shared::{
-    catalog::{RATES, Tier},
-    tokens::UsageDetails,
-};
+use shared::tokens::UsageDetails;
+use shared_catalog::{RATES, Tier};
 
 use super::*;
 

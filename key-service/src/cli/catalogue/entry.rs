@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-use shared::{
-    catalog::{Preset, RATES, Rates},
-    text::shown,
-};
+use shared::text::shown;
+use shared_catalog::{Preset, RATES, Rates};
 
 use super::price_list::Listed;
 

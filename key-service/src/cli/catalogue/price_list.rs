@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use shared::{
-    catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued},
-    money::NanoUsd,
-};
+use shared::money::NanoUsd;
+use shared_catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued};
 
 use super::Format;
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use clap::Parser;
-use shared::catalog::{Price, Rates, Tier};
+use shared_catalog::{Price, Rates, Tier};
 use tempfile::TempDir;
 
 use super::*;
@@ -322,7 +322,7 @@ fn a_model_of_a_known_vendor_comes_with_all_that_its_first_call_needs() {
         let key = upstream.access.headers[0].source.to_string();
         let speaks = upstream.speaks.iter().map(|api| api.as_str()).collect::<Vec<_>>();
         assert_eq!(upstream.left_mid_stream, LeftMidStream::Finish);
-        assert_eq!(upstream.left_before_head, shared::catalog::LeftBeforeHead::Prompt);
+        assert_eq!(upstream.left_before_head, shared_catalog::LeftBeforeHead::Prompt);
         assert_eq!(model.efforts.len(), 7);
         (address, upstream.model.clone(), key.rsplit(' ').next().unwrap().to_owned(), speaks)
     };

@@ -10,10 +10,8 @@ use axum::{
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header;
-use shared::{
-    admission::{Owner, Permit, Quota},
-    ids::{AccountId, KeyId},
-};
+use shared::ids::{AccountId, KeyId};
+use shared_door::admission::{Owner, Permit, Quota};
 
 use super::{
     super::{Desk, failure::Failure, form::query, session::Viewer},

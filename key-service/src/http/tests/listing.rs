@@ -1,6 +1,6 @@
 //! Listing keys (contract §4.2).
 
-use shared::process::serve::{Bounds, Port, serve};
+use shared_door::serve::{Bounds, Port, serve};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

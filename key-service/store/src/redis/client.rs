@@ -11,11 +11,8 @@ use redis::{
     Arg, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
     aio::ConnectionLike, cmd,
 };
-use shared::{
-    backoff::Backoff,
-    clock::Clock,
-    process::traces::{KeyValue, Span, SpanKind},
-};
+use shared::{backoff::Backoff, clock::Clock};
+use shared_observe::traces::{KeyValue, Span, SpanKind};
 use tokio::{
     sync::{Mutex, RwLock, Semaphore},
     time::{Instant, sleep_until, timeout_at},

@@ -4,10 +4,8 @@
 //! a credential of a key that does not exist is refused by the ledger, as one that nobody knows.
 
 use domain::digest::Digest;
-use shared::{
-    ids::{AccountId, KeyId, ManagementKeyId},
-    rpc::Principal,
-};
+use shared::ids::{AccountId, KeyId, ManagementKeyId};
+use shared_rpc::Principal;
 
 use super::{Credential, Store, StoreError, layout};
 use crate::{

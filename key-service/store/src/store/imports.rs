@@ -16,10 +16,8 @@ use domain::{
     moving::{Import, ImportRefused, Owner, Plan, Present},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use shared::{
-    ids::{AccountId, GroupId, KeyId},
-    rpc::Principal,
-};
+use shared::ids::{AccountId, GroupId, KeyId};
+use shared_rpc::Principal;
 
 use super::{Credential, Store, StoreError, groups, keys, layout};
 use crate::{

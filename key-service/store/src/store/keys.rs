@@ -13,9 +13,9 @@ use domain::{
 };
 use shared::{
     ids::{AccountId, GroupId, KeyId},
-    rpc::Principal,
     time::Timestamp,
 };
+use shared_rpc::Principal;
 
 use super::{
     Created, Credential, Idempotency, Store, StoreError, Updated, groups,

@@ -9,9 +9,9 @@ use domain::{
 };
 use shared::{
     ids::{AccountId, GroupId, ManagementKeyId},
-    rpc::Principal,
     time::Timestamp,
 };
+use shared_rpc::Principal;
 
 use super::{Credential, ManagementKey, NewManagementKey, Store, StoreError, accounts::insert_id, layout};
 use crate::{

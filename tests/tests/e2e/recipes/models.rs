@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use http::{Method, Uri};
 use serde_json::{Value, json};
-use shared::catalog::{Catalog, Model, Preset, Source, Upstream};
+use shared_catalog::{Catalog, Model, Preset, Source, Upstream};
 use tempfile::TempDir;
 use tests::harness::{Answer, AskedOf, Given, Models, Options, Settings, Stack, StandIn, usd};
 

@@ -1,6 +1,6 @@
 //! Ids of calls in conversations with servers that number the calls of each answer anew.
 
-use shared::catalog::UpstreamApi;
+use shared_catalog::UpstreamApi;
 
 use super::{
     dialects::{call, streamed},

@@ -1,7 +1,7 @@
 //! Answers of upstreams that were asked over Responses or Messages, beside the same answers over chat.
 
 use proptest::prelude::*;
-use shared::catalog::UpstreamApi;
+use shared_catalog::UpstreamApi;
 
 use super::{
     dialects::{messages, responses},

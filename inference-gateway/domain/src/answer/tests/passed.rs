@@ -1,7 +1,7 @@
 //! Answers that pass to a client of the same API.
 
 use proptest::prelude::*;
-use shared::catalog::UpstreamApi;
+use shared_catalog::UpstreamApi;
 
 use super::{
     dialects::{messages, responses},

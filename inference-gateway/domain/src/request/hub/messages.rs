@@ -3,7 +3,8 @@
 mod cache;
 mod turns;
 
-use shared::{catalog::Effort, error::ApiError, json::Kind};
+use shared::{error::ApiError, json::Kind};
+use shared_catalog::Effort;
 
 use super::{Hub, LEFT_OUT, ToolChoice, member};
 use crate::request::DroppedNames;

@@ -1,6 +1,7 @@
 //! A chat as a request of the Responses API.
 
-use shared::{catalog::Effort, error::ApiError};
+use shared::error::ApiError;
+use shared_catalog::Effort;
 
 use super::{EMPTY, Hub, LEFT_OUT, ToolChoice, calls, member};
 use crate::request::{DroppedNames, Members};

@@ -3,10 +3,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use shared::{
-    catalog::ImageUrls,
-    error::{ApiError, Code},
-};
+use shared::error::{ApiError, Code};
+use shared_catalog::ImageUrls;
 
 use crate::{
     affinity::pseudonym,
@@ -290,7 +288,7 @@ fn a_count_is_asked_for_with_what_a_counter_takes() {
             form,
             account: None,
             model: "m",
-            limit_param: shared::catalog::LimitParam::MaxTokens,
+            limit_param: shared_catalog::LimitParam::MaxTokens,
             max_tokens: None,
             progress: crate::request::ProgressReports::None,
             cache_salt: None,

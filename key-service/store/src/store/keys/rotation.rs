@@ -9,7 +9,7 @@ use domain::{
     event::Act,
     key::{ApiKey, NewCredential},
 };
-use shared::rpc::Principal;
+use shared_rpc::Principal;
 
 use super::{
     super::{

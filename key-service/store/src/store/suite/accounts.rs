@@ -1,10 +1,8 @@
 //! Accounts, credentials and management keys.
 
 use futures_util::future::join_all;
-use shared::{
-    ids::{AccountId, ManagementKeyId},
-    rpc::Principal,
-};
+use shared::ids::{AccountId, ManagementKeyId};
+use shared_rpc::Principal;
 
 use super::{
     Subject, act, after, capture, digest, hold, make_key, members, nanos, new_key, open_account,

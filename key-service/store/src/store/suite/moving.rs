@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use shared::{calendar::Per, ids::AccountId, rpc::Principal};
+use shared::{calendar::Per, ids::AccountId};
+use shared_rpc::Principal;
 
 use super::{
     Subject, act, after, capture, digest,

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use shared::{ids::KeyId, rpc::Principal, time::Timestamp};
+use shared::{ids::KeyId, time::Timestamp};
+use shared_rpc::Principal;
 
 use super::{
     Subject, act, after, capture, digest, events::kept, hold, keys::attempt, make_key, nanos, new_group,

@@ -1,0 +1,359 @@
+//! The catalogue: models, prices, and upstreams. Checked completely at start.
+
+mod access;
+mod effort;
+mod file;
+mod preset;
+mod price;
+mod server;
+mod table;
+
+use std::{collections::HashSet, ops::Range, sync::Arc};
+
+use http::Uri;
+use serde::{Deserialize, Serialize};
+
+pub use access::{ANTHROPIC_VERSION, Access, Header, Source};
+pub use effort::Effort;
+use file::{CatalogFile, RawModel};
+pub use preset::Preset;
+pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
+pub use server::{ServerDescription, address_below};
+
+/// The parsed catalogue.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    /// Description of this installation in `GET /v1`.
+    pub service: Service,
+    /// Models in the order of the file; never empty.
+    pub models: Vec<Model>,
+    /// CRC-32 of the file's text, by which a catalogue is told from others.
+    pub checksum: u32,
+}
+
+/// Description of an installation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Name of the service.
+    pub name: String,
+    /// Name of the provider.
+    pub provider: String,
+    /// URL of the documentation.
+    pub docs: String,
+}
+
+/// A model as clients see it.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Name by which clients request the model, exactly.
+    pub id: String,
+    /// Further names by which clients may request the model.
+    pub aliases: Vec<String>,
+    /// `owned_by` in listings.
+    pub owned_by: String,
+    /// Time of the model's addition, in seconds since 1970, for listings.
+    pub created: i64,
+    /// Tokens of prompt and output together.
+    pub context_window: u64,
+    /// Limit of tokens per choice; 0 where a model without chat names none.
+    pub max_output_tokens: u64,
+    /// Bound on the tokens of an image, used for holds.
+    pub max_tokens_per_image: u64,
+    /// Request fields that are forwarded to the upstream beyond the allow-list.
+    pub extra_params: Vec<String>,
+    /// APIs that the model is served through.
+    pub serves: Serves,
+    /// Words of reasoning effort that the model takes; without any, requests that name one are refused, or lose it.
+    pub efforts: Vec<Effort>,
+    /// Price of a request, shared with the holds that it opens.
+    pub price: Arc<Price>,
+    /// Servers of the model; never empty.
+    pub upstreams: Vec<Upstream>,
+}
+
+/// APIs that a model is served through; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serves {
+    /// Chat completions, in each of their dialects.
+    pub chat: bool,
+    /// Embeddings.
+    pub embeddings: bool,
+}
+
+impl Serves {
+    /// Chat alone.
+    pub const CHAT: Self = Self { chat: true, embeddings: false };
+}
+
+/// A server of a model.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Software of the server, where that makes a difference.
+    pub kind: UpstreamKind,
+    /// Base address, `/v1` included; its query goes with every request. `None` only for the built-in model.
+    pub url: Option<Uri>,
+    /// The server's own name for the model.
+    pub model: String,
+    /// APIs that the server speaks, each once; never empty.
+    pub speaks: Vec<UpstreamApi>,
+    /// Credential, further headers, authority and proxy.
+    pub access: Access,
+    /// The server's name for the limit of output.
+    pub limit_param: LimitParam,
+    /// Share of the requests, relative to the model's other upstreams.
+    pub weight: u32,
+    /// Tokens that the upstream's template adds to a prompt beyond the usual.
+    pub prompt_overhead: u64,
+    /// Charge for a stream whose client leaves before the upstream answered.
+    pub left_before_head: LeftBeforeHead,
+    /// Treatment of a stream whose client leaves midway.
+    pub left_mid_stream: LeftMidStream,
+    /// Kinds of image URLs that the upstream may be handed.
+    pub image_urls: ImageUrls,
+    /// Requests in the Messages API that are written here say what the vendor's cache is to keep.
+    pub cache_breakpoints: bool,
+    /// Every generated token is visible in a stream: no hidden reasoning.
+    pub streams_every_token: bool,
+    /// Prices that the upstream charges the operator; `None` where unknown.
+    pub cost: Option<Price>,
+}
+
+/// Kinds of image URLs that an upstream may be handed. Each kind includes the kinds before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageUrls {
+    /// Images inside the request alone: the upstream fetches nothing.
+    #[default]
+    Data,
+    /// Also `https` addresses of public hosts.
+    Https,
+    /// Any address, `http` and hosts inside included.
+    Any,
+}
+
+impl ImageUrls {
+    /// Returns the default of a kind: a self-hosted server can reach private addresses, and fetches nothing by default.
+    const fn of(kind: UpstreamKind) -> Self {
+        match kind {
+            UpstreamKind::Openai | UpstreamKind::Anthropic => Self::Https,
+            UpstreamKind::Vllm
+            | UpstreamKind::Sglang
+            | UpstreamKind::LlamaCpp
+            | UpstreamKind::Ollama
+            | UpstreamKind::Builtin => Self::Data,
+        }
+    }
+}
+
+/// Charge for a stream whose client leaves before the upstream answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftBeforeHead {
+    /// Nothing.
+    #[default]
+    Free,
+    /// The prompt, which the upstream has read by then.
+    Prompt,
+}
+
+/// Treatment of a stream whose client leaves midway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftMidStream {
+    /// The upstream is stopped at once. Unreported tokens are estimated.
+    Stop,
+    /// The upstream is read to the end, so that all tokens are billed as reported.
+    Finish,
+}
+
+impl LeftMidStream {
+    /// Returns the default of a server: Responses and Messages tell usage at their end alone, of reasoning that no event shows.
+    fn of(speaks: &[UpstreamApi]) -> Self {
+        if speaks.iter().all(|api| *api == UpstreamApi::Chat) { Self::Stop } else { Self::Finish }
+    }
+}
+
+/// The software of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamKind {
+    /// Any server of the OpenAI API.
+    Openai,
+    /// Any server of the Anthropic API.
+    Anthropic,
+    /// vLLM
+    Vllm,
+    /// SGLang
+    Sglang,
+    /// llama.cpp's server
+    LlamaCpp,
+    /// Ollama
+    Ollama,
+    /// The model inside the `faregate` binary.
+    Builtin,
+}
+
+impl UpstreamKind {
+    /// Returns whether servers of this kind run where the operator does, rather than at a provider.
+    const fn is_self_hosted(self) -> bool {
+        match self {
+            Self::Openai | Self::Anthropic => false,
+            Self::Vllm | Self::Sglang | Self::LlamaCpp | Self::Ollama | Self::Builtin => true,
+        }
+    }
+
+    /// APIs of a server whose entry names none.
+    fn speaks(self) -> Vec<UpstreamApi> {
+        let is_anthropic = self == Self::Anthropic;
+        vec![if is_anthropic { UpstreamApi::Messages } else { UpstreamApi::Chat }]
+    }
+
+    /// Name in the catalogue.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Openai | Self::Anthropic | Self::Vllm | Self::Sglang | Self::LlamaCpp | Self::Ollama => {
+                self.provider()
+            }
+            Self::Builtin => "builtin",
+        }
+    }
+
+    /// Name in telemetry, as `gen_ai.provider.name`.
+    pub const fn provider(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::LlamaCpp => "llama_cpp",
+            Self::Ollama => "ollama",
+            Self::Builtin => "faregate",
+        }
+    }
+}
+
+/// An API of model servers for chats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamApi {
+    /// OpenAI's `/chat/completions`.
+    Chat,
+    /// OpenAI's `/responses`.
+    Responses,
+    /// Anthropic's `/messages`.
+    Messages,
+}
+
+impl UpstreamApi {
+    /// Every API, in the order in which a hosted server is asked that does not speak the client's own.
+    pub const ALL: [Self; 3] = [Self::Responses, Self::Messages, Self::Chat];
+
+    /// Word in the catalogue.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+}
+
+impl Model {
+    /// Returns whether every upstream is asked by the client's own API.
+    pub fn passes(&self, client: UpstreamApi) -> bool {
+        self.upstreams.iter().all(|upstream| upstream.api_for(client) == client)
+    }
+}
+
+impl Upstream {
+    /// Returns the API by which a client of this API is served: its own where the server speaks it. A server that shows its
+    /// progress in chats is asked there, so that a stream which is left or cut is billed exactly.
+    pub fn api_for(&self, client: UpstreamApi) -> UpstreamApi {
+        let speaks = |api: &UpstreamApi| self.speaks.contains(api);
+        let first = if self.kind.is_self_hosted() { UpstreamApi::Chat } else { client };
+        let preferred = [first, client].into_iter().chain(UpstreamApi::ALL);
+        preferred.into_iter().find(speaks).unwrap_or(UpstreamApi::Chat)
+    }
+}
+
+/// A server's name for the limit of output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitParam {
+    /// The common name, which OpenAI's newer models refuse.
+    #[default]
+    MaxTokens,
+    /// OpenAI's newer name, which many servers do not support.
+    MaxCompletionTokens,
+}
+
+impl LimitParam {
+    /// Name of the member in a request.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}
+
+/// Fault in a catalogue, with its place.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}{}: {reason}", .line.map(|l| format!(":{l}")).unwrap_or_default())]
+pub struct CatalogError {
+    file: String,
+    line: Option<usize>,
+    reason: String,
+}
+
+impl Catalog {
+    /// Reads and checks a catalogue; errors name `file`.
+    pub fn parse(text: &str, file: &str) -> Result<Self, CatalogError> {
+        let error = |span: Option<Range<usize>>, reason: String| CatalogError {
+            file: file.to_owned(),
+            line: span.map(|span| line_of(text, span.start)),
+            reason,
+        };
+        let raw: CatalogFile = toml::from_str(text).map_err(|e| error(e.span(), e.message().to_owned()))?;
+        if raw.model.is_empty() {
+            return Err(error(None, "no [[model]] is offered".into()));
+        }
+        file::check_names(&raw.model).map_err(|(at, reason)| error(at, reason))?;
+        let check = |model: RawModel| {
+            let span = model.id.span();
+            model.check().map_err(|(at, reason)| error(Some(at.unwrap_or(span)), reason))
+        };
+        let models = raw.model.into_iter().map(check).collect::<Result<_, _>>()?;
+        Ok(Self { service: raw.service, models, checksum: crc32fast::hash(text.as_bytes()) })
+    }
+
+    /// The model with exactly this id or alias.
+    pub fn model(&self, name: &str) -> Option<&Model> {
+        self.models.iter().find(|model| model.id == name || model.aliases.iter().any(|alias| alias == name))
+    }
+
+    /// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
+    /// a list may name a model that comes later.
+    pub fn name_by_id(&self, models: &mut Vec<String>) {
+        for name in models.iter_mut() {
+            if let Some(model) = self.model(name) {
+                name.clone_from(&model.id);
+            }
+        }
+        let mut listed = HashSet::new();
+        models.retain(|name| listed.insert(name.clone()));
+    }
+
+    /// Returns all ids, for errors.
+    pub fn ids(&self) -> Vec<String> {
+        self.models.iter().map(|model| model.id.clone()).collect()
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|b| *b == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests;

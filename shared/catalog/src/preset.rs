@@ -1,0 +1,217 @@
+//! Presets: what is known of vendors and of local servers before anything is configured. Without prices.
+
+use http::Uri;
+use serde::{Deserialize, Serialize};
+
+use super::{Effort, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamApi, UpstreamKind};
+
+/// The table, a part of every program.
+const TABLE: &str = include_str!("../../../config/presets.toml");
+
+/// Least length of a word in capitals that stands for one of the operator's.
+const MIN_BLANK: usize = 4;
+
+/// A vendor, or the software of a local server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// Word for the preset on the command line.
+    pub name: String,
+    /// Name of the vendor, as people read it.
+    pub title: String,
+    /// Names of the vendor in public lists of prices.
+    #[serde(default)]
+    pub listed_as: Vec<String>,
+    /// Further hosts by which an address is recognised; a leading dot stands for all hosts below.
+    #[serde(default)]
+    hosts: Vec<String>,
+    /// Owner of models that the software names in its list, by which an address is recognised.
+    owned_by: Option<String>,
+    /// A model's name need not be in the list of models, and there may be no list.
+    #[serde(default)]
+    pub names_unlisted: bool,
+    /// Window of a server that tells none.
+    pub context_window: Option<u64>,
+    /// What to start the server with.
+    pub hint: Option<String>,
+    /// Software of the server.
+    pub kind: UpstreamKind,
+    /// Base address.
+    pub url: String,
+    /// Environment variable of the credential.
+    pub api_key_env: Option<String>,
+    auth: Option<String>,
+    speaks: Option<Vec<UpstreamApi>>,
+    limit_param: Option<LimitParam>,
+    left_before_head: Option<LeftBeforeHead>,
+    left_mid_stream: Option<LeftMidStream>,
+    image_urls: Option<ImageUrls>,
+    efforts: Option<Vec<Effort>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    preset: Vec<Preset>,
+}
+
+impl Preset {
+    /// Reads the table of all presets. A test reads it too, so that no program is released with a fault in it.
+    pub fn all() -> Result<Vec<Self>, toml::de::Error> {
+        toml::from_str::<Table>(TABLE).map(|table| table.preset)
+    }
+
+    /// A server of the OpenAI chat API of which only the address is known.
+    pub fn unknown(url: &str) -> Self {
+        Self {
+            name: "openai-compatible".into(),
+            title: "a server of the OpenAI chat API".into(),
+            listed_as: Vec::new(),
+            hosts: Vec::new(),
+            owned_by: None,
+            names_unlisted: false,
+            context_window: None,
+            hint: None,
+            kind: UpstreamKind::Openai,
+            url: url.to_owned(),
+            api_key_env: None,
+            auth: None,
+            speaks: None,
+            limit_param: None,
+            left_before_head: None,
+            left_mid_stream: None,
+            image_urls: None,
+            efforts: None,
+        }
+    }
+
+    /// The word in capitals in the address that stands for one of the operator's.
+    pub fn blank(&self) -> Option<&str> {
+        let words = self.url.split(|c: char| !c.is_ascii_uppercase());
+        words.max_by_key(|word| word.len()).filter(|word| word.len() >= MIN_BLANK)
+    }
+
+    /// Returns whether an address is one of this vendor's. Local servers are told by what they say of themselves.
+    pub fn is_at(&self, address: &Uri) -> bool {
+        let Some(host) = address.host() else { return false };
+        let own = self.url.parse::<Uri>().ok();
+        let own = own.as_ref().and_then(Uri::host).filter(|_| !self.is_local());
+        let is_below = |known: &String| known.starts_with('.') && host.ends_with(known.as_str());
+        own == Some(host) || self.hosts.iter().any(|known| known == host || is_below(known))
+    }
+
+    /// Returns whether the software names this owner in its list of models.
+    pub fn is_of(&self, owned_by: &str) -> bool {
+        self.owned_by.as_deref() == Some(owned_by)
+    }
+
+    /// Returns whether the server runs where the operator does.
+    pub const fn is_local(&self) -> bool {
+        self.owned_by.is_some()
+    }
+
+    /// Returns whether public lists of prices call the vendor so.
+    pub fn is_listed_as(&self, owner: &str) -> bool {
+        self.listed_as.iter().any(|name| name == owner)
+    }
+
+    /// Fields of `[[model.upstream]]` and their values in TOML, without those that have their default.
+    pub fn upstream_fields(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let fields = [
+            ("kind", toml_of(self.kind)),
+            ("url", toml_of(&self.url)),
+            ("api_key_env", self.api_key_env.as_ref().and_then(toml_of)),
+            ("auth", self.auth.as_ref().and_then(toml_of)),
+            ("speaks", self.speaks.as_deref().and_then(list_of)),
+            ("limit_param", self.limit_param.and_then(toml_of)),
+            ("left_before_head", self.left_before_head.and_then(toml_of)),
+            ("left_mid_stream", self.left_mid_stream.and_then(toml_of)),
+            ("image_urls", self.image_urls.and_then(toml_of)),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// The model's `efforts` in TOML, where they are not the default.
+    pub fn efforts_field(&self) -> Option<String> {
+        self.efforts.as_deref().and_then(list_of)
+    }
+}
+
+/// A text in TOML, whose strings are written as JSON's.
+fn toml_of(value: impl Serialize) -> Option<String> {
+    serde_json::to_string(&value).ok()
+}
+
+/// A list of texts in TOML.
+fn list_of(values: &[impl Serialize]) -> Option<String> {
+    let values: Option<Vec<String>> = values.iter().map(toml_of).collect();
+    Some(format!("[{}]", values?.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::Catalog;
+
+    /// The catalogue of a model at this preset.
+    fn catalogue(preset: &Preset) -> Catalog {
+        let efforts =
+            preset.efforts_field().map_or_else(String::new, |efforts| format!("efforts = {efforts}\n"));
+        let fields = preset.upstream_fields().map(|(name, value)| format!("{name} = {value}\n"));
+        let text = format!(
+            "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n[[model]]\nid = \"m\"\nowned_by = \"o\"\n{efforts}\
+             context_window = 9\nmax_output_tokens = 9\n[model.price]\ninput = \"1\"\ncached_input = \"1\"\noutput = \"1\"\n\
+             [[model.upstream]]\nmodel = \"m\"\n{}",
+            fields.collect::<String>()
+        );
+        Catalog::parse(&text, &preset.name).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    #[test]
+    fn every_preset_makes_a_valid_catalogue_and_has_names_of_its_own() {
+        let presets = Preset::all().unwrap();
+        let local = presets.iter().filter(|preset| preset.is_local()).count();
+        assert!(local >= 5 && presets.len() - local >= 15, "{local} of {}", presets.len());
+        let mut taken = HashSet::new();
+        for preset in &presets {
+            let model = catalogue(preset).models.remove(0);
+            let upstream = &model.upstreams[0];
+            let url = upstream.url.as_ref().unwrap();
+            assert_eq!((url.to_string(), upstream.kind), (preset.url.clone(), preset.kind));
+            assert_eq!(url.scheme_str() == Some("https"), !preset.is_local(), "{}", preset.name);
+            assert_eq!(upstream.access.headers.is_empty(), preset.is_local(), "{}", preset.name);
+            // A local server beside Faregate, and a vendor whose prompts and reasoning are billed.
+            assert_ne!(url.port_u16(), Some(8080), "{}", preset.name);
+            let bills_all = upstream.left_before_head == LeftBeforeHead::Prompt
+                && upstream.left_mid_stream == LeftMidStream::Finish;
+            assert_eq!(bills_all, !preset.is_local(), "{}", preset.name);
+            assert_eq!(model.efforts.len() == Effort::WORDS.len(), !preset.is_local(), "{}", preset.name);
+            for name in preset.listed_as.iter().chain([&preset.name]).collect::<HashSet<_>>() {
+                assert!(taken.insert(name), "{name} is the name of two presets");
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_is_recognised_by_its_host() {
+        let presets = Preset::all().unwrap();
+        let at = |address: &str| {
+            let address = address.parse().unwrap();
+            let found = presets.iter().filter(|preset| preset.is_at(&address));
+            found.map(|preset| preset.name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(at("https://api.openai.com/v1"), ["openai"]);
+        assert_eq!(at("https://mine.openai.azure.com/openai/v1"), ["azure"]);
+        assert_eq!(at("https://bedrock-mantle.us-east-1.api.aws/v1"), ["bedrock"]);
+        for other in
+            ["http://127.0.0.1:8000/v1", "https://openai.com.example.com/v1", "https://openai.azure.com/v1"]
+        {
+            assert_eq!(at(other), [""; 0], "{other}");
+        }
+        let blanks = presets.iter().filter_map(|preset| Some((preset.name.as_str(), preset.blank()?)));
+        assert_eq!(blanks.collect::<Vec<_>>(), [("azure", "RESOURCE"), ("bedrock", "REGION")]);
+        assert!(presets.iter().any(|preset| preset.is_of("vllm") && preset.kind == UpstreamKind::Vllm));
+    }
+}

@@ -1,0 +1,230 @@
+//! Prices of a model: rates per token, image and request, by the size of the prompt.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use shared::money::NanoUsd;
+
+/// Prices of a model, or of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Price {
+    /// Rates of a request that reaches no tier.
+    pub base: Rates,
+    /// Tiers in strictly rising order of `above`; none for most models.
+    pub tiers: Vec<Tier>,
+}
+
+/// Rates of requests whose prompt is longer than a number of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tier {
+    /// Tokens of the prompt above which all of the request is billed by these rates.
+    pub above: u64,
+    /// The rates.
+    pub rates: Rates,
+}
+
+macro_rules! rates {
+    ($($(#[$doc:meta])* $rate:ident;)+) => {
+        /// Rates in nano-USD: per million tokens, per image, and per request. Written in messages and files
+        /// without the rates that have their default.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(into = "Vec<Option<i64>>", try_from = "Vec<Option<i64>>")]
+        pub struct Rates { $($(#[$doc])* pub $rate: NanoUsd),+ }
+
+        impl Rates {
+            /// Names of the rates in the catalogue, in the order of [`Rates::to_array`].
+            pub const FIELDS: [&'static str; RATES] = [$(stringify!($rate)),+];
+
+            /// Rates in the order of [`Rates::FIELDS`].
+            pub const fn of_array([$($rate),+]: [NanoUsd; RATES]) -> Self {
+                Self { $($rate),+ }
+            }
+
+            /// The rates in the order of [`Rates::FIELDS`].
+            pub const fn to_array(self) -> [NanoUsd; RATES] {
+                [$(self.$rate),+]
+            }
+        }
+    };
+}
+
+rates! {
+    /// Prompt tokens.
+    input;
+    /// Prompt tokens that the upstream had cached.
+    cached_input;
+    /// Generated tokens.
+    output;
+    /// Prompt tokens written to the upstream's cache. Default: `input`.
+    cache_write;
+    /// Prompt tokens written to the cache for an hour or longer. Default: `cache_write`.
+    cache_write_long;
+    /// Reasoning tokens. Default: `output`.
+    reasoning;
+    /// Audio tokens of the prompt. Default: `input`.
+    audio_input;
+    /// Generated audio tokens. Default: `output`.
+    audio_output;
+    /// Each image of the prompt, on top of the tokens. Default: zero.
+    image;
+    /// Each request, on top. Default: zero.
+    request;
+}
+
+/// A rate of two prices, for requests of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RatePair {
+    /// Place of the rate in [`Rates::FIELDS`].
+    pub field: usize,
+    /// Prompt tokens above which the rates apply; `None` without such a border.
+    pub above: Option<u64>,
+    /// The rate of the first price.
+    pub first: NanoUsd,
+    /// The rate of the second price.
+    pub second: NanoUsd,
+}
+
+/// Name of the rate, with the tier.
+impl fmt::Display for RatePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", Rates::FIELDS[self.field])?;
+        self.above.map_or(Ok(()), |above| write!(f, " above {above} prompt tokens"))
+    }
+}
+
+/// Number of [`Rates`].
+pub const RATES: usize = 10;
+
+/// Rates in the order of [`Rates::FIELDS`], without defaults.
+pub type WrittenRates = [Option<NanoUsd>; RATES];
+
+impl Price {
+    /// The same rates for prompts of every size.
+    pub const fn flat(base: Rates) -> Self {
+        Self { base, tiers: Vec::new() }
+    }
+
+    /// Rates of a request whose prompt has this many tokens.
+    pub fn rates(&self, prompt: u64) -> &Rates {
+        let reached = self.tiers.iter().rev().find(|tier| prompt > tier.above);
+        reached.map_or(&self.base, |tier| &tier.rates)
+    }
+
+    /// Lists all rates beside the rates of another price, over the tiers of both.
+    pub fn beside(&self, other: &Self) -> impl Iterator<Item = RatePair> {
+        let tiers = [None].into_iter().chain(borders(&[self, other]).into_iter().map(Some));
+        tiers.flat_map(move |above| {
+            let prompt = above.map_or(0, |above| above.saturating_add(1));
+            let pairs = self.rates(prompt).to_array().into_iter().zip(other.rates(prompt).to_array());
+            pairs.enumerate().map(move |(field, (first, second))| RatePair { field, above, first, second })
+        })
+    }
+
+    /// Returns the fault of prices that cannot be billed: a rate out of range, or tiers out of order.
+    pub fn fault(&self) -> Option<&'static str> {
+        let rates = self.tiers.iter().map(|tier| tier.rates).chain([self.base]);
+        if rates.flat_map(Rates::to_array).any(|rate| !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate)) {
+            return Some("has a price that is negative or beyond 9000000 USD");
+        }
+        let rises = self.tiers.windows(2).all(|pair| pair[0].above < pair[1].above);
+        (!rises).then_some("has tiers that do not rise")
+    }
+}
+
+impl Rates {
+    /// Rates that have their default beyond these three.
+    pub const fn of_three(input: NanoUsd, cached_input: NanoUsd, output: NanoUsd) -> Self {
+        Self {
+            input,
+            cached_input,
+            output,
+            cache_write: input,
+            cache_write_long: input,
+            reasoning: output,
+            audio_input: input,
+            audio_output: output,
+            image: NanoUsd::ZERO,
+            request: NanoUsd::ZERO,
+        }
+    }
+
+    /// Fills in defaults. `None` if any of the first three is missing, which have no default.
+    pub fn resolve(written: WrittenRates) -> Option<Self> {
+        let [input, cached_input, output, cache_write, ..] = written;
+        let default = Self::of_three(input?, cached_input?, output?);
+        let default = default.writing_long_at(cache_write.unwrap_or(default.cache_write)).to_array();
+        Some(Self::of_array(std::array::from_fn(|field| written[field].unwrap_or(default[field]))))
+    }
+
+    /// The rates to write so that [`Rates::resolve`] returns the same.
+    pub fn written(self) -> WrittenRates {
+        let default = Self::of_three(self.input, self.cached_input, self.output);
+        let (default, rates) = (default.writing_long_at(self.cache_write).to_array(), self.to_array());
+        // The first three have no default.
+        std::array::from_fn(|field| (field < 3 || rates[field] != default[field]).then_some(rates[field]))
+    }
+
+    const fn writing_long_at(self, cache_write_long: NanoUsd) -> Self {
+        Self { cache_write_long, ..self }
+    }
+}
+
+/// The rates of a tier as written, after the rates of the table before. Defaults apply afterwards: a tier's `input` is also
+/// the default of its `cache_write`.
+pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
+    std::array::from_fn(|field| own[field].or(before[field]))
+}
+
+/// Borders of the tiers of all of these, in rising order.
+pub(super) fn borders(prices: &[&Price]) -> Vec<u64> {
+    let mut borders: Vec<u64> = prices.iter().flat_map(|price| &price.tiers).map(|tier| tier.above).collect();
+    borders.sort_unstable();
+    borders.dedup();
+    borders
+}
+
+impl From<Rates> for Vec<Option<i64>> {
+    fn from(rates: Rates) -> Self {
+        let mut row: Self = rates.written().map(|rate| rate.map(NanoUsd::nanos)).into();
+        let last = row.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        row.truncate(last);
+        row
+    }
+}
+
+impl TryFrom<Vec<Option<i64>>> for Rates {
+    type Error = &'static str;
+
+    fn try_from(mut row: Vec<Option<i64>>) -> Result<Self, Self::Error> {
+        row.resize(RATES.max(row.len()), None);
+        let row: [_; RATES] = row.try_into().map_err(|_| "more rates than are known")?;
+        Self::resolve(row.map(|rate| rate.map(NanoUsd::from_nanos)))
+            .ok_or("a rate without a default is missing")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(row: [i64; RATES]) -> Rates {
+        Rates::of_array(row.map(NanoUsd::from_nanos))
+    }
+
+    #[test]
+    fn rates_are_written_without_defaults_and_read_back_the_same() {
+        for (rates, row) in [
+            (rates([5, 1, 9, 5, 5, 9, 5, 9, 0, 0]), "[5,1,9]"),
+            (rates([5, 1, 9, 6, 6, 9, 5, 9, 0, 0]), "[5,1,9,6]"),
+            (rates([5, 1, 9, 6, 5, 9, 5, 9, 0, 0]), "[5,1,9,6,5]"),
+            (rates([5, 1, 9, 5, 7, 9, 5, 8, 0, 0]), "[5,1,9,null,7,null,null,8]"),
+            (rates([0, 0, 0, 1, 2, 3, 4, 5, 6, 7]), "[0,0,0,1,2,3,4,5,6,7]"),
+        ] {
+            assert_eq!(serde_json::to_string(&rates).unwrap(), row);
+            assert_eq!(serde_json::from_str::<Rates>(row).unwrap(), rates);
+        }
+        for wrong in ["[]", "[1,2]", "[1,null,3]", "[1,2,3,4,5,6,7,8,9,10,11]"] {
+            assert!(serde_json::from_str::<Rates>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! HTTP clients, all built alike: of upstreams, of key-services, of the receivers of webhooks and of telemetry. They speak
+//! HTTP/1, and bound what comes before the final head of an answer.
+
+use std::{error::Error, time::Duration};
+
+use http::Uri;
+use hyper::{
+    body::Body,
+    client::conn::http1::{self, SendRequest},
+    rt::{Read, Write},
+};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::{
+    client::{
+        legacy::{
+            Client,
+            connect::{Connection, HttpConnector, proxy::Tunnel},
+        },
+        proxy::matcher::Intercept,
+    },
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::{Service, ServiceExt, util::MapResponse};
+
+pub mod fair_read;
+mod final_head;
+pub mod server_check;
+pub mod upstream_access;
+pub mod upstream_call;
+
+use final_head::FinalHead;
+pub use final_head::NoFinalHead;
+
+use crate::fair_read::FairRead;
+
+/// A client, http and https, with a pool of connections that `C` makes. Cheap to clone.
+pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<Uri>>::Response>, B>;
+
+/// Connector of a client with a pool.
+type Connecting<C, S> =
+    MapResponse<HttpsConnector<C>, fn(MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>>>;
+
+/// A connection whose answers are bounded up to their final heads, and read in turns.
+type Bounded<S> = TokioIo<FinalHead<FairRead<S>>>;
+
+/// Connector of a server, http or https. Cheap to clone.
+#[derive(Clone)]
+pub enum Connector {
+    /// To the server itself.
+    Direct(HttpsConnector<HttpConnector>),
+    /// Through a proxy, which is asked to CONNECT.
+    Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
+}
+
+/// Settings in which clients differ.
+pub struct ClientSettings {
+    /// Certificates to trust and to show; `None` trusts the authorities of the web.
+    pub tls: Option<ClientConfig>,
+    /// Longest time to make a connection.
+    pub connect_deadline: Duration,
+    /// Longest time that an idle connection is kept.
+    pub idle: Duration,
+    /// Idle connections kept for a server.
+    pub idle_connections: usize,
+}
+
+/// Makes a client that connects within a bound and sends small packets at once.
+pub fn http_client<B>(settings: ClientSettings) -> HttpClient<B>
+where
+    B: Body<Data: Send> + Send,
+{
+    http_client_over(tcp(settings.connect_deadline), settings)
+}
+
+/// Makes a connector that connects within `deadline`, by way of `proxy` if there is one. `tls` has the authorities to
+/// trust; `None` trusts those of the web.
+fn connector(deadline: Duration, tls: Option<ClientConfig>, proxy: Option<&Intercept>) -> Connector {
+    let tcp = tcp(deadline);
+    let Some(proxy) = proxy else { return Connector::Direct(https(tcp, tls)) };
+    let tunnel = Tunnel::new(proxy.uri().clone(), tcp);
+    let tunnel = match proxy.basic_auth() {
+        Some(password) => tunnel.with_auth(password.clone()),
+        None => tunnel,
+    };
+    Connector::Tunnelled(https(tunnel, tls))
+}
+
+/// Opens an HTTP/1 connection to a server, of which `origin` has scheme and authority. The connection runs in a task.
+pub async fn connect<B>(
+    connector: &Connector,
+    origin: Uri,
+) -> Result<SendRequest<B>, Box<dyn Error + Send + Sync>>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    // Two types of tasks, so that connections without TLS do not reserve memory for TLS.
+    let stream = match connector {
+        Connector::Direct(direct) => direct.clone().oneshot(origin).await?,
+        Connector::Tunnelled(tunnelled) => tunnelled.clone().oneshot(origin).await?,
+    };
+    match stream {
+        MaybeHttpsStream::Http(stream) => handshake(stream.into_inner()).await,
+        MaybeHttpsStream::Https(stream) => handshake(stream.into_inner()).await,
+    }
+}
+
+async fn handshake<B, S>(stream: S) -> Result<SendRequest<B>, Box<dyn Error + Send + Sync>>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (requests, connection) = http1::handshake(bounded(stream)).await?;
+    // An error of the connection is that of its request too. The task is the connection itself: an async block around
+    // the connection would be twice as large.
+    tokio::spawn(connection);
+    Ok(requests)
+}
+
+/// A connector that sends small packets at once.
+fn tcp(deadline: Duration) -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(deadline));
+    tcp.enforce_http(false);
+    tcp
+}
+
+fn https<C>(tcp: C, tls: Option<ClientConfig>) -> HttpsConnector<C> {
+    let builder = HttpsConnectorBuilder::new();
+    let builder = match tls {
+        Some(tls) => builder.with_tls_config(tls),
+        None => builder.with_webpki_roots(),
+    };
+    builder.https_or_http().enable_http1().wrap_connector(tcp)
+}
+
+/// Makes a client over connections that `tcp` makes, within a bound of its own.
+pub fn http_client_over<B, C>(tcp: C, settings: ClientSettings) -> HttpClient<B, C>
+where
+    B: Body<Data: Send> + Send,
+    C: Service<Uri, Error: Into<Box<dyn Error + Send + Sync>>, Future: Send> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin,
+{
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(settings.idle)
+        .pool_max_idle_per_host(settings.idle_connections)
+        .build(https(tcp, settings.tls).map_response(pooled as fn(_) -> _))
+}
+
+fn pooled<S>(stream: MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>> {
+    bounded(TokioIo::new(stream))
+}
+
+fn bounded<S>(stream: S) -> Bounded<S> {
+    TokioIo::new(FinalHead::new(FairRead::new(stream)))
+}

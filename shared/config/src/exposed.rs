@@ -1,0 +1,88 @@
+//! Secrets given where every user of the machine can read them.
+
+use std::ffi::OsString;
+
+use clap::{ArgMatches, Command, Parser, parser::ValueSource};
+
+/// Flags that carried a secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExposedSecrets(Vec<String>);
+
+/// Reads a program's settings from command line and environment; invalid settings end the program.
+pub fn parse<A: Parser>() -> (A, ExposedSecrets) {
+    parse_from(std::env::args_os()).unwrap_or_else(|e| e.exit())
+}
+
+fn parse_from<A: Parser>(
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<(A, ExposedSecrets), clap::Error> {
+    let command = A::command();
+    let matches = command.clone().try_get_matches_from(words)?;
+    let exposed = ExposedSecrets::of(&command, &matches);
+    Ok((A::from_arg_matches(&matches)?, exposed))
+}
+
+impl ExposedSecrets {
+    /// Every setting whose value `--help` hides is a secret, but for addresses without credentials.
+    fn of(command: &Command, matches: &ArgMatches) -> Self {
+        let secrets = command.get_arguments().filter(|argument| argument.is_hide_env_values_set());
+        let given = secrets.filter(|argument| {
+            let id = argument.get_id().as_str();
+            let words = matches.get_raw(id).into_iter().flatten();
+            let secret = words.map(|word| word.to_string_lossy()).any(|word| !is_plain_address(&word));
+            matches.value_source(id) == Some(ValueSource::CommandLine) && secret
+        });
+        Self(given.filter_map(|argument| Some(format!("--{}", argument.get_long()?))).collect())
+    }
+
+    /// Warns of each in the log.
+    pub fn warn(&self) {
+        for flag in &self.0 {
+            tracing::warn!(
+                flag,
+                "a secret was given as a flag, which `ps` shows to every user of the machine; set its environment \
+                 variable or name a file instead"
+            );
+        }
+    }
+}
+
+fn is_plain_address(text: &str) -> bool {
+    !text.contains('@')
+        && (text.contains("://") || text.starts_with("sqlite:") || text.starts_with("memory:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::secret::SecretString;
+
+    use super::*;
+    use crate::parse_secret;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[arg(long, hide_env_values = true, value_parser = parse_secret)]
+        token: Option<SecretString>,
+        #[arg(long, hide_env_values = true, value_parser = parse_secret, default_value = "none")]
+        store: SecretString,
+        #[arg(long)]
+        file: Option<String>,
+    }
+
+    #[test]
+    fn a_secret_on_the_command_line_is_noticed_and_nothing_else() {
+        let exposed = |words: &[&str]| {
+            let words = ["program"].iter().chain(words).map(OsString::from);
+            let (arguments, exposed) = parse_from::<Arguments>(words).unwrap();
+            drop((arguments.token, arguments.store, arguments.file));
+            exposed.0
+        };
+        assert_eq!(exposed(&[]), [""; 0]);
+        assert_eq!(exposed(&["--file", "x@y"]), [""; 0]);
+        assert_eq!(exposed(&["--token", "x"]), ["--token"]);
+        assert_eq!(exposed(&["--token=x", "--store=redis://u:p@h"]), ["--token", "--store"]);
+        for plain in ["redis://h:1", "sqlite:a/b", "memory:"] {
+            assert_eq!(exposed(&["--store", plain]), [""; 0]);
+        }
+    }
+}

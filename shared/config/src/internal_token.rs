@@ -1,0 +1,80 @@
+//! The token that calls between the services carry, which may be replaced while the services run.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use shared::secret::{ExposeSecret, SecretString, same};
+
+use crate::current::Current;
+
+/// The internal token, and during a rotation the one before.
+#[derive(Clone)]
+pub struct InternalTokens {
+    /// The token that is presented.
+    current: SecretString,
+    header: HeaderValue,
+    /// Accepted as well.
+    previous: Option<SecretString>,
+}
+
+impl InternalTokens {
+    /// Takes a token and the one before. `None` if a header cannot carry the token.
+    pub fn new(current: SecretString, previous: Option<SecretString>) -> Option<Self> {
+        let mut header = HeaderValue::try_from(current.expose_secret()).ok()?;
+        header.set_sensitive(true);
+        Some(Self { current, header, previous })
+    }
+}
+
+/// The internal tokens in use. Cheap to clone.
+#[derive(Clone)]
+pub struct InternalToken(Arc<Current<InternalTokens>>);
+
+impl InternalToken {
+    /// Begins with these tokens.
+    pub fn new(tokens: InternalTokens) -> Self {
+        Self(Arc::new(Current::new(tokens)))
+    }
+
+    /// Replaces the tokens, for calls that begin afterwards.
+    pub fn replace(&self, tokens: InternalTokens) {
+        self.0.replace(tokens);
+    }
+
+    /// The header of a call, which no log shows.
+    pub fn header(&self) -> HeaderValue {
+        self.0.get().header.clone()
+    }
+
+    /// Returns whether a caller presents the token, or the one before. A missing token is never correct.
+    pub fn accepts(&self, presented: Option<&str>) -> bool {
+        let tokens = self.0.get();
+        let Some(presented) = presented else { return false };
+        // Both are compared, so that the time tells nothing of which one fits.
+        let is_current = same(presented, tokens.current.expose_secret());
+        let is_previous =
+            tokens.previous.as_ref().is_some_and(|previous| same(presented, previous.expose_secret()));
+        is_current | is_previous
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_and_the_one_before_are_accepted_and_nothing_else() {
+        let tokens = |current: &str, previous: Option<&str>| {
+            InternalTokens::new(current.into(), previous.map(Into::into)).unwrap()
+        };
+        let token = InternalToken::new(tokens("between-the-services", None));
+        let accepted = |text| token.accepts(Some(text));
+        assert!(accepted("between-the-services") && !accepted("") && !token.accepts(None));
+        token.replace(tokens("a-newer-one-between", Some("between-the-services")));
+        assert!(accepted("between-the-services") && accepted("a-newer-one-between"));
+        assert_eq!(token.header(), "a-newer-one-between");
+        token.replace(tokens("a-newer-one-between", None));
+        assert!(!accepted("between-the-services"));
+        assert!(InternalTokens::new("line\nbreak".into(), None).is_none());
+    }
+}

@@ -1,0 +1,220 @@
+//! Settings of both services. Each setting has a flag, an environment variable and a default; an invalid value is
+//! refused at start with the setting's name.
+
+use std::{
+    convert::Infallible,
+    fmt::Display,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::Args;
+use shared::{
+    key::Prefix,
+    secret::{self, ExposeSecret, SecretString},
+};
+use shared_catalog::Catalog;
+
+use crate::internal_token::InternalTokens;
+
+pub mod current;
+mod exposed;
+pub mod internal_token;
+
+pub use exposed::{ExposedSecrets, parse};
+
+/// File of the catalogue if no setting names a file.
+const DEFAULT_MODELS: &str = "config/models.toml";
+/// Catalogue of an installation without a file.
+const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
+
+/// Shortest internal token that is accepted.
+const MIN_TOKEN_BYTES: usize = 16;
+
+/// Settings that both services have.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// The catalogue of models [default: config/models.toml, or a built-in copy]
+    #[arg(long, env = "FAREGATE_MODELS", value_name = "FILE")]
+    pub models: Option<PathBuf>,
+
+    /// The token that calls between the services carry
+    #[arg(long, env = "FAREGATE_INTERNAL_TOKEN", value_name = "TOKEN", hide_env_values = true, value_parser = parse_secret)]
+    pub internal_token: Option<SecretString>,
+
+    /// A file that holds the internal token
+    #[arg(long, env = "FAREGATE_INTERNAL_TOKEN_FILE", value_name = "FILE")]
+    pub internal_token_file: Option<PathBuf>,
+
+    /// Prefix of every key: 1 to 16 characters a-z0-9
+    #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
+    pub key_prefix: Prefix,
+
+    /// Seconds between a signal to stop and the shutdown: requests are still accepted, but probes say that the process stops, so that load balancers leave first
+    #[arg(long, env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=3600))]
+    drain_pause_seconds: u32,
+}
+
+/// A setting cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{setting}: {reason}")]
+pub struct ConfigError {
+    setting: &'static str,
+    reason: String,
+}
+
+impl ConfigError {
+    /// An error about a setting; `setting` is the environment variable's name.
+    pub fn new(setting: &'static str, reason: impl Display) -> Self {
+        Self { setting, reason: format!("{reason}") }
+    }
+}
+
+impl Common {
+    /// Time between a signal to stop and the shutdown.
+    pub fn drain_pause(&self) -> Duration {
+        Duration::from_secs(self.drain_pause_seconds.into())
+    }
+
+    /// Reads the catalogue.
+    pub fn catalog(&self) -> Result<Catalog, ConfigError> {
+        let default = Path::new(DEFAULT_MODELS);
+        let path = self.models.as_deref().or_else(|| default.exists().then_some(default));
+        let (text, name) = match path {
+            None => (BUILT_IN_MODELS.to_owned(), "the built-in catalogue".to_owned()),
+            Some(path) => {
+                let name = path.display().to_string();
+                let text = fs::read_to_string(path);
+                (
+                    text.map_err(|e| {
+                        ConfigError::new("FAREGATE_MODELS", format!("cannot read {name}: {e}"))
+                    })?,
+                    name,
+                )
+            }
+        };
+        Catalog::parse(&text, &name).map_err(|e| ConfigError::new("FAREGATE_MODELS", e))
+    }
+
+    /// The internal token of a service that calls another one or is called.
+    pub fn required_internal_token(&self) -> Result<SecretString, ConfigError> {
+        let unset =
+            || ConfigError::new("FAREGATE_INTERNAL_TOKEN", "must be set, or FAREGATE_INTERNAL_TOKEN_FILE");
+        self.internal_token()?.ok_or_else(unset)
+    }
+
+    /// The internal token, if configured.
+    pub fn internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
+        let token = either(
+            ("FAREGATE_INTERNAL_TOKEN", self.internal_token.as_ref()),
+            ("FAREGATE_INTERNAL_TOKEN_FILE", self.internal_token_file.as_deref()),
+        )?;
+        token.map(checked_token).transpose()
+    }
+}
+
+/// Makes tokens that calls between the services can carry.
+pub fn internal_tokens(
+    current: SecretString,
+    previous: Option<SecretString>,
+) -> Result<InternalTokens, ConfigError> {
+    InternalTokens::new(current, previous).ok_or_else(|| {
+        ConfigError::new("FAREGATE_INTERNAL_TOKEN", "has characters that a header cannot carry")
+    })
+}
+
+/// Checks that a token cannot be guessed: with an empty or short one, the services would be open to everyone on the
+/// network.
+pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
+    if token.expose_secret().len() < MIN_TOKEN_BYTES {
+        let reason = format!("must have at least {MIN_TOKEN_BYTES} characters");
+        return Err(ConfigError::new("FAREGATE_INTERNAL_TOKEN", reason));
+    }
+    Ok(token)
+}
+
+/// A secret that is set directly or through a file. Setting both is an error.
+pub fn either(
+    (setting, value): (&'static str, Option<&SecretString>),
+    (file_setting, file): (&'static str, Option<&Path>),
+) -> Result<Option<SecretString>, ConfigError> {
+    match (value, file) {
+        (Some(_), Some(_)) => {
+            Err(ConfigError::new(setting, format!("is set, and so is {file_setting}; set one")))
+        }
+        (Some(value), None) => Ok(Some(value.clone())),
+        (None, Some(path)) => match secret::read_file(path) {
+            Ok(secret) => Ok(Some(secret)),
+            Err(e) => Err(ConfigError::new(file_setting, format!("cannot read {}: {e}", path.display()))),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+/// Certificates or keys in the PEM format, and the file and the setting that they come from.
+#[derive(Clone)]
+pub struct Pem {
+    setting: &'static str,
+    file: String,
+    text: SecretString,
+}
+
+impl Pem {
+    /// The text of a file that a setting names.
+    pub fn new(setting: &'static str, file: &str, text: SecretString) -> Self {
+        Self { setting, file: file.to_owned(), text }
+    }
+
+    /// Reads a file.
+    pub fn read(setting: &'static str, file: &Path) -> Result<Self, ConfigError> {
+        let mut pem = Self::new(setting, &file.display().to_string(), String::new().into());
+        pem.text = fs::read_to_string(file).map_err(|e| pem.refused(e))?.into();
+        let holds_one = pem.text().lines().any(|line| line.starts_with("-----BEGIN "));
+        if holds_one { Ok(pem) } else { Err(pem.refused("is no PEM file")) }
+    }
+
+    /// An error about the file.
+    pub fn refused(&self, reason: impl Display) -> ConfigError {
+        ConfigError::new(self.setting, format!("{}: {reason}", self.file))
+    }
+
+    /// The setting that names the file.
+    pub const fn setting(&self) -> &'static str {
+        self.setting
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        self.text.expose_secret()
+    }
+}
+
+/// Parses a flag's value as a secret.
+pub fn parse_secret(text: &str) -> Result<SecretString, Infallible> {
+    Ok(text.into())
+}
+
+fn parse_prefix(text: &str) -> Result<Prefix, String> {
+    Prefix::parse(text).ok_or_else(|| "must be 1 to 16 characters a-z0-9".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_is_empty_or_short_is_refused() {
+        for short in ["", "x", "fifteen letters"] {
+            assert!(checked_token(short.into()).is_err(), "{short:?}");
+        }
+        assert!(checked_token("sixteen letters!".into()).is_ok());
+    }
+
+    #[test]
+    fn the_built_in_catalogue_offers_flash_and_max() {
+        let catalog = Catalog::parse(BUILT_IN_MODELS, "built-in").unwrap();
+        assert_eq!(catalog.ids(), ["Model Flash", "Model Max"]);
+    }
+}

@@ -1,0 +1,88 @@
+//! Facts of a client's connection that a gateway passes on to a key-service. Only callers that present the internal
+//! token are believed.
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use shared_config::internal_token::InternalToken;
+
+use crate::serve::PeerAddress;
+
+/// Host and port that the client used.
+pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// `https` where the client came over TLS.
+pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// Network address of the client.
+pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Name of the header, or of the entry of metadata, with the token that the services share.
+pub const INTERNAL_TOKEN: &str = "x-internal-token";
+/// Header of the internal token, used only between the services.
+pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN);
+
+/// Header of a page's answer with the account of the member who asked, for the gateway's bounds. It goes no further.
+pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
+
+/// Middleware: removes the internal token from a request, and without the right token also the facts that only a
+/// gateway may state. A caller without the token has the address of its own connection.
+pub async fn believe_gateways(
+    State(token): State<InternalToken>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<PeerAddress>().copied();
+    believe(request.headers_mut(), &token, peer);
+    next.run(request).await
+}
+
+fn believe(headers: &mut HeaderMap, token: &InternalToken, peer: Option<PeerAddress>) {
+    let presented = headers.remove(X_INTERNAL_TOKEN);
+    let presented = presented.as_ref().and_then(|presented| presented.to_str().ok());
+    if token.accepts(presented) {
+        return;
+    }
+    for name in [X_FORWARDED_HOST, X_FORWARDED_PROTO, X_FORWARDED_FOR] {
+        headers.remove(name);
+    }
+    let address = peer.and_then(|PeerAddress(address)| HeaderValue::try_from(address.to_string()).ok());
+    if let Some(address) = address {
+        headers.insert(X_FORWARDED_FOR, address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use shared_config::internal_token::InternalTokens;
+
+    use super::*;
+
+    fn believed(token: Option<&str>) -> [Option<String>; 4] {
+        let mut headers = HeaderMap::new();
+        let said = [
+            (X_FORWARDED_HOST, "faregate.example"),
+            (X_FORWARDED_PROTO, "https"),
+            (X_FORWARDED_FOR, "203.0.113.7"),
+        ];
+        for (name, value) in said.into_iter().chain(token.map(|token| (X_INTERNAL_TOKEN, token))) {
+            headers.insert(name, HeaderValue::from_str(value).unwrap());
+        }
+        let peer = PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let tokens = InternalTokens::new("between-the-services".into(), None).unwrap();
+        believe(&mut headers, &InternalToken::new(tokens), Some(peer));
+        [X_FORWARDED_HOST, X_FORWARDED_PROTO, X_FORWARDED_FOR, X_INTERNAL_TOKEN]
+            .map(|name| headers.get(name).map(|value| value.to_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn the_facts_of_a_connection_are_believed_with_the_internal_token_alone() {
+        let [host, proto, address] = ["faregate.example", "https", "203.0.113.7"].map(|v| Some(v.to_owned()));
+        assert_eq!(believed(Some("between-the-services")), [host, proto, address, None]);
+        for wrong in [None, Some(""), Some("between-the-servicez"), Some("between")] {
+            assert_eq!(believed(wrong), [None, None, Some("127.0.0.1".into()), None], "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Ids that follow a request through the logs of every service.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use shared::{clock::Clock, ids::RequestId, key::without_keys, text::shown};
+
+/// The id of every response, made by us. On a request, the client's own id, which is logged beside ours.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The id that a gateway gave a request before the request was passed on.
+pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
+
+/// Characters of a client's own id that logs show: more than a UUID or a trace id has.
+const MAX_CLIENT_ID_CHARS: usize = 64;
+
+/// Headers in which agents name their sessions.
+const SESSIONS: [HeaderName; 3] = [
+    HeaderName::from_static("x-claude-code-session-id"),
+    HeaderName::from_static("session-id"),
+    HeaderName::from_static("x-session-id"),
+];
+
+/// The id that a client gave a request, or a session of requests, in the form for logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRequestId(Arc<str>);
+
+impl ClientRequestId {
+    /// The id in a request's headers, if any.
+    pub fn read(headers: &HeaderMap) -> Option<Self> {
+        headers.get(X_REQUEST_ID).map(Self::of)
+    }
+
+    /// The id of a session in a request's headers, if any.
+    pub fn read_session(headers: &HeaderMap) -> Option<Self> {
+        SESSIONS.into_iter().find_map(|name| headers.get(name)).map(Self::of)
+    }
+
+    fn of(value: &HeaderValue) -> Self {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into())
+    }
+
+    /// The id as a text, quoted in log lines: unquoted, an id could look like further fields.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Middleware: gives the request an id of ours, and the response a header with the id. A request that a gateway
+/// passed on keeps the gateway's id, which serves logs alone: a made-up id deceives only its maker.
+pub async fn gateway_request_id(
+    State(clock): State<Arc<dyn Clock>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let given = request.headers().get(X_GATEWAY_REQUEST_ID).and_then(|id| id.to_str().ok()?.parse().ok());
+    let id = given.unwrap_or_else(|| RequestId::generate(&*clock));
+    request.extensions_mut().insert(id);
+    let mut response = next.run(request).await;
+    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
+        response.headers_mut().insert(X_REQUEST_ID, value);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_own_id_is_shown_without_what_could_forge_a_line() {
+        let read = |value: &[u8]| {
+            let headers = HeaderMap::from_iter([(X_REQUEST_ID, HeaderValue::from_bytes(value).unwrap())]);
+            ClientRequestId::read(&headers).unwrap().as_str().to_owned()
+        };
+        assert_eq!(read(b"0198f3c2-a7b8"), "0198f3c2-a7b8");
+        assert_eq!(read("a\u{202e}b".as_bytes()), r"a\u{202e}b");
+        assert_eq!(read("x".repeat(60_000).as_bytes()).chars().count(), MAX_CLIENT_ID_CHARS + 1);
+        assert_eq!(ClientRequestId::read(&HeaderMap::new()), None);
+    }
+}

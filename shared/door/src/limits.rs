@@ -1,0 +1,139 @@
+//! Limits of a process, and connections sized from the limits at the start.
+
+mod memory;
+
+use clap::Args;
+use rlimit::Resource;
+use shared_config::ConfigError;
+
+use super::serve::{ConnectionOptions, LEAST_CONNECTIONS};
+
+/// Open files kept for the store, logs, and connections between the services.
+const RESERVED_FILES: usize = 192;
+/// Most memory of a silent connection, with half of the largest head. Connections take up to a quarter of the
+/// process's memory.
+const CONNECTION_BYTES: u64 = 32 << 10;
+/// Most memory that TLS adds to it: a handshake's longest message while incomplete, and as much of keys and buffers.
+const TLS_BYTES: u64 = 128 << 10;
+/// Connections of the main port, if files and memory allow as many.
+const MOST_CONNECTIONS: usize = 16_384;
+
+/// Settings that size a process.
+#[derive(Args, Clone, Debug)]
+#[group(id = "process")]
+pub struct LimitOptions {
+    /// MiB of memory that the process may take, from which budgets are derived [default: the bound of the cgroup, or
+    /// the memory available at the start]
+    #[arg(long, env = "FAREGATE_MEMORY_MIB", value_name = "MIB",
+          value_parser = clap::value_parser!(u32).range(64..=1 << 24))]
+    pub memory_mib: Option<u32>,
+
+    /// Settings of every port.
+    #[command(flatten)]
+    pub connections: ConnectionOptions,
+}
+
+/// Limits of a process, raised as far as allowed.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open files of the process.
+    pub files: usize,
+    /// Bytes of memory of the process.
+    pub memory: u64,
+    /// Bounds on connections.
+    pub connections: ConnectionOptions,
+    /// True if clients of the main port speak TLS.
+    pub over_tls: bool,
+}
+
+impl LimitOptions {
+    /// Raises the limit of open files, turns core dumps off, which would hold keys and prompts, and logs the limits that remain.
+    pub fn raise(&self) -> Limits {
+        if let Err(e) = Resource::CORE.set(0, 0) {
+            tracing::warn!(error = %e, "core dumps cannot be turned off; they would hold keys and prompts");
+        }
+        let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or_else(|e| {
+            tracing::warn!(error = %e, "the limit of open files cannot be raised");
+            Resource::NOFILE.get_soft().unwrap_or(1024)
+        });
+        let (memory, source) = match self.memory_mib {
+            Some(mib) => (u64::from(mib) << 20, "FAREGATE_MEMORY_MIB"),
+            None => memory::of_process(),
+        };
+        tracing::info!(files, memory_mib = memory >> 20, memory_source = source, "limits of the process");
+        let files = usize::try_from(files).unwrap_or(usize::MAX);
+        Limits { files, memory, connections: self.connections.clone(), over_tls: false }
+    }
+}
+
+impl Limits {
+    /// Number of connections of each of `ports`, beside `other_files`: as configured, or as many as open files and
+    /// memory allow.
+    pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
+        const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";
+        let files = self.files.saturating_sub(RESERVED_FILES + other_files) / ports;
+        let bytes = CONNECTION_BYTES + if self.over_tls { TLS_BYTES } else { 0 };
+        let memory = usize::try_from(self.memory / 4 / bytes).unwrap_or(usize::MAX) / ports;
+        let refuse = |connections: usize| {
+            let reason = format!(
+                "{connections} connections on {ports} ports do not fit: of {} open files (ulimit -n) and {} MiB of memory, {} \
+                 and {} are left for each port",
+                self.files,
+                self.memory >> 20,
+                files,
+                memory
+            );
+            Err(ConfigError::new(SETTING, reason))
+        };
+        match self.connections.max_connections {
+            Some(connections) if connections as usize > files.min(memory.saturating_mul(4)) => {
+                refuse(connections as usize)
+            }
+            Some(connections) => Ok(connections as usize),
+            None if files.min(memory) < LEAST_CONNECTIONS => refuse(LEAST_CONNECTIONS),
+            None => Ok(MOST_CONNECTIONS.min(files).min(memory)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        options: LimitOptions,
+    }
+
+    fn sized(files: usize, mib: u64, arguments: &[&str]) -> Result<usize, String> {
+        sized_over(false, files, mib, arguments)
+    }
+
+    fn sized_over(over_tls: bool, files: usize, mib: u64, arguments: &[&str]) -> Result<usize, String> {
+        let arguments = ["program"].iter().chain(arguments);
+        let connections = Program::parse_from(arguments).options.connections;
+        let limits = Limits { files, memory: mib << 20, connections, over_tls };
+        limits.connections(1, 100).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn connections_fit_open_files_and_memory() {
+        assert_eq!(sized(1 << 20, 1 << 14, &[]), Ok(16_384));
+        assert_eq!(sized(1024, 1 << 14, &[]), Ok(1024 - 292));
+        assert_eq!(sized(1 << 20, 256, &[]), Ok(2048));
+        assert_eq!(sized_over(true, 1 << 20, 256, &[]), Ok(409));
+        assert_eq!(sized(1 << 20, 256, &["--max-connections", "5000"]), Ok(5000));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        for refused in
+            [sized(300, 1024, &[]), sized(1024, 1024, &["--max-connections", "1000"]), sized(1 << 20, 1, &[])]
+        {
+            assert!(refused.clone().unwrap_err().starts_with("FAREGATE_MAX_CONNECTIONS: "), "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Bounds on connections, and the settings behind the bounds.
+
+use std::time::Duration;
+
+use clap::Args;
+
+/// Least connections of the main port, whatever the files and memory left: with fewer, starting is not worth while.
+pub(crate) const LEAST_CONNECTIONS: usize = 64;
+/// Of these, connections of callers that are not authenticated: more than a gateway opens to pass refusals on.
+const LEAST_UNAUTHENTICATED: usize = 32;
+/// The connections of a port for probes and metrics: a scraper or two, and an operator.
+const ADMIN_CONNECTIONS: usize = 64;
+
+/// Settings of every port that a program listens on.
+#[derive(Args, Clone, Debug)]
+#[group(id = "connections")]
+pub struct ConnectionOptions {
+    /// Connections open at once on the main port, a quarter of them unauthenticated; beyond the quarter, the network
+    /// address with the most loses its oldest connection [default: 16384, or what open files and memory allow]
+    #[arg(long, env = "FAREGATE_MAX_CONNECTIONS", value_name = "COUNT",
+          value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
+    pub(crate) max_connections: Option<u32>,
+
+    /// Requests at once on an HTTP/2 connection; further requests wait at the client
+    #[arg(long, env = "FAREGATE_MAX_STREAMS_PER_CONNECTION", value_name = "COUNT", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_streams_per_connection: u32,
+
+    /// Largest head of a request, in KiB
+    #[arg(long, env = "FAREGATE_MAX_HEAD_KIB", value_name = "KIB", default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(8..=1024))]
+    max_head_kib: u32,
+
+    /// Seconds from a connection's beginning until the whole head of the first request has arrived, and for every
+    /// later head
+    #[arg(long, env = "FAREGATE_HEAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    head_seconds: u64,
+
+    /// Seconds for which a connection may carry no request; longer than a proxy in front keeps idle connections
+    #[arg(long, env = "FAREGATE_IDLE_SECONDS", value_name = "SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    idle_seconds: u64,
+
+    /// Seconds for which a client may take nothing of an answer (of a chat's: FAREGATE_CLIENT_STALL_SECONDS);
+    /// afterwards an answer that is no stream has to be taken at 32 KiB a second
+    #[arg(long, env = "FAREGATE_UNREAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    unread_seconds: u64,
+
+    /// Seconds between pings on an HTTP/2 connection, and until a ping has to be answered
+    #[arg(long, env = "FAREGATE_PING_SECONDS", value_name = "SECONDS", default_value_t = 15,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    ping_seconds: u64,
+}
+
+/// Bounds on the connections of a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections open at once.
+    pub connections: usize,
+    /// Of these, connections on which no credential was accepted yet.
+    pub unauthenticated: usize,
+    /// Requests at once of authenticated callers, beyond the number for every port.
+    pub requests: usize,
+    /// Requests at once on an HTTP/2 connection.
+    pub streams: u32,
+    /// Bytes of a request's head.
+    pub head_bytes: u32,
+    /// From the connection's beginning to the first whole head.
+    pub head: Duration,
+    /// Without a request.
+    pub idle: Duration,
+    /// Without progress in writing an answer.
+    pub unread: Duration,
+    /// Between pings, and until the answer.
+    pub ping: Duration,
+}
+
+impl ConnectionOptions {
+    /// Bounds of a port for a number of connections.
+    pub fn bounds(&self, connections: usize) -> Bounds {
+        Bounds {
+            connections,
+            unauthenticated: (connections / 4).max(LEAST_UNAUTHENTICATED),
+            requests: 0,
+            streams: self.max_streams_per_connection,
+            head_bytes: self.max_head_kib.saturating_mul(1 << 10),
+            head: Duration::from_secs(self.head_seconds),
+            idle: Duration::from_secs(self.idle_seconds),
+            unread: Duration::from_secs(self.unread_seconds),
+            ping: Duration::from_secs(self.ping_seconds),
+        }
+    }
+
+    /// The bounds of a port whose callers need no credential.
+    pub fn open_bounds(&self, connections: usize) -> Bounds {
+        Bounds { unauthenticated: connections, ..self.bounds(connections) }
+    }
+
+    /// The bounds of a port for probes and metrics.
+    pub fn admin_bounds(&self) -> Bounds {
+        self.open_bounds(ADMIN_CONNECTIONS)
+    }
+}
+
+impl Bounds {
+    /// Interval at which a connection that carries requests is looked at: short enough for every bound, and no burden.
+    pub(super) fn look_every(&self) -> Duration {
+        let shortest = self.head.min(self.idle).min(self.unread);
+        (shortest / 4).min(Duration::from_secs(4))
+    }
+}
+
+impl Default for Bounds {
+    /// The defaults of the settings, for a number of connections that needs no sizing.
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            connections: 1024,
+            unauthenticated: 1024,
+            requests: 0,
+            streams: 100,
+            head_bytes: 64 << 10,
+            head: seconds(20),
+            idle: seconds(30),
+            unread: seconds(20),
+            ping: seconds(15),
+        }
+    }
+}

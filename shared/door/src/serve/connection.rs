@@ -1,0 +1,315 @@
+//! State of a connection for the server: its owner, its requests, and the progress of its writes. What happens is
+//! reported to the register, which decides.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::{Mutex, MutexGuard};
+use shared::time::millis;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::bounds::Bounds;
+use crate::admission::{Network, Owner, Snapshot};
+
+/// Bytes of a request's head that weigh as much as another request: the head may stay in memory until the answer.
+const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
+
+/// Step that a connection did not do in time. The names are labels of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    /// No whole head of a first request.
+    Head,
+    /// No request in flight.
+    Idle,
+    /// An answer that the client takes too slowly or not at all.
+    Unread,
+}
+
+impl Overdue {
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Idle => "idle",
+            Self::Unread => "unread",
+        }
+    }
+}
+
+/// Receiver of what happens on the connections of a port.
+pub(super) trait Report: Send + Sync {
+    /// Load was added to the connections whose owners are trusted, or not.
+    fn loaded(&self, trusted: bool, weight: usize);
+
+    /// Load was taken off.
+    fn unloaded(&self, trusted: bool, weight: usize);
+
+    /// A credential of this owner was accepted on a connection.
+    fn trusted(&self, connection: &Arc<Connection>, owner: Owner);
+}
+
+/// State shared by a connection's task, the requests and the register.
+pub(super) struct Connection {
+    /// Place in the order of connections.
+    pub(super) number: u64,
+    pub(super) network: Network,
+    report: Arc<dyn Report>,
+    opened: Instant,
+    state: Mutex<ConnectionState>,
+    /// Since when a write waits, in milliseconds after `opened` and never 0; 0 while none does.
+    write_waits_since: AtomicU64,
+    /// When a write that had waited went on, likewise.
+    write_went_on_at: AtomicU64,
+    /// True once a write began to wait, until that is looked at.
+    began_to_wait: AtomicBool,
+    /// True once a read found no bytes: everything sent by then was read.
+    found_nothing: AtomicBool,
+    /// Notified on eviction.
+    pub(super) evicted: Notify,
+}
+
+struct ConnectionState {
+    /// Counts the connection among those that are arriving, until a whole head has arrived.
+    arriving: Option<TaskTrackerToken>,
+    /// The network, or the first owner whose credential was accepted on the connection.
+    owner: Owner,
+    /// False after eviction: requests are not counted any more.
+    admitted: bool,
+    /// Requests whose handlers run.
+    handling: usize,
+    /// Responses neither written to the end nor given up.
+    responding: usize,
+    /// Weight of all requests, as the register counts: 1 each, and more for large heads.
+    load: usize,
+    /// The last time that a request began, or ended.
+    quiet_since: Instant,
+}
+
+impl ConnectionState {
+    const fn is_idle(&self) -> bool {
+        self.handling == 0 && self.responding == 0
+    }
+
+    const fn is_trusted(&self) -> bool {
+        match self.owner {
+            Owner::Network(_) => false,
+            Owner::Account(_) | Owner::Service => true,
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn new(
+        number: u64,
+        network: Network,
+        report: Arc<dyn Report>,
+        arriving: TaskTrackerToken,
+        now: Instant,
+    ) -> Self {
+        let state = ConnectionState {
+            arriving: Some(arriving),
+            owner: Owner::Network(network),
+            admitted: true,
+            handling: 0,
+            responding: 0,
+            load: 0,
+            quiet_since: now,
+        };
+        Self {
+            number,
+            network,
+            report,
+            opened: now,
+            state: Mutex::new(state),
+            write_waits_since: AtomicU64::new(0),
+            write_went_on_at: AtomicU64::new(0),
+            began_to_wait: AtomicBool::new(false),
+            found_nothing: AtomicBool::new(false),
+            evicted: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
+        self.state.lock()
+    }
+
+    pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
+        let state = self.state();
+        let idle = state.is_idle().then(|| now.saturating_duration_since(state.quiet_since));
+        let read = self.found_nothing.load(Ordering::Relaxed);
+        Snapshot { number: self.number, idle, read, load: state.load }
+    }
+
+    /// Notes that a read finds nothing.
+    pub(super) fn note_silence(&self) {
+        self.found_nothing.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes whether the last write waits for the peer.
+    pub(super) fn note_write(&self, waits: bool) {
+        let waited = self.write_waits_since.load(Ordering::Relaxed) != 0;
+        if waits == waited {
+            return;
+        }
+        let now = millis(self.opened.elapsed()).max(1);
+        self.write_waits_since.store(if waits { now } else { 0 }, Ordering::Relaxed);
+        if waited {
+            self.write_went_on_at.store(now, Ordering::Relaxed);
+        } else {
+            self.began_to_wait.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether a write began to wait since the last call.
+    pub(super) fn began_to_wait(&self) -> bool {
+        self.began_to_wait.load(Ordering::Relaxed) && self.began_to_wait.swap(false, Ordering::Relaxed)
+    }
+
+    /// Since when a write waits, if one does.
+    pub(super) fn write_waits_since(&self) -> Option<Instant> {
+        self.instant(&self.write_waits_since)
+    }
+
+    fn instant(&self, millis: &AtomicU64) -> Option<Instant> {
+        let millis = millis.load(Ordering::Relaxed);
+        (millis > 0).then(|| self.opened + Duration::from_millis(millis))
+    }
+
+    /// The next time to look at the connection, or the overdue step. A write may wait for `unread`.
+    pub(super) fn look(&self, bounds: &Bounds, unread: Duration, now: Instant) -> Result<Instant, Overdue> {
+        let state = self.state();
+        let (arriving, busy, quiet_since) = (state.arriving.is_some(), !state.is_idle(), state.quiet_since);
+        drop(state);
+        let (deadline, overdue) = if arriving {
+            (self.opened + bounds.head, Overdue::Head)
+        } else if let Some(since) = self.write_waits_since() {
+            (since + unread, Overdue::Unread)
+        } else if busy {
+            return Ok(now + bounds.look_every());
+        } else {
+            // The last bytes of a response, in the buffers of the connection, may take longer than the body.
+            let written = self.instant(&self.write_went_on_at).unwrap_or(quiet_since);
+            (quiet_since.max(written) + bounds.idle, Overdue::Idle)
+        };
+        if deadline <= now { Err(overdue) } else { Ok(deadline.min(now + bounds.look_every())) }
+    }
+
+    /// Counts a request whose whole head, of `head_bytes`, has arrived.
+    pub(super) fn begin_request(self: &Arc<Self>, head_bytes: usize) -> RequestGuard {
+        let weight = 1 + head_bytes / HEAD_BYTES_OF_A_REQUEST;
+        let mut state = self.state();
+        let arrival = state.arriving.take();
+        state.handling += 1;
+        state.quiet_since = Instant::now();
+        self.load_more(state, weight);
+        RequestGuard { connection: self.clone(), weight, answered: false, arrival }
+    }
+
+    /// Notes that a response ended, or was given up, its client having taken nothing since then.
+    pub(super) fn end_response(&self, since: Instant) {
+        let mut state = self.state();
+        state.responding = state.responding.saturating_sub(1);
+        state.quiet_since = state.quiet_since.max(since);
+    }
+
+    /// Adds weight to the connection and to the total.
+    pub(super) fn load(&self, weight: usize) {
+        self.load_more(self.state(), weight);
+    }
+
+    /// Removes weight from the connection and from the total.
+    pub(super) fn unload(&self, weight: usize) {
+        self.load_less(&mut self.state(), weight);
+    }
+
+    fn load_more(&self, mut state: MutexGuard<'_, ConnectionState>, weight: usize) {
+        state.load += weight;
+        let (admitted, trusted) = (state.admitted, state.is_trusted());
+        // The register looks at connections, this one included.
+        drop(state);
+        if admitted {
+            self.report.loaded(trusted, weight);
+        }
+    }
+
+    fn load_less(&self, state: &mut ConnectionState, weight: usize) {
+        state.load = state.load.saturating_sub(weight);
+        if state.admitted {
+            self.report.unloaded(state.is_trusted(), weight);
+        }
+    }
+
+    /// The network of the connection, or the first owner whose credential was accepted.
+    pub(super) fn owner(&self) -> Owner {
+        self.state().owner
+    }
+
+    /// Reports that a credential of this owner was accepted, the first on the connection.
+    pub(super) fn trust(self: &Arc<Self>, owner: Owner) {
+        if !self.is_trusted() {
+            self.report.trusted(self, owner);
+        }
+    }
+
+    /// Returns whether a credential was accepted on the connection.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.state().is_trusted()
+    }
+
+    /// Gives the connection to an owner whose credential was accepted, and returns the connection's load.
+    pub(super) fn become_trusted(&self, owner: Owner) -> usize {
+        let mut state = self.state();
+        state.owner = owner;
+        state.load
+    }
+
+    /// Asks the connection's task to end. Returns whether the connection was trusted, and its load, which no longer
+    /// counts.
+    pub(super) fn evict(&self) -> (bool, usize) {
+        let mut state = self.state();
+        state.admitted = false;
+        let of = (state.is_trusted(), state.load);
+        drop(state);
+        self.evicted.notify_one();
+        of
+    }
+}
+
+/// A request whose handler runs.
+pub(super) struct RequestGuard {
+    connection: Arc<Connection>,
+    weight: usize,
+    answered: bool,
+    /// Of the first request: counts the connection among those that are arriving.
+    pub(super) arrival: Option<TaskTrackerToken>,
+}
+
+impl RequestGuard {
+    /// Turns the request into a response, which counts 1 until its caller takes that off the connection's load.
+    pub(super) fn respond(mut self) -> Arc<Connection> {
+        let mut state = self.connection.state();
+        state.handling = state.handling.saturating_sub(1);
+        state.responding += 1;
+        // The head is gone with the handler.
+        self.connection.load_less(&mut state, self.weight - 1);
+        drop(state);
+        self.answered = true;
+        self.connection.clone()
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        if !self.answered {
+            let mut state = self.connection.state();
+            state.handling = state.handling.saturating_sub(1);
+            self.connection.load_less(&mut state, self.weight);
+            state.quiet_since = Instant::now();
+        }
+    }
+}

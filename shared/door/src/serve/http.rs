@@ -1,0 +1,272 @@
+//! HTTP over a connection, ended when a step is overdue.
+
+use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+
+use ::http::{HeaderValue, Request, Uri, Version, header, uri::PathAndQuery};
+use axum::{body::Body, response::Response};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use shared_client::fair_read::FairRead;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::Notify,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    CarriedBy, OverTls, PeerAddress,
+    body::{BodyOptions, Responses, Unread, WatchedBody},
+    bounds::Bounds,
+    connection::{Connection, Overdue},
+    progress::Progress,
+    tls::PortTls,
+    workers::Workers,
+};
+
+/// Time that an idle connection has to end by itself: a request already under way is still answered.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// Bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. Such bytes stay
+/// in memory; 128 KiB a round trip are five megabytes a second over 25 ms.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
+/// Bytes of answers that wait in an HTTP/2 stream for the client; beyond, a further piece. Each full piece counts as
+/// load.
+const SEND_BUFFER: usize = 64 << 10;
+
+/// State that all connections of a port share.
+pub(super) struct Server {
+    bounds: Bounds,
+    tls: Option<PortTls>,
+    http: auto::Builder<TokioExecutor>,
+    pub(super) workers: Arc<Workers>,
+    ends: Ends,
+}
+
+/// How connections end from our side.
+pub(super) struct Ends {
+    /// Cancelled when each connection is to close with the next answer.
+    pub(super) leaving: CancellationToken,
+    /// Cancelled when connections are to close as soon as they are idle.
+    pub(super) shutdown: CancellationToken,
+}
+
+impl Server {
+    pub(super) fn new(bounds: Bounds, tls: Option<PortTls>, workers: Arc<Workers>, ends: Ends) -> Self {
+        let mut http = auto::Builder::new(TokioExecutor::new());
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(bounds.head.max(bounds.idle))
+            .max_buf_size(bounds.head_bytes as usize);
+        http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(bounds.ping)
+            .keep_alive_timeout(bounds.ping)
+            .max_concurrent_streams(bounds.streams)
+            .max_header_list_size(bounds.head_bytes)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER);
+        Self { bounds, tls, http, workers, ends }
+    }
+}
+
+/// Serves a connection to the end.
+pub(super) async fn serve_connection(
+    server: &Arc<Server>,
+    stream: TcpStream,
+    connection: &Arc<Connection>,
+    worker: usize,
+) {
+    // Without TCP_NODELAY a small write may wait 40 ms for the peer's acknowledgement of the write before.
+    if let Err(e) = stream.set_nodelay(true) {
+        tracing::debug!(error = %e, "cannot set TCP_NODELAY");
+    }
+    let peer = stream.peer_addr().ok().map(|address| PeerAddress(address.ip()));
+    let stream = Progress::new(FairRead::new(stream), connection.clone());
+    let peer = Peer { address: peer, over_tls: server.tls.is_some() };
+    let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
+    // The first head has a deadline from the connection's beginning, which TLS does not prolong.
+    let handshake = timeout(server.bounds.head, tls.acceptor().accept(stream));
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        () = connection.evicted.notified() => return,
+    };
+    match shaken {
+        // Boxed apart, so that connections without TLS do not reserve memory for TLS.
+        Ok(Ok(stream)) => Box::pin(serve_http(server, stream, peer, connection, worker)).await,
+        Ok(Err(e)) if tls.among_services => tracing::warn!(error = %e, "a client was not let in"),
+        Ok(Err(e)) => tracing::debug!(error = %e, "a client did not agree on TLS"),
+        Err(_) => tracing::debug!("a client did not agree on TLS in time"),
+    }
+}
+
+/// Facts about the other end of a connection, which each request carries.
+#[derive(Clone, Copy)]
+struct Peer {
+    address: Option<PeerAddress>,
+    over_tls: bool,
+}
+
+async fn serve_http<S>(
+    server: &Arc<Server>,
+    stream: S,
+    peer: Peer,
+    connection: &Arc<Connection>,
+    worker: usize,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (responses, left) = (Arc::new(Responses::default()), Arc::new(Notify::new()));
+    let service = {
+        let (server, connection, responses) = (server.clone(), connection.clone(), responses.clone());
+        let left = left.clone();
+        service_fn(move |mut request: Request<Incoming>| {
+            if let Some(address) = peer.address {
+                request.extensions_mut().insert(address);
+            }
+            if peer.over_tls {
+                request.extensions_mut().insert(OverTls);
+            }
+            let (connection, responses, left) = (connection.clone(), responses.clone(), left.clone());
+            let carried = Carried { connection, responses, left, worker };
+            answer(server.clone(), carried, request)
+        })
+    };
+    let serving = server.http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    // In this order, so that a write that begins to wait is noticed at once.
+    let ended = tokio::select! {
+        biased;
+        ended = serving.as_mut() => ended,
+        () = ending(server, &left) => {
+            serving.as_mut().graceful_shutdown();
+            tokio::select! {
+                biased;
+                ended = serving => ended,
+                _overdue = overdue(connection, &responses, &server.bounds) => return,
+            }
+        }
+        overdue = overdue(connection, &responses, &server.bounds) => {
+            tracing::debug!(?overdue, "closing a connection");
+            metrics::counter!("http_connections_overdue_total", "what" => overdue.label()).increment(1);
+            if overdue != Overdue::Idle {
+                return;
+            }
+            serving.as_mut().graceful_shutdown();
+            timeout(GOODBYE, serving).await.unwrap_or(Ok(()))
+        }
+        () = connection.evicted.notified() => return tracing::debug!("a connection yields to another one"),
+    };
+    if let Err(e) = ended {
+        tracing::debug!(error = %e, "a connection ended early");
+    }
+}
+
+/// Waits until the connection has to close at the next idle moment.
+async fn ending(server: &Server, left: &Notify) {
+    tokio::select! {
+        () = server.ends.shutdown.cancelled() => {}
+        () = left.notified() => {}
+    }
+}
+
+/// Returns when something is overdue on the connection.
+async fn overdue(connection: &Connection, responses: &Responses, bounds: &Bounds) -> Overdue {
+    let mut alarm = pin!(sleep_until(Instant::now()));
+    poll_fn(|context| {
+        loop {
+            if !connection.began_to_wait() && alarm.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            match look(connection, responses, bounds, Instant::now()) {
+                Ok(next) => alarm.as_mut().reset(next),
+                Err(overdue) => return Poll::Ready(overdue),
+            }
+        }
+    })
+    .await
+}
+
+/// The next time to look at a connection and its responses, or what is overdue.
+fn look(
+    connection: &Connection,
+    responses: &Responses,
+    bounds: &Bounds,
+    now: Instant,
+) -> Result<Instant, Overdue> {
+    let unread = responses.longest_wait(bounds.unread);
+    let of_responses = responses.look(now)?;
+    let next = connection.look(bounds, unread, now)?;
+    Ok(of_responses.map_or(next, |at| next.min(at)))
+}
+
+/// Connection of a request, with the number of its worker.
+struct Carried {
+    connection: Arc<Connection>,
+    responses: Arc<Responses>,
+    /// Notified when the connection is to close after its requests.
+    left: Arc<Notify>,
+    worker: usize,
+}
+
+async fn answer(
+    server: Arc<Server>,
+    carried: Carried,
+    request: Request<Incoming>,
+) -> Result<Response<WatchedBody>, Infallible> {
+    let Carried { connection, responses, left, worker } = carried;
+    let mut begun = connection.begin_request(head_bytes(&request));
+    let http2 = request.version() == Version::HTTP_2;
+    let mut request = normalized(request).map(Body::new);
+    request.extensions_mut().insert(CarriedBy(connection));
+    if let Some(arrival) = begun.arrival.take() {
+        request.extensions_mut().insert(arrival);
+    }
+    let mut response = server.workers.answer(worker, request).await;
+    let unread = response.extensions_mut().remove::<Unread>();
+    let unread = unread.unwrap_or(Unread { bound: server.bounds.unread, stream: None });
+    if server.ends.leaving.is_cancelled() {
+        if http2 {
+            left.notify_one();
+        } else {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+    Ok(response.map(|body| responses.respond(begun, body, BodyOptions { unread, http2 })))
+}
+
+/// Bytes of a request's head in memory.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let uri = request.uri();
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    target + request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
+}
+
+/// The request without slashes at the end of the path. `NormalizePath` of `tower-http` would drop slashes at the
+/// beginning as well, so that `//dashboard` got past a proxy that guards `/dashboard`.
+fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
+    let path = request.uri().path();
+    if path.len() > 1 && path.ends_with('/') {
+        let trimmed = match path.trim_end_matches('/') {
+            "" => "/",
+            trimmed => trimmed,
+        };
+        let target = match request.uri().query() {
+            Some(query) => format!("{trimmed}?{query}"),
+            None => trimmed.to_owned(),
+        };
+        let mut parts = request.uri().clone().into_parts();
+        if let Ok(target) = PathAndQuery::try_from(target) {
+            parts.path_and_query = Some(target);
+        }
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
+}

@@ -1,0 +1,30 @@
+//! TLS in front of a port.
+
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+
+/// TLS of a port, with certificates that may be replaced between two handshakes.
+#[derive(Clone)]
+pub struct PortTls {
+    acceptor: Arc<dyn Fn() -> TlsAcceptor + Send + Sync>,
+    /// True where every peer is one of our services, so that a handshake that fails is worth a warning.
+    pub(super) among_services: bool,
+}
+
+impl PortTls {
+    /// TLS towards anyone; each handshake asks for the acceptor.
+    pub(crate) fn for_clients(acceptor: impl Fn() -> TlsAcceptor + Send + Sync + 'static) -> Self {
+        Self { acceptor: Arc::new(acceptor), among_services: false }
+    }
+
+    /// TLS between our services.
+    pub(crate) fn among_services(acceptor: impl Fn() -> TlsAcceptor + Send + Sync + 'static) -> Self {
+        Self { acceptor: Arc::new(acceptor), among_services: true }
+    }
+
+    /// The acceptor for a handshake that begins now.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        (self.acceptor)()
+    }
+}

@@ -1,0 +1,297 @@
+//! Mutual TLS between the services: each has a certificate, and all trust the same authority. And TLS of the public port.
+
+mod public;
+pub mod validity;
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::Args;
+use rustls::{
+    ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use shared_config::{ConfigError, Pem, current::Current};
+use tokio_rustls::TlsAcceptor;
+
+use crate::serve::PortTls;
+pub use public::{PublicTls, PublicTlsOptions};
+use validity::Decisive;
+
+const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
+const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
+const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
+
+/// The files of mutual TLS between the services: all three, or none.
+#[derive(Args, Clone, Debug, Default)]
+#[group(id = "internal-tls")]
+pub struct TlsOptions {
+    /// PEM file of the certificate that this service presents, with all intermediate certificates
+    #[arg(long = "internal-tls-cert", env = CERT, value_name = "FILE")]
+    cert: Option<PathBuf>,
+
+    /// PEM file of that certificate's key
+    #[arg(long = "internal-tls-key", env = KEY, value_name = "FILE")]
+    key: Option<PathBuf>,
+
+    /// PEM file of the authority: calls between the services are encrypted, and each side demands a certificate of
+    /// the authority
+    #[arg(long = "internal-tls-ca", env = CA, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+/// Mutual TLS with certificates that may be replaced; connections use the certificates with which they began. Cheap to clone.
+#[derive(Clone)]
+pub struct Tls {
+    files: Arc<TlsOptions>,
+    current: Arc<Current<MutualTls>>,
+}
+
+/// Both ends of mutual TLS.
+#[derive(Clone)]
+pub struct MutualTls {
+    client: ClientConfig,
+    server: Arc<ServerConfig>,
+    /// The server's end for gRPC, which speaks HTTP/2.
+    grpc_server: Arc<ServerConfig>,
+    /// The certificate that this service presents, with all intermediate certificates.
+    pub certificate: Pem,
+    /// The certificate's key.
+    pub key: Pem,
+    /// The authority that both ends trust.
+    pub authority: Pem,
+}
+
+impl TlsOptions {
+    /// Reads the files; `None` if none are configured.
+    pub fn open(&self) -> Result<Option<Tls>, ConfigError> {
+        let Some(read) = self.read()? else { return Ok(None) };
+        read.show();
+        Ok(Some(Tls { files: Arc::new(self.clone()), current: Arc::new(Current::new(read)) }))
+    }
+
+    fn read(&self) -> Result<Option<MutualTls>, ConfigError> {
+        let Some([cert, key, ca]) = together([(CERT, &self.cert), (KEY, &self.key), (CA, &self.ca)])? else {
+            return Ok(None);
+        };
+        MutualTls::new(cert, key, ca).map(Some)
+    }
+}
+
+impl Tls {
+    /// The certificates for connections that begin now.
+    pub fn get(&self) -> Arc<MutualTls> {
+        self.current.get()
+    }
+
+    /// Reads the files again. The returned function replaces the certificates.
+    pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
+        let (read, current) = (self.files.read()?, self.current.clone());
+        Ok(move || {
+            if let Some(read) = read {
+                read.show();
+                current.replace(read);
+            }
+        })
+    }
+
+    /// TLS of a service's HTTP listener.
+    pub fn port(&self) -> PortTls {
+        let current = self.current.clone();
+        PortTls::among_services(move || current.get().acceptor())
+    }
+
+    /// TLS of a service's gRPC listener.
+    pub fn grpc_port(&self) -> PortTls {
+        let current = self.current.clone();
+        PortTls::among_services(move || TlsAcceptor::from(current.get().grpc_server.clone()))
+    }
+}
+
+impl MutualTls {
+    /// Mutual TLS of a certificate with intermediates, the certificate's key, and the authority.
+    pub fn new(certificate: Pem, key: Pem, authority: Pem) -> Result<Self, ConfigError> {
+        let chain = certificates(&certificate)?;
+        let mut roots = RootCertStore::empty();
+        for root in certificates(&authority)? {
+            roots.add(root).map_err(|e| authority.refused(e))?;
+        }
+        let roots = Arc::new(roots);
+        let provider = Arc::new(ring::default_provider());
+        let demanding = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let demanding = demanding.build().map_err(|e| authority.refused(e))?;
+        // Checks that certificate and key belong together.
+        let unfit = |e| unfit(&key, &certificate, &e);
+        let client = client_versions(&provider)?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain.clone(), private(&key)?)
+            .map_err(unfit)?;
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| authority.refused(e))?
+            .with_client_cert_verifier(demanding)
+            .with_single_cert(chain, private(&key)?)
+            .map_err(unfit)?;
+        let mut grpc_server = server.clone();
+        grpc_server.alpn_protocols = vec![b"h2".to_vec()];
+        let (server, grpc_server) = (Arc::new(server), Arc::new(grpc_server));
+        Ok(Self { client, server, grpc_server, certificate, key, authority })
+    }
+
+    /// Shows when the certificates end.
+    fn show(&self) {
+        validity::show(&[(&self.certificate, Decisive::First), (&self.authority, Decisive::Last)]);
+    }
+
+    /// TLS settings of HTTP clients of another service.
+    pub fn client(&self) -> ClientConfig {
+        self.client.clone()
+    }
+
+    /// TLS acceptor for a service's HTTP listener.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.server.clone())
+    }
+}
+
+/// Reads files that are all configured, or none.
+fn together<const N: usize>(
+    files: [(&'static str, &Option<PathBuf>); N],
+) -> Result<Option<[Pem; N]>, ConfigError> {
+    if files.iter().all(|(_, file)| file.is_none()) {
+        return Ok(None);
+    }
+    let mut read = Vec::with_capacity(N);
+    for (setting, file) in files {
+        let Some(file) = file else {
+            let settings = files.map(|(setting, _)| setting).join(", ");
+            return Err(ConfigError::new(setting, format!("is not set; {settings} belong together")));
+        };
+        read.push(Pem::read(setting, file)?);
+    }
+    Ok(read.try_into().ok())
+}
+
+fn client_versions(
+    provider: &Arc<CryptoProvider>,
+) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, ConfigError> {
+    ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| ConfigError::new(CA, e))
+}
+
+fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.text().as_bytes()).collect();
+    let read = read.map_err(|e| pem.refused(e))?;
+    if read.is_empty() {
+        return Err(pem.refused("holds no certificate"));
+    }
+    Ok(read)
+}
+
+fn private(key: &Pem) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    PrivateKeyDer::from_pem_slice(key.text().as_bytes()).map_err(|e| key.refused(e))
+}
+
+fn unfit(key: &Pem, certificate: &Pem, e: &rustls::Error) -> ConfigError {
+    key.refused(format!("does not fit the certificate of {}: {e}", certificate.setting()))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rustls::pki_types::ServerName;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+
+    type Authority = CertifiedIssuer<'static, KeyPair>;
+
+    fn authority() -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+    }
+
+    /// A certificate of this authority for `localhost`, and its key.
+    fn certificate(authority: &Authority) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let signed = params.signed_by(&key, authority).unwrap();
+        (signed.pem(), key.serialize_pem())
+    }
+
+    fn mutual(certificate: &str, key: &str, authority: &str) -> Result<MutualTls, ConfigError> {
+        let pem = |setting, text: &str| Pem::new(setting, "file.pem", text.into());
+        MutualTls::new(pem(CERT, certificate), pem(KEY, key), pem(CA, authority))
+    }
+
+    fn tls(of: &Authority, trusting: &Authority) -> MutualTls {
+        let (certificate, key) = certificate(of);
+        mutual(&certificate, &key, &trusting.pem()).unwrap()
+    }
+
+    /// Returns whether a server accepts a client with these TLS settings.
+    async fn is_accepted(server: &MutualTls, client: ClientConfig) -> bool {
+        let (ours, theirs) = tokio::io::duplex(16 << 10);
+        let acceptor = server.acceptor();
+        let serving = tokio::spawn(async move {
+            let mut stream = acceptor.accept(theirs).await?;
+            let mut received = [0; 5];
+            stream.read_exact(&mut received).await.map(|_| received)
+        });
+        let name = ServerName::try_from("localhost").unwrap();
+        let connected = TlsConnector::from(Arc::new(client)).connect(name, ours).await;
+        // A client may learn only later that its certificate was refused, so it stays until the server has read from
+        // it.
+        let connected = match connected {
+            Ok(mut stream) => stream.write_all(b"hello").await.and(Ok(stream)),
+            Err(e) => Err(e),
+        };
+        let accepted = serving.await.unwrap().is_ok_and(|received| received == *b"hello");
+        drop(connected);
+        accepted
+    }
+
+    #[tokio::test]
+    async fn a_client_without_a_certificate_of_the_authority_is_refused() {
+        let (ours, other) = (authority(), authority());
+        let server = tls(&ours, &ours);
+        assert!(is_accepted(&server, tls(&ours, &ours).client()).await);
+        assert!(!is_accepted(&server, tls(&other, &ours).client()).await, "another authority's certificate");
+        assert!(
+            !is_accepted(&server, tls(&ours, &other).client()).await,
+            "the server is of another authority"
+        );
+        let mut roots = RootCertStore::empty();
+        roots.add(ours.der().clone()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let bare = client_versions(&provider).unwrap().with_root_certificates(roots).with_no_client_auth();
+        assert!(!is_accepted(&server, bare).await, "no certificate at all");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_its_setting() {
+        let ours = authority();
+        let (cert, key) = certificate(&ours);
+        let (_, other_key) = certificate(&ours);
+        let refused = |cert: &str, key: &str, ca: &str| {
+            mutual(cert, key, ca).err().map(|e| e.to_string()).unwrap_or_default()
+        };
+        let ca = ours.pem();
+        for (error, setting) in [
+            (refused(&cert, &other_key, &ca), KEY),
+            (refused(&key, &key, &ca), CERT),
+            (refused(&cert, "no key", &ca), KEY),
+            (refused(&cert, &key, "nothing"), CA),
+        ] {
+            assert!(error.starts_with(&format!("{setting}: file.pem")), "{error}");
+        }
+        let only_one = TlsOptions { ca: Some("ca.pem".into()), ..TlsOptions::default() };
+        let e = only_one.open().err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(e.starts_with(CERT), "{e}");
+        assert!(TlsOptions::default().open().unwrap().is_none());
+    }
+}

@@ -1,0 +1,85 @@
+//! TLS of the public port.
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::Args;
+use rustls::{ServerConfig, crypto::ring};
+use shared_config::{ConfigError, Pem, current::Current};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    certificates, private, together, unfit,
+    validity::{self, Decisive},
+};
+use crate::serve::PortTls;
+
+const CERT: &str = "FAREGATE_TLS_CERT";
+const KEY: &str = "FAREGATE_TLS_KEY";
+
+/// The files of the public port's TLS: both, or none.
+#[derive(Args, Clone, Debug, Default)]
+#[group(id = "public-tls")]
+pub struct PublicTlsOptions {
+    /// PEM file of the certificate that clients see, with all intermediate certificates: the public port speaks TLS
+    #[arg(long, env = CERT, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// PEM file of that certificate's key
+    #[arg(long, env = KEY, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+}
+
+/// TLS of the public port with a certificate that may be replaced. Cheap to clone.
+#[derive(Clone)]
+pub struct PublicTls {
+    files: Arc<PublicTlsOptions>,
+    current: Arc<Current<ServerConfig>>,
+}
+
+impl PublicTlsOptions {
+    /// Reads the files; `None` if none are configured.
+    pub fn open(&self) -> Result<Option<PublicTls>, ConfigError> {
+        let Some((server, certificate)) = self.read()? else { return Ok(None) };
+        validity::show(&[(&certificate, Decisive::First)]);
+        Ok(Some(PublicTls { files: Arc::new(self.clone()), current: Arc::new(Current::new(server)) }))
+    }
+
+    /// The scheme of the public port's addresses.
+    pub const fn scheme(&self) -> &'static str {
+        if self.tls_cert.is_some() { "https" } else { "http" }
+    }
+
+    /// Reads the files; with the certificate, whose end is to be shown.
+    fn read(&self) -> Result<Option<(ServerConfig, Pem)>, ConfigError> {
+        let Some([cert, key]) = together([(CERT, &self.tls_cert), (KEY, &self.tls_key)])? else {
+            return Ok(None);
+        };
+        let mut server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| cert.refused(e))?
+            .with_no_client_auth()
+            .with_single_cert(certificates(&cert)?, private(&key)?)
+            .map_err(|e| unfit(&key, &cert, &e))?;
+        server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Some((server, cert)))
+    }
+}
+
+impl PublicTls {
+    /// Reads the files again. The returned function replaces the certificate for connections that begin afterwards.
+    pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
+        let (read, current) = (self.files.read()?, self.current.clone());
+        Ok(move || {
+            if let Some((server, certificate)) = read {
+                validity::show(&[(&certificate, Decisive::First)]);
+                current.replace(server);
+            }
+        })
+    }
+
+    /// TLS of the public listener.
+    pub fn port(&self) -> PortTls {
+        let current = self.current.clone();
+        PortTls::for_clients(move || TlsAcceptor::from(current.get()))
+    }
+}

@@ -1,0 +1,145 @@
+//! Receivers of OpenTelemetry's protocol (OTLP): settings, the process's name, and the client. Spans and metrics are sent
+//! where a receiver is configured.
+
+use std::{
+    env,
+    fmt::Display,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use opentelemetry::KeyValue;
+use opentelemetry_http::HttpError;
+use opentelemetry_otlp::{ExporterBuildError, OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TIMEOUT};
+use opentelemetry_sdk::Resource;
+use parking_lot::Mutex;
+use shared_client::{ClientSettings, HttpClient, http_client};
+use tokio::time::timeout;
+
+/// Time for the last spans and metrics of a process that stops.
+pub(super) const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
+/// Longest time of a request to the receiver, repetitions included, unless configured.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time to make a connection to the receiver.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// Longest time that an idle connection to the receiver is kept.
+const IDLE: Duration = Duration::from_secs(30);
+/// Largest answer of the receiver that is read, in bytes.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+/// Shortest time between two warnings about exports.
+const WARN_EVERY: Duration = Duration::from_mins(1);
+
+/// A setting of the export cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {reason}")]
+pub struct WrongSetting {
+    name: &'static str,
+    reason: String,
+}
+
+impl WrongSetting {
+    pub(super) fn new(name: &'static str, reason: impl Display) -> Self {
+        Self { name, reason: reason.to_string() }
+    }
+}
+
+impl From<ExporterBuildError> for WrongSetting {
+    fn from(error: ExporterBuildError) -> Self {
+        Self::new(OTEL_EXPORTER_OTLP_ENDPOINT, error)
+    }
+}
+
+/// Names of the variables of a kind of export.
+pub(super) struct Variables {
+    /// `otlp`, or `none` for a receiver that does not take this kind.
+    pub(super) exporter: &'static str,
+    /// Whole address of the receiver, for this kind alone.
+    pub(super) endpoint: &'static str,
+    /// Time of a request in milliseconds, for this kind alone.
+    pub(super) timeout: &'static str,
+}
+
+impl Variables {
+    /// The client of the configured receiver, if any, and the time of a request.
+    pub(super) fn client(&self) -> Result<Option<(Client, Duration)>, WrongSetting> {
+        let wanted = match setting(self.exporter).as_deref() {
+            None | Some("otlp") => true,
+            Some("none") => false,
+            Some(_) => return Err(WrongSetting::new(self.exporter, "must be otlp or none")),
+        };
+        let receiver = setting(self.endpoint).or_else(|| setting(OTEL_EXPORTER_OTLP_ENDPOINT));
+        if !wanted || receiver.is_none() {
+            return Ok(None);
+        }
+        let timeout = match milliseconds(self.timeout)? {
+            Some(timeout) => timeout,
+            None => milliseconds(OTEL_EXPORTER_OTLP_TIMEOUT)?.unwrap_or(EXPORT_TIMEOUT),
+        };
+        let settings =
+            ClientSettings { tls: None, connect_deadline: CONNECT_DEADLINE, idle: IDLE, idle_connections: 1 };
+        Ok(Some((Client { http: http_client(settings), timeout }, timeout)))
+    }
+}
+
+/// Value of an environment variable that is set and not empty.
+pub(super) fn setting(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Value of an environment variable in milliseconds, if set.
+pub(super) fn milliseconds(name: &'static str) -> Result<Option<Duration>, WrongSetting> {
+    let millis =
+        setting(name).map(|value| value.parse().map_err(|e| WrongSetting::new(name, e))).transpose()?;
+    Ok(millis.map(Duration::from_millis))
+}
+
+/// The process as named to receivers: by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by the program.
+pub(super) fn resource() -> Resource {
+    let named =
+        Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+    let attributes = setting("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    if setting("OTEL_SERVICE_NAME").is_some() || attributes.contains("service.name=") {
+        return named.build();
+    }
+    let program = env::current_exe().unwrap_or_else(|_| PathBuf::from("faregate"));
+    let program = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    named.with_service_name(program).build()
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    http: HttpClient<Full<Bytes>>,
+    timeout: Duration,
+}
+
+#[async_trait]
+impl opentelemetry_http::HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let sent = async {
+            let (head, body) = self.http.request(request.map(Full::new)).await?.into_parts();
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?.to_bytes();
+            Ok(Response::from_parts(head, body))
+        };
+        timeout(self.timeout, sent).await?
+    }
+}
+
+/// Memory of the last warning about failed exports: an outage of the receiver takes a line a minute.
+#[derive(Debug, Default)]
+pub(super) struct Warned(Mutex<Option<Instant>>);
+
+impl Warned {
+    /// Returns whether a warning is due, which is then the last one.
+    pub(super) fn is_due(&self) -> bool {
+        let mut last = self.0.lock();
+        let due = last.is_none_or(|last| last.elapsed() >= WARN_EVERY);
+        if due {
+            *last = Some(Instant::now());
+        }
+        due
+    }
+}

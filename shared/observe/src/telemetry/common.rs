@@ -1,0 +1,78 @@
+//! Metrics of every program: its version, its catalogue, and its connections.
+
+use shared::clock::{Clock, System};
+
+use super::Family;
+
+/// Results of a reload.
+const DONE: &str = "done";
+const REFUSED: &str = "refused";
+
+/// Families of every program.
+pub(super) const COMMON: &[Family] = &[
+    Family::gauge("faregate_build_info", "1, with the program and its version").labelled(),
+    Family::gauge(
+        "faregate_catalogue_version",
+        "checksum (CRC-32) of the catalogue in use; processes with the same catalogue show the same number",
+    ),
+    Family::gauge(
+        "faregate_catalogue_loaded_timestamp_seconds",
+        "time at which the catalogue in use was read",
+    ),
+    Family::gauge(
+        "faregate_certificate_not_after_timestamp_seconds",
+        "time at which a certificate in use ends: of a chain the first one, of authorities the last",
+    )
+    .labelled(),
+    Family::counter("faregate_reloads_total", "reloads at SIGHUP: `done`, `refused` (nothing changed)")
+        .labelled(),
+    Family::counter(
+        "faregate_usage_contradictions_total",
+        "answers whose reported parts (cached, written, audio, reasoning) are more than their whole; billed at the dearest parts that fit",
+    ),
+    Family::counter(
+        "faregate_spans_dropped_total",
+        "spans that did not reach their receiver: `queue_full`, `export_failed`",
+    )
+    .labelled(),
+    Family::counter(
+        "http_connections_evicted_total",
+        "connections closed for a new one: `unauthenticated`, `authenticated`",
+    )
+    .labelled(),
+    Family::counter(
+        "http_connections_overdue_total",
+        "connections closed since nothing came of them in time: `head`, `idle`, `unread`",
+    )
+    .labelled(),
+    Family::counter(
+        "log_lines_dropped_total",
+        "lines of the log that were dropped, since standard error took none and 1 MiB of lines waited",
+    ),
+];
+
+/// Shows the version of a program, and begins to count reloads at zero.
+pub(super) fn show_build(program: &'static str) {
+    metrics::gauge!("faregate_build_info", "program" => program, "version" => env!("CARGO_PKG_VERSION"))
+        .set(1);
+    for result in [DONE, REFUSED] {
+        reloads(result).increment(0);
+    }
+}
+
+/// Shows which catalogue, by its checksum, is in use from now on.
+pub fn show_catalogue(checksum: u32) {
+    metrics::gauge!("faregate_catalogue_version").set(checksum);
+    #[expect(clippy::cast_precision_loss, reason = "a metric")]
+    let now = System.now().seconds() as f64;
+    metrics::gauge!("faregate_catalogue_loaded_timestamp_seconds").set(now);
+}
+
+/// Counts a reload at SIGHUP, done or refused.
+pub fn count_reload(is_done: bool) {
+    reloads(if is_done { DONE } else { REFUSED }).increment(1);
+}
+
+fn reloads(result: &'static str) -> metrics::Counter {
+    metrics::counter!("faregate_reloads_total", "result" => result)
+}

@@ -1,0 +1,257 @@
+//! Spans of requests, in the terms of OpenTelemetry. Spans exist where a receiver is configured; elsewhere every function
+//! returns after one check.
+
+mod export;
+
+use std::{
+    borrow::Cow,
+    pin::Pin,
+    sync::OnceLock,
+    task::{self, Poll},
+};
+
+use axum_core::body::Body;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use opentelemetry::{
+    Context, ContextGuard,
+    propagation::{Extractor, TextMapPropagator},
+    trace::{SpanBuilder, Status, TraceContextExt, Tracer},
+};
+use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracer};
+
+pub use export::{flush, start};
+pub use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
+use shared::text::shown_path;
+
+/// Maker of spans, if a receiver is configured.
+static TRACER: OnceLock<SdkTracer> = OnceLock::new();
+
+/// Header with the sender's span (W3C Trace Context).
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Attribute with the status of a call between the services.
+pub const RPC_STATUS: &str = "rpc.response.status_code";
+
+/// Attribute with the class of an error.
+const ERROR_TYPE: &str = "error.type";
+
+/// A span, or none. Copies share the span, which ends with the last copy. The span of a trace that is not sampled only
+/// passes the decision on.
+#[derive(Clone, Debug, Default)]
+pub struct Span(Option<Context>);
+
+impl Span {
+    /// Begins the span of an incoming HTTP request, below the sender's span if the headers name one. `route` is the pattern
+    /// of the path, if known.
+    pub fn of_request<B>(request: &Request<B>, route: Option<&str>) -> Self {
+        let Some(tracer) = TRACER.get() else { return Self(None) };
+        let parent = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok());
+        let parent = parent.map_or_else(Context::new, sender);
+        let builder = tracer.span_builder("HTTP").with_kind(SpanKind::Server);
+        let span = Self::begin(tracer, builder, &parent);
+        if let Some(context) = span.sampled() {
+            let method = known_method(request.method());
+            let name = route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}"));
+            context.span().update_name(name);
+            span.set("http.request.method", method);
+            span.set("url.path", shown_path(request.uri()));
+            if let Some(route) = route {
+                span.set("http.route", route.to_owned());
+            }
+        }
+        span
+    }
+
+    /// Begins the span of an outgoing HTTP request.
+    #[must_use]
+    pub fn http_request(&self, method: &Method) -> Self {
+        self.child(SpanKind::Client, || {
+            let method = known_method(method);
+            (method.into(), vec![KeyValue::new("http.request.method", method)])
+        })
+    }
+
+    /// Begins the span of a call whose sender's span is `traceparent`. No span without a sampled sender.
+    pub fn of_call(traceparent: &str, method: &'static str) -> Self {
+        if traceparent.is_empty() {
+            return Self(None);
+        }
+        let Some(tracer) = TRACER.get() else { return Self(None) };
+        let parent = sender(traceparent);
+        if !parent.span().span_context().is_sampled() {
+            return Self(None);
+        }
+        let builder = tracer.span_builder(method).with_kind(SpanKind::Server);
+        Self::begin(tracer, builder.with_attributes(rpc(method)), &parent)
+    }
+
+    /// The span that the running future is in.
+    pub fn current() -> Self {
+        if TRACER.get().is_none() {
+            return Self(None);
+        }
+        Self(Some(Context::current()).filter(Context::has_active_span))
+    }
+
+    /// Begins a span below, of this name and with these attributes. Where the trace is not sampled, returns a copy of this
+    /// span.
+    #[must_use]
+    pub fn child(
+        &self,
+        kind: SpanKind,
+        describe: impl FnOnce() -> (Cow<'static, str>, Vec<KeyValue>),
+    ) -> Self {
+        let (Some(tracer), Some(parent)) = (TRACER.get(), self.sampled()) else { return self.clone() };
+        let (name, attributes) = describe();
+        let builder = tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
+        Self::begin(tracer, builder, parent)
+    }
+
+    /// Begins the span of an outgoing call between the services.
+    #[must_use]
+    pub fn call(&self, method: &'static str) -> Self {
+        self.child(SpanKind::Client, || (method.into(), rpc(method)))
+    }
+
+    fn begin(tracer: &SdkTracer, builder: SpanBuilder, parent: &Context) -> Self {
+        Self(Some(Context::new().with_span(tracer.build_with_context(builder, parent))))
+    }
+
+    /// Sets an attribute. Values are bounded, and hold no prompt, no completion and no credential.
+    pub fn set(&self, key: &'static str, value: impl Into<Value>) {
+        if let Some(context) = self.sampled() {
+            context.span().set_attribute(KeyValue::new(key, value));
+        }
+    }
+
+    /// Marks the operation as failed, with the class of the error.
+    pub fn fail(&self, error: impl Into<Value>) {
+        if let Some(context) = self.sampled() {
+            context.span().set_status(Status::error(""));
+            context.span().set_attribute(KeyValue::new(ERROR_TYPE, error));
+        }
+    }
+
+    /// Notes the status that an outgoing request was answered with.
+    pub fn received(&self, status: StatusCode) {
+        self.set("http.response.status_code", i64::from(status.as_u16()));
+        if self.is_sampled() && (status.is_client_error() || status.is_server_error()) {
+            self.fail(status.as_str().to_owned());
+        }
+    }
+
+    /// Notes the answer to an incoming request: 5xx is an error, 4xx the client's. The span lasts until the answer was taken, and an
+    /// answer that breaks off is an error.
+    pub fn answered(&self, response: Response<Body>) -> Response<Body> {
+        if !self.is_sampled() {
+            return response;
+        }
+        let status = response.status();
+        self.set("http.response.status_code", i64::from(status.as_u16()));
+        if status.is_server_error() {
+            self.fail(status.as_str().to_owned());
+        }
+        let span = self.clone();
+        let cut = move |error| {
+            span.fail("cut");
+            error
+        };
+        response.map(|body| Body::new(body.map_err(cut)))
+    }
+
+    /// Returns whether the span is exported.
+    pub fn is_sampled(&self) -> bool {
+        self.sampled().is_some()
+    }
+
+    /// The header by which a receiver begins spans below, or begins none.
+    pub fn traceparent(&self) -> Option<HeaderValue> {
+        self.0.as_ref().and_then(|context| HeaderValue::try_from(written(context)).ok())
+    }
+
+    /// The text by which a key-service begins spans below; empty without a sampled span.
+    pub fn sampled_traceparent(&self) -> String {
+        self.sampled().map(written).unwrap_or_default()
+    }
+
+    /// Makes the span current until the guard is dropped.
+    pub fn enter(&self) -> Option<ContextGuard> {
+        self.sampled().cloned().map(Context::attach)
+    }
+
+    /// Runs a future inside the span: spans begin below, and log lines name the span.
+    pub fn around<F>(&self, future: F) -> Inside<F> {
+        Inside { future, span: Self(self.sampled().cloned()) }
+    }
+
+    fn sampled(&self) -> Option<&Context> {
+        self.0.as_ref().filter(|context| context.span().span_context().is_sampled())
+    }
+}
+
+/// A future inside a span.
+#[derive(Debug)]
+pub struct Inside<F> {
+    future: F,
+    span: Span,
+}
+
+impl<F: Future + Unpin> Future for Inside<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<F::Output> {
+        let _entered = self.span.enter();
+        Pin::new(&mut self.future).poll(task)
+    }
+}
+
+/// Ids of the current trace and span as hexadecimal digits, if sampled.
+pub(super) fn current_ids() -> Option<(String, String)> {
+    TRACER.get()?;
+    Context::map_current(|context| {
+        let span = context.span();
+        let ids = span.span_context();
+        ids.is_sampled().then(|| (ids.trace_id().to_string(), ids.span_id().to_string()))
+    })
+}
+
+/// Attributes of a call between the services.
+pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
+    vec![KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
+}
+
+/// A method as an attribute; all invented methods share a value.
+pub(super) fn known_method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "_OTHER",
+    }
+}
+
+/// The context that a `traceparent` names; empty if malformed. `tracestate` is not read: its text is the client's.
+fn sender(traceparent: &str) -> Context {
+    const NAME: &str = "traceparent";
+    struct Header<'a>(&'a str);
+    impl Extractor for Header<'_> {
+        fn get(&self, key: &str) -> Option<&str> {
+            (key == NAME).then_some(self.0)
+        }
+        fn keys(&self) -> Vec<&str> {
+            vec![NAME]
+        }
+    }
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &Header(traceparent))
+}
+
+fn written(context: &Context) -> String {
+    let span = context.span();
+    let ids = span.span_context();
+    format!("00-{}-{}-{:02x}", ids.trace_id(), ids.span_id(), u8::from(ids.is_sampled()))
+}

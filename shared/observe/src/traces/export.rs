@@ -1,0 +1,198 @@
+//! Export of spans over OTLP: a bounded queue, and one task that sends batches. A receiver that is slow or away costs spans,
+//! never requests.
+//!
+//! The SDK's `BatchSpanProcessor` tells of spans that its full queue dropped once in the log, and of their number at the end
+//! alone, so that `/metrics` could not count them.
+
+use std::{sync::OnceLock, time::Duration};
+
+use metrics::Counter;
+use opentelemetry::{Context, trace::TracerProvider};
+use opentelemetry_otlp::{
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_TIMEOUT, SpanExporter, WithExportConfig,
+    WithHttpConfig,
+};
+use opentelemetry_sdk::{
+    error::OTelSdkResult,
+    trace::{SdkTracerProvider, Span, SpanData, SpanExporter as _, SpanProcessor},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::TRACER;
+use crate::otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, resource, setting};
+
+/// Number of spans that wait for export; further spans are dropped. A span takes one to two kilobytes.
+const QUEUED_SPANS: usize = 2048;
+/// Largest number of spans in a request to the receiver.
+const BATCH_SPANS: usize = 512;
+/// Longest wait of a span for others of the same batch.
+const BATCH_AFTER: Duration = Duration::from_secs(1);
+/// Variables of spans alone.
+const VARIABLES: Variables = Variables {
+    exporter: "OTEL_TRACES_EXPORTER",
+    endpoint: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+    timeout: OTEL_EXPORTER_OTLP_TRACES_TIMEOUT,
+};
+
+/// Samplers without an argument. Others take a ratio.
+const PLAIN_SAMPLERS: [&str; 4] =
+    ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"];
+/// Samplers that take a ratio.
+const RATIO_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
+
+/// Queue of the task that exports, once started.
+static QUEUE: OnceLock<mpsc::Sender<Item>> = OnceLock::new();
+
+/// Begins to export spans if a receiver is configured; once a process, inside a runtime.
+pub fn start() -> Result<(), WrongSetting> {
+    let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
+    check_sampler()?;
+    let exporter = SpanExporter::builder().with_http().with_timeout(timeout).with_http_client(client);
+    let mut exporter = exporter.build()?;
+    let resource = resource();
+    exporter.set_resource(&resource);
+    let (queue, items) = mpsc::channel(QUEUED_SPANS);
+    let processor = Queue { items: queue.clone(), dropped: dropped("queue_full") };
+    let provider =
+        SdkTracerProvider::builder().with_resource(resource).with_span_processor(processor).build();
+    if QUEUE.set(queue).is_ok() && TRACER.set(provider.tracer("faregate")).is_ok() {
+        tokio::spawn(export(exporter, items));
+    }
+    Ok(())
+}
+
+/// Sends the spans that wait, within a bound: the process is about to stop.
+pub async fn flush() {
+    let Some(queue) = QUEUE.get() else { return };
+    let flushed = async {
+        let (done, flushed) = oneshot::channel();
+        if queue.send(Item::Flush(done)).await.is_ok() {
+            // An error means that the task has ended.
+            let _ = flushed.await;
+        }
+    };
+    if timeout(FLUSH_DEADLINE, flushed).await.is_err() {
+        tracing::warn!("the receiver did not take the last spans in time");
+    }
+}
+
+/// Checks the settings of sampling. The SDK samples every trace where it cannot read one.
+fn check_sampler() -> Result<(), WrongSetting> {
+    const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+    const RATIO: &str = "OTEL_TRACES_SAMPLER_ARG";
+    let Some(sampler) = setting(SAMPLER) else { return Ok(()) };
+    if PLAIN_SAMPLERS.contains(&sampler.as_str()) {
+        return Ok(());
+    }
+    if !RATIO_SAMPLERS.contains(&sampler.as_str()) {
+        let known = [&PLAIN_SAMPLERS[..], &RATIO_SAMPLERS[..]].concat().join(", ");
+        return Err(WrongSetting::new(SAMPLER, format!("must be one of {known}")));
+    }
+    let ratio = setting(RATIO).and_then(|ratio| ratio.parse::<f64>().ok());
+    match ratio.filter(|ratio| (0.0..=1.0).contains(ratio)) {
+        Some(_) => Ok(()),
+        None => Err(WrongSetting::new(RATIO, format!("must be a number from 0 to 1, for {sampler}"))),
+    }
+}
+
+/// Counter of spans that did not reach the receiver.
+fn dropped(reason: &'static str) -> Counter {
+    metrics::counter!("faregate_spans_dropped_total", "reason" => reason)
+}
+
+#[derive(Debug)]
+enum Item {
+    Span(Box<SpanData>),
+    /// Request to send everything before, and to say so.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Way of ended spans into the queue.
+#[derive(Debug)]
+struct Queue {
+    items: mpsc::Sender<Item>,
+    dropped: Counter,
+}
+
+impl SpanProcessor for Queue {
+    fn on_start(&self, _span: &mut Span, _parent: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        if self.items.try_send(Item::Span(Box::new(span))).is_err() {
+            self.dropped.increment(1);
+        }
+    }
+
+    /// Does nothing: [`flush`] waits without blocking a thread.
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+/// Sends spans in batches for as long as the process runs.
+async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<Item>) {
+    let failed = dropped("export_failed");
+    let warned = Warned::default();
+    while let Some((batch, flush)) = next_batch(&mut items).await {
+        let spans = batch.len();
+        if spans > 0
+            && let Err(error) = exporter.export(batch).await
+        {
+            failed.increment(spans as u64);
+            if warned.is_due() {
+                tracing::warn!(%error, spans, "spans were not exported; they are dropped, as the metric faregate_spans_dropped_total counts");
+            }
+        }
+        if let Some(flush) = flush {
+            // The caller may have given up.
+            let _ = flush.send(());
+        }
+    }
+}
+
+/// The next batch, and the caller that waits for its export.
+async fn next_batch(
+    items: &mut mpsc::Receiver<Item>,
+) -> Option<(Vec<SpanData>, Option<oneshot::Sender<()>>)> {
+    let mut batch = Vec::new();
+    let mut item = items.recv().await?;
+    let deadline = Instant::now() + BATCH_AFTER;
+    loop {
+        match item {
+            Item::Span(span) => batch.push(*span),
+            Item::Flush(done) => return Some((batch, Some(done))),
+        }
+        if batch.len() == BATCH_SPANS {
+            return Some((batch, None));
+        }
+        match timeout_at(deadline, items.recv()).await {
+            Ok(Some(next)) => item = next,
+            Ok(None) | Err(_) => return Some((batch, None)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn spans_beyond_the_queue_are_dropped_and_the_rest_goes_out_in_batches() {
+        let (items, mut queued) = mpsc::channel(BATCH_SPANS + 1);
+        let processor = Queue { items, dropped: Counter::noop() };
+        let provider = SdkTracerProvider::builder().with_span_processor(processor).build();
+        let tracer = provider.tracer("test");
+        for _ in 0..BATCH_SPANS + 10 {
+            drop(opentelemetry::trace::Tracer::start(&tracer, "span"));
+        }
+        let (first, _) = next_batch(&mut queued).await.unwrap();
+        assert_eq!((first.len(), queued.len()), (BATCH_SPANS, 1));
+    }
+}

@@ -1,0 +1,263 @@
+//! What is well about an installation, and what to do about the rest: the findings of `doctor`. Every finding comes from the check
+//! that a start makes.
+
+use std::{
+    fmt::Display,
+    fs,
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::ExitCode,
+};
+
+use clap::Args;
+use ring::digest::{SHA256, digest};
+use serde::Serialize;
+use shared::secret::{ExposeSecret, SecretString};
+use shared_catalog::Catalog;
+use shared_client::server_check::{FindingKind, check_servers};
+use shared_config::{Common, ConfigError};
+use shared_door::{limits::Limits, tls::validity};
+
+/// Bits of a mode that let anyone but owner and group at a file, or the group write it.
+const TOO_OPEN: u32 = 0o027;
+/// Open files below which a process serves few connections.
+const FEW_FILES: usize = 4096;
+
+/// How a program reports on its installation. Exit status: 0 where all is well, 1 with warnings, 2 with errors
+#[derive(Args, Clone, Debug)]
+pub struct DoctorOptions {
+    /// As a JSON array of objects with check, severity, says, todo
+    #[arg(long)]
+    json: bool,
+}
+
+/// How bad a finding is, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Severity {
+    Well,
+    Warning,
+    Error,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    severity: Severity,
+    says: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    todo: Option<String>,
+}
+
+/// Collects findings.
+#[derive(Debug, Default)]
+pub struct Doctor {
+    findings: Vec<Finding>,
+}
+
+impl Doctor {
+    /// Notes what is well.
+    pub fn well(&mut self, check: &'static str, says: impl Display) {
+        self.note(check, Severity::Well, says, None);
+    }
+
+    /// Notes what may go wrong later, and what to do about it.
+    pub fn warn(&mut self, check: &'static str, says: impl Display, todo: &str) {
+        self.note(check, Severity::Warning, says, Some(todo));
+    }
+
+    /// Notes what keeps the program from serving, and what to do about it.
+    pub fn fail(&mut self, check: &'static str, says: impl Display, todo: &str) {
+        self.note(check, Severity::Error, says, Some(todo));
+    }
+
+    /// Notes the result of a check that a start makes, whose error says what to do. Returns what was checked.
+    pub fn check<T, E: Display>(
+        &mut self,
+        check: &'static str,
+        result: Result<T, E>,
+        says: impl FnOnce(&T) -> String,
+    ) -> Option<T> {
+        match result {
+            Ok(value) => {
+                self.well(check, says(&value));
+                Some(value)
+            }
+            Err(e) => {
+                self.fail(check, format!("{e:#}"), "correct the setting that the message names");
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, check: &'static str, severity: Severity, says: impl Display, todo: Option<&str>) {
+        let (says, todo) = (says.to_string(), todo.map(str::to_owned));
+        self.findings.push(Finding { check, severity, says, todo });
+    }
+
+    /// Writes all findings, and returns the exit status.
+    pub fn report(&self, options: &DoctorOptions, out: &mut dyn Write) -> io::Result<ExitCode> {
+        if options.json {
+            serde_json::to_writer_pretty(&mut *out, &self.findings)?;
+            writeln!(out)?;
+        } else {
+            for Finding { check, severity, says, todo } in &self.findings {
+                let sign = match severity {
+                    Severity::Well => "well",
+                    Severity::Warning => "WARN",
+                    Severity::Error => "FAIL",
+                };
+                let todo = todo.as_ref().map_or_else(String::new, |todo| format!(": {todo}"));
+                writeln!(out, "{sign}  {check:<12} {says}{todo}")?;
+            }
+        }
+        let worst = self.findings.iter().map(|finding| finding.severity).max();
+        Ok(match worst {
+            None | Some(Severity::Well) => ExitCode::SUCCESS,
+            Some(Severity::Warning) => ExitCode::from(1),
+            Some(Severity::Error) => ExitCode::from(2),
+        })
+    }
+
+    /// Looks at the file of a secret, which others should not read.
+    pub fn secret_file(&mut self, setting: &'static str, file: Option<&Path>) {
+        let Some(file) = file else { return };
+        match fs::metadata(file) {
+            Ok(found) => {
+                let mode = found.permissions().mode() & 0o777;
+                let says = format!("{setting}: {} has mode {mode:03o}", file.display());
+                if mode & TOO_OPEN == 0 {
+                    self.well("secrets", says);
+                } else {
+                    self.warn("secrets", says, "chmod 600 it, or 640 for a group of the service alone");
+                }
+            }
+            Err(e) => {
+                self.fail("secrets", format!("{setting}: {}: {e}", file.display()), "put the file there");
+            }
+        }
+    }
+
+    /// Notes the internal token. `is_made` where the program makes one by itself.
+    pub fn internal_token(&mut self, common: &Common, is_made: bool) {
+        self.secret_file("FAREGATE_INTERNAL_TOKEN_FILE", common.internal_token_file.as_deref());
+        let says = |token: &Option<SecretString>| match token {
+            Some(token) => {
+                let print = fingerprint(token);
+                format!("the internal token has the fingerprint {print}: it is the same in all services")
+            }
+            None => "the internal token is the data directory's own".to_owned(),
+        };
+        let token =
+            if is_made { common.internal_token() } else { common.required_internal_token().map(Some) };
+        self.check("secrets", token, says);
+    }
+
+    /// Notes the limits of the process, and the connections that fit them.
+    pub fn limits(&mut self, limits: &Limits, connections: Result<usize, ConfigError>) {
+        let says = |connections: &usize| {
+            let (files, mib) = (limits.files, limits.memory >> 20);
+            format!("{files} open files and {mib} MiB of memory allow {connections} connections")
+        };
+        if self.check("limits", connections, says).is_some() && limits.files < FEW_FILES {
+            self.warn("limits", "few files may be open", "raise LimitNOFILE, or `ulimit -n`");
+        }
+    }
+
+    /// Reads the catalogue.
+    pub fn catalogue(&mut self, common: &Common) -> Option<Catalog> {
+        let says = |catalog: &Catalog| {
+            let upstreams: usize = catalog.models.iter().map(|model| model.upstreams.len()).sum();
+            format!(
+                "{} models with {upstreams} upstreams, checksum {}",
+                catalog.models.len(),
+                catalog.checksum
+            )
+        };
+        self.check("catalogue", common.catalog(), says)
+    }
+
+    /// Notes the end of every certificate that was read.
+    pub fn certificates(&mut self) {
+        for (setting, end) in validity::in_use() {
+            match validity::warning(end) {
+                None => self
+                    .well("certificates", format!("{setting} lasts for {} days", validity::days_left(end))),
+                Some(says) => {
+                    self.warn("certificates", format!("{setting}: {says}"), "renew the file and send SIGHUP");
+                }
+            }
+        }
+    }
+
+    /// Asks every upstream of the catalogue for its models and windows, with its credential.
+    pub async fn upstreams(&mut self, catalog: &Catalog) {
+        let findings = check_servers(catalog).await;
+        for model in &catalog.models {
+            let found: Vec<_> = findings.iter().filter(|finding| finding.model == model.id).collect();
+            if found.is_empty() {
+                self.well("upstreams", format!("{}: nothing is wrong with its servers", model.id));
+            }
+            for finding in found {
+                let place = format!("{}: {}", finding.model, finding.upstream);
+                match &finding.kind {
+                    FindingKind::Promise(says) => {
+                        self.fail(
+                            "upstreams",
+                            format!("{place}: {says}"),
+                            "correct the catalogue or the server",
+                        );
+                    }
+                    FindingKind::NotTold(says) => {
+                        self.warn(
+                            "upstreams",
+                            format!("{place}: {says}"),
+                            "see its address, and its credential",
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The first digits of a secret's hash, by which two machines are compared. They tell nothing of a random secret.
+pub fn fingerprint(secret: &SecretString) -> String {
+    let hash = digest(&SHA256, secret.expose_secret().as_bytes());
+    let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+    format!("{:08x}", u32::from_be_bytes(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_finding_decides_the_exit_status() {
+        let mut doctor = Doctor::default();
+        let report = |doctor: &Doctor, json| {
+            let mut out = Vec::new();
+            let code = doctor.report(&DoctorOptions { json }, &mut out).unwrap();
+            (format!("{code:?}"), String::from_utf8(out).unwrap())
+        };
+        let code = |code: u8| format!("{:?}", ExitCode::from(code));
+        doctor.well("store", "answers");
+        assert_eq!(report(&doctor, false), (code(0), "well  store        answers\n".into()));
+        doctor.warn("clock", "differs by 2 s", "set it");
+        assert_eq!(report(&doctor, false).0, code(1));
+        doctor.fail("store", "is away", "start it");
+        let (worst, text) = report(&doctor, false);
+        assert_eq!(worst, code(2));
+        assert!(
+            text.ends_with(
+                "WARN  clock        differs by 2 s: set it\nFAIL  store        is away: start it\n"
+            ),
+            "{text}"
+        );
+        let json: serde_json::Value = serde_json::from_str(&report(&doctor, true).1).unwrap();
+        assert_eq!((&json[1]["severity"], &json[2]["todo"]), (&"warning".into(), &"start it".into()));
+        assert_eq!(json[0].get("todo"), None);
+    }
+}

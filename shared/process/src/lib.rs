@@ -1,0 +1,246 @@
+//! A process, from settings to end. Every program starts, serves, drains and stops in the same way.
+
+mod admin;
+pub mod admin_call;
+mod basics;
+pub mod doctor;
+mod idle_memory;
+pub mod log_level;
+pub mod probe;
+mod service_manager;
+pub mod starting;
+
+use std::{
+    fmt::Display,
+    future::{self, Future, pending},
+    io::{self, StdoutLock, Write},
+    net::SocketAddr,
+    process::{ExitCode, Termination},
+    sync::Arc,
+    time::Duration,
+};
+
+use admin::admin_router;
+use axum::Router;
+pub use basics::Basics;
+use clap::Parser;
+use probe::{Readiness, probe};
+use shared_config::{Common, ConfigError};
+use shared_door::{
+    limits::{LimitOptions, Limits},
+    serve::{Port, bind, serve},
+    tls::validity,
+};
+use shared_observe::{
+    standard_metrics,
+    telemetry::{self, Exported, Metrics},
+    traces,
+};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::{JoinHandle, spawn_blocking},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Command line of a program, and the settings that every program has.
+pub trait CommandLine: Parser {
+    /// Settings of the log, and the request for a probe.
+    fn basics(&self) -> &Basics;
+
+    /// Address and path at which a running process of this program reports readiness.
+    fn ready_at(&self) -> (SocketAddr, &'static str);
+}
+
+/// The version that `--version` prints: with the commit that the build was told in `FAREGATE_COMMIT`, if it was.
+pub fn version(package: &'static str, commit: Option<&'static str>) -> &'static str {
+    match commit {
+        None | Some("") => package,
+        // Once or twice a process.
+        Some(commit) => Box::leak(format!("{package} ({commit})").into_boxed_str()),
+    }
+}
+
+/// Main function of every program. Reads the settings, answers `--health` or starts the log, and runs `program`.
+/// Writes an error, with the chain of causes, to standard error on a single line.
+pub async fn main<A, T, E>(program: impl AsyncFnOnce(A) -> Result<T, E>) -> ExitCode
+where
+    A: CommandLine,
+    T: Termination,
+    E: Display + From<io::Error> + From<ConfigError>,
+{
+    let (arguments, exposed) = shared_config::parse::<A>();
+    let run = async {
+        if arguments.basics().health {
+            let (address, path) = arguments.ready_at();
+            probe(address, path).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        arguments.basics().start_log()?;
+        exposed.warn();
+        program(arguments).await.map(Termination::report)
+    };
+    let outcome: Result<ExitCode, E> = run.await;
+    telemetry::flush_log();
+    match outcome {
+        Ok(code) => code,
+        Err(e) => {
+            // If standard error is closed, the exit status alone reports the failure.
+            let _ = writeln!(io::stderr(), "error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A process that is about to serve.
+pub struct Process {
+    /// Limits of open files and memory.
+    pub limits: Limits,
+    /// Cancelled at the signal to stop: probes say so from then on.
+    pub stopping: CancellationToken,
+    /// Cancelled when the services are to stop.
+    pub shutdown: CancellationToken,
+    /// Routes of the admin port that this program has beside those of every program.
+    pub admin_routes: Router,
+    drain_pause: Duration,
+    metrics: Metrics,
+    admin: Port,
+}
+
+impl Process {
+    /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes.
+    pub fn start(
+        common: &Common,
+        options: &LimitOptions,
+        admin_listen: SocketAddr,
+        exported: &'static Exported,
+    ) -> io::Result<Self> {
+        let limits = options.raise();
+        idle_memory::return_regularly();
+        let metrics = Metrics::start(exported).map_err(io::Error::other)?;
+        tokio::spawn(validity::keep_warning());
+        traces::start().and_then(|()| standard_metrics::start()).map_err(io::Error::other)?;
+        let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
+        let admin = Port::new(listener, limits.connections.admin_bounds());
+        let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
+        let (admin_routes, drain_pause) = (Router::new(), common.drain_pause());
+        Ok(Self { limits, stopping, shutdown, admin_routes, drain_pause, metrics, admin })
+    }
+
+    /// Answers probes and requests for metrics from now on.
+    pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
+        let Self { stopping, shutdown, admin_routes, drain_pause, metrics, admin, .. } = self;
+        let address = admin.listener.local_addr()?;
+        let ready = until_stopping(ready, stopping.clone());
+        let routes = admin_router(metrics, ready, admin_routes, address.ip());
+        let admin = tokio::spawn(serve(admin, routes, shutdown.clone()));
+        Ok(Serving { admin_address: address, stopping, shutdown, drain_pause, admin })
+    }
+}
+
+/// A process that serves.
+pub struct Serving {
+    /// Address of probes and metrics.
+    pub admin_address: SocketAddr,
+    stopping: CancellationToken,
+    shutdown: CancellationToken,
+    drain_pause: Duration,
+    admin: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Prints the addresses, serves until a signal and through the pause after it, and lets `drain` end the services. A signal
+    /// counts from the first line on; a second one ends the pause.
+    pub async fn until_signalled(
+        self,
+        announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
+        drain: impl AsyncFnOnce(CancellationToken) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let stop = stop_signal();
+        announce(&mut io::stdout().lock())?;
+        service_manager::tell("READY=1");
+        stop.await;
+        service_manager::tell("STOPPING=1");
+        self.stopping.cancel();
+        if !self.drain_pause.is_zero() {
+            tracing::info!(
+                seconds = self.drain_pause.as_secs(),
+                "stopping soon; requests are still accepted"
+            );
+            // Over already if the process is signalled again.
+            let _ = timeout(self.drain_pause, stop_signal()).await;
+        }
+        tracing::info!("draining; running requests may finish");
+        drain(self.shutdown.clone()).await?;
+        self.shutdown.cancel();
+        tokio::join!(traces::flush(), standard_metrics::flush());
+        self.admin.await.map_err(io::Error::other)
+    }
+}
+
+/// The readiness of a process, which ends when the process is to stop.
+fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
+    Arc::new(move || {
+        if stopping.is_cancelled() {
+            Box::pin(future::ready(Err("the process stops".to_owned())))
+        } else {
+            ready()
+        }
+    })
+}
+
+/// Reloads the catalogue and the certificates at each SIGHUP from now on, all of them or none.
+pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + Sync + 'static) {
+    let mut hangup = listen("SIGHUP", SignalKind::hangup());
+    let reload = Arc::new(reload);
+    tokio::spawn(async move {
+        loop {
+            arrival(&mut hangup).await;
+            service_manager::tell("RELOADING=1");
+            let reload = reload.clone();
+            // Reads files.
+            let reloaded = spawn_blocking(move || reload().map_err(|e| format!("{e:#}"))).await;
+            let reloaded = reloaded.map_err(|e| e.to_string()).flatten();
+            telemetry::count_reload(reloaded.is_ok());
+            match reloaded {
+                Ok(()) => tracing::info!("catalogue and certificates were reloaded"),
+                Err(error) => tracing::error!(error, "nothing was reloaded; all stays as it was"),
+            }
+            service_manager::tell("READY=1");
+        }
+    });
+}
+
+/// Listens for Ctrl-C and SIGTERM from now on. The future ends with the first signal.
+pub fn stop_signal() -> impl Future<Output = ()> {
+    let mut terminate = listen("SIGTERM", SignalKind::terminate());
+    let mut interrupt = listen("Ctrl-C", SignalKind::interrupt());
+    async move {
+        tokio::select! {
+            () = arrival(&mut terminate) => {}
+            () = arrival(&mut interrupt) => {}
+        }
+    }
+}
+
+fn listen(name: &str, kind: SignalKind) -> Option<Signal> {
+    signal(kind).inspect_err(|e| tracing::warn!(error = %e, "{name} cannot be noticed")).ok()
+}
+
+async fn arrival(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => _ = signal.recv().await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn the_version_names_the_commit_that_the_build_was_told() {
+        assert_eq!(version("1.2.3", Some("0123456789ab")), "1.2.3 (0123456789ab)");
+        assert_eq!([version("1.2.3", None), version("1.2.3", Some(""))], ["1.2.3"; 2]);
+    }
+}

@@ -1,0 +1,48 @@
+//! The filter of log lines, shown and replaced while the process runs.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+};
+
+use axum::{Router, body::Body, http::StatusCode, routing::get};
+use clap::Args;
+use shared_observe::telemetry;
+
+use super::admin_call::{ask, command_text};
+
+/// Path on every admin port.
+const PATH: &str = "/log-level";
+
+/// Shows or replaces the filter of log lines of the running process.
+#[derive(Args, Debug)]
+pub struct LogLevel {
+    /// The new filter, until the process ends: a level, such as debug, or TARGET=LEVEL,… in the syntax of RUST_LOG; without
+    /// it, the filter in use is printed
+    #[arg(value_name = "FILTER")]
+    filter: Option<String>,
+}
+
+impl LogLevel {
+    /// Asks the process whose admin port is at this address.
+    pub async fn run(&self, admin: SocketAddr, out: &mut (dyn Write + Send)) -> io::Result<()> {
+        let answer = ask(admin, PATH, self.filter.as_deref()).await?;
+        out.write_all(answer.as_bytes())
+    }
+}
+
+/// The route of the admin port.
+pub(super) fn routes() -> Router {
+    Router::new().route(PATH, get(async || format!("{}\n", telemetry::filter())).put(replace))
+}
+
+async fn replace(body: Body) -> Result<String, (StatusCode, String)> {
+    let text = command_text(body).await?;
+    match telemetry::replace_filter(&text) {
+        Ok(()) => {
+            tracing::warn!(filter = text, "the filter of log lines was replaced");
+            Ok(format!("{}\n", telemetry::filter()))
+        }
+        Err(reason) => Err((StatusCode::BAD_REQUEST, format!("{reason}\n"))),
+    }
+}

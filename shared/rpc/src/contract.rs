@@ -1,0 +1,340 @@
+//! The calls between the services as checked types. Only [`super::messages`] and the two gRPC edges see generated
+//! messages.
+
+use std::{sync::Arc, time::Duration};
+
+use shared::{
+    ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    key::Class,
+    money::NanoUsd,
+    rates::RateStatus,
+    refusal::{Denial, Refusal},
+    tokens::Usage,
+};
+use shared_catalog::Price;
+use shared_observe::traces::Span;
+use tokio::time::Instant;
+use tonic::Code;
+
+/// A call of a gateway.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// Returns the owner of a credential that may spend.
+    Authenticate {
+        /// The plaintext of a key.
+        credential: String,
+        /// The class that the route needs.
+        required: Class,
+    },
+    /// Authenticates an API key, and opens a hold.
+    Authorize(Authorize),
+    /// Renews the lease of a hold, reports progress, and requests more output tokens.
+    Extend(Extend),
+    /// Bills a generation and releases the rest of the hold.
+    Capture(Capture),
+    /// Releases a hold: the generation cost nothing.
+    Release(Release),
+}
+
+impl Call {
+    /// Name of the method in spans.
+    pub const fn method(&self) -> &'static str {
+        match self {
+            Self::Authenticate { .. } => "keyservice.v1.KeyService/Authenticate",
+            Self::Authorize(_) => "keyservice.v1.KeyService/Authorize",
+            Self::Extend(_) => "keyservice.v1.KeyService/Extend",
+            Self::Capture(_) => "keyservice.v1.KeyService/Capture",
+            Self::Release(_) => "keyservice.v1.KeyService/Release",
+        }
+    }
+
+    /// The account that the call is about, where the call names it.
+    pub const fn account(&self) -> Option<AccountId> {
+        match self {
+            Self::Extend(extend) => Some(extend.hold.account),
+            Self::Capture(capture) => Some(capture.hold.account),
+            Self::Release(Release::Hold(hold)) => Some(hold.account),
+            Self::Release(Release::Unknown { .. }) | Self::Authenticate { .. } | Self::Authorize(_) => None,
+        }
+    }
+
+    /// The credential that the call presents, where the call names no account.
+    pub fn credential(&self) -> Option<&str> {
+        match self {
+            Self::Authenticate { credential, .. } | Self::Release(Release::Unknown { credential, .. }) => {
+                Some(credential)
+            }
+            Self::Authorize(authorize) => Some(&authorize.credential),
+            Self::Extend(_) | Self::Capture(_) | Self::Release(Release::Hold(_)) => None,
+        }
+    }
+}
+
+/// A call, and the call's span at the key-service.
+#[derive(Clone, Debug)]
+pub struct TracedCall {
+    /// The call.
+    pub call: Call,
+    /// The span that the spans of the store are below.
+    pub span: Span,
+}
+
+impl From<Call> for TracedCall {
+    fn from(call: Call) -> Self {
+        Self { call, span: Span::default() }
+    }
+}
+
+/// A request to open a hold.
+#[derive(Clone, Debug)]
+pub struct Authorize {
+    /// The plaintext of an API key.
+    pub credential: String,
+    /// The generation; the idempotency id of all later calls about the hold.
+    pub generation: GenerationId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Tokens of the prompt: exact, or a bound that cannot be too low.
+    pub prompt_tokens: u64,
+    /// Images in the prompt.
+    pub images: u64,
+    /// An earlier hold of the same request was released: requests per minute count the request already.
+    pub readmitted: bool,
+    /// Tokens of the prompt that count for tokens per minute, where they are not `prompt_tokens`.
+    pub rated_tokens: Option<u64>,
+    /// Nothing is generated: the request counts for the rates, and its hold is of no money.
+    pub is_free: bool,
+    /// Output tokens wanted, over all choices.
+    pub output_tokens: u64,
+    /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.
+    pub enough_output_tokens: u64,
+    /// Smallest possible grant: if less than this is left, the request cannot be served at all.
+    pub least_output_tokens: u64,
+    /// Latest instant at which the call takes effect; `None` is no bound.
+    pub valid_until: Option<Instant>,
+}
+
+/// Reference to a hold, with the prices at the opening.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldRef {
+    /// The generation.
+    pub generation: GenerationId,
+    /// The account that pays.
+    pub account: AccountId,
+    /// The key that pays.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Prices at the opening.
+    pub price: Arc<Price>,
+    /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
+    pub upstream: u32,
+    /// What this upstream charges the operator.
+    pub upstream_cost: UpstreamCost,
+}
+
+/// What the upstream that serves a hold charges the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UpstreamCost {
+    /// What the catalogue says when it is asked: no upstream is chosen, or the hold was granted by a version that told no costs.
+    #[default]
+    OfCatalogue,
+    /// What the catalogue said when the hold was opened; `None` where nothing is known.
+    OfHold(Option<Arc<Price>>),
+}
+
+/// A request to extend a hold.
+#[derive(Clone, Debug)]
+pub struct Extend {
+    /// The hold.
+    pub hold: HoldRef,
+    /// Tokens used so far: billed if the hold expires.
+    pub usage: Usage,
+    /// Tokens of the prompt: the most exact number known so far.
+    pub prompt_tokens: u64,
+    /// Images in the prompt.
+    pub images: u64,
+    /// Output tokens wanted in total. Never lowers a hold.
+    pub output_tokens: u64,
+}
+
+/// A request to bill a generation.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// The hold.
+    pub hold: HoldRef,
+    /// Final usage in tokens.
+    pub usage: Usage,
+    /// The part of the usage that is charged, where the upstream ran on after its stream was cut; the rest is shortfall.
+    /// `None` charges all of it.
+    pub charged: Option<Usage>,
+    /// True if the usage is an estimate.
+    pub estimated: bool,
+}
+
+/// The hold to release.
+#[derive(Clone, Debug)]
+pub enum Release {
+    /// A hold that was granted.
+    Hold(HoldRef),
+    /// A hold that an authorization of unknown outcome may have opened.
+    Unknown {
+        /// The credential that the authorization presented.
+        credential: String,
+        /// The generation of the hold.
+        generation: GenerationId,
+    },
+}
+
+/// The answer to a [`Call`] of the same kind.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The owner of the credential.
+    Authenticated(Result<Identity, Denial>),
+    /// The open hold.
+    Authorized(Result<Grant, Denial>),
+    /// The hold after the extension.
+    Extended(Extended),
+    /// The bill.
+    Captured(Captured),
+    /// Nothing is held.
+    Released,
+}
+
+/// A caller with a credential that may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The owner of the credential.
+    pub principal: Principal,
+    /// Ids of the models that an API key may use; `None` is all.
+    pub models: Option<Vec<String>>,
+}
+
+impl Identity {
+    /// The account.
+    pub const fn account(&self) -> AccountId {
+        self.principal.account()
+    }
+
+    /// Returns whether a key of the caller may use the model of this id.
+    pub fn may_use(&self, model: &str) -> bool {
+        self.models.as_ref().is_none_or(|models| models.iter().any(|id| id == model))
+    }
+}
+
+impl From<Principal> for Identity {
+    fn from(principal: Principal) -> Self {
+        Self { principal, models: None }
+    }
+}
+
+/// The owner of a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// An API key of the account.
+    ApiKey(AccountId, KeyId),
+    /// A management key of the account.
+    ManagementKey(AccountId, ManagementKeyId),
+}
+
+impl Principal {
+    /// The account.
+    pub const fn account(self) -> AccountId {
+        match self {
+            Self::ApiKey(account, _) | Self::ManagementKey(account, _) => account,
+        }
+    }
+}
+
+/// An open hold.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The hold, for all later calls.
+    pub hold: HoldRef,
+    /// Output tokens covered, over all choices.
+    pub output_tokens: u64,
+    /// Lifetime of the hold without an extension.
+    pub lease: Duration,
+    /// State of the rates of the key and its groups; `None` for most keys, which have no rates.
+    pub rates: Option<Box<RateStatus>>,
+    /// What each of the model's upstreams charges, in the order of the catalogue; `None` where that is not known. Empty from a
+    /// version that does not tell.
+    pub upstream_costs: Vec<Option<Arc<Price>>>,
+}
+
+/// The outcome of an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// The hold is open.
+    Open(Extension),
+    /// The hold expired, or was resolved.
+    Gone,
+}
+
+/// A hold that was extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// Output tokens covered in total.
+    pub output_tokens: u64,
+    /// Lifetime of the hold without a further extension.
+    pub lease: Duration,
+    /// Reason why no more is granted and a stream must end: the key was revoked or disabled, or a group archived.
+    pub revoked_by: Option<Refusal>,
+}
+
+/// The outcome of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Captured {
+    /// The generation is billed.
+    Billed(Charge),
+    /// The key does not exist, or the generation belongs to another key. Nothing was billed.
+    Gone,
+}
+
+/// The amounts of a bill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Amount billed.
+    pub charged: NanoUsd,
+    /// Part of the cost that could not be billed.
+    pub shortfall: NanoUsd,
+}
+
+/// Failure of a call. Unless the code means otherwise, the outcome is unknown and the same call may be repeated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({code:?})")]
+pub struct CallFailure {
+    /// The gRPC code.
+    pub code: Code,
+    /// The reason, for the log.
+    pub message: String,
+}
+
+impl CallFailure {
+    /// Name of the code in spans.
+    pub const fn status(&self) -> &'static str {
+        match self.code {
+            Code::Cancelled => "CANCELLED",
+            Code::InvalidArgument => "INVALID_ARGUMENT",
+            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Code::FailedPrecondition => "FAILED_PRECONDITION",
+            Code::Internal => "INTERNAL",
+            Code::Unavailable => "UNAVAILABLE",
+            Code::DataLoss => "DATA_LOSS",
+            Code::Unauthenticated => "UNAUTHENTICATED",
+            _ => "UNKNOWN",
+        }
+    }
+
+    /// Returns whether the key-service failed, rather than its caller.
+    pub const fn is_servers(&self) -> bool {
+        !matches!(self.code, Code::InvalidArgument | Code::FailedPrecondition | Code::Unauthenticated)
+    }
+}
+
+/// The interface of the key-service, also for a gateway in the same process.
+#[async_trait::async_trait]
+pub trait KeyService: Send + Sync {
+    /// Answers every call, in the order of the calls.
+    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>>;
+}

@@ -1,0 +1,41 @@
+//! The clock of a session, on which deadlines travel.
+
+use std::time::Duration;
+
+use shared::time::millis;
+use tokio::time::Instant;
+
+/// The clock of a session: milliseconds since the key-service opened the session. Deadlines are sent on this clock,
+/// so that the clocks of two machines are never compared.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionClock {
+    opened: Instant,
+}
+
+impl SessionClock {
+    /// The clock of a session that is opened at this instant.
+    pub const fn starting(now: Instant) -> Self {
+        Self { opened: now }
+    }
+
+    /// The peer's clock, which read `clock_ms` in a frame that arrived at this instant. The frame's delay puts this
+    /// copy behind the real clock, so that converted deadlines come early.
+    pub fn observed(now: Instant, clock_ms: u64) -> Self {
+        Self { opened: now.checked_sub(Duration::from_millis(clock_ms)).unwrap_or(now) }
+    }
+
+    /// The better of two observations: that with the shorter delay.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { opened: self.opened.min(other.opened) }
+    }
+
+    /// An instant on this clock.
+    pub fn millis(&self, at: Instant) -> u64 {
+        millis(at.saturating_duration_since(self.opened))
+    }
+
+    pub(super) fn instant(&self, clock_ms: u64) -> Option<Instant> {
+        self.opened.checked_add(Duration::from_millis(clock_ms))
+    }
+}

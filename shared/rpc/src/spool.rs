@@ -1,0 +1,256 @@
+//! The spool: captures that were not confirmed before the answers left, on disk until delivered.
+//!
+//! A file of JSON lines, `{"capture":{…}}` for a new capture and `{"done":"gen_…"}` after its delivery. Unreadable
+//! lines are kept apart, since each may be a charge that is owed; the last line may also be cut short by a crash, in
+//! which case the capture was never confirmed.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use shared::{
+    ids::{AccountId, GenerationId, KeyId},
+    time::Timestamp,
+    tokens::Usage,
+};
+use shared_catalog::{Price, Rates, Tier};
+
+use crate::{Capture, HoldRef, UpstreamCost};
+
+/// The spool's file below a data directory.
+pub fn file(data_dir: &Path) -> PathBuf {
+    data_dir.join("spool").join("captures.jsonl")
+}
+
+/// A capture in the spool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledCapture {
+    /// Time of writing, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The generation.
+    pub generation: GenerationId,
+    /// The account that pays.
+    pub account: AccountId,
+    /// The key that pays.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Rates in nano-USD: of input, cached input, output, and those further ones that differ from their defaults.
+    pub price: Rates,
+    /// Rates of longer prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<Tier>,
+    /// Place of the serving upstream among the model's upstreams, from 1; 0 if none was chosen.
+    #[serde(default, skip_serializing_if = "is_none_chosen")]
+    pub upstream: u32,
+    /// What this upstream charges the operator; absent where the hold does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_cost: Option<SpooledCost>,
+    /// Tokens used.
+    pub usage: Usage,
+    /// The part of them that is charged, where not all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<Usage>,
+    /// True if the usage is an estimate.
+    pub estimated: bool,
+}
+
+/// What an upstream charges the operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledCost {
+    /// Rates as those of the price; absent where they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<Rates>,
+    /// Rates of longer prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<Tier>,
+}
+
+impl From<UpstreamCost> for Option<SpooledCost> {
+    fn from(cost: UpstreamCost) -> Self {
+        match cost {
+            UpstreamCost::OfCatalogue => None,
+            UpstreamCost::OfHold(None) => Some(SpooledCost { rates: None, tiers: Vec::new() }),
+            UpstreamCost::OfHold(Some(price)) => {
+                let Price { base, tiers } = Arc::unwrap_or_clone(price);
+                Some(SpooledCost { rates: Some(base), tiers })
+            }
+        }
+    }
+}
+
+impl From<Option<SpooledCost>> for UpstreamCost {
+    fn from(cost: Option<SpooledCost>) -> Self {
+        let Some(SpooledCost { rates, tiers }) = cost else { return Self::OfCatalogue };
+        Self::OfHold(rates.map(|base| Arc::new(Price { base, tiers })))
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none_chosen(upstream: &u32) -> bool {
+    *upstream == 0
+}
+
+/// A line of the file.
+#[expect(clippy::large_enum_variant, reason = "a line is written or read, and then gone")]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpoolLine {
+    /// A capture is to be delivered.
+    Capture(SpooledCapture),
+    /// The capture of this generation was delivered.
+    Done(GenerationId),
+}
+
+impl SpoolLine {
+    /// Text of the line, with a line end.
+    pub fn to_text(&self) -> io::Result<String> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+}
+
+/// File beside the spool's to which lines that cannot be read are moved.
+pub fn damaged_file(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".damaged");
+    name.into()
+}
+
+/// Contents of the file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SpoolContents {
+    /// The undelivered captures, in the order of writing.
+    pub pending: Vec<SpooledCapture>,
+    /// The lines that cannot be read.
+    pub damaged: Vec<Vec<u8>>,
+}
+
+/// Reads the file. A file that does not exist is empty.
+pub fn read(file: &Path) -> io::Result<SpoolContents> {
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(SpoolContents::default()),
+        Err(e) => return Err(e),
+    };
+    let (mut pending, mut damaged) = (BTreeMap::new(), Vec::new());
+    for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        match serde_json::from_slice(line) {
+            Ok(SpoolLine::Capture(capture)) => {
+                pending.insert(capture.generation, (number, capture));
+            }
+            Ok(SpoolLine::Done(generation)) => {
+                pending.remove(&generation);
+            }
+            Err(_) if line.trim_ascii().is_empty() => {}
+            Err(e) => {
+                tracing::warn!(file = %file.display(), line = number + 1, error = ?e.classify(), "a line of the spool cannot be read");
+                damaged.push(line.to_owned());
+            }
+        }
+    }
+    let mut pending: Vec<_> = pending.into_values().collect();
+    pending.sort_unstable_by_key(|(number, _)| *number);
+    let pending = pending.into_iter().map(|(_, capture)| capture).collect();
+    Ok(SpoolContents { pending, damaged })
+}
+
+impl SpooledCapture {
+    /// A spooled capture with a time of writing.
+    pub fn new(capture: &Capture, now: Timestamp) -> Self {
+        let Capture { hold, usage, charged, estimated } = capture;
+        let HoldRef { generation, account, key, model, price, upstream, upstream_cost } = hold.clone();
+        let Price { base, tiers } = Arc::unwrap_or_clone(price);
+        Self {
+            at_ms: now.millis(),
+            generation,
+            account,
+            key,
+            model,
+            price: base,
+            tiers,
+            upstream,
+            upstream_cost: upstream_cost.into(),
+            usage: *usage,
+            charged: *charged,
+            estimated: *estimated,
+        }
+    }
+}
+
+impl From<SpooledCapture> for Capture {
+    fn from(spooled: SpooledCapture) -> Self {
+        let SpooledCapture { generation, account, key, model, usage, charged, estimated, .. } = spooled;
+        let price = Arc::new(Price { base: spooled.price, tiers: spooled.tiers });
+        let (upstream, upstream_cost) = (spooled.upstream, spooled.upstream_cost.into());
+        let hold = HoldRef { generation, account, key, model, price, upstream, upstream_cost };
+        Self { hold, usage, charged, estimated }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{clock::System, tokens::UsageDetails};
+
+    use super::*;
+
+    #[test]
+    fn delivered_captures_are_passed_over_and_unreadable_lines_kept_apart() {
+        let rates: Rates = vec![Some(1), Some(2), Some(3), None, Some(4)].try_into().unwrap();
+        let capture = |number: i64| SpooledCapture {
+            at_ms: number,
+            generation: GenerationId::generate(&System),
+            account: AccountId::generate(&System),
+            key: KeyId::generate(&System),
+            model: "m \"x\"".into(),
+            price: rates,
+            tiers: vec![Tier { above: 200_000, rates }],
+            upstream: 2,
+            upstream_cost: (number > 1)
+                .then(|| SpooledCost { rates: (number > 2).then_some(rates), tiers: Vec::new() }),
+            usage: Usage {
+                details: UsageDetails { images: 1, ..UsageDetails::default() },
+                ..Usage::of(1, 0, 2)
+            },
+            charged: Some(Usage::of(1, 0, 1)),
+            estimated: true,
+        };
+        let (first, second, third) = (capture(1), capture(2), capture(3));
+        let lines = [
+            SpoolLine::Capture(first.clone()),
+            SpoolLine::Capture(second.clone()),
+            SpoolLine::Done(first.generation),
+            SpoolLine::Capture(third.clone()),
+        ];
+        let text: String = lines.iter().map(|line| line.to_text().unwrap()).collect();
+        let mut bytes = text.into_bytes();
+        bytes.extend_from_slice(b"\n{\"a\":1}\n\xff\xfe \0\n{\"capture\":{\"at_");
+        let file = std::env::temp_dir().join(format!("faregate-spool-{}.jsonl", std::process::id()));
+        fs::write(&file, bytes).unwrap();
+        let found = read(&file).unwrap();
+        assert_eq!(found.pending, [second.clone(), third]);
+        assert_eq!(found.damaged, [&b"{\"a\":1}\n"[..], b"\xff\xfe \0\n", b"{\"capture\":{\"at_"]);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(read(&file).unwrap(), SpoolContents::default());
+        assert_eq!(SpooledCapture::new(&Capture::from(second.clone()), Timestamp::from_millis(2)), second);
+    }
+
+    #[test]
+    fn a_capture_without_further_prices_is_written_as_it_was_before_there_were_any() {
+        let line = concat!(
+            r#"{"capture":{"at_ms":7,"generation":"gen_GENERATION","account":"acct_ACCOUNT","key":"ak_KEY","model":"m","#,
+            r#""price":[1,2,3],"usage":{"prompt":1,"cached":0,"completion":2},"estimated":false}}"#,
+            "\n"
+        );
+        let ids = (GenerationId::generate(&System), AccountId::generate(&System), KeyId::generate(&System));
+        let line = line
+            .replace("gen_GENERATION", &ids.0.to_string())
+            .replace("acct_ACCOUNT", &ids.1.to_string())
+            .replace("ak_KEY", &ids.2.to_string());
+        let read: SpoolLine = serde_json::from_str(&line).unwrap();
+        assert_eq!(read.to_text().unwrap(), line);
+    }
+}

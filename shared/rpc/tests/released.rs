@@ -1,0 +1,78 @@
+//! Services one release apart work together: the contract keeps whatever the last release had.
+
+use std::{collections::BTreeSet, error::Error, fs, path::Path};
+
+/// Lines that say all of the contract that a peer relies on, one for each method, field and value of an enumeration.
+macro_rules! walk {
+    ($package:expr, $messages:expr, $enums:expr, $lines:expr, $nested:ident) => {
+        for message in $messages {
+            let name = format!("{}.{}", $package, message.name());
+            for field in &message.field {
+                let choice = field.oneof_index.map_or("", |index| {
+                    let index = usize::try_from(index).unwrap_or_default();
+                    message.oneof_decl[index].name()
+                });
+                $lines.insert(format!(
+                    "{name}: {} = {} {} {} {} {choice}",
+                    field.name(),
+                    field.number(),
+                    field.label().as_str_name(),
+                    field.r#type().as_str_name(),
+                    field.type_name()
+                ));
+            }
+            $nested.push((name, message.nested_type.clone(), message.enum_type.clone()));
+        }
+        for values in $enums {
+            for value in &values.value {
+                let name = format!("{}.{}", $package, values.name());
+                $lines.insert(format!("{name}: {} = {}", value.name(), value.number()));
+            }
+        }
+    };
+}
+
+fn contract(proto: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
+    let files = protox::compile([proto.join("keyservice/v1/key_service.proto")], [proto])?;
+    let mut lines = BTreeSet::new();
+    let mut nested = Vec::new();
+    for file in &files.file {
+        for service in &file.service {
+            for method in &service.method {
+                let stream = |is: bool| if is { "stream " } else { "" };
+                lines.insert(format!(
+                    "{}.{}: {} ({}{}) returns ({}{})",
+                    file.package(),
+                    service.name(),
+                    method.name(),
+                    stream(method.client_streaming()),
+                    method.input_type(),
+                    stream(method.server_streaming()),
+                    method.output_type()
+                ));
+            }
+        }
+        walk!(file.package(), &file.message_type, &file.enum_type, lines, nested);
+    }
+    while let Some((package, messages, enums)) = nested.pop() {
+        walk!(package, &messages, &enums, lines, nested);
+    }
+    Ok(lines.into_iter().map(|line| line.trim_end().to_owned()).collect())
+}
+
+/// At a release, remove `proto/released.txt` and run this test.
+#[test]
+fn the_contract_keeps_what_the_last_release_had() -> Result<(), Box<dyn Error>> {
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    let (now, file) = (contract(&proto)?, proto.join("released.txt"));
+    if !file.exists() {
+        let lines: Vec<_> = now.iter().map(String::as_str).collect();
+        fs::write(&file, lines.join("\n") + "\n")?;
+        panic!("{} was missing and is written anew: commit it", file.display());
+    }
+    let released = fs::read_to_string(&file)?;
+    let missing: Vec<_> = released.lines().filter(|line| !now.contains(*line)).collect();
+    assert!(missing.is_empty(), "peers of the last release rely on this: {missing:#?}");
+    assert!(released.lines().count() > 100, "the last release had a contract");
+    Ok(())
+}
