@@ -21,12 +21,11 @@ use inference_gateway::{
 };
 use init::InitOptions;
 use key_service::{
-    backup,
-    cli::{self, OperatorCommand},
+    cli::OperatorCommand,
     first_run::FirstRun,
     installation::Installation,
+    operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
-    transfer,
 };
 use mimalloc::MiMalloc;
 use shared::clock::{Clock, System};
@@ -40,12 +39,11 @@ use shared_door::{
 use shared_observe::telemetry::Exported;
 use shared_process::{
     Basics, CommandLine, Process,
-    doctor::{Doctor, DoctorOptions},
+    doctor::{Doctor, DoctorOptions, InternalTokenOf},
     probe::READY,
     starting::Starting,
     stop_signal,
 };
-use shared_rpc::spool_list::list_spool;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -138,35 +136,15 @@ async fn run(mut arguments: FaregateArguments) -> anyhow::Result<ExitCode> {
 /// Carries out a command instead of serving.
 async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> anyhow::Result<ExitCode> {
     let FaregateArguments { common, gateway, key_service, public_tls, admin_listen, .. } = &arguments;
-    let (clock, out): (Arc<dyn Clock>, _) = (Arc::new(System), &mut io::stdout());
     match command {
-        FaregateCommand::Init(options) => init::run(*options, &*clock).await?,
-        FaregateCommand::Upstreams(command) => command.run(*admin_listen, out).await?,
-        FaregateCommand::Operator(OperatorCommand::Doctor(asked)) => {
-            return examine(&arguments, &asked).await;
-        }
-        FaregateCommand::Operator(OperatorCommand::Spool(command)) => list_spool(&command, out)?,
-        FaregateCommand::Operator(OperatorCommand::LogLevel(command)) => {
-            command.run(*admin_listen, out).await?;
-        }
-        FaregateCommand::Operator(OperatorCommand::Catalogue(command)) => {
-            cli::catalogue(&command, common, out).await?;
-        }
-        FaregateCommand::Operator(OperatorCommand::Restore(place)) => {
-            backup::restore(&place, key_service, &*clock, out)?;
-        }
-        FaregateCommand::Operator(OperatorCommand::Backup(place)) => {
-            let peppers = secrets::open(common, key_service, &*clock)?.peppers;
-            backup::backup(&place, common, key_service, peppers, clock, out).await?;
-        }
-        FaregateCommand::Operator(OperatorCommand::Store(command)) => {
-            transfer::run(&command, key_service, clock, out).await?;
-        }
-        FaregateCommand::Operator(OperatorCommand::Stored(command)) => {
-            let peppers = secrets::open(common, key_service, &*clock)?.peppers;
-            let opened = Installation::open(common, key_service, peppers, clock, &command).await?;
-            let public_url = opened.public_url(|| format!("{}://{}", public_tls.scheme(), gateway.listen));
-            opened.run(command, &public_url).await?;
+        FaregateCommand::Init(options) => init::run(*options, &System).await?,
+        FaregateCommand::Upstreams(command) => command.run(*admin_listen, &mut io::stdout()).await?,
+        FaregateCommand::Operator(command) => {
+            let operator = Operator { common, options: key_service, admin_listen: *admin_listen };
+            let peppers = || Ok(secrets::open(common, key_service, &System)?.peppers);
+            let default_url = || format!("{}://{}", public_tls.scheme(), gateway.listen);
+            let examine = async |asked| examine(&arguments, &asked).await;
+            return operator.carry_out(command, peppers, default_url, examine).await;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -175,25 +153,15 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
 /// Looks at all that a start looks at, and reports.
 async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let FaregateArguments { common, gateway, key_service, public_tls, limits, .. } = arguments;
-    let mut doctor = Doctor::default();
-    doctor.well("settings", "are read");
-    doctor.internal_token(common, true);
+    let mut doctor = Doctor::begin(common, InternalTokenOf::SettingsOrDataDirectory);
     let mut limits = limits.raise();
-    let public_tls = doctor.check("certificates", public_tls.open(), |tls| match tls {
-        Some(_) => "the public port speaks TLS".to_owned(),
-        None => "the public port speaks no TLS: a proxy in front has to".to_owned(),
-    });
-    limits.over_tls = public_tls.flatten().is_some();
+    limits.over_tls = doctor.public_tls(public_tls).is_some();
     let sizes = Sizes::of(gateway, &limits, PORTS, OTHER_FILES);
     doctor.limits(&limits, sizes.map(|sizes| sizes.bounds.connections));
     let catalog = doctor.catalogue(common);
     let peppers = secrets::found_peppers(key_service);
     key_service::doctor::examine(&mut doctor, common, key_service, peppers, Arc::new(System)).await;
-    doctor.certificates();
-    if let Some(catalog) = catalog {
-        doctor.upstreams(&catalog).await;
-    }
-    Ok(doctor.report(asked, &mut io::stdout())?)
+    Ok(doctor.finish(catalog.as_ref(), asked, &mut io::stdout()).await?)
 }
 
 async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {

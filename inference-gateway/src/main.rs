@@ -27,7 +27,7 @@ use shared_door::{
 use shared_observe::telemetry::Exported;
 use shared_process::{
     Basics, CommandLine, Process,
-    doctor::{Doctor, DoctorOptions},
+    doctor::{Doctor, DoctorOptions, InternalTokenOf},
     log_level::LogLevel,
     probe::READY,
 };
@@ -151,21 +151,12 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
 /// Looks at all that a start looks at, and at what the gateway calls, and reports.
 async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let common = &arguments.common;
-    let mut doctor = Doctor::default();
-    doctor.well("settings", "are read");
-    doctor.internal_token(common, false);
+    let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);
     let mut limits = arguments.limits.raise();
-    let public = doctor.check("certificates", arguments.public_tls.open(), |tls| match tls {
-        Some(_) => "the public port speaks TLS".to_owned(),
-        None => "the public port speaks no TLS: a proxy in front has to".to_owned(),
-    });
-    limits.over_tls = public.flatten().is_some();
+    limits.over_tls = doctor.public_tls(&arguments.public_tls).is_some();
     let sizes = Sizes::of(&arguments.options, &limits, 1, 0);
     doctor.limits(&limits, sizes.map(|sizes| sizes.bounds.connections));
-    let tls = doctor.check("certificates", arguments.internal_tls.open(), |tls| match tls {
-        Some(_) => "calls between services are mutual TLS".to_owned(),
-        None => "calls between services are not encrypted".to_owned(),
-    });
+    let tls = doctor.internal_tls(&arguments.internal_tls);
     let tokens =
         common.required_internal_token().and_then(|token| shared_config::internal_tokens(token, None));
     if let (Some(tls), Ok(tokens)) = (tls, tokens) {
@@ -182,11 +173,7 @@ async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow:
         }
     }
     let catalog = doctor.catalogue(common);
-    doctor.certificates();
-    if let Some(catalog) = catalog {
-        doctor.upstreams(&catalog).await;
-    }
-    Ok(doctor.report(asked, &mut io::stdout())?)
+    Ok(doctor.finish(catalog.as_ref(), asked, &mut io::stdout()).await?)
 }
 
 async fn serve(arguments: GatewayArguments) -> anyhow::Result<()> {

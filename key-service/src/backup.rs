@@ -23,7 +23,7 @@ use key_service_store::sqlite::copy::{self, LayoutVersion};
 const NAME: &str = "faregate.db";
 
 /// Copies the store's file while it is served, proves the copy, and puts it in the place of the backup before.
-pub async fn backup(
+pub(crate) async fn backup(
     place: &BackupTo,
     common: &Common,
     options: &Options,
@@ -79,7 +79,7 @@ async fn prove(
 }
 
 /// Puts a backup in the place of the store's file, which is kept beside it.
-pub fn restore(
+pub(crate) fn restore(
     place: &RestoreFrom,
     options: &Options,
     clock: &dyn Clock,

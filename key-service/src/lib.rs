@@ -4,7 +4,7 @@
 //! store`.
 
 mod agents;
-pub mod backup;
+mod backup;
 pub mod cli;
 pub mod config;
 mod credentials;
@@ -17,11 +17,12 @@ mod held_money;
 mod http;
 pub mod installation;
 pub mod management;
+pub mod operator;
 mod readiness;
 pub mod server;
 mod service;
 mod sweeper;
-pub mod transfer;
+mod transfer;
 mod webhooks;
 
 pub use domain::{digest, pricing};

@@ -9,14 +9,13 @@ use std::{
 
 use clap::Parser;
 use key_service::{
-    backup,
-    cli::{self, OperatorCommand},
+    cli::OperatorCommand,
     config::Options,
     digest::Peppers,
     first_run::FirstRun,
     installation::Installation,
+    operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
-    transfer,
 };
 use mimalloc::MiMalloc;
 use shared::clock::System;
@@ -32,12 +31,11 @@ use shared_door::{
 use shared_observe::telemetry::{Exported, show_catalogue};
 use shared_process::{
     Basics, CommandLine, Process,
-    doctor::{Doctor, DoctorOptions},
+    doctor::{Doctor, DoctorOptions, InternalTokenOf},
     probe::READY,
     starting::Starting,
     stop_signal,
 };
-use shared_rpc::spool_list::list_spool;
 use tokio_util::sync::CancellationToken;
 
 /// Allocator of the whole program.
@@ -110,25 +108,10 @@ async fn run(mut arguments: KeyServiceArguments) -> anyhow::Result<ExitCode> {
 /// Carries out a command instead of serving.
 async fn carry_out(arguments: KeyServiceArguments, command: OperatorCommand) -> anyhow::Result<ExitCode> {
     let KeyServiceArguments { common, options, admin_listen, .. } = &arguments;
-    let (clock, out) = (Arc::new(System), &mut io::stdout());
-    match command {
-        OperatorCommand::Doctor(asked) => return examine(&arguments, &asked).await,
-        OperatorCommand::Spool(command) => list_spool(&command, out)?,
-        OperatorCommand::LogLevel(command) => command.run(*admin_listen, out).await?,
-        OperatorCommand::Catalogue(command) => cli::catalogue(&command, common, out).await?,
-        OperatorCommand::Restore(place) => backup::restore(&place, options, &*clock, out)?,
-        OperatorCommand::Backup(place) => {
-            backup::backup(&place, common, options, required_peppers(options)?, clock, out).await?;
-        }
-        OperatorCommand::Store(command) => transfer::run(&command, options, clock, out).await?,
-        OperatorCommand::Stored(command) => {
-            let peppers = required_peppers(options)?;
-            let installation = Installation::open(common, options, peppers, clock, &command).await?;
-            let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
-            installation.run(command, &public_url).await?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    let operator = Operator { common, options, admin_listen: *admin_listen };
+    let peppers = || Ok(required_peppers(options)?);
+    let examine = async |asked| examine(&arguments, &asked).await;
+    operator.carry_out(command, peppers, || DEFAULT_PUBLIC.to_owned(), examine).await
 }
 
 async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
@@ -200,23 +183,14 @@ fn required_peppers(options: &Options) -> Result<Peppers, ConfigError> {
 /// Looks at all that a start looks at, and reports.
 async fn examine(arguments: &KeyServiceArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let KeyServiceArguments { common, options, internal_tls, limits, .. } = arguments;
-    let mut doctor = Doctor::default();
-    doctor.well("settings", "are read");
-    doctor.internal_token(common, false);
+    let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);
     let limits = limits.raise();
     doctor.limits(&limits, limits.connections(PORTS, STORE_FILES));
     let catalog = doctor.catalogue(common);
-    doctor.check("certificates", internal_tls.open(), |tls| match tls {
-        Some(_) => "calls between services are mutual TLS".to_owned(),
-        None => "calls between services are not encrypted".to_owned(),
-    });
+    doctor.internal_tls(internal_tls);
     let peppers = required_peppers(options).map(Some);
     key_service::doctor::examine(&mut doctor, common, options, peppers, Arc::new(System)).await;
-    doctor.certificates();
-    if let Some(catalog) = catalog {
-        doctor.upstreams(&catalog).await;
-    }
-    Ok(doctor.report(asked, &mut io::stdout())?)
+    Ok(doctor.finish(catalog.as_ref(), asked, &mut io::stdout()).await?)
 }
 
 fn internal_tokens(common: &Common, options: &Options) -> Result<InternalTokens, ConfigError> {

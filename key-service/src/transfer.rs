@@ -33,7 +33,7 @@ const BAR: usize = 30;
 const REDIS_SEEN: &str = "redis-seen";
 
 /// Carries out a command.
-pub async fn run(
+pub(crate) async fn run(
     command: &StoreCommand,
     options: &Options,
     clock: Arc<dyn Clock>,

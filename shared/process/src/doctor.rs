@@ -17,7 +17,10 @@ use shared::secret::{ExposeSecret, SecretString};
 use shared_catalog::Catalog;
 use shared_client::server_check::{FindingKind, check_servers};
 use shared_config::{Common, ConfigError};
-use shared_door::{limits::Limits, tls::validity};
+use shared_door::{
+    limits::Limits,
+    tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions, validity},
+};
 
 /// Bits of a mode that let anyone but owner and group at a file, or the group write it.
 const TOO_OPEN: u32 = 0o027;
@@ -57,7 +60,39 @@ pub struct Doctor {
     findings: Vec<Finding>,
 }
 
+/// Where a program has its internal token from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InternalTokenOf {
+    /// A setting names the token, or its file.
+    Settings,
+    /// Without a setting, the program makes a token for itself.
+    SettingsOrDataDirectory,
+}
+
 impl Doctor {
+    /// Begins with what every service has: settings, which have been read by now, and the internal token.
+    pub fn begin(common: &Common, token: InternalTokenOf) -> Self {
+        let mut doctor = Self::default();
+        doctor.well("settings", "are read");
+        doctor.internal_token(common, token);
+        doctor
+    }
+
+    /// Ends with what every service shows and calls, and reports: the certificates that were read, and the upstreams of the
+    /// catalogue, if it could be read.
+    pub async fn finish(
+        mut self,
+        catalog: Option<&Catalog>,
+        options: &DoctorOptions,
+        out: &mut dyn Write,
+    ) -> io::Result<ExitCode> {
+        self.certificates();
+        if let Some(catalog) = catalog {
+            self.upstreams(catalog).await;
+        }
+        self.report(options, out)
+    }
+
     /// Notes what is well.
     pub fn well(&mut self, check: &'static str, says: impl Display) {
         self.note(check, Severity::Well, says, None);
@@ -98,7 +133,7 @@ impl Doctor {
     }
 
     /// Writes all findings, and returns the exit status.
-    pub fn report(&self, options: &DoctorOptions, out: &mut dyn Write) -> io::Result<ExitCode> {
+    fn report(&self, options: &DoctorOptions, out: &mut dyn Write) -> io::Result<ExitCode> {
         if options.json {
             serde_json::to_writer_pretty(&mut *out, &self.findings)?;
             writeln!(out)?;
@@ -140,8 +175,7 @@ impl Doctor {
         }
     }
 
-    /// Notes the internal token. `is_made` where the program makes one by itself.
-    pub fn internal_token(&mut self, common: &Common, is_made: bool) {
+    fn internal_token(&mut self, common: &Common, from: InternalTokenOf) {
         self.secret_file("FAREGATE_INTERNAL_TOKEN_FILE", common.internal_token_file.as_deref());
         let says = |token: &Option<SecretString>| match token {
             Some(token) => {
@@ -150,8 +184,10 @@ impl Doctor {
             }
             None => "the internal token is the data directory's own".to_owned(),
         };
-        let token =
-            if is_made { common.internal_token() } else { common.required_internal_token().map(Some) };
+        let token = match from {
+            InternalTokenOf::Settings => common.required_internal_token().map(Some),
+            InternalTokenOf::SettingsOrDataDirectory => common.internal_token(),
+        };
         self.check("secrets", token, says);
     }
 
@@ -179,8 +215,26 @@ impl Doctor {
         self.check("catalogue", common.catalog(), says)
     }
 
+    /// Reads the certificate of the public port, if there is one.
+    pub fn public_tls(&mut self, options: &PublicTlsOptions) -> Option<PublicTls> {
+        let says = |tls: &Option<PublicTls>| match tls {
+            Some(_) => "the public port speaks TLS".to_owned(),
+            None => "the public port speaks no TLS: a proxy in front has to".to_owned(),
+        };
+        self.check("certificates", options.open(), says).flatten()
+    }
+
+    /// Reads the certificates of calls between the services. `None` where they cannot be used, `Some(None)` where calls are
+    /// not encrypted.
+    pub fn internal_tls(&mut self, options: &TlsOptions) -> Option<Option<Tls>> {
+        self.check("certificates", options.open(), |tls| match tls {
+            Some(_) => "calls between services are mutual TLS".to_owned(),
+            None => "calls between services are not encrypted".to_owned(),
+        })
+    }
+
     /// Notes the end of every certificate that was read.
-    pub fn certificates(&mut self) {
+    fn certificates(&mut self) {
         for (setting, end) in validity::in_use() {
             match validity::warning(end) {
                 None => self
@@ -193,7 +247,7 @@ impl Doctor {
     }
 
     /// Asks every upstream of the catalogue for its models and windows, with its credential.
-    pub async fn upstreams(&mut self, catalog: &Catalog) {
+    async fn upstreams(&mut self, catalog: &Catalog) {
         let findings = check_servers(catalog).await;
         for model in &catalog.models {
             let found: Vec<_> = findings.iter().filter(|finding| finding.model == model.id).collect();
@@ -224,7 +278,7 @@ impl Doctor {
 }
 
 /// The first digits of a secret's hash, by which two machines are compared. They tell nothing of a random secret.
-pub fn fingerprint(secret: &SecretString) -> String {
+fn fingerprint(secret: &SecretString) -> String {
     let hash = digest(&SHA256, secret.expose_secret().as_bytes());
     let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
     format!("{:08x}", u32::from_be_bytes(first))

@@ -1,0 +1,59 @@
+//! Commands of an operator, as every program with a store carries them out.
+
+use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
+
+use shared::clock::{Clock, System};
+use shared_config::Common;
+use shared_process::doctor::DoctorOptions;
+use shared_rpc::spool_list::list_spool;
+
+use crate::{
+    backup,
+    cli::{self, OperatorCommand},
+    config::Options,
+    digest::Peppers,
+    installation::Installation,
+    transfer,
+};
+
+/// The settings of a program, as commands of an operator need them.
+pub struct Operator<'a> {
+    /// Settings of both services.
+    pub common: &'a Common,
+    /// Settings of the key-service.
+    pub options: &'a Options,
+    /// Address of the running program's admin port.
+    pub admin_listen: SocketAddr,
+}
+
+impl Operator<'_> {
+    /// Carries out a command. The peppers are asked for only by commands that need them, `default_url` only where no address
+    /// for clients is configured; `examine` is the program's own `doctor`.
+    pub async fn carry_out(
+        &self,
+        command: OperatorCommand,
+        peppers: impl FnOnce() -> anyhow::Result<Peppers>,
+        default_url: impl FnOnce() -> String,
+        examine: impl AsyncFnOnce(DoctorOptions) -> anyhow::Result<ExitCode>,
+    ) -> anyhow::Result<ExitCode> {
+        let Self { common, options, admin_listen } = *self;
+        let (clock, out): (Arc<dyn Clock>, _) = (Arc::new(System), &mut io::stdout());
+        match command {
+            OperatorCommand::Doctor(asked) => return examine(asked).await,
+            OperatorCommand::Spool(command) => list_spool(&command, out)?,
+            OperatorCommand::LogLevel(command) => command.run(admin_listen, out).await?,
+            OperatorCommand::Catalogue(command) => cli::catalogue(&command, common, out).await?,
+            OperatorCommand::Restore(place) => backup::restore(&place, options, &*clock, out)?,
+            OperatorCommand::Backup(place) => {
+                backup::backup(&place, common, options, peppers()?, clock, out).await?;
+            }
+            OperatorCommand::Store(command) => transfer::run(&command, options, clock, out).await?,
+            OperatorCommand::Stored(command) => {
+                let installation = Installation::open(common, options, peppers()?, clock, &command).await?;
+                let public_url = installation.public_url(default_url);
+                installation.run(command, &public_url).await?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
