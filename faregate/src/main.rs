@@ -36,7 +36,7 @@ use shared_door::{
     serve::{Port, serve},
     tls::{PublicTls, PublicTlsOptions},
 };
-use shared_observe::telemetry::Exported;
+use shared_observe::metrics::Exported;
 use shared_process::{
     Basics, CommandLine, Process,
     doctor::{Doctor, DoctorOptions, InternalTokenOf},

@@ -1,6 +1,6 @@
 //! Metrics of the gateway, as `/metrics` and `docs/operating.md` explain them.
 
-use shared_observe::telemetry::{CALLS, Family, SECONDS, TOKENS};
+use shared_observe::metrics::{CALLS, Family, SECONDS, TOKENS};
 
 /// Families of the gateway.
 pub const FAMILIES: &[Family] = &[

@@ -24,7 +24,7 @@ use shared_door::{
     limits::LimitOptions,
     tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions},
 };
-use shared_observe::telemetry::Exported;
+use shared_observe::metrics::Exported;
 use shared_process::{
     Basics, CommandLine, Process,
     doctor::{Doctor, DoctorOptions, InternalTokenOf},

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use shared_catalog::Catalog;
 use shared_client::server_check::{FindingKind, check_servers};
 use shared_config::{ConfigError, current::Current};
-use shared_observe::telemetry::show_catalogue;
+use shared_observe::metrics::show_catalogue;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{

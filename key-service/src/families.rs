@@ -1,6 +1,6 @@
 //! Metrics of the key-service, as `/metrics` and `docs/operating.md` explain them.
 
-use shared_observe::telemetry::{CALLS, Family, SECONDS};
+use shared_observe::metrics::{CALLS, Family, SECONDS};
 
 /// Families of the key-service.
 pub const FAMILIES: &[Family] = &[

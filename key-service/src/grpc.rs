@@ -10,8 +10,8 @@ use futures_util::{Stream, stream};
 use shared::clock::{System, random_bytes};
 use shared_observe::{
     failure_log::{FailureLog, Failures},
+    metrics::Counted,
     standard_metrics::{CallSide, CallTimer},
-    telemetry::Counted,
     traces::{RPC_STATUS, Span},
 };
 use shared_rpc::{

@@ -28,7 +28,7 @@ use shared_door::{
     limits::LimitOptions,
     tls::{Tls, TlsOptions},
 };
-use shared_observe::telemetry::{Exported, show_catalogue};
+use shared_observe::metrics::{Exported, show_catalogue};
 use shared_process::{
     Basics, CommandLine, Process,
     doctor::{Doctor, DoctorOptions, InternalTokenOf},

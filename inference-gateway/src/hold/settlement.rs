@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared::{ids::GenerationId, tokens::Usage};
 use shared_observe::{
     failure_log::{FailureLog, Failures},
-    telemetry::Counted,
+    metrics::Counted,
 };
 use shared_rpc::{Capture, Captured, Charge, HoldRef, Release};
 use tokio::time::{Instant, timeout};

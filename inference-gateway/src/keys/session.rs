@@ -12,7 +12,7 @@ use std::{
 
 use shared::{backoff::Backoff, clock::Clock};
 use shared_door::tls::Tls;
-use shared_observe::{telemetry::Counted, traces::Span};
+use shared_observe::{metrics::Counted, traces::Span};
 use shared_rpc::{
     Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall, client_tls,
     v1::{self, key_service_client::KeyServiceClient},

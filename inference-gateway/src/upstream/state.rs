@@ -1,7 +1,7 @@
 //! The state of an upstream as this gateway knows it: its health, whether an operator drains it, and its last failure.
 
 use shared_catalog::Model;
-use shared_observe::telemetry::Counted;
+use shared_observe::metrics::Counted;
 use tokio::time::Duration;
 
 use domain::routing::Health;

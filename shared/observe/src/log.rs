@@ -1,24 +1,18 @@
-//! Logs, metrics and probes: set up once, the same in every process.
+//! The log: lines on standard error in one of two formats, by a filter that may be replaced.
 
-mod common;
-mod counted;
-mod family;
 mod lines;
-mod machine;
 
 use std::{
     fmt,
     io::{self, IsTerminal},
     mem,
     sync::OnceLock,
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
 use lines::LOG;
-use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
-use tokio::time::sleep;
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -38,11 +32,6 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-pub use self::{
-    common::{count_reload, show_catalogue},
-    counted::Counted,
-    family::Family,
-};
 use super::traces;
 
 /// Format of log lines.
@@ -54,15 +43,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// Upper bounds of the buckets of durations, in seconds: from a cache hit to a long generation.
-pub const SECONDS: &[f64] =
-    &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
-/// Upper bounds of the buckets of token counts, as the GenAI semantic conventions advise.
-pub const TOKENS: &[f64] =
-    &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
-/// Upper bounds of the buckets of batch sizes.
-pub const CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
-
 /// Words of a filter that are levels by themselves.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
@@ -70,7 +50,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Starts logging to standard error; `filter` in the syntax of `RUST_LOG`.
-pub fn log(chosen: LogFormat, filter: &str) -> Result<(), String> {
+pub fn start(chosen: LogFormat, filter: &str) -> Result<(), String> {
     let (filter, handle) = reload::Layer::new(read_filter(filter)?);
     // A second start fails below.
     let _ = FILTER.set(handle);
@@ -123,7 +103,7 @@ pub fn replace_filter(text: &str) -> Result<(), String> {
 }
 
 /// Waits for the last lines of the log, within a bound.
-pub fn flush_log() {
+pub fn flush() {
     LOG.flush();
 }
 
@@ -221,66 +201,6 @@ impl Visit for PlainLine<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.field(field, |writer| write!(writer, "{value:?}"));
-    }
-}
-
-/// Time between two rounds of the upkeep of metrics: at a thousand requests a second, a histogram keeps some hundred kilobytes of
-/// samples meanwhile.
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
-
-/// Metrics of a program.
-pub struct Exported {
-    /// Name of the program.
-    pub program: &'static str,
-    /// Families beside those of every program.
-    pub families: &'static [&'static [Family]],
-}
-
-impl Exported {
-    fn all(&self) -> impl Iterator<Item = &'static Family> {
-        common::COMMON.iter().chain(self.families.iter().copied().flatten())
-    }
-}
-
-/// The metrics of a process, collected.
-pub struct Metrics {
-    handle: PrometheusHandle,
-    exported: &'static Exported,
-}
-
-impl Metrics {
-    /// Starts collecting metrics; once a process, inside a runtime.
-    ///
-    /// Histograms keep every sample until folded into buckets. A task folds regularly, so that memory is flat even
-    /// without a scraper.
-    pub fn start(exported: &'static Exported) -> Result<Self, BuildError> {
-        let mut builder = PrometheusBuilder::new();
-        for family in exported.all() {
-            builder = family.configure(builder)?;
-        }
-        let handle = builder.install_recorder()?;
-        for family in exported.all() {
-            family.register();
-        }
-        common::show_build(exported.program);
-        let folded = handle.clone();
-        tokio::spawn(async move {
-            loop {
-                sleep(UPKEEP_EVERY).await;
-                folded.run_upkeep();
-            }
-        });
-        Ok(Self { handle, exported })
-    }
-
-    /// The text that a scraper reads: every family, also those without a series.
-    pub fn render(&self) -> String {
-        let mut text = self.handle.render();
-        for family in self.exported.all() {
-            family.declare(&mut text);
-        }
-        machine::render(&mut text);
-        text
     }
 }
 

@@ -14,7 +14,7 @@ use axum::{
     routing::get,
 };
 use shared_door::serve::PeerAddress;
-use shared_observe::telemetry::Metrics;
+use shared_observe::metrics::Metrics;
 
 use super::{log_level, probe::Readiness};
 

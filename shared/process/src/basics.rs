@@ -2,7 +2,7 @@
 
 use clap::Args;
 use shared_config::ConfigError;
-use shared_observe::telemetry::{self, LogFormat};
+use shared_observe::log::{self, LogFormat};
 
 /// Settings of every program.
 #[derive(Args, Clone, Debug)]
@@ -23,6 +23,6 @@ pub struct Basics {
 impl Basics {
     /// Starts logging as configured.
     pub(crate) fn start_log(&self) -> Result<(), ConfigError> {
-        telemetry::log(self.log_format, &self.log).map_err(|e| ConfigError::new("FAREGATE_LOG", e))
+        log::start(self.log_format, &self.log).map_err(|e| ConfigError::new("FAREGATE_LOG", e))
     }
 }

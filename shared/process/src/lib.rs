@@ -32,9 +32,9 @@ use shared_door::{
     tls::validity,
 };
 use shared_observe::{
-    standard_metrics,
-    telemetry::{self, Exported, Metrics},
-    traces,
+    log,
+    metrics::{self, Exported, Metrics},
+    standard_metrics, traces,
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -81,7 +81,7 @@ where
         program(arguments).await.map(Termination::report)
     };
     let outcome: Result<ExitCode, E> = run.await;
-    telemetry::flush_log();
+    log::flush();
     match outcome {
         Ok(code) => code,
         Err(e) => {
@@ -201,7 +201,7 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
             // Reads files.
             let reloaded = spawn_blocking(move || reload().map_err(|e| format!("{e:#}"))).await;
             let reloaded = reloaded.map_err(|e| e.to_string()).flatten();
-            telemetry::count_reload(reloaded.is_ok());
+            metrics::count_reload(reloaded.is_ok());
             match reloaded {
                 Ok(()) => tracing::info!("catalogue and certificates were reloaded"),
                 Err(error) => tracing::error!(error, "nothing was reloaded; all stays as it was"),

@@ -7,7 +7,7 @@ use std::{
 
 use axum::{Router, body::Body, http::StatusCode, routing::get};
 use clap::Args;
-use shared_observe::telemetry;
+use shared_observe::log;
 
 use super::admin_call::{ask, command_text};
 
@@ -33,15 +33,15 @@ impl LogLevel {
 
 /// The route of the admin port.
 pub(super) fn routes() -> Router {
-    Router::new().route(PATH, get(async || format!("{}\n", telemetry::filter())).put(replace))
+    Router::new().route(PATH, get(async || format!("{}\n", log::filter())).put(replace))
 }
 
 async fn replace(body: Body) -> Result<String, (StatusCode, String)> {
     let text = command_text(body).await?;
-    match telemetry::replace_filter(&text) {
+    match log::replace_filter(&text) {
         Ok(()) => {
             tracing::warn!(filter = text, "the filter of log lines was replaced");
-            Ok(format!("{}\n", telemetry::filter()))
+            Ok(format!("{}\n", log::filter()))
         }
         Err(reason) => Err((StatusCode::BAD_REQUEST, format!("{reason}\n"))),
     }

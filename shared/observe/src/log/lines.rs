@@ -251,9 +251,9 @@ mod tests {
     fn a_panic_that_ends_the_process_is_logged_after_the_lines_before() {
         const PANICS: &str = "FAREGATE_TEST_PANICS";
         const NAME: &str =
-            "telemetry::lines::tests::a_panic_that_ends_the_process_is_logged_after_the_lines_before";
+            "log::lines::tests::a_panic_that_ends_the_process_is_logged_after_the_lines_before";
         if env::var_os(PANICS).is_some() {
-            super::super::log(super::super::LogFormat::Text, "info").unwrap();
+            super::super::start(super::super::LogFormat::Text, "info").unwrap();
             (0..1000).for_each(|number| tracing::info!(number));
             let _ = panic::catch_unwind(|| panic!("at {}", "noon"));
             process::abort();

@@ -1,6 +1,7 @@
 //! Use of the machine by the process, read from `/proc` for every scrape.
 //!
-//! The crate `metrics-process` counts processor time in whole seconds, too coarse for a rate over a minute.
+//! The crate `metrics-process` counts processor time in whole seconds, too coarse for a rate over a minute,
+//! and takes ten seconds of processor time to compile.
 
 use std::{
     fmt::Write,
