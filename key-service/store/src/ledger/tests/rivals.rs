@@ -162,7 +162,7 @@ async fn measure(round_trip: Duration, prefers_one: bool) {
         beats.tick().await;
         for n in 0..requests {
             // With the preference, one call of a hundred spills over.
-            let is_other = if prefers_one { (beat * requests + n) % 100 == 0 } else { n % 2 == 1 };
+            let is_other = if prefers_one { (beat * requests + n).is_multiple_of(100) } else { n % 2 == 1 };
             let ledger = Arc::clone(&processes[usize::from(is_other)]);
             calls.spawn(request(ledger, account, Arc::clone(&heard)));
         }
