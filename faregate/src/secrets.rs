@@ -7,10 +7,8 @@ use std::{
 };
 
 use anyhow::Context;
-use key_service::{
-    config::Options,
-    digest::{Pepper, Peppers},
-};
+use key_service::config::Options;
+use key_service_domain::digest::{Pepper, Peppers};
 use shared::{
     clock::{Clock, random_bytes},
     private_files,

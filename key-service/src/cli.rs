@@ -12,10 +12,8 @@ use shared::{ids::AccountId, money::NanoUsd, table, text::is_name, time::Timesta
 use shared_process::{doctor::DoctorOptions, log_level::LogLevel};
 use shared_rpc::spool_list::SpoolCommand;
 
-use crate::{
-    management::{Error, Management, accounts::AccountRefused},
-    store::{AccountSummary, StoreError},
-};
+use key_service_management::{Error, Management, accounts::AccountRefused};
+use key_service_store::store::{AccountSummary, StoreError};
 
 use domain::event::Actor;
 
@@ -40,7 +38,6 @@ use groups::GroupCommand;
 use keys::KeyCommand;
 use management_keys::ManagementKeyCommand;
 use members::MemberCommand;
-pub(crate) use members::link;
 pub use store_place::{StoreCommand, StoreCopy, StoreShow};
 use webhooks::WebhookCommand;
 

@@ -17,11 +17,9 @@ use shared::{
 use shared_config::{ConfigError, Pem, checked_token, either, parse_secret};
 use shared_door::tls::validity::{self, Decisive};
 
-use crate::{
-    management::MAX_KEYS_PER_ACCOUNT,
-    store::{EventBounds, Kept, Store},
-};
 use domain::digest::{Pepper, Peppers};
+use key_service_management::MAX_KEYS_PER_ACCOUNT;
+use key_service_store::store::{EventBounds, Kept, Store};
 use key_service_store::{
     records::Records,
     redis::{Address, Certificates, Redis, Settings},

@@ -17,9 +17,9 @@ use http::{HeaderName, HeaderValue, header};
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
-use crate::management::Management;
 use activity::Exports;
 use browser::Browser;
+use key_service_management::Management;
 use session::AskingAccount;
 
 mod activity;

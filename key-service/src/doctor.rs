@@ -11,10 +11,10 @@ use crate::{
     config::Options,
     installation::Installation,
     readiness::{NOTICEABLE, TOO_FAR},
-    store::{Capacity as _, Ledger as _, Store},
 };
 use domain::{digest::Peppers, pepper_record::PepperRecord};
 use key_service_store::sqlite::copy::{self, LayoutVersion};
+use key_service_store::store::{Capacity as _, Ledger as _, Store};
 
 /// Share of the store's room from which on it should grow; the alert `StoreFilling` has the same.
 const FILLING: f64 = 0.7;

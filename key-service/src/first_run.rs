@@ -8,19 +8,16 @@ use shared::{
 };
 use shared_catalog::Catalog;
 
-use crate::{
-    agents,
-    cli::link,
-    management::{
-        Error, Management,
-        accounts::AccountRefused,
-        management_keys::ManagementKeySettings,
-        members::{OWNER, Token},
-    },
-};
 use domain::{
     event::Actor,
     member::{LinkMaker, Role},
+};
+use key_service_management::{
+    Error, Management,
+    accounts::AccountRefused,
+    agents,
+    management_keys::ManagementKeySettings,
+    members::{OWNER, Token, link},
 };
 
 /// Name of the account that a first run makes.
@@ -108,7 +105,7 @@ mod tests {
     use futures_util::future::join_all;
 
     use super::*;
-    use crate::management::testing::Office;
+    use key_service_management::testing::Office;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn of_many_first_runs_at_once_one_has_something_to_print() {

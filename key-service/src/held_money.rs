@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{HoldIndex, Ledger as _, Store};
+use key_service_store::store::{HoldIndex, Ledger as _, Store};
 
 /// Pause between two sums: about that between two scrapes.
 const EVERY: Duration = Duration::from_secs(15);

@@ -27,11 +27,11 @@ use shared_door::http::{
 use shared_observe::traces;
 use tracing::Instrument;
 
-use crate::management::{Issued, KeyRefused, Management};
 use domain::{
     key::{ApiKey, KeyPatch},
     ledger::BoundsPatch,
 };
+use key_service_management::{Issued, KeyRefused, Management};
 
 mod body;
 mod error;

@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli::{self, Command},
     config::Options,
-    credentials::{Credentials, PepperFault},
-    management::Management,
     readiness::readiness,
-    store::{Store, StoreError},
 };
 use domain::digest::Peppers;
+use key_service_credentials::{Credentials, PepperFault};
+use key_service_management::Management;
+use key_service_store::store::{Store, StoreError};
 
 /// Pauses between attempts to open a store: soon after the store is there, and not often enough to matter to it.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));

@@ -3,11 +3,9 @@
 //! Arrows point one way: `grpc | http | dashboard → service | management → domain`, and `service | management →
 //! store`.
 
-mod agents;
 mod backup;
 pub mod cli;
 pub mod config;
-mod credentials;
 mod dashboard;
 pub mod doctor;
 mod families;
@@ -16,7 +14,6 @@ mod grpc;
 mod held_money;
 mod http;
 pub mod installation;
-pub mod management;
 pub mod operator;
 mod readiness;
 pub mod server;
@@ -25,6 +22,4 @@ mod sweeper;
 mod transfer;
 mod webhooks;
 
-pub use domain::{digest, pricing};
 pub use families::FAMILIES;
-pub(crate) use key_service_store::store;

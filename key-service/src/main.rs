@@ -8,10 +8,10 @@ use std::{
 };
 
 use clap::Parser;
+use domain::digest::Peppers;
 use key_service::{
     cli::OperatorCommand,
     config::Options,
-    digest::Peppers,
     first_run::FirstRun,
     installation::Installation,
     operator::Operator,

@@ -11,10 +11,10 @@ use crate::{
     backup,
     cli::{self, OperatorCommand},
     config::Options,
-    digest::Peppers,
     installation::Installation,
     transfer,
 };
+use domain::digest::Peppers;
 
 /// The settings of a program, as commands of an operator need them.
 pub struct Operator<'a> {

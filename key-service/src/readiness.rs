@@ -14,7 +14,7 @@ use shared_process::probe::Readiness;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Capacity, Ledger, Skew};
+use key_service_store::store::{Capacity, Ledger, Skew};
 
 /// Difference of the clocks that is worth a log line.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
@@ -182,8 +182,8 @@ mod tests {
     use shared::{clock::System, ids::AccountId, time::Timestamp};
 
     use super::*;
-    use crate::store::{Cursor, DueHolds, HoldIndex, Outcomes, StoreError};
     use domain::ledger::Command;
+    use key_service_store::store::{Cursor, DueHolds, HoldIndex, Outcomes, StoreError};
 
     /// A store with a clock of its own.
     struct Clocked(Mutex<Result<Option<Skew>, StoreError>>);

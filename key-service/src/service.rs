@@ -32,15 +32,13 @@ use tonic::Code;
 
 use self::outcome::{Meaning, failure};
 pub(crate) use self::{outcome::count_billed, refusals::Refusals};
-use crate::{
-    credentials::Credentials,
-    store::{Credential, Hour, Ledger, Outcomes, StoreError},
-};
 use domain::{
     lease_clock::LEASE_TICKS,
     ledger::{Command, NewHold, Progress},
     pricing,
 };
+use key_service_credentials::Credentials;
+use key_service_store::store::{Credential, Hour, Ledger, Outcomes, StoreError};
 
 /// Authorizes and bills spending. Cheap to share behind an `Arc`.
 pub(crate) struct Service {

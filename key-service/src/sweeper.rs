@@ -22,14 +22,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    service::count_billed,
-    store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, StoreError},
-};
+use crate::service::count_billed;
 use domain::{
     lease_clock::{LONGEST_GAP, LeaseClock, quantum},
     ledger::{Command, Outcome, Refused},
 };
+use key_service_store::store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, StoreError};
 
 /// Longest pause between two polls of the ledger: two pauses fit into a gap that still counts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use crate::{
     cli::{StoreCommand, StoreCopy, StoreShow},
     config::{Backend, Options, Seen},
-    store::Store,
 };
+use key_service_store::store::Store;
 use key_service_store::{
     copy::{self, Copied, CopyError, Phase, Step},
     sqlite,

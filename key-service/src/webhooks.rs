@@ -30,15 +30,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use places::Places;
 pub(crate) use sender::Sender;
 
-use crate::{
-    credentials::Credentials,
-    store::{EventSlice, EventsPage, NumberedEvent, Store, StoreError},
-    sweeper::Throttle,
-};
+use crate::sweeper::Throttle;
 use domain::{
     event::{Act, Actor, EventSearch},
     webhook::{Answer, Attempt, Delivery, Outcome, StoredWebhook, Webhook, WebhookPatch},
 };
+use key_service_credentials::Credentials;
+use key_service_store::store::{EventSlice, EventsPage, NumberedEvent, Store, StoreError};
 
 /// Pause between two looks for events and due deliveries. Bounds the time until a first attempt.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@ use inference_gateway_domain::{
     answer::Reported,
     metering::{UsageBounds, UsageCounter, UsageScope},
 };
-use key_service::pricing;
+use key_service_domain::pricing;
 use serde_json::{Value, json};
 use shared::{money::NanoUsd, tokens::Usage};
 use shared_catalog::{Model, Upstream, UpstreamApi};

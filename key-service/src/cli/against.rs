@@ -17,11 +17,9 @@ use shared::{
 };
 
 use super::{EXPORTED_AT_ONCE, write_json_object};
-use crate::{
-    management::Management,
-    store::{AccountSummary, JournalEntry},
-};
 use domain::comparison::{Billed, Comparison, Difference, Identity, Served, Tokens, Totals, compare, span};
+use key_service_management::Management;
+use key_service_store::store::{AccountSummary, JournalEntry};
 
 /// A line of the upstream's record.
 #[derive(Deserialize)]

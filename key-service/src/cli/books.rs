@@ -19,11 +19,12 @@ mod lines;
 use lines::{EntryLine, UsageLineJson};
 
 use super::{EXPORTED_AT_ONCE, against, operator_error, table, write_json};
-use crate::{management::Management, store::UsageLine};
 use domain::{
     audit::{Audit, Figure, Quantity, Wrong},
     usage::{Counts, Day},
 };
+use key_service_management::Management;
+use key_service_store::store::UsageLine;
 
 /// Number of days listed by default, today included.
 const DAYS: i64 = 30;

@@ -7,14 +7,12 @@ use clap::Subcommand;
 use shared::{money::NanoUsd, text::is_control};
 
 use super::{amount, operator, operator_error};
-use crate::{
-    management::{
-        Error, Management,
-        accounts::{AccountRefused, NewDeposit},
-    },
-    store::StoreError,
-};
 use domain::payment::{MAX_PAYMENT_ID_CHARS, PaymentId};
+use key_service_management::{
+    Error, Management,
+    accounts::{AccountRefused, NewDeposit},
+};
+use key_service_store::store::StoreError;
 
 /// Longest note of a deposit: a line of an invoice.
 const MAX_NOTE_CHARS: usize = 200;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use shared::wire::EventObject;
 
 use super::{EXPORTED_AT_ONCE, operator_error};
-use crate::management::Management;
+use key_service_management::Management;
 
 /// Commands on events.
 #[derive(Debug, Subcommand)]

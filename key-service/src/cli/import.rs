@@ -15,11 +15,11 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 
 use super::{operator, operator_error, store_error, table};
-use crate::management::{Error, Management};
 use domain::{
     group::BadGroup,
     moving::{Draft, ImportRefused, Plan, Report, Wrong},
 };
+use key_service_management::{Error, Management};
 
 /// Number of wrong lines that are named.
 const NAMED: usize = 20;
@@ -171,7 +171,7 @@ fn refused(error: Error<ImportRefused>, draft: &Draft) -> anyhow::Error {
         }
         Error::Refused(ImportRefused::StoreFull) => anyhow!("--store: is nearly full; nothing was imported"),
         Error::Store(cause) => match store_error(&cause, "accounts list") {
-            error if matches!(cause, crate::store::StoreError::Unavailable(_)) => {
+            error if matches!(cause, key_service_store::store::StoreError::Unavailable(_)) => {
                 error.context("the import may be made in part: run it again to complete it")
             }
             error => error,

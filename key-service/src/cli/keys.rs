@@ -7,7 +7,7 @@ use clap::Subcommand;
 use shared::{error::ApiError, ids::KeyId, secret::ExposeSecret, wire::MAX_GRACE_SECONDS};
 
 use super::{operator, operator_error, store_error};
-use crate::management::{Error, Issued, Management, rotation::RotationTerms};
+use key_service_management::{Error, Issued, Management, rotation::RotationTerms};
 
 /// Commands on API keys.
 #[derive(Debug, Subcommand)]

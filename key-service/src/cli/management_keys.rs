@@ -12,14 +12,12 @@ use shared::{
 };
 
 use super::{name, operator, operator_error, store_error, table, write_json};
-use crate::{
-    management::{
-        Error, Management,
-        management_keys::{ManagementKeyRefused, ManagementKeySettings},
-    },
-    store::ManagementKey,
-};
 use domain::access::{Access, Scope};
+use key_service_management::{
+    Error, Management,
+    management_keys::{ManagementKeyRefused, ManagementKeySettings},
+};
+use key_service_store::store::ManagementKey;
 
 /// Commands on management keys.
 #[derive(Debug, Subcommand)]

@@ -4,14 +4,14 @@ use std::io::Write;
 
 use anyhow::{anyhow, bail};
 use clap::{Args, Subcommand};
-use shared::{ids::AccountId, secret::ExposeSecret};
+use shared::ids::AccountId;
 
 use super::{name, operator, operator_error, store_error, table};
-use crate::management::{
-    Error, Management,
-    members::{MemberRefused, OWNER, Token},
-};
 use domain::member::{LinkMaker, Member, Role};
+use key_service_management::{
+    Error, Management,
+    members::{MemberRefused, OWNER, link},
+};
 
 /// Owners that are named where one has to be chosen.
 const NAMED: usize = 10;
@@ -145,12 +145,6 @@ async fn owner(account: AccountId, management: &Management) -> anyhow::Result<Me
     bail!(
         "--name: give the member's name. The owners are: {owners}{more}. To let someone else in, use `members invite`"
     )
-}
-
-/// The address of a sign-in link. The token stands behind the `#`, which no browser sends: no log of a proxy has it.
-pub(crate) fn link(public: &str, token: &Token) -> String {
-    let public = public.trim_end_matches('/');
-    format!("{public}/dashboard/sign-in/link#{}", token.reveal().expose_secret())
 }
 
 fn role(text: &str) -> Result<Role, String> {

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use shared::secret::SecretString;
 use shared_config::parse_secret;
 
-use crate::store::ShownObject;
+use key_service_store::store::ShownObject;
 
 /// Commands on the store itself.
 #[derive(Clone, Debug, Subcommand)]

@@ -7,19 +7,17 @@ use shared::{
 };
 
 use super::*;
-use crate::{
-    management::{
-        Issued,
-        accounts::NewDeposit,
-        members::{Client, Token},
-        testing::{BEGIN, Office},
-    },
-    store::{Ledger as _, suite::Fault},
-};
 use domain::{
     key::KeyPatch,
     ledger::{Command as Ledger, NewHold, Progress},
 };
+use key_service_management::{
+    Issued,
+    accounts::NewDeposit,
+    members::{Client, Token},
+    testing::{BEGIN, Office},
+};
+use key_service_store::store::{Ledger as _, suite::Fault};
 
 /// The address that links begin with.
 const PUBLIC: &str = "http://127.0.0.1:8080";

@@ -28,14 +28,12 @@ use super::{
     session::Viewer,
     show::{aligned, count, glance, name_of, or_unnamed, requests, short_count, time_to_second, usd},
 };
-use crate::{
-    management::{
-        reading::{EntrySearch, KeyOrder, KeySearch, Outcome},
-        spend::{DAYS, EntrySums},
-    },
-    store::JournalEntry,
-};
 use domain::{group::Group, key::ApiKey, ledger::Ending, usage::Day};
+use key_service_management::{
+    reading::{EntrySearch, KeyOrder, KeySearch, Outcome},
+    spend::{DAYS, EntrySums},
+};
+use key_service_store::store::JournalEntry;
 
 mod export;
 mod file;

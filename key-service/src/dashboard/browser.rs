@@ -10,7 +10,7 @@ use shared::secret::same;
 use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 
 use super::{Desk, destination::Destination, failure::Failure, theme::Theme};
-use crate::management::members::{Client, KnownBrowser, Token};
+use key_service_management::members::{Client, KnownBrowser, Token};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

@@ -8,11 +8,11 @@ use super::{
     show::{aligned, glance, name_of, time, usd},
     words::{dollars, per},
 };
-use crate::management::reached::{LimitOf, MoneyLimit, ReachedLimits};
 use domain::{
     group::Group,
     ledger::{Budget, Holder},
 };
+use key_service_management::reached::{LimitOf, MoneyLimit, ReachedLimits};
 
 /// Length of a bar in SVG units.
 const LENGTH: i64 = 1_000;

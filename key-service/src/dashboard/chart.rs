@@ -6,8 +6,8 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use super::show::{aligned, count, glance, short_count, usd};
-use crate::management::spend::Spend;
 use domain::usage::{Day, Sums};
+use key_service_management::spend::Spend;
 
 /// Parts with colours of their own; further parts are added up.
 const PARTS: usize = 5;

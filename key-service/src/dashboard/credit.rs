@@ -21,11 +21,9 @@ use super::{
     session::Viewer,
     show::{aligned, copyable, program, requests, short_count, time, time_to_second, usd},
 };
-use crate::{
-    management::statement::{Month, Statement},
-    store::Deposit,
-};
 use domain::{ledger::Deposited, usage::Day};
+use key_service_management::statement::{Month, Statement};
+use key_service_store::store::Deposit;
 
 /// Path of this page.
 const PATH: &str = "/dashboard/credit";

@@ -22,12 +22,12 @@ use super::{
     show::{name_of, or_unnamed, time_to_second, usd},
     words,
 };
-use crate::store::NumberedEvent;
 use domain::{
     event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold},
     group::Group,
     key::ApiKey,
 };
+use key_service_store::store::NumberedEvent;
 
 /// Path of this page.
 pub(super) const PATH: &str = "/dashboard/events";

@@ -4,18 +4,16 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 
 use super::destination::{Destination, SignInReason, sign_in_address};
-use crate::{
-    management::{
-        Error, KeyRefused,
-        groups::GroupRefused,
-        listing::UnknownCursor,
-        management_keys::ManagementKeyRefused,
-        members::MemberRefused,
-        webhooks::{MAX_WEBHOOKS, WebhookRefused},
-    },
-    store::StoreError,
-};
 use domain::group::{BadGroup, GroupNotChanged};
+use key_service_management::{
+    Error, KeyRefused,
+    groups::GroupRefused,
+    listing::UnknownCursor,
+    management_keys::ManagementKeyRefused,
+    members::MemberRefused,
+    webhooks::{MAX_WEBHOOKS, WebhookRefused},
+};
+use key_service_store::store::StoreError;
 
 /// Reason why there is no page.
 #[derive(Debug)]

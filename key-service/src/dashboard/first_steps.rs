@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use shared::secret::{ExposeSecret, SecretString};
 
 use super::show::{copyable, copyable_line};
-use crate::agents::{self, VARIABLE};
+use key_service_management::agents::{self, VARIABLE};
 
 /// How a key is written in the commands of curl, Python and Node.js, and the line before those of agents.
 struct Spelling {

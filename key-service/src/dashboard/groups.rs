@@ -24,16 +24,14 @@ use super::{
     show::{aligned, copyable_line, count, name_of, time},
     words,
 };
-use crate::{
-    management::{
-        children::Children,
-        listing::{GroupFilter, Listing, Page},
-        reached::ReachedLimits,
-        reading::{Found, KeySearch},
-    },
-    store::Order,
-};
 use domain::{group::Group, ledger::Holder};
+use key_service_management::{
+    children::Children,
+    listing::{GroupFilter, Listing, Page},
+    reached::ReachedLimits,
+    reading::KeySearch,
+};
+use key_service_store::store::{Found, Order};
 
 pub(super) mod acts;
 

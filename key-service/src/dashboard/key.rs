@@ -25,13 +25,13 @@ use super::{
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
     words,
 };
-use crate::management::{Error, KeyRefused, reading::EntrySearch, spend::DAYS};
 use domain::{
     group::Group,
     key::{ApiKey, KeyPatch, Status},
     ledger::Holder,
     usage::Day,
 };
+use key_service_management::{Error, KeyRefused, reading::EntrySearch, spend::DAYS};
 
 /// Days in the chart of a key that was made today.
 const FEWEST_DAYS: i64 = 7;

@@ -30,15 +30,15 @@ use super::{
     show::{aligned, copyable_line, name_of, new_key, or_unnamed, status, time_or},
     words,
 };
-use crate::management::{
-    Error, Issued, KeyRefused,
-    reached::{LimitOf, ReachedLimits},
-    reading::{KeyCursor, KeyOrder, KeySearch},
-};
 use domain::{
     group::Group,
     key::{ApiKey, Condition, KeyPatch, Status},
     ledger::Holder,
+};
+use key_service_management::{
+    Error, Issued, KeyRefused,
+    reached::{LimitOf, ReachedLimits},
+    reading::{KeyCursor, KeyOrder, KeySearch},
 };
 
 /// Path of the form that searches.

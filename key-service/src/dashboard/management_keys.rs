@@ -26,19 +26,17 @@ use super::{
     settings_form::{self, Offered, offered},
     show::{copyable, new_key, status, time, time_or},
 };
-use crate::{
-    management::{
-        Error,
-        management_keys::{ManagementKeyRefused, ManagementKeySettings},
-        once::Once,
-    },
-    store::ManagementKey,
-};
 use domain::{
     access::{Access, Scope},
     group::{BadGroup, Group},
     key::Status,
 };
+use key_service_management::{
+    Error,
+    management_keys::{ManagementKeyRefused, ManagementKeySettings},
+    once::Once,
+};
+use key_service_store::store::ManagementKey;
 
 /// Most characters of a name.
 const MAX_NAME_CHARS: usize = 80;

@@ -20,8 +20,8 @@ use super::{
     settings_form::{self, offered},
     show::or_unnamed,
 };
-use crate::management::{Error, KeyRefused};
 use domain::key::{ApiKey, KeyPatch};
+use key_service_management::{Error, KeyRefused};
 
 /// Path of the page that asks first.
 pub(super) const CONFIRM: &str = "/dashboard/keys/many";

@@ -21,11 +21,11 @@ use super::{
     session::Owner,
     show::{aligned, count, or_unnamed, requests},
 };
-use crate::management::{
+use domain::{group::Group, usage::Margin};
+use key_service_management::{
     margin::{MARGIN_KEYS, MarginBy, MarginOf},
     spend::DAYS,
 };
-use domain::{group::Group, usage::Margin};
 
 /// Parts that margins are apart by, with their names in addresses and on the page. The first is the default.
 const PARTS: [(MarginBy, &str, &str); 3] =

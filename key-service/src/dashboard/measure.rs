@@ -29,18 +29,16 @@ use tower::ServiceExt;
 
 use self::account::{KEYS, fill, group_id, key_id};
 use super::{Desk, router};
-use crate::{
-    credentials::Credentials,
-    management::{Management, members::Client, statement::Month, testing::store_over},
-    store::{
-        Store,
-        suite::{in_redis::settings, servers::RedisServer},
-    },
-};
 use domain::{
     digest::{Pepper, Peppers},
     event::Actor,
     member::Role,
+};
+use key_service_credentials::Credentials;
+use key_service_management::{Management, members::Client, statement::Month, testing::store_over};
+use key_service_store::store::{
+    Store,
+    suite::{in_redis::settings, servers::RedisServer},
 };
 use key_service_store::{redis::Redis, sqlite::Sqlite};
 

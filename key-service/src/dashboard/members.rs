@@ -20,14 +20,11 @@ use super::{
     session::{Act, OwnerAct, Viewer},
     show::{copyable, time},
 };
-use crate::{
-    cli::link,
-    management::{
-        Error,
-        members::{LastSignIn, MAX_MEMBER_NAME_CHARS, MemberRefused, SignedIn, Token},
-    },
-};
 use domain::member::{LinkMaker, Member, Role};
+use key_service_management::{
+    Error,
+    members::{LastSignIn, MAX_MEMBER_NAME_CHARS, MemberRefused, SignedIn, Token, link},
+};
 
 /// Path of this page.
 const PATH: &str = "/dashboard/members";

@@ -8,7 +8,7 @@ use http::header;
 use shared::secret::same;
 
 use super::session::Viewer;
-use crate::management::members::Token;
+use key_service_management::members::Token;
 
 /// Longest line in characters, which fits into a cookie several times.
 const MAX_LINE_CHARS: usize = 300;

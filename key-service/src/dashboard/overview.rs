@@ -20,13 +20,13 @@ use super::{
     show::{aligned, glance, or_unnamed},
     webhooks,
 };
-use crate::management::{
-    reading::KeySearch,
-    spend::{DAYS, Spend},
-};
 use domain::{
     key::{ApiKey, Status},
     usage::{Day, Sums},
+};
+use key_service_management::{
+    reading::KeySearch,
+    spend::{DAYS, Spend},
 };
 
 /// Keys in the chart, and in the list of top-spending keys.

@@ -6,7 +6,7 @@ use super::{
     GROUPS, KEYS,
     show::{count, or_unnamed, requests},
 };
-use crate::management::books::{REFUSED_DAYS, RefusedKey, RefusedLately};
+use key_service_management::books::{REFUSED_DAYS, RefusedKey, RefusedLately};
 
 /// Says how many requests of a key were refused lately and why; nothing where none was.
 pub(super) fn notice(refused: &RefusedLately) -> Markup {

@@ -18,8 +18,8 @@ use super::{
     session::{Act, OwnerAct, Viewer},
     show::{new_key, or_unnamed, time},
 };
-use crate::management::{Issued, rotation::RotationTerms};
 use domain::key::ApiKey;
+use key_service_management::{Issued, rotation::RotationTerms};
 
 /// Choices of the grace, in seconds.
 const GRACES: [(u64, &str); 5] =

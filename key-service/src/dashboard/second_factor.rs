@@ -19,13 +19,13 @@ use super::{
     session::{Act, Viewer},
     show::copyable_line,
 };
-use crate::management::{
-    Error,
-    members::{MemberRefused, OfferedFactor},
-};
 use domain::{
     member::{Member, PasswordCondition},
     second_factor::FactorId,
+};
+use key_service_management::{
+    Error,
+    members::{MemberRefused, OfferedFactor},
 };
 
 /// Path of the page.

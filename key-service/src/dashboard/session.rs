@@ -14,10 +14,8 @@ use super::{
     failure::Failure,
     form::Fields,
 };
-use crate::{
-    management::members::{SignedIn, Token},
-    store::{Funds, StoreError},
-};
+use key_service_management::members::{SignedIn, Token};
+use key_service_store::store::{Funds, StoreError};
 
 /// A signed-in member, who may look at everything of the account but margins.
 #[derive(Debug)]

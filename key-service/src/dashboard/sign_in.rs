@@ -18,11 +18,11 @@ use super::{
     session::Act,
     show::program,
 };
-use crate::management::{
+use domain::member::Member;
+use key_service_management::{
     Error,
     members::{CodeSignIn, MemberRefused, NewSession, SignIn, SignInStep, Token},
 };
-use domain::member::Member;
 
 /// Path of the page that signs in with a link, and of the page that says whom it signs in.
 pub(crate) const LINK: &str = "/dashboard/sign-in/link";

@@ -22,8 +22,8 @@ use super::{
     session::{Act, OwnerAct, Viewer},
     show::{shown_once, time},
 };
-use crate::management::{Error, once::Once, webhooks::WebhookRefused};
 use domain::webhook::{Answer, Attempt, DisabledReason, KEPT_ATTEMPTS, Webhook, WebhookPatch, WebhookUrl};
+use key_service_management::{Error, once::Once, webhooks::WebhookRefused};
 
 /// Path of this page.
 const PATH: &str = "/dashboard/webhooks";

@@ -18,11 +18,11 @@ use super::{
     session::{Act, Viewer},
     show::time,
 };
-use crate::management::{
+use domain::member::{LinkMaker, PasswordCondition, Session, SignInWay};
+use key_service_management::{
     Error,
     members::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused},
 };
-use domain::member::{LinkMaker, PasswordCondition, Session, SignInWay};
 
 /// Shows how the member signs in.
 pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {

@@ -15,8 +15,8 @@ use shared::{
 };
 use shared_door::http::{read_body, require_json};
 
-use crate::management::{governor::Governor, rotation::RotationTerms};
 use domain::settings::Patch;
+use key_service_management::{governor::Governor, rotation::RotationTerms};
 
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";

@@ -18,11 +18,11 @@ use super::{
     parts::{Caller, KeysCaller, PathId},
     query,
 };
-use crate::management::groups::{GroupRefused, MadeGroup};
 use domain::{
     group::{Group, GroupPatch},
     key::ApiKey,
 };
+use key_service_management::groups::{GroupRefused, MadeGroup};
 
 impl Api {
     /// The settings of a group and of the keys that are made in the group, with models by their ids.

@@ -15,7 +15,7 @@ use super::{
     object::Shown,
     query::ListQuery,
 };
-use crate::management::{
+use key_service_management::{
     Management,
     listing::{Completeness, Listed, Listing, Page},
 };

@@ -11,8 +11,8 @@ use shared::{
     },
 };
 
-use crate::management::{generations::Bill, listing::Listed};
 use domain::{event::Event, group::Group, key::ApiKey, webhook::Webhook};
+use key_service_management::{generations::Bill, listing::Listed};
 
 /// An object as clients read it.
 pub(crate) trait Shown: Listed {

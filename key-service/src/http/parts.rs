@@ -9,14 +9,12 @@ use shared_door::{admission::Owner, http::bearer, serve::ConnectionTrust};
 use tracing::{Span, field::display};
 
 use super::{Api, error::forbidden};
-use crate::{
-    management::{OwnKey, governor::Governor},
-    store::ManagementKey,
-};
 use domain::{
     access::{Effect, Subject},
     event::Actor,
 };
+use key_service_management::{OwnKey, governor::Governor};
+use key_service_store::store::ManagementKey;
 
 /// Management key in the request, which governs the whole account. The first argument of every handler, so that a missing
 /// credential is the first error reported, and a right that the key does not have the second.

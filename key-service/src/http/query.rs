@@ -10,13 +10,6 @@ use shared::{
 };
 
 use super::error::unknown_cursor;
-use crate::{
-    management::{
-        generations::{Bill, BillFilter},
-        listing::{GroupFilter, KeyFilter, Listed, MetadataFilter},
-    },
-    store::Order,
-};
 use domain::{
     event::{Event, EventSearch},
     group::Group,
@@ -25,6 +18,11 @@ use domain::{
     usage::Day,
     webhook::Webhook,
 };
+use key_service_management::{
+    generations::{Bill, BillFilter},
+    listing::{GroupFilter, KeyFilter, Listed, MetadataFilter},
+};
+use key_service_store::store::Order;
 
 /// The parameters of a listing.
 #[derive(Clone, Debug)]

@@ -5,13 +5,9 @@ use shared::{
     ids::{GroupId, KeyId},
 };
 
-use super::{
-    Api,
-    error::{bad_group, forbidden},
-    parts::PathId,
-};
-use crate::management::{KeyRefused, governor::Governor, groups::GroupRefused};
+use super::{Api, error::forbidden, parts::PathId};
 use domain::{access::Subject, group::BadGroup, key::KeyPatch};
+use key_service_management::{KeyRefused, api_error::bad_group, governor::Governor, groups::GroupRefused};
 
 impl Api {
     /// The API key of the path. A key out of reach is as unknown as another account's.

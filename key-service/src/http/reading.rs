@@ -21,11 +21,11 @@ use super::{
     parts::{Caller, Holder, KeysCaller, PathId},
     query::{self, Query, invalid},
 };
-use crate::management::{
+use domain::{access::Subject, event::Event, usage::Day};
+use key_service_management::{
     generations::Bill,
     usage::{GROUPINGS, MAX_DAYS, UsageSearch, UsageSum},
 };
-use domain::{access::Subject, event::Event, usage::Day};
 
 /// Days of usage without a `start`.
 const DEFAULT_DAYS: i64 = 30;

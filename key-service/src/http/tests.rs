@@ -16,11 +16,9 @@ use tokio::task::yield_now;
 use tower::ServiceExt;
 
 use super::*;
-use crate::{
-    management::testing::{Office, catalog},
-    store::Ledger as _,
-};
 use domain::ledger::{Command, NewHold, Progress};
+use key_service_management::testing::{Office, catalog};
+use key_service_store::store::Ledger as _;
 
 mod access;
 mod bounds;

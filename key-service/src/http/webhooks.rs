@@ -20,8 +20,8 @@ use super::{
     parts::{Caller, PathId},
     query,
 };
-use crate::management::webhooks::{MadeWebhook, WebhookRefused};
 use domain::webhook::{Answer, Attempt, Webhook, WebhookPatch};
+use key_service_management::webhooks::{MadeWebhook, WebhookRefused};
 
 pub(super) async fn list(
     State(api): State<Api>,

@@ -14,11 +14,11 @@ use shared_rpc::{
 use tonic::Code;
 
 use super::Refusals;
-use crate::store::{Hour, StoreError};
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,
 };
+use key_service_store::store::{Hour, StoreError};
 
 /// The call behind a command, with everything that the answer needs.
 pub(super) enum Meaning {

@@ -7,7 +7,7 @@ use shared::ids::{AccountId, KeyId};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Hour, RefusedLine, Store};
+use key_service_store::store::{Hour, RefusedLine, Store};
 
 /// Time between two additions to the store; what a process counted since the last is lost when it dies.
 const ADD_EVERY: Duration = Duration::from_mins(1);

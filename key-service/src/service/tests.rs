@@ -15,15 +15,13 @@ use shared_rpc::{Captured, Charge, Extended, Grant};
 mod refusals;
 
 use super::*;
-use crate::{
-    management::{Issued, testing::Office},
-    store::{Cursor, DueHolds, HoldIndex, Skew},
-};
 use domain::{
     event::Actor,
     key::KeyPatch,
     ledger::{BoundsPatch, Level, Refused},
 };
+use key_service_management::{Issued, testing::Office};
+use key_service_store::store::{Cursor, DueHolds, HoldIndex, Skew};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Current<Catalog>> {

@@ -6,19 +6,17 @@ use async_trait::async_trait;
 use shared::{ids::KeyId, time::Timestamp};
 
 use super::*;
-use crate::{
-    management::testing::Office,
-    store::{
-        Outcomes, Skew, Store,
-        suite::{hold, in_maps, make_key, nanos, open_account_with, spend},
-    },
-};
 use domain::{
     lease_clock::LEASE_TICKS,
     ledger::{
         Progress,
         histories::{START, generation},
     },
+};
+use key_service_management::testing::Office;
+use key_service_store::store::{
+    Outcomes, Skew, Store,
+    suite::{hold, in_maps, make_key, nanos, open_account_with, spend},
 };
 
 const LEASE: Duration = Duration::from_secs(30);

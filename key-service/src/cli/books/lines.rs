@@ -8,8 +8,8 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use crate::store::{JournalEntry, UsageLine};
 use domain::ledger::{Ending, Entry, Payer, Settlement};
+use key_service_store::store::{JournalEntry, UsageLine};
 
 /// An entry of the journal.
 #[derive(Serialize)]

@@ -3,11 +3,9 @@
 use std::io::Write as _;
 
 use super::{super::Command, *};
-use crate::{
-    management::testing::Office,
-    store::{Order, Page, Store},
-};
 use domain::{group::GroupPatch, key::ApiKey};
+use key_service_management::testing::Office;
+use key_service_store::store::{Order, Page, Store};
 use shared::{ids::AccountId, money::NanoUsd, wire::MAX_PAGE};
 
 /// Name of the account.

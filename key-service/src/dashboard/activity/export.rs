@@ -3,8 +3,8 @@
 use serde::{Serialize, Serializer};
 use shared::{money::NanoUsd, tokens::UsageDetails};
 
-use crate::store::JournalEntry;
 use domain::ledger::{Ending, Settlement};
+use key_service_store::store::JournalEntry;
 
 /// Names of the columns, and of the members of a JSON line. Scripts rely on the names: add, never rename. The last is
 /// for owners alone.

@@ -18,10 +18,8 @@ use super::{
     export::Lines,
     search,
 };
-use crate::{
-    management::{Management, reading::EntrySearch},
-    store::StoreError,
-};
+use key_service_management::{Management, reading::EntrySearch};
+use key_service_store::store::StoreError;
 
 /// Entries read at a time.
 const ENTRIES_IN_PIECE: usize = 500;

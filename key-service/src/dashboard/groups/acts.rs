@@ -23,11 +23,11 @@ use super::{
     },
     keys_in, named, path, whole,
 };
-use crate::management::{
+use domain::group::{Group, GroupNotChanged, GroupPatch};
+use key_service_management::{
     Error,
     groups::{GroupRefused, MadeGroup},
 };
-use domain::group::{Group, GroupNotChanged, GroupPatch};
 
 /// Settings and the end of a group, for owners.
 pub(super) async fn forms(

@@ -10,10 +10,6 @@ use shared::{
     tokens::Usage,
 };
 
-use crate::{
-    management::{Management, management_keys::ManagementKeySettings},
-    store::{Ledger as _, Store, suite::act},
-};
 use domain::{
     digest::Digest,
     event::Actor,
@@ -22,6 +18,8 @@ use domain::{
     ledger::{Command, NewHold, Progress},
     webhook::{WebhookPatch, WebhookUrl},
 };
+use key_service_management::{Management, management_keys::ManagementKeySettings};
+use key_service_store::store::{Ledger as _, Store, suite::act};
 
 /// Size of the account; `MEASURE_SMALLER=10` divides the size by ten.
 pub(super) static KEYS: LazyLock<u64> = LazyLock::new(|| 100_000 / smaller());

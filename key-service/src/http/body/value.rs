@@ -17,6 +17,7 @@ use shared::{
 
 use super::{settable, unknown};
 use domain::webhook::{BadUrl, WebhookUrl};
+use key_service_management::api_error::unknown_group;
 
 /// Reads and checks a value at this place of the body.
 pub(crate) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
@@ -232,7 +233,7 @@ fn metadata(param: &str, raw: &RawValue) -> Result<BTreeMap<String, Option<Strin
 /// Reads the id of a group. A text that is no id is the id of no group.
 fn group(param: &str, raw: &RawValue) -> Result<Value, ApiError> {
     let id = text(param, "a string or null", raw)?.parse();
-    id.map(Value::Group).map_err(|_| super::super::error::unknown_group(param))
+    id.map(Value::Group).map_err(|_| unknown_group(param))
 }
 
 fn key_defaults(param: &str, raw: &RawValue) -> Result<Vec<(DefaultField, Value)>, ApiError> {

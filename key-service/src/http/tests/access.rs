@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::management::management_keys::ManagementKeySettings;
 use domain::{
     access::{Access, Scope},
     event::Actor,
 };
+use key_service_management::management_keys::ManagementKeySettings;
 
 /// Part of the account that a route concerns.
 #[derive(Clone, Copy, PartialEq, Eq)]

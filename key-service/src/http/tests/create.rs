@@ -1,7 +1,7 @@
 //! Making keys (contract §4.1, §4.3, §4.5).
 
 use super::*;
-use crate::management::testing::BEGIN;
+use key_service_management::testing::BEGIN;
 
 impl Desk {
     async fn create_once(&self, idempotency_key: &str, body: &str) -> Answer {

@@ -1,8 +1,8 @@
 //! Credentials of callers (contract §3).
 
 use super::*;
-use crate::management::testing::BEGIN;
 use domain::event::Actor;
+use key_service_management::testing::BEGIN;
 
 impl Desk {
     async fn with_authorization(&self, values: &[&str]) -> Answer {

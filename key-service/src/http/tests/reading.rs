@@ -1,8 +1,8 @@
 //! What callers read: money, sums of usage, bills of generations (governing §4).
 
 use super::*;
-use crate::management::{accounts::NewDeposit, testing::BEGIN};
 use domain::event::Actor;
+use key_service_management::{accounts::NewDeposit, testing::BEGIN};
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
 

@@ -1,7 +1,7 @@
 //! Counts of refused calls.
 
 use super::*;
-use crate::store::Hour;
+use key_service_store::store::Hour;
 
 async fn counted(service: &Service, trial: &Trial, key: Option<KeyId>) -> Vec<(String, u64)> {
     let store = &*trial.office.store;

@@ -9,24 +9,22 @@ use shared::{
 };
 
 use super::*;
-use crate::{
-    credentials::Credentials,
-    management::{
-        Management,
-        testing::Office,
-        webhooks::{MAX_WEBHOOKS, MadeWebhook},
-    },
-    store::{
-        EventSlice, Store,
-        suite::{Subject as _, in_redis::InRedis, servers::PATIENCE},
-    },
-    webhooks::Dispatcher,
-};
+use crate::webhooks::Dispatcher;
 use domain::{
     digest::Peppers,
     event::{Actor, EventSearch},
     key::KeyPatch,
     webhook::{DisabledReason, Webhook, WebhookPatch},
+};
+use key_service_credentials::Credentials;
+use key_service_management::{
+    Management,
+    testing::Office,
+    webhooks::{MAX_WEBHOOKS, MadeWebhook},
+};
+use key_service_store::store::{
+    EventSlice, Store,
+    suite::{Subject as _, in_redis::InRedis, servers::PATIENCE},
 };
 
 const FAILS: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
@@ -53,7 +51,7 @@ impl Desk {
     async fn make_key(&self) -> String {
         let made =
             self.office.management.create(self.account, KeyPatch::default(), None, Actor::System).await;
-        let crate::management::Issued::New { key, .. } = made.unwrap() else { panic!("a new key") };
+        let key_service_management::Issued::New { key, .. } = made.unwrap() else { panic!("a new key") };
         key.id.to_string()
     }
 
@@ -138,7 +136,7 @@ async fn two_key_services_over_a_redis_never_make_the_same_attempt() {
     let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
     let credentials = Arc::new(Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap()));
     let management = Management::new(store.clone(), Arc::new(System), credentials.clone());
-    let account = crate::store::suite::open_account_with(&store, 1, 1).await;
+    let account = key_service_store::store::suite::open_account_with(&store, 1, 1).await;
     let receiver = Receiver::answers(OK).await;
     let url = WebhookUrl::parse(&receiver.url()).unwrap();
     management.create_webhook(account, (url, WebhookPatch::default()), None).await.unwrap();

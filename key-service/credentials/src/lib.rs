@@ -1,0 +1,304 @@
+//! Creates credentials, and finds the key of a presented credential.
+
+use std::{borrow::Cow, sync::Arc};
+
+use parking_lot::RwLock;
+use quick_cache::sync::Cache;
+use ring::digest::{SHA256, digest as hash};
+use shared::{
+    ids::{AccountId, MemberId, WebhookId},
+    key::{Class, Prefix, Presented},
+    refusal::Refusal,
+    secret::SecretString,
+    time::Timestamp,
+};
+use shared_rpc::Principal;
+
+use domain::{
+    digest::{Digest, ForeignKey, Peppers},
+    key::{ApiKey, Status},
+    pepper_record::{PepperRecord, Verdict},
+    second_factor::{FactorId, SecondFactor, TotpSecret},
+    webhook::{Webhook, WebhookSecret},
+};
+use key_service_store::store::{Credential, ManagementKey, Store, StoreError};
+
+/// Number of mappings kept in memory; some 100 bytes each.
+const CACHED_CREDENTIALS: usize = 100_000;
+
+/// Creates and recognises credentials. The only type that has the peppers.
+pub struct Credentials {
+    store: Arc<Store>,
+    peppers: Peppers,
+    prefix: Prefix,
+    /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not cached.
+    /// The cache never answers whether the key still accepts the credential.
+    known: Cache<Digest, Credential>,
+    /// The record of the store while no pepper is proven. Replaced by nothing but the proof.
+    unproven: RwLock<Option<PepperRecord>>,
+}
+
+/// Reason why the peppers were not found to fit the store.
+#[derive(Debug, thiserror::Error)]
+pub enum PepperFault {
+    /// The peppers are not those that the keys of the store were made with.
+    #[error(
+        "is not the pepper that the keys in this store were made with, so none of them would be found: set that one \
+         (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and during a \
+         rotation FAREGATE_PREVIOUS_PEPPER as well"
+    )]
+    Wrong,
+    /// The store did not answer with a record.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Owner of a presented credential, as a route that needs a class of keys sees the owner.
+#[derive(Clone, Debug)]
+pub enum Identified {
+    /// A live API key, on a route for API keys.
+    ApiKey(AccountId, Box<ApiKey>),
+    /// A live management key, on a route for management keys.
+    ManagementKey(AccountId, ManagementKey),
+    /// No such credential, or none for this route.
+    Refused(Refusal),
+}
+
+impl Identified {
+    /// The owner, or the refusal.
+    pub fn principal(self) -> Result<Principal, Refusal> {
+        match self {
+            Self::ApiKey(account, key) => Ok(Principal::ApiKey(account, key.id)),
+            Self::ManagementKey(account, key) => Ok(Principal::ManagementKey(account, key.id)),
+            Self::Refused(refusal) => Err(refusal),
+        }
+    }
+}
+
+impl Credentials {
+    /// Credentials in this store, hashed with these peppers.
+    pub fn new(store: Arc<Store>, peppers: Peppers, prefix: Prefix) -> Self {
+        let known = Cache::new(CACHED_CREDENTIALS);
+        Self { store, peppers, prefix, known, unproven: RwLock::default() }
+    }
+
+    /// Compares the peppers with the store's record of them, and brings the record up to date.
+    pub async fn check_peppers(&self, now: Timestamp) -> Result<(), PepperFault> {
+        loop {
+            let text = self.store.pepper_record().await?;
+            let record = text.as_deref().map(read_record).transpose()?;
+            let has_keys = record.is_none() && has_keys(&self.store).await?;
+            match PepperRecord::judge(record, &self.peppers, has_keys, now) {
+                Verdict::Wrong => return Err(PepperFault::Wrong),
+                Verdict::Replace(record) => {
+                    self.store.replace_pepper_record(text, record.to_string()).await?;
+                }
+                Verdict::Fits => {
+                    *self.unproven.write() =
+                        record.filter(|record| matches!(record, PepperRecord::Unproven { .. }));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Records the peppers once a key that is older than the record was found.
+    async fn prove(&self, found: Credential) -> Result<(), StoreError> {
+        let Some(record) = *self.unproven.read() else { return Ok(()) };
+        let created_at = match found.owner {
+            Principal::ApiKey(_, id) => id.created_at(),
+            Principal::ManagementKey(_, id) => id.created_at(),
+        };
+        // A later credential of an old key may have been made with any pepper.
+        if found == Credential::first(found.owner) && record.is_proven_by(created_at) {
+            let proven = PepperRecord::of(&self.peppers).to_string();
+            self.store.replace_pepper_record(Some(record.to_string()), proven).await?;
+            *self.unproven.write() = None;
+            tracing::info!("the pepper is proven by a key that it was made with");
+        }
+        Ok(())
+    }
+
+    /// The credential, with its owner; `None` if the credential does not exist.
+    pub async fn find(&self, presented: &str) -> Result<Option<Credential>, StoreError> {
+        let text = match self.prefix.recognise(presented) {
+            Presented::Own(_) => Cow::Borrowed(presented),
+            Presented::Foreign => Cow::Owned(foreign(presented).text()),
+            Presented::Malformed => return Ok(None),
+        };
+        for digest in self.peppers.candidates(&text) {
+            if let Some(credential) = self.known.get(&digest) {
+                return Ok(Some(credential));
+            }
+            if let Some(credential) = self.store.find_credential(digest).await? {
+                self.prove(credential).await?;
+                self.known.insert(digest, credential);
+                return Ok(Some(credential));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Identifies the owner on a route that needs this class of keys.
+    ///
+    /// A live key of the wrong class is refused with its class. A revoked key is refused like an unknown key, as is a
+    /// credential that a rotation has ended. The ledger decides whether an API key may spend.
+    pub async fn identify(
+        &self,
+        credential: Option<Credential>,
+        required: Class,
+        now: Timestamp,
+    ) -> Result<Identified, StoreError> {
+        let refusal = match credential {
+            None => unknown(required),
+            Some(Credential { owner: Principal::ApiKey(account, id), number }) => {
+                let key = self.store.key(account, id).await?;
+                let is_live =
+                    |key: &ApiKey| key.spend.revoked_at.is_none() && key.spend.rotation.accepts(number, now);
+                match (key.filter(is_live), required) {
+                    (Some(key), Class::Api) => return Ok(Identified::ApiKey(account, Box::new(key))),
+                    (Some(_), Class::Management) => Refusal::ManagementKeyRequired,
+                    (None, required) => unknown(required),
+                }
+            }
+            Some(Credential { owner: Principal::ManagementKey(account, id), number: _ }) => {
+                let key = self.store.management_key(account, id).await?;
+                match (key.filter(|key| key.revoked_at.is_none()), required) {
+                    (Some(_), Class::Api) => Refusal::ManagementKeyNotAllowed,
+                    (Some(key), Class::Management) if key.status(now) == Status::Expired => {
+                        Refusal::KeyExpired
+                    }
+                    (Some(key), Class::Management) => return Ok(Identified::ManagementKey(account, key)),
+                    (None, required) => unknown(required),
+                }
+            }
+        };
+        Ok(Identified::Refused(refusal))
+    }
+
+    /// Creates a key: returns the plaintext, and the digest to store.
+    pub fn mint(&self, class: Class, random: [u8; 32]) -> (SecretString, Digest) {
+        let plaintext = self.prefix.mint(class, random);
+        let digest = self.peppers.digest(&plaintext);
+        (plaintext, digest)
+    }
+
+    /// The secret of a new webhook.
+    pub fn webhook_secret(&self, id: WebhookId) -> WebhookSecret {
+        WebhookSecret::new(&self.peppers.current, id)
+    }
+
+    /// The secret of a stored webhook; `None` where the webhook was made with another pepper.
+    pub fn secret_of(&self, webhook: &Webhook) -> Option<WebhookSecret> {
+        WebhookSecret::of(&self.peppers, webhook)
+    }
+
+    /// The secret of a new second factor.
+    pub fn totp_secret(&self, member: MemberId, id: FactorId) -> TotpSecret {
+        TotpSecret::new(&self.peppers.current, member, id)
+    }
+
+    /// The secret of a stored second factor; `None` where the second factor was made with another pepper.
+    pub fn totp_secret_of(&self, member: MemberId, factor: &SecondFactor) -> Option<TotpSecret> {
+        TotpSecret::of(&self.peppers, member, factor)
+    }
+
+    /// The digest to store for a key of another gateway, or the digest under which the key is stored.
+    pub async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
+        let text = key.text();
+        let current = self.peppers.digest(&text.clone().into());
+        for digest in self.peppers.candidates(&text).filter(|digest| *digest != current) {
+            if self.store.find_credential(digest).await?.is_some() {
+                return Ok(digest);
+            }
+        }
+        Ok(current)
+    }
+
+    /// A digest that cannot be calculated without the pepper, of text that is no key: the text must contain a NUL.
+    pub fn keyed_digest(&self, text: String) -> Digest {
+        self.peppers.digest(&text.into())
+    }
+
+    /// The digests that a text may have been stored under, like [`Self::keyed_digest`].
+    pub fn keyed_digests(&self, text: &str) -> Vec<Digest> {
+        self.peppers.candidates(text).collect()
+    }
+}
+
+/// Refusal of a credential that is not known, on a route that needs this class of keys.
+const fn unknown(required: Class) -> Refusal {
+    match required {
+        Class::Api => Refusal::InvalidApiKey,
+        Class::Management => Refusal::InvalidManagementKey,
+    }
+}
+
+/// The key of another gateway with this plaintext.
+fn foreign(plaintext: &str) -> ForeignKey {
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());
+    ForeignKey::new(sha256)
+}
+
+fn read_record(text: &str) -> Result<PepperRecord, StoreError> {
+    text.parse().map_err(|()| StoreError::Damaged("the record of peppers".into()))
+}
+
+/// Returns whether a store has keys of any kind.
+async fn has_keys(store: &Store) -> Result<bool, StoreError> {
+    for account in store.accounts().await? {
+        if account.keys > 0 || !store.management_keys(account.id).await?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{ids::KeyId, secret::ExposeSecret};
+
+    use super::*;
+    use domain::{digest::Pepper, key::NewKey, ledger::histories::START};
+    use key_service_store::store::suite::{act, in_maps, open_account_with};
+
+    /// Time of the upgrade, some hours after the first keys.
+    const UPGRADE: Timestamp = Timestamp::from_millis(START.millis() + 10_000_000);
+
+    fn with_pepper(store: &Arc<Store>, pepper: u8) -> Credentials {
+        let peppers = Peppers { current: Pepper::new([pepper; 32]), previous: None };
+        Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap())
+    }
+
+    /// Makes a key at this time, and returns the plaintext.
+    async fn make_key(store: &Store, by: &Credentials, account: AccountId, at: Timestamp) -> SecretString {
+        let (plaintext, digest) = by.mint(Class::Api, [at.millis().to_be_bytes()[7]; 32]);
+        let key = ApiKey::new(KeyId::new(at, [7; 10]), "fg_api_…".into(), at);
+        store.create_key(NewKey { account, key, digest, most: 9 }, None, &act(at)).await.unwrap();
+        plaintext
+    }
+
+    #[tokio::test]
+    async fn a_store_of_an_earlier_version_is_proven_by_an_older_key_and_by_no_newer_one() {
+        let store = in_maps();
+        let account = open_account_with(&store, 1, 1_000).await;
+        let (right, wrong) = (with_pepper(&store, 1), with_pepper(&store, 2));
+        let older = make_key(&store, &right, account, START).await;
+        assert!(wrong.check_peppers(UPGRADE).await.is_ok(), "nothing tells");
+        let newer = make_key(&store, &wrong, account, UPGRADE).await;
+        assert!(wrong.find(newer.expose_secret()).await.unwrap().is_some());
+        assert!(wrong.check_peppers(UPGRADE).await.is_ok(), "it is not sealed in");
+        assert!(right.check_peppers(UPGRADE).await.is_ok());
+        assert!(right.find(older.expose_secret()).await.unwrap().is_some());
+        assert!(matches!(wrong.check_peppers(UPGRADE).await, Err(PepperFault::Wrong)));
+        assert!(right.check_peppers(UPGRADE).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_empty_store_takes_the_first_pepper_and_no_other() {
+        let store = in_maps();
+        assert!(with_pepper(&store, 1).check_peppers(START).await.is_ok());
+        assert!(matches!(with_pepper(&store, 2).check_peppers(START).await, Err(PepperFault::Wrong)));
+    }
+}

@@ -1,0 +1,135 @@
+//! Use-cases of the operator: accounts and credit.
+
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, DepositId},
+    money::NanoUsd,
+};
+
+use super::{Error, Management};
+use domain::{
+    event::Actor,
+    ledger::{Command, Outcome, Refused},
+    payment::PaymentId,
+};
+use key_service_store::store::{
+    AccountSummary, Capacity as _, Deposit, Funds, Ledger as _, NewAccount, StoreError,
+};
+
+/// Reason why an account was not changed or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccountRefused {
+    /// The name is taken.
+    #[error("there is an account of this name already")]
+    NameTaken,
+    /// No account has this name.
+    #[error("there is no account of this name")]
+    NotFound,
+    /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
+    #[error("the amount must be above zero, and the credit stay within {} USD", NanoUsd::MAX)]
+    BadAmount,
+    /// The payment was added before, with another amount.
+    #[error("this payment was added before with {earlier} USD; nothing was added now")]
+    PaymentDiffers {
+        /// The earlier amount.
+        earlier: NanoUsd,
+    },
+    /// The store is nearly full.
+    #[error("the store is nearly full, and keeps the rest for requests")]
+    StoreFull,
+}
+
+/// Credit to be added to an account.
+#[derive(Clone, Debug)]
+pub struct NewDeposit {
+    /// The amount; above zero.
+    pub amount: NanoUsd,
+    /// The reason, for people; may be empty.
+    pub note: String,
+    /// Id of the payment in the operator's billing system. Such a payment is added once, however often it is sent.
+    pub payment_id: Option<PaymentId>,
+}
+
+impl NewDeposit {
+    /// A deposit of this amount, without a reason and a payment.
+    pub const fn of(amount: NanoUsd) -> Self {
+        Self { amount, note: String::new(), payment_id: None }
+    }
+}
+
+impl Management {
+    /// Creates an account with this much credit. After [`Error::Store`] the account may exist without the credit.
+    pub async fn create_account(
+        &self,
+        name: &str,
+        credit: NanoUsd,
+        actor: Actor,
+    ) -> Result<AccountId, Error<AccountRefused>> {
+        if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
+            return Err(Error::Refused(AccountRefused::BadAmount));
+        }
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(AccountRefused::StoreFull));
+        }
+        let now = self.clock.now();
+        let id = AccountId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
+        let account = NewAccount { id, name: name.to_owned(), created_at: now.to_whole_seconds() };
+        if !self.store.create_account(account).await? {
+            return Err(Error::Refused(AccountRefused::NameTaken));
+        }
+        if credit > NanoUsd::ZERO {
+            self.deposit(id, NewDeposit::of(credit), actor).await?;
+        }
+        Ok(id)
+    }
+
+    /// All accounts, oldest first.
+    pub async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
+        self.store.accounts().await
+    }
+
+    /// The account of this name.
+    pub async fn account(&self, name: &str) -> Result<AccountId, Error<AccountRefused>> {
+        self.store.account_named(name).await?.ok_or(Error::Refused(AccountRefused::NotFound))
+    }
+
+    /// The name and the money of an account. `None` where there is none.
+    pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
+        self.store.funds(account).await
+    }
+
+    /// The account's latest deposits, newest first.
+    pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
+        self.store.deposits(account, limit).await
+    }
+
+    /// Adds credit to an account, and returns the credit just after. A payment that was added before adds nothing, and has the same
+    /// answer.
+    pub async fn deposit(
+        &self,
+        account: AccountId,
+        deposit: NewDeposit,
+        actor: Actor,
+    ) -> Result<NanoUsd, Error<AccountRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(AccountRefused::StoreFull));
+        }
+        let now = self.clock.now();
+        let NewDeposit { amount, note, payment_id } = deposit;
+        let id = match &payment_id {
+            Some(payment) => payment.deposit(account),
+            None => DepositId::new(now, random_bytes(&*self.clock)),
+        };
+        let command = Command::Deposit { id, amount, note, payment_id, actor };
+        let outcomes = self.store.execute(account, vec![command], now).await?;
+        match outcomes.into_iter().next() {
+            Some(Ok(Outcome::Deposited(credit))) => Ok(credit),
+            Some(Err(Refused::BadDeposit)) => Err(Error::Refused(AccountRefused::BadAmount)),
+            Some(Err(Refused::DepositDiffers { earlier })) => {
+                Err(Error::Refused(AccountRefused::PaymentDiffers { earlier }))
+            }
+            Some(Err(Refused::UnknownKey)) => Err(Error::Refused(AccountRefused::NotFound)),
+            other => Err(StoreError::Unavailable(format!("a deposit was answered with {other:?}")).into()),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Commands that ask coding agents over a gateway, as the first screen and the dashboard print them.
+
+/// Environment variable that the commands take the API key from.
+pub const VARIABLE: &str = "API_KEY";
+
+/// Asks Codex over the gateway at this address, without changing its configuration.
+pub fn codex(base: &str, model: &str) -> String {
+    format!(
+        "codex exec --skip-git-repo-check -m '{model}' -c model_provider=faregate \\\n  \
+         -c 'model_providers.faregate={{name=\"Faregate\",base_url=\"{base}/v1\",env_key=\"{VARIABLE}\",wire_api=\"responses\"}}' \
+         'What is an API key?'"
+    )
+}
+
+/// Asks Claude Code over the gateway at this address.
+pub fn claude_code(base: &str, model: &str) -> String {
+    format!(
+        "ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY=${VARIABLE} ANTHROPIC_MODEL='{model}' \\\n  \
+         ANTHROPIC_SMALL_FAST_MODEL='{model}' claude -p 'What is an API key?'"
+    )
+}

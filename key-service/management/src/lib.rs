@@ -1,0 +1,361 @@
+//! Use-cases of management, and the life of API keys.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use shared::{
+    clock::{Clock, random_bytes},
+    ids::{AccountId, GroupId, KeyId},
+    key::{self, Class},
+    network::Network,
+    refusal::Refusal,
+    secret::{ExposeSecret, SecretString},
+    time::Timestamp,
+    wire::{Bound, Fields as _, KeyField},
+};
+use shared_door::admission::{Owner, Permit, Quota};
+use tokio::time::Instant;
+
+use domain::{
+    digest::Digest,
+    event::{Act, Actor},
+    group::{BadGroup, Group},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
+};
+use key_service_credentials::{Credentials, Identified};
+use key_service_store::store::{self, Capacity as _, Idempotency, Store, StoreError, Updated};
+use last_use::LastUses;
+
+pub mod accounts;
+pub mod agents;
+pub mod api_error;
+pub mod books;
+pub mod children;
+pub mod events;
+pub mod generations;
+pub mod governor;
+pub mod groups;
+mod last_use;
+pub mod listing;
+pub mod management_keys;
+pub mod margin;
+#[cfg(test)]
+mod measure;
+pub mod members;
+pub mod moving;
+pub mod once;
+pub mod reached;
+pub mod reading;
+pub mod rotation;
+pub mod spend;
+pub mod statement;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod usage;
+pub mod webhooks;
+
+/// API keys that an account may have unless configured otherwise: some 50 MB in Redis, or 180 MB with the longest labels and
+/// idempotency keys.
+pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
+
+/// Timeout of an account for the permit to read: a page reads for some 20 ms, so that a hundred pages get through.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Lifetime of an idempotency key.
+const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
+
+/// Manages keys and accounts. Cheap to share behind an `Arc`.
+pub struct Management {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    credentials: Arc<Credentials>,
+    /// API keys that an account may have.
+    max_keys: u64,
+    /// Networks of receivers beside public networks.
+    webhook_networks: Vec<Network>,
+    passwords: members::Passwords,
+    /// Reads for pages and listings, each account in turn, so that the store serves other accounts between.
+    reads: Quota,
+    /// Records of uses of management keys.
+    last_uses: LastUses,
+    /// Held while the owners of an account are counted and an owner is changed.
+    owners: tokio::sync::Mutex<()>,
+    /// Time of the last id in milliseconds.
+    last_id: AtomicI64,
+}
+
+/// Reasons for a failed use-case, by the caller's next step.
+#[derive(Debug, thiserror::Error)]
+pub enum Error<R> {
+    /// Answer the caller. Nothing changed.
+    #[error("{0}")]
+    Refused(R),
+    /// Try again. The outcome is unknown.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Reason why a key was not changed or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyRefused {
+    /// The account does not have the key.
+    NotFound,
+    /// A revoked key cannot be changed.
+    Revoked,
+    /// An expired key cannot be rotated.
+    Expired,
+    /// The plaintext before the last rotation still works.
+    RotationInProgress,
+    /// The metadata would have too many names.
+    TooMuchMetadata,
+    /// The key cannot be in this group.
+    BadGroup(BadGroup),
+    /// The account is at the bound of keys.
+    TooMany {
+        /// Largest number of keys that the account may have.
+        most: u64,
+    },
+    /// The idempotency key was used with another request.
+    IdempotencyKeyReused,
+    /// The store is nearly full.
+    StoreFull,
+}
+
+/// Answer to the creation or the rotation of a key.
+#[derive(Debug)]
+pub enum Issued {
+    /// The key was made, or has a new plaintext.
+    New {
+        /// The key.
+        key: ApiKey,
+        /// The new plaintext, which cannot be recovered later.
+        plaintext: SecretString,
+    },
+    /// An earlier attempt with the same idempotency key made or rotated this key, and the plaintext is gone.
+    Replayed(ApiKey),
+}
+
+/// An API key as shown to the holder.
+#[derive(Debug)]
+pub struct OwnKey {
+    /// Owner of the key.
+    pub account: AccountId,
+    /// The key.
+    pub key: ApiKey,
+    /// Group of the key, and the group's parent.
+    pub group: Option<(Group, Option<Group>)>,
+}
+
+impl Management {
+    /// Management of the keys and accounts in this store.
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
+        let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
+        let passwords = members::Passwords::new();
+        let (reads, owners) = (Quota::new(usize::MAX, 1), tokio::sync::Mutex::default());
+        let (last_uses, webhook_networks) = (LastUses::default(), Vec::new());
+        Self {
+            store,
+            clock,
+            credentials,
+            max_keys,
+            webhook_networks,
+            passwords,
+            reads,
+            last_uses,
+            owners,
+            last_id,
+        }
+    }
+
+    /// Waits for the permit to read a page or listing of an account.
+    async fn read_permit(&self, account: AccountId) -> Result<Permit, StoreError> {
+        let permit = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
+        permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
+    }
+
+    /// Sets the networks that webhooks may lead to beside public networks.
+    #[must_use]
+    pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
+        Self { webhook_networks, ..self }
+    }
+
+    /// Sets the bound of API keys per account.
+    #[must_use]
+    pub fn with_max_keys(self, max_keys: u64) -> Self {
+        Self { max_keys, ..self }
+    }
+
+    /// An act of this actor, now.
+    fn act(&self, actor: Actor) -> Act {
+        Act { actor, at: self.clock.now(), chance: random_bytes(&*self.clock) }
+    }
+
+    /// The presented API key, which may have no money left.
+    pub async fn own_key(&self, presented: &str) -> Result<OwnKey, Error<Refusal>> {
+        let refused = |refusal| Err(Error::Refused(refusal));
+        let (owner, now) = (self.credentials.find(presented).await?, self.clock.now());
+        let (account, key) = match self.credentials.identify(owner, Class::Api, now).await? {
+            Identified::ApiKey(account, key) => (account, key),
+            Identified::ManagementKey(..) => return refused(Refusal::ManagementKeyNotAllowed),
+            Identified::Refused(refusal) => return refused(refusal),
+        };
+        let group = match key.spend.group {
+            Some(group) => self.group_with_parent(account, group).await?,
+            None => None,
+        };
+        let is_archived = |group: &Group| group.spend.archived_at.is_some();
+        match key.status(now) {
+            Status::Revoked => refused(Refusal::InvalidApiKey),
+            Status::Disabled => refused(Refusal::KeyDisabled),
+            Status::Expired => refused(Refusal::KeyExpired),
+            Status::Active => match &group {
+                Some((group, parent)) if is_archived(group) || parent.as_ref().is_some_and(is_archived) => {
+                    refused(Refusal::GroupArchived)
+                }
+                Some(_) | None => Ok(OwnKey { account, key: *key, group }),
+            },
+        }
+    }
+
+    /// Creates a key, only once per idempotency key.
+    pub async fn create(
+        &self,
+        account: AccountId,
+        settings: KeyPatch,
+        idempotency_key: Option<String>,
+        actor: Actor,
+    ) -> Result<Issued, Error<KeyRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(KeyRefused::StoreFull));
+        }
+        let act = self.act(actor);
+        let now = act.at;
+        let defaults = match settings.group.flatten() {
+            Some(id) => self.key_defaults(account, id, now).await?,
+            None => KeyPatch::default(),
+        };
+        let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
+        let id = KeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
+        let blank = ApiKey::new(id, key::hint(plaintext.expose_secret()), now.to_whole_seconds());
+        let request = digest_of_settings(&blank.clone().with(&settings, now));
+        let idempotency = Self::attempt(idempotency_key, request, now);
+        let key = blank.with(&defaults, now).with(&settings, now);
+        let new = NewKey { account, key, digest, most: self.max_keys };
+        match self.store.create_key(new, idempotency, &act).await? {
+            store::Created::New(key) => Ok(Issued::New { key, plaintext }),
+            store::Created::Replayed(key) => Ok(Issued::Replayed(key)),
+            store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
+            store::Created::BadGroup(bad) => Err(Error::Refused(KeyRefused::BadGroup(bad))),
+            store::Created::TooMany => Err(Error::Refused(KeyRefused::TooMany { most: self.max_keys })),
+        }
+    }
+
+    /// An attempt at a request with this digest, if the client named the request.
+    fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> Option<Idempotency> {
+        let expires_at = now.plus(IDEMPOTENCY_TTL);
+        name.map(|name| Idempotency { key: Digest::of(name.as_bytes()), request, now, expires_at })
+    }
+
+    /// Settings of keys made in a group at this time.
+    async fn key_defaults(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        now: Timestamp,
+    ) -> Result<KeyPatch, Error<KeyRefused>> {
+        let group = self.store.group(account, id).await?;
+        let group = group.ok_or(Error::Refused(KeyRefused::BadGroup(BadGroup::Unknown)))?;
+        Ok(group.key_defaults.settings(now))
+    }
+
+    /// Returns the current time, or the first millisecond after the last id. Listings are in the order of ids, and keys
+    /// made in succession within a millisecond keep their order.
+    fn later_than_the_last(&self, now: Timestamp) -> Timestamp {
+        let next = |last: i64| now.millis().max(last.saturating_add(1));
+        let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        Timestamp::from_millis(next(last.unwrap_or_else(|last| last)))
+    }
+
+    /// Finds a key of the account.
+    pub async fn get(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
+        self.store.key(account, id).await?.ok_or(Error::Refused(KeyRefused::NotFound))
+    }
+
+    /// Changes a key, completely or not at all, and returns the result.
+    pub async fn update(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+        actor: Actor,
+    ) -> Result<ApiKey, Error<KeyRefused>> {
+        let act = self.act(actor);
+        // An act that only disables the key or lowers bounds protects money, so a full store carries it out too.
+        if self.store.is_nearly_full().await?
+            && let Some(before) = self.store.key(account, id).await?
+            && let Ok(after) = before.clone().updated(&patch, act.at)
+            && !after.only_lowers(&before, act.at)
+        {
+            return Err(Error::Refused(KeyRefused::StoreFull));
+        }
+        match self.store.update_key(account, id, patch, &act).await? {
+            Updated::Key(key) => Ok(key),
+            Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
+            Updated::NotChanged(KeyNotChanged::TooMuchMetadata) => {
+                Err(Error::Refused(KeyRefused::TooMuchMetadata))
+            }
+            Updated::BadGroup(bad) => Err(Error::Refused(KeyRefused::BadGroup(bad))),
+            Updated::NotFound => Err(Error::Refused(KeyRefused::NotFound)),
+        }
+    }
+
+    /// Revokes a key permanently; a repetition changes nothing.
+    pub async fn revoke(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        actor: Actor,
+    ) -> Result<ApiKey, Error<KeyRefused>> {
+        let revoked = self.store.revoke_key(account, id, &self.act(actor)).await?;
+        revoked.ok_or(Error::Refused(KeyRefused::NotFound))
+    }
+}
+
+/// Digest of a new key's settings, equal for settings of equal meaning: `25` and `25.0` are the same limit.
+fn digest_of_settings(key: &ApiKey) -> Digest {
+    let blank = ApiKey::new(key.id, String::new(), key.created_at);
+    let of = |key: &ApiKey, field| key.value(field, key.created_at).setting();
+    // The label is last, so that no part of the label can pass for another field. The limit and the expiry have their
+    // places, and every other setting its name, if it differs from that of a key without settings.
+    let others = KeyField::settings().filter(|field| *field != KeyField::Label);
+    let mut texts: Vec<String> = others
+        .filter_map(|field| {
+            let (name, value) = (field.row().name, of(key, field));
+            let has_place = field == KeyField::Bound(Bound::Limit) || field == KeyField::ExpiresAt;
+            let named = || (value != of(&blank, field)).then(|| format!("{name}={value}"));
+            if has_place { Some(value.to_string()) } else { named() }
+        })
+        .collect();
+    texts.push(key.label.clone());
+    Digest::of(texts.join("\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::ledger::histories::account;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_reads_one_page_at_a_time_and_keeps_no_other_waiting() {
+        let management = testing::Office::open().management;
+        let first = management.read_permit(account(1)).await.unwrap();
+        assert!(management.read_permit(account(1)).await.is_err());
+        drop(management.read_permit(account(2)).await.unwrap());
+        drop(first);
+        drop(management.read_permit(account(1)).await.unwrap());
+    }
+}

@@ -1,0 +1,243 @@
+//! Attempts to sign in with a password: counted in the store before being judged.
+//!
+//! Counts lie in a fixed number of rows, so that invented names and addresses do not fill a store. Rows are chosen with
+//! the pepper: an unauthenticated caller cannot find a name or an address that shares another person's row.
+
+use std::time::Duration;
+
+use shared::ids::{AccountId, MemberId};
+
+use super::MemberRefused;
+use crate::{Error, Management};
+use domain::digest::Digest;
+use key_service_store::store::StoreError;
+
+/// Time over which attempts are counted.
+const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
+/// Failed attempts from an address within that time: an office has one address and many people.
+const ATTEMPTS_PER_ADDRESS: u64 = 60;
+/// Failed attempts with a name from an address, or in a known browser, within that time: people mistype, and 40 guesses
+/// an hour find no password.
+const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
+/// Failed attempts with a name from everywhere within that time: no password falls to 400 guesses an hour, and an
+/// unauthenticated caller with a few addresses does not lock a member out.
+const ATTEMPTS_PER_NAME: u64 = 100;
+
+/// Row of a count: each count has 65,536 rows, some 4 MiB in Redis when all are in use.
+type Row = u16;
+
+/// An attempt that was counted, and is not judged yet.
+pub(super) struct CountedAttempt {
+    /// Rows that a success forgets.
+    of_name: Vec<Digest>,
+    /// Rows of which a success takes itself back.
+    of_all: Vec<Digest>,
+}
+
+impl Management {
+    /// Counts an attempt from an unknown browser, or refuses it.
+    pub(super) async fn count_attempt(
+        &self,
+        account: &str,
+        name: &str,
+        address: &str,
+    ) -> Result<CountedAttempt, Error<MemberRefused>> {
+        let of_address = self.attempts_row("address", &[address]);
+        let of_both = self.attempts_row("name and address", &[account, name, address]);
+        let of_name = self.attempts_row("name", &[account, name]);
+        self.count([
+            (of_address, ATTEMPTS_PER_ADDRESS),
+            (of_both, ATTEMPTS_PER_NAME_AND_PLACE),
+            (of_name, ATTEMPTS_PER_NAME),
+        ])
+        .await?;
+        Ok(CountedAttempt { of_name: vec![of_both, of_name], of_all: vec![of_address] })
+    }
+
+    /// Counts an attempt in a browser in which the member signed in before, or refuses it. Attempts in unknown
+    /// browsers, even at the same address, do not count here.
+    pub(super) async fn count_known_attempt(
+        &self,
+        account: &str,
+        name: &str,
+        mark: &str,
+    ) -> Result<CountedAttempt, Error<MemberRefused>> {
+        let of_browser = self.attempts_row("name and browser", &[account, name, mark]);
+        let of_name = self.attempts_row("name in known browsers", &[account, name]);
+        self.count([(of_browser, ATTEMPTS_PER_NAME_AND_PLACE), (of_name, ATTEMPTS_PER_NAME)]).await?;
+        Ok(CountedAttempt { of_name: vec![of_browser], of_all: vec![of_name] })
+    }
+
+    /// Counts an attempt to change a password with the present one, or refuses it.
+    pub(super) async fn count_change(
+        &self,
+        account: AccountId,
+        member: MemberId,
+    ) -> Result<CountedAttempt, Error<MemberRefused>> {
+        let row = self.attempts_row("change", &[&account.to_string(), &member.to_string()]);
+        self.count([(row, ATTEMPTS_PER_NAME_AND_PLACE)]).await?;
+        Ok(CountedAttempt { of_name: vec![row], of_all: Vec::new() })
+    }
+
+    /// Counts an attempt to give a code of a second factor, or refuses it. Only who has the password or a link gets so far, and
+    /// six digits bear no more than a few guesses, wherever the guesses come from.
+    pub(super) async fn count_code(
+        &self,
+        account: AccountId,
+        member: MemberId,
+    ) -> Result<CountedAttempt, Error<MemberRefused>> {
+        let row = self.attempts_row("code", &[&account.to_string(), &member.to_string()]);
+        match self.count([(row, ATTEMPTS_PER_NAME_AND_PLACE)]).await {
+            Err(Error::Refused(_)) => Err(Error::Refused(MemberRefused::TooManyCodes)),
+            counted => counted.map(|()| CountedAttempt { of_name: vec![row], of_all: Vec::new() }),
+        }
+    }
+
+    /// Counts in each row, in order. An attempt refused by one count is not counted by the next: an address past its
+    /// bound writes nothing about names, and adds nothing to the count that could lock a member out.
+    async fn count<const N: usize>(&self, rows: [(Digest, u64); N]) -> Result<(), Error<MemberRefused>> {
+        let now = self.clock.now();
+        for (row, most) in rows {
+            if self.store.count_attempt(row, now, now.plus(ATTEMPTS_WITHIN)).await? > most {
+                return Err(Error::Refused(MemberRefused::TooManyAttempts));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the attempts with a name after a success, and takes back this attempt where others are counted too.
+    pub(super) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), StoreError> {
+        for row in counted.of_name {
+            self.store.forget_attempts(row).await?;
+        }
+        for row in counted.of_all {
+            self.store.take_attempt_back(row).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes an attempt back that could not be judged.
+    pub(super) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
+        for row in counted.of_name.into_iter().chain(counted.of_all) {
+            self.store.take_attempt_back(row).await?;
+        }
+        Ok(())
+    }
+
+    fn attempts_row(&self, count: &str, of: &[&str]) -> Digest {
+        let of = format!("{count}\0{}", of.join("\0"));
+        let [first, second, ..] = *self.credentials.keyed_digest(of).as_bytes();
+        let row: Row = Row::from_be_bytes([first, second]);
+        Digest::of(format!("attempts by {count}\0{row}").as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::testing::Office;
+
+    /// Returns whether an attempt was let through to its password.
+    async fn counted(office: &Office, name: &str, address: &str) -> bool {
+        match office.management.count_attempt("acme", name, address).await {
+            Ok(_) => true,
+            Err(Error::Refused(refused)) => {
+                assert_eq!(refused, MemberRefused::TooManyAttempts);
+                false
+            }
+            Err(Error::Store(e)) => panic!("{e}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_past_its_bound_writes_nothing_about_names() {
+        let office = Office::open();
+        for n in 0..ATTEMPTS_PER_ADDRESS {
+            assert!(counted(&office, &format!("name {n}"), "192.0.2.1").await);
+        }
+        let before = office.records.count_in("attempts/");
+        for n in 0..500 {
+            assert!(!counted(&office, &format!("other {n}"), "192.0.2.1").await);
+        }
+        assert_eq!(office.records.count_in("attempts/"), before);
+    }
+
+    #[test]
+    fn names_without_end_take_a_bounded_number_of_rows() {
+        let office = Office::open();
+        let row = |n: u32| *office.management.attempts_row("name", &["acme", &n.to_string()]).as_bytes();
+        let rows: HashSet<_> = (0..4 * u32::from(Row::MAX)).map(row).collect();
+        assert!(rows.len() <= usize::from(Row::MAX) + 1, "{}", rows.len());
+    }
+
+    #[tokio::test]
+    async fn an_unauthenticated_client_that_guesses_does_not_lock_a_member_out() {
+        let office = Office::open();
+        for n in 0..3 * ATTEMPTS_PER_NAME_AND_PLACE {
+            assert_eq!(counted(&office, "owner", "192.0.2.1").await, n < ATTEMPTS_PER_NAME_AND_PLACE);
+        }
+        assert!(counted(&office, "owner", "192.0.2.2").await);
+        assert!(counted(&office, "other", "192.0.2.1").await);
+    }
+
+    #[tokio::test]
+    async fn guesses_from_many_addresses_have_a_bound_of_their_own() {
+        let office = Office::open();
+        for n in 0..ATTEMPTS_PER_NAME {
+            let address = format!("192.0.2.{}", n / ATTEMPTS_PER_NAME_AND_PLACE);
+            assert!(counted(&office, "owner", &address).await);
+        }
+        assert!(!counted(&office, "owner", "192.0.2.99").await);
+        assert!(counted(&office, "other", "192.0.2.99").await);
+    }
+
+    #[tokio::test]
+    async fn a_success_forgets_the_attempts_with_its_name() {
+        let office = Office::open();
+        for _ in 0..3 {
+            for _ in 1..ATTEMPTS_PER_NAME_AND_PLACE {
+                assert!(counted(&office, "owner", "192.0.2.1").await);
+            }
+            let last = office.management.count_attempt("acme", "owner", "192.0.2.1").await.unwrap();
+            office.management.forget_attempts(last).await.unwrap();
+        }
+    }
+    #[tokio::test]
+    async fn successes_of_an_address_are_not_counted_against_it() {
+        let office = Office::open();
+        for n in 0..2 * ATTEMPTS_PER_ADDRESS {
+            let name = format!("name {n}");
+            let right = office.management.count_attempt("acme", &name, "192.0.2.1").await.unwrap();
+            office.management.forget_attempts(right).await.unwrap();
+        }
+        for n in 0..=ATTEMPTS_PER_ADDRESS {
+            assert_eq!(counted(&office, &format!("name {n}"), "192.0.2.1").await, n < ATTEMPTS_PER_ADDRESS);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_known_browser_is_judged_apart_from_others_of_its_own_address_too() {
+        let office = Office::open();
+        for n in 0..2 * ATTEMPTS_PER_ADDRESS {
+            counted(&office, if n % 2 == 0 { "owner" } else { "invented" }, "192.0.2.1").await;
+        }
+        for n in 0..2 * ATTEMPTS_PER_NAME {
+            counted(&office, "owner", &format!("198.51.100.{n}")).await;
+        }
+        assert!(!counted(&office, "owner", "192.0.2.99").await);
+        let known =
+            async |mark: &str| office.management.count_known_attempt("acme", "owner", mark).await.is_ok();
+        for n in 0..=ATTEMPTS_PER_NAME_AND_PLACE {
+            assert_eq!(known("one").await, n < ATTEMPTS_PER_NAME_AND_PLACE);
+        }
+        assert!(known("another").await);
+        let all = 0..2 * ATTEMPTS_PER_NAME;
+        let mut guesses = 0;
+        for n in all {
+            guesses += u64::from(known(&format!("browser {n}")).await);
+        }
+        assert!(guesses < ATTEMPTS_PER_NAME, "marks in number are no way around the bound of a name");
+    }
+}

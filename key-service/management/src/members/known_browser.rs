@@ -1,0 +1,76 @@
+//! Browsers in which a member signed in before. Attempts in such browsers are judged apart, so that guesses of
+//! unauthenticated callers keep no member out.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use shared::{clock::random_bytes, secret::same};
+
+use crate::Management;
+
+/// Bytes of a browser's own number.
+const NUMBER: usize = 16;
+/// Bytes of the member's number in the name of a mark.
+const NAME: usize = 8;
+
+/// The mark of a browser in which a member signed in: a proof of that sign-in, which signs no one in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownBrowser {
+    /// Name under which the browser keeps the mark, different for each member.
+    pub name: String,
+    /// The browser's own number, and a digest that cannot be calculated without the pepper.
+    pub mark: String,
+}
+
+impl Management {
+    /// Marks a browser in which a member has just signed in, by the browser's mark or a new one.
+    pub(super) fn know_browser(&self, account: &str, name: &str, known: &[String]) -> KnownBrowser {
+        let mark = self.known_mark(account, name, known).cloned().unwrap_or_else(|| {
+            self.mark_of_browser(account, name, &URL_SAFE_NO_PAD.encode(random_bytes::<NUMBER>(&*self.clock)))
+        });
+        let of_member = self.credentials.keyed_digest(format!("member of a browser\0{account}\0{name}"));
+        KnownBrowser { name: hex::encode(&of_member.as_bytes()[..NAME]), mark }
+    }
+
+    /// Finds the mark of this member among the marks of a browser.
+    pub(super) fn known_mark<'a>(
+        &self,
+        account: &str,
+        name: &str,
+        known: &'a [String],
+    ) -> Option<&'a String> {
+        known.iter().find(|mark| {
+            let Some((number, _)) = mark.split_once('.') else { return false };
+            number.len() == NUMBER.div_ceil(3) * 4 - 2
+                && same(&self.mark_of_browser(account, name, number), mark)
+        })
+    }
+
+    fn mark_of_browser(&self, account: &str, name: &str, number: &str) -> String {
+        let digest = self.credentials.keyed_digest(format!("known browser\0{number}\0{account}\0{name}"));
+        format!("{number}.{}", URL_SAFE_NO_PAD.encode(digest.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Office;
+
+    #[test]
+    fn a_mark_is_of_one_member_and_cannot_be_made_up() {
+        let office = Office::open();
+        let desk = &office.management;
+        let ann = desk.know_browser("acme", "ann", &[]);
+        let known = vec!["x".to_owned(), ".".to_owned(), ann.mark.clone()];
+        assert_eq!(desk.known_mark("acme", "ann", &known), Some(&ann.mark));
+        assert_eq!(desk.know_browser("acme", "ann", &known), ann, "the same browser keeps its mark");
+        for (account, name) in [("acme", "bob"), ("other", "ann"), ("acme\0ann", "")] {
+            assert_eq!(desk.known_mark(account, name, &known), None, "{account} {name}");
+        }
+        let bob = desk.know_browser("acme", "bob", &known);
+        assert!(bob.name != ann.name && bob.mark != ann.mark, "a browser may know several members");
+        let (number, proof) = ann.mark.split_once('.').unwrap();
+        let (_, other) = bob.mark.split_once('.').unwrap();
+        for forged in [format!("{number}.{other}"), format!("{number}A.{proof}"), format!("{number}.")] {
+            assert_eq!(desk.known_mark("acme", "ann", &[forged]), None);
+        }
+    }
+}

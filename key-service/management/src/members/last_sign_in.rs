@@ -1,0 +1,63 @@
+//! The last sign-in of each member, found in the kept events.
+
+use std::collections::HashMap;
+
+use shared::{
+    ids::{AccountId, MemberId},
+    time::Timestamp,
+};
+
+use super::Management;
+use domain::{
+    event::{EventKind, EventSearch},
+    member::Member,
+};
+use key_service_store::store::{EventSlice, Found, NumberedEvent, StoreError};
+
+/// Sign-ins that are looked through: those of a hundred members in a week.
+const SIGN_INS_READ: usize = 500;
+
+/// The last sign-in of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastSignIn {
+    /// At this time.
+    At(Timestamp),
+    /// The member was invited, and has not come.
+    Never,
+    /// None since this time; events from before are gone, or are too many to be looked through.
+    NotSince(Timestamp),
+}
+
+impl Management {
+    /// The last sign-in of each of these members.
+    pub async fn last_sign_ins(
+        &self,
+        account: AccountId,
+        members: &[Member],
+    ) -> Result<HashMap<MemberId, LastSignIn>, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        let search = EventSearch { kind: Some("member.signed_in"), ..EventSearch::default() };
+        let Found { found, next } =
+            self.store.events(account, search, EventSlice::latest(SIGN_INS_READ)).await?;
+        let looked_through = self.begin_of_events(account, next.map_or(0, |number| number - 1)).await?;
+        let mut last: HashMap<MemberId, Timestamp> = HashMap::new();
+        for NumberedEvent { event, .. } in found {
+            if let EventKind::MemberSignedIn { member_id } = event.kind {
+                last.entry(member_id).or_insert(event.at);
+            }
+        }
+        let of = |member: &Member| match (last.get(&member.id), looked_through) {
+            (Some(at), _) => LastSignIn::At(*at),
+            (None, Some(since)) if since > member.created_at => LastSignIn::NotSince(since),
+            (None, Some(_) | None) => LastSignIn::Never,
+        };
+        Ok(members.iter().map(|member| (member.id, of(member))).collect())
+    }
+
+    /// Time of the first event that is kept after a number; `None` if no event before it is gone or left out.
+    async fn begin_of_events(&self, account: AccountId, after: u64) -> Result<Option<Timestamp>, StoreError> {
+        let page = self.store.events_after(account, after, 1).await?;
+        let is_whole = after == 0 && page.gone_until == 0;
+        Ok(page.events.first().filter(|_| !is_whole).map(|first| first.event.at))
+    }
+}

@@ -1,0 +1,221 @@
+//! Sign-in links: each signs its member in once, within its time, and ends with a newer link or a new password.
+
+use std::time::Duration;
+
+use shared::{clock::random_bytes, ids::AccountId, secret::ExposeSecret};
+
+use super::{Client, MemberRefused, NewSession, Token};
+use crate::{Error, Management};
+use domain::{
+    event::Actor,
+    member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay},
+};
+use key_service_store::store::{Capacity as _, ExpiringRecord, RecordKind};
+
+/// Time within which a sign-in link works.
+const LINK_TTL: Duration = Duration::from_mins(15);
+/// Time within which the link of an invitation works: it may lie over a weekend.
+const INVITATION_TTL: Duration = Duration::from_hours(72);
+
+/// Purpose of the digests of links' tokens.
+const LINK: &str = "link";
+
+/// The address of a sign-in link. The token stands behind the `#`, which no browser sends: no log of a proxy has it.
+pub fn link(public: &str, token: &Token) -> String {
+    let public = public.trim_end_matches('/');
+    format!("{public}/dashboard/sign-in/link#{}", token.reveal().expose_secret())
+}
+
+impl Management {
+    /// Makes a member, and a link to sign in with for the first time.
+    pub async fn invite(
+        &self,
+        account: AccountId,
+        name: &str,
+        role: Role,
+        actor: Actor,
+    ) -> Result<(Member, Token), Error<MemberRefused>> {
+        let by = LinkMaker::of(&actor);
+        let member = self.add_member(account, name, role, actor).await?;
+        let token = self.make_link(account, &member, by, INVITATION_TTL).await?;
+        Ok((member, token))
+    }
+
+    /// Makes a link that signs a member in. The member sees who made the last one.
+    pub async fn sign_in_link(
+        &self,
+        account: AccountId,
+        member: &Member,
+        by: LinkMaker,
+    ) -> Result<Token, Error<MemberRefused>> {
+        if by != LinkMaker::Member {
+            // Noted first, so that no link is unseen.
+            let last_link = Some(MadeLink { by: by.clone(), at: self.clock.now().to_whole_seconds() });
+            let change = MemberChange { last_link, ..MemberChange::default() };
+            self.store.update_member(account, member.id, change).await?;
+        }
+        self.make_link(account, member, by, LINK_TTL).await
+    }
+
+    async fn make_link(
+        &self,
+        account: AccountId,
+        member: &Member,
+        maker: LinkMaker,
+        lives: Duration,
+    ) -> Result<Token, Error<MemberRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(MemberRefused::StoreFull));
+        }
+        let (act, token) = (self.act(Actor::System), Token::new(account, random_bytes(&*self.clock)));
+        let password = member.password.as_ref().map(PasswordHash::digest);
+        let (digest, expires_at) = (token.digest(LINK), act.at.plus(lives));
+        let link = Link { digest, member: member.id, expires_at, password, maker };
+        self.store.put_record(account, link.into(), &act).await?;
+        Ok(token)
+    }
+
+    /// The account's name and the member that a link signs in. The link is not used up.
+    pub async fn opened_link(&self, token: &Token) -> Result<(String, Member), Error<MemberRefused>> {
+        let (account, name, now) = (token.account, token.digest(LINK), self.clock.now());
+        let found = self.store.record(account, RecordKind::Link, name, now).await?;
+        let (_, member) = usable(found)?;
+        Ok((self.account_name(token.account).await?, member))
+    }
+
+    /// Signs a member in with a link, which is used up, and with a code, where the member has a second factor. A wrong code
+    /// leaves the link as it is.
+    pub async fn sign_in_with_link(
+        &self,
+        token: &Token,
+        code: &str,
+        client: Client<'_>,
+    ) -> Result<NewSession, Error<MemberRefused>> {
+        let account = token.account;
+        let (digest, now) = (token.digest(LINK), self.clock.now());
+        let found = self.store.record(account, RecordKind::Link, digest, now).await?;
+        let (_, asked) = usable(found)?;
+        self.accept_code(account, &asked, code, Some).await?;
+        let found = self.store.take_record(account, RecordKind::Link, digest, now).await?;
+        let (link, member) = usable(found)?;
+        if asked.second_factor.is_none() && member.second_factor.is_some() {
+            // Set up since the code was not asked for.
+            return Err(Error::Refused(MemberRefused::WrongCode));
+        }
+        let name = self.account_name(account).await?;
+        let browser = self.know_browser(&name, &member.name, client.known);
+        let token = self.begin_session(account, member, client, SignInWay::Link(link.maker)).await?;
+        Ok(NewSession { token, browser })
+    }
+
+    pub(super) async fn account_name(&self, account: AccountId) -> Result<String, Error<MemberRefused>> {
+        let funds = self.store.funds(account).await?;
+        funds.map(|funds| funds.name).ok_or(Error::Refused(MemberRefused::LinkGone))
+    }
+}
+
+/// A link that was found, unless its member has another password by now.
+fn usable(found: Option<(ExpiringRecord, Member)>) -> Result<(Link, Member), Error<MemberRefused>> {
+    let (record, member) = found.ok_or(Error::Refused(MemberRefused::LinkGone))?;
+    let link = Link::try_from(record)?;
+    if link.is_of_password(&member) {
+        Ok((link, member))
+    } else {
+        Err(Error::Refused(MemberRefused::LinkGone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::secret::SecretString;
+
+    use super::*;
+    use crate::testing::Office;
+    use domain::member::PasswordCondition;
+
+    const LATER: &str = "2026-11-23T02:11:00Z";
+
+    fn refused<T: std::fmt::Debug>(outcome: Result<T, Error<MemberRefused>>) -> MemberRefused {
+        match outcome {
+            Err(Error::Refused(refused)) => refused,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_password_ends_links_that_were_made_before_and_asks_for_the_old_one() {
+        let office = Office::open();
+        let (account, _) = office.account("acme").await;
+        let desk = &office.management;
+        let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
+        let session = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+        let ann = desk.session(&session).await.unwrap().unwrap();
+        let link = desk.sign_in_link(account, &ann.member, LinkMaker::Operator).await.unwrap();
+        let (none, first): (SecretString, SecretString) = ("".into(), "a few words that do".into());
+        desk.set_password(&ann, none.clone(), first.clone()).await.unwrap();
+        assert_eq!(refused(desk.opened_link(&link).await), MemberRefused::LinkGone);
+        assert_eq!(
+            refused(desk.sign_in_with_link(&link, "", Client::default()).await),
+            MemberRefused::LinkGone
+        );
+
+        office.clock.set("2026-11-20T03:00:00Z");
+        let ann = desk.session(&session).await.unwrap().unwrap();
+        let second: SecretString = "some other words then".into();
+        for wrong in [none.clone(), second.clone()] {
+            let outcome = desk.set_password(&ann, wrong, second.clone()).await;
+            assert_eq!(refused(outcome), MemberRefused::WrongPresentPassword);
+        }
+        desk.set_password(&ann, first, second).await.unwrap();
+        // An operator's link is the way back for who forgot; another owner's link is not.
+        let member = desk.member_named(account, "ann").await.unwrap();
+        for (by, condition) in [
+            (LinkMaker::Operator, PasswordCondition::None),
+            (LinkMaker::Owner("bob".into()), PasswordCondition::PresentPassword),
+        ] {
+            let link = desk.sign_in_link(account, &member, by.clone()).await.unwrap();
+            let token = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+            let ann = desk.session(&token).await.unwrap().unwrap();
+            assert_eq!(desk.password_condition(&ann), condition);
+            assert_eq!(ann.member.last_link.unwrap().by, by);
+        }
+    }
+
+    #[tokio::test]
+    async fn guesses_at_the_present_password_have_a_bound() {
+        let office = Office::open();
+        let (account, _) = office.account("acme").await;
+        let desk = &office.management;
+        let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
+        let session = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+        let ann = desk.session(&session).await.unwrap().unwrap();
+        let right: SecretString = "a few words that do".into();
+        desk.set_password(&ann, "".into(), right.clone()).await.unwrap();
+        office.clock.set("2026-11-20T03:00:00Z");
+        let ann = desk.session(&session).await.unwrap().unwrap();
+        for _ in 0..10 {
+            let guess = desk.set_password(&ann, "a wrong guess".into(), right.clone()).await;
+            assert_eq!(refused(guess), MemberRefused::WrongPresentPassword);
+        }
+        let guess = desk.set_password(&ann, right.clone(), right).await;
+        assert_eq!(refused(guess), MemberRefused::TooManyAttempts);
+    }
+
+    #[tokio::test]
+    async fn an_invitation_lives_for_three_days_and_other_links_for_a_quarter_of_an_hour() {
+        let office = Office::open();
+        let (account, _) = office.account("acme").await;
+        let desk = &office.management;
+        let (_, invitation) = desk.invite(account, "ann", Role::Viewer, Actor::System).await.unwrap();
+        let bob = desk.add_member(account, "bob", Role::Viewer, Actor::System).await.unwrap();
+        let link = desk.sign_in_link(account, &bob, LinkMaker::Operator).await.unwrap();
+        let (name, member) = desk.opened_link(&link).await.unwrap();
+        assert_eq!((name.as_str(), member.name.as_str()), ("acme", "bob"));
+        office.clock.set("2026-11-20T02:26:06Z");
+        assert_eq!(refused(desk.opened_link(&link).await), MemberRefused::LinkGone);
+        office.clock.set(LATER);
+        assert!(desk.opened_link(&invitation).await.is_ok());
+        office.clock.set("2026-11-23T02:11:06Z");
+        assert_eq!(refused(desk.opened_link(&invitation).await), MemberRefused::LinkGone);
+    }
+}

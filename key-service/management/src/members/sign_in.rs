@@ -1,0 +1,177 @@
+//! Signing in with a password: attempts are counted before being judged.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use shared::{ids::AccountId, secret::SecretString};
+
+use super::{KnownBrowser, MemberRefused, SignedIn, Token, attempts::CountedAttempt};
+use crate::{Error, Management, accounts::AccountRefused};
+use domain::member::{Member, PasswordCondition, SignInWay};
+use key_service_store::store::StoreError;
+
+/// The attempt of a member to sign in.
+#[derive(Debug)]
+pub struct SignIn<'a> {
+    /// The account's name.
+    pub account: &'a str,
+    /// The member's name.
+    pub name: &'a str,
+    /// The password.
+    pub password: SecretString,
+    /// The browser.
+    pub client: Client<'a>,
+    /// The visit of the browser before the sign-in.
+    pub visit: &'a Token,
+}
+
+/// The browser of a sign-in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Client<'a> {
+    /// Description of the browser by itself.
+    pub agent: &'a str,
+    /// Network address, as far as known.
+    pub address: &'a str,
+    /// The marks of the browser, of all members who signed in there.
+    pub known: &'a [String],
+}
+
+/// Consequence of a right password.
+#[derive(Debug)]
+pub enum SignInStep {
+    /// The member is signed in.
+    Session(NewSession),
+    /// The member has a second factor, and goes on with a code and this challenge.
+    Code(String),
+}
+
+/// A session that has just begun.
+#[derive(Debug)]
+pub struct NewSession {
+    /// Token of the session.
+    pub token: Token,
+    /// The mark by which the browser is known from now on.
+    pub browser: KnownBrowser,
+}
+
+impl Management {
+    /// Signs a member in with a password.
+    ///
+    /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
+    /// before being judged, so that concurrent attempts are counted too; an attempt that does not fail is taken back.
+    pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<SignInStep, Error<MemberRefused>> {
+        let SignIn { account: account_name, name, password, client, visit } = attempt;
+        let counted = match self.known_mark(account_name, name, client.known) {
+            Some(mark) => self.count_known_attempt(account_name, name, mark).await?,
+            None => self.count_attempt(account_name, name, &network(client.address)).await?,
+        };
+        let judged = self.judge(account_name, name, password).await;
+        let Some((account, member)) = self.unless_failed(counted, judged).await? else {
+            return Err(Error::Refused(MemberRefused::WrongPassword));
+        };
+        if member.second_factor.is_some() {
+            return Ok(SignInStep::Code(self.challenge(account, &member, visit)));
+        }
+        let token = self.begin_session(account, member, client, SignInWay::Password).await?;
+        let browser = self.know_browser(account_name, name, client.known);
+        Ok(SignInStep::Session(NewSession { token, browser }))
+    }
+
+    /// Refuses a session that may not change what its member signs in with.
+    pub(super) async fn check_password_condition(
+        &self,
+        signed_in: &SignedIn,
+        present: SecretString,
+    ) -> Result<(), Error<MemberRefused>> {
+        match self.password_condition(signed_in) {
+            PasswordCondition::None => Ok(()),
+            PasswordCondition::PresentPassword => self.check_present_password(signed_in, present).await,
+            PasswordCondition::FreshSignIn => Err(Error::Refused(MemberRefused::StaleSignIn)),
+        }
+    }
+
+    /// Refuses a password other than the signed-in member's.
+    pub(super) async fn check_present_password(
+        &self,
+        SignedIn { account, member, .. }: &SignedIn,
+        present: SecretString,
+    ) -> Result<(), Error<MemberRefused>> {
+        let counted = self.count_change(*account, member.id).await?;
+        let judged = self.passwords.verify(present, member.password.clone()).await;
+        let judged = judged.map(|is_right| is_right.then_some(()));
+        let right = self.unless_failed(counted, judged).await?;
+        right.ok_or(Error::Refused(MemberRefused::WrongPresentPassword))
+    }
+
+    /// The member of this name, if the password is right.
+    async fn judge(
+        &self,
+        account: &str,
+        name: &str,
+        password: SecretString,
+    ) -> Result<Option<(AccountId, Member)>, StoreError> {
+        let found = self.member_to_sign_in(account, name).await?;
+        let hash = found.as_ref().and_then(|(_, member)| member.password.clone());
+        let is_right = self.passwords.verify(password, hash).await?;
+        Ok(found.filter(|_| is_right))
+    }
+
+    /// The outcome of a judged attempt, which counts on if the password was wrong, and only then.
+    pub(super) async fn unless_failed<T>(
+        &self,
+        counted: CountedAttempt,
+        judged: Result<Option<T>, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        match &judged {
+            Ok(None) => {}
+            Ok(Some(_)) => self.forget_attempts(counted).await?,
+            // An unjudged attempt is no failure. The store's absence is reported already.
+            Err(_) => drop(self.take_attempt_back(counted).await),
+        }
+        judged
+    }
+
+    async fn member_to_sign_in(
+        &self,
+        account: &str,
+        name: &str,
+    ) -> Result<Option<(AccountId, Member)>, StoreError> {
+        let account = match self.account(account).await {
+            Ok(account) => account,
+            Err(Error::Refused(AccountRefused::NotFound)) => return Ok(None),
+            Err(Error::Refused(other)) => return Err(StoreError::Unavailable(other.to_string())),
+            Err(Error::Store(unavailable)) => return Err(unavailable),
+        };
+        Ok(self.store.member_named(account, name).await?.map(|member| (account, member)))
+    }
+}
+
+/// Returns the part of an address that belongs to a person: an IPv4 address, or the /64 network of an IPv6 address,
+/// within which everyone chooses addresses freely. Text that is no address stays unchanged.
+fn network(address: &str) -> String {
+    match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).to_string()
+        }
+        Ok(IpAddr::V4(address)) => address.to_string(),
+        Err(_) => address.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_network_count_as_one() {
+        for (address, counted) in [
+            ("203.0.113.7", "203.0.113.7"),
+            ("::ffff:203.0.113.7", "203.0.113.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2::", "2001:db8:1:2::"),
+            ("", ""),
+        ] {
+            assert_eq!(network(address), counted);
+        }
+    }
+}

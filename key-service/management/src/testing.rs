@@ -1,0 +1,116 @@
+//! Means shared by the tests of the key-service: a clock that tests set, and a store in memory.
+#![allow(clippy::unwrap_used, reason = "panics are fine as test failures")]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+use shared::{
+    clock::{Clock, System},
+    ids::AccountId,
+    key::Prefix,
+    money::NanoUsd,
+    secret::ExposeSecret,
+    time::Timestamp,
+};
+use shared_catalog::Catalog;
+use shared_config::current::Current;
+
+use super::{Management, management_keys::ManagementKeySettings};
+use domain::{
+    digest::{Pepper, Peppers},
+    event::Actor,
+};
+use key_service_credentials::Credentials;
+use key_service_store::records::Records;
+use key_service_store::store::{
+    EVENTS_KEPT, EventBounds, Kept, Store,
+    suite::{SUITE_EVENTS, Unreliable},
+};
+
+/// Start of every test; not a whole second.
+pub const BEGIN: &str = "2026-11-20T02:11:05.678Z";
+
+/// A store that keeps all but the oldest of very many events.
+pub fn store_over(records: impl Records) -> Arc<Store> {
+    let kept = Kept::all(EventBounds::with_life(EVENTS_KEPT));
+    Arc::new(Store::new(Arc::new(records), Arc::new(System), kept))
+}
+
+/// Management of a store in memory, with a clock that tests set.
+pub struct Office {
+    /// The clock.
+    pub clock: Arc<Script>,
+    /// Records in memory, which tests make fail.
+    pub records: Arc<Unreliable>,
+    /// The store over the records.
+    pub store: Arc<Store>,
+    /// Credentials in the store, under a fixed pepper.
+    pub credentials: Arc<Credentials>,
+    /// The use-cases.
+    pub management: Arc<Management>,
+}
+
+impl Office {
+    /// Opens an empty store at [`BEGIN`].
+    pub fn open() -> Self {
+        let clock = Arc::new(Script::at(BEGIN));
+        let records = Arc::new(Unreliable::default());
+        let kept = Kept::all(SUITE_EVENTS);
+        let store = Arc::new(Store::new(records.clone(), clock.clone(), kept));
+        let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
+        let prefix = Prefix::parse("fg").unwrap();
+        let credentials = Arc::new(Credentials::new(store.clone(), peppers, prefix));
+        let management = Arc::new(Management::new(store.clone(), clock.clone(), credentials.clone()));
+        Self { clock, records, store, credentials, management }
+    }
+
+    /// A new account, and the plaintext of a management key of the account.
+    pub async fn account(&self, name: &str) -> (AccountId, String) {
+        let account =
+            self.management.create_account(name, NanoUsd::from_usd(10), Actor::System).await.unwrap();
+        let settings = ManagementKeySettings::full("test");
+        let key = self.management.create_management_key(account, settings, Actor::System).await.unwrap();
+        (account, key.expose_secret().to_owned())
+    }
+}
+
+/// A clock that stands still until moved. Random numbers count down, so that ids which sort by creation do not do so
+/// by chance.
+pub struct Script {
+    millis: AtomicI64,
+    drawn: AtomicU64,
+}
+
+impl Script {
+    fn at(time: &str) -> Self {
+        Self { millis: AtomicI64::new(Timestamp::parse(time).unwrap().millis()), drawn: AtomicU64::new(0) }
+    }
+
+    /// Sets the time.
+    pub fn set(&self, time: &str) {
+        self.millis.store(Timestamp::parse(time).unwrap().millis(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Script {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.millis.load(Ordering::SeqCst))
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        let count = (u64::MAX - self.drawn.fetch_add(1, Ordering::SeqCst)).to_be_bytes();
+        bytes.fill(0);
+        for (byte, counted) in bytes.iter_mut().rev().zip(count.into_iter().rev()) {
+            *byte = counted;
+        }
+    }
+}
+
+/// The catalogue that ships with the project.
+pub fn catalog() -> Arc<Current<Catalog>> {
+    Arc::new(Current::new(
+        Catalog::parse(include_str!("../../../config/models.toml"), "models.toml").unwrap(),
+    ))
+}
