@@ -6,7 +6,6 @@
 mod backup;
 pub mod cli;
 pub mod config;
-mod dashboard;
 pub mod doctor;
 mod families;
 pub mod first_run;

@@ -16,7 +16,6 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 
 use crate::{
     config::Options,
-    dashboard::{self, Desk},
     grpc::{Grpc, deadline::drop_late_calls},
     held_money, http,
     installation::Installation,
@@ -78,10 +77,10 @@ impl RunningKeyService {
             .layer(middleware::from_fn(drop_late_calls));
         let is_https = |url: &axum::http::Uri| url.scheme_str() == Some("https");
         let behind_tls = clients_use_tls || options.public_url.as_ref().is_some_and(is_https);
-        let desk = Desk::new(management.clone(), catalog.clone(), behind_tls);
+        let dashboard = key_service_dashboard::router(management.clone(), catalog.clone(), behind_tls);
         let sender = Sender::new(&options.webhook_networks);
         let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
-        let app = http::router(management, catalog, clock.clone(), internal_token, dashboard::router(desk));
+        let app = http::router(management, catalog, clock.clone(), internal_token, dashboard);
 
         let tasks = TaskTracker::new();
         tasks.spawn(refusals.run(store.clone(), shutdown.clone()));

@@ -1,0 +1,219 @@
+//! Entries of the journal as lines of a file.
+
+use serde::{Serialize, Serializer};
+use shared::{money::NanoUsd, tokens::UsageDetails};
+
+use domain::ledger::{Ending, Settlement};
+use key_service_store::store::JournalEntry;
+
+/// Names of the columns, and of the members of a JSON line. Scripts rely on the names: add, never rename. The last is
+/// for owners alone.
+const NAMES: [&str; 24] = [
+    "number",
+    "time",
+    "generation_id",
+    "key_id",
+    "label",
+    "model",
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "cost",
+    "charged",
+    "change",
+    "shortfall",
+    "ending",
+    "estimated",
+    "group_id",
+    "parent_group_id",
+    "cache_write_tokens",
+    "cache_write_long_tokens",
+    "audio_input_tokens",
+    "images",
+    "reasoning_tokens",
+    "audio_output_tokens",
+    "upstream_cost",
+];
+
+/// A value of a line.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Value<'a> {
+    /// A text of somebody's choice.
+    Text(&'a str),
+    /// A time, an id or a word of ours.
+    Plain(String),
+    Number(u64),
+    Amount(NanoUsd),
+    Flag(bool),
+    Nothing,
+}
+
+/// Entries of the journal as lines, with the upstreams' charges or without.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lines {
+    /// True for owners.
+    pub(super) with_upstream_cost: bool,
+}
+
+fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Value<'a>; NAMES.len()] {
+    let settlement = &entry.entry.settlement;
+    let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at } = settlement;
+    let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
+        usage.details;
+    let ending = match ending {
+        Ending::Captured => "captured",
+        Ending::Expired => "expired",
+    };
+    let [group, parent] = payer.groups.map(|id| id.map_or(Value::Nothing, |id| Value::Plain(id.to_string())));
+    [
+        Value::Number(entry.number),
+        Value::Plain(at.to_string()),
+        Value::Plain(entry.generation.to_string()),
+        Value::Plain(payer.key.to_string()),
+        Value::Text(label),
+        Value::Text(&payer.model),
+        Value::Number(usage.prompt),
+        Value::Number(usage.cached),
+        Value::Number(usage.completion),
+        Value::Amount(*cost),
+        Value::Amount(*charged),
+        Value::Amount(entry.entry.delta),
+        Value::Amount(settlement.shortfall()),
+        Value::Plain(ending.into()),
+        Value::Flag(*estimated),
+        group,
+        parent,
+        Value::Number(cache_write),
+        Value::Number(cache_write_long),
+        Value::Number(audio_input),
+        Value::Number(images),
+        Value::Number(reasoning),
+        Value::Number(audio_output),
+        upstream_cost.map_or(Value::Nothing, Value::Amount),
+    ]
+}
+
+impl Lines {
+    /// Number of columns.
+    const fn width(self) -> usize {
+        if self.with_upstream_cost { NAMES.len() } else { NAMES.len() - 1 }
+    }
+
+    /// The first line of a table.
+    pub(super) fn csv_head(self) -> String {
+        NAMES[..self.width()].join(",") + "\r\n"
+    }
+
+    /// Adds an entry as a line of a table (RFC 4180).
+    pub(super) fn csv(self, out: &mut String, entry: &JournalEntry, label: &str) {
+        let cells = values(entry, label).into_iter().take(self.width()).map(|value| match value {
+            Value::Text(text) => cell(text),
+            Value::Plain(text) => text,
+            Value::Number(number) => number.to_string(),
+            Value::Amount(amount) => amount.to_string(),
+            Value::Flag(flag) => flag.to_string(),
+            Value::Nothing => String::new(),
+        });
+        out.push_str(&cells.collect::<Vec<_>>().join(","));
+        out.push_str("\r\n");
+    }
+
+    /// Adds an entry as a line of JSON.
+    pub(super) fn json(self, out: &mut String, entry: &JournalEntry, label: &str) {
+        struct Line<'a>(&'a [Value<'a>]);
+        impl Serialize for Line<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(NAMES.iter().zip(self.0))
+            }
+        }
+        match serde_json::to_string(&Line(&values(entry, label)[..self.width()])) {
+            Ok(line) => {
+                out.push_str(&line);
+                out.push('\n');
+            }
+            Err(error) => tracing::error!(%error, "an entry could not be written as JSON"),
+        }
+    }
+}
+
+/// Characters that spreadsheets take for the beginning of a formula.
+const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
+
+/// Characters behind which a cell may begin: separators, quotes and line breaks of any spreadsheet's settings.
+const CELL_ENDS: [char; 7] = [',', ';', '\t', '"', '\'', '\n', '\r'];
+
+/// A text in a cell. A spreadsheet takes a formula with an apostrophe before it for a text. Where another separator is set than
+/// the comma, it finds cells within the text, so that formulas are marked at every place where a cell may begin.
+pub(crate) fn cell(text: &str) -> String {
+    let (mut cell, mut may_begin) = (String::with_capacity(text.len() + 2), true);
+    cell.push('"');
+    for c in text.chars() {
+        if may_begin && FORMULA.contains(&c) {
+            cell.push('\'');
+        }
+        if c == '"' {
+            cell.push('"');
+        }
+        cell.push(c);
+        // Blanks before a formula are passed over.
+        may_begin = CELL_ENDS.contains(&c) || (may_begin && c.is_whitespace());
+    }
+    cell.push('"');
+    cell
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula_or_leaves_its_place() {
+        for (text, written) in [
+            ("Customer A", "\"Customer A\""),
+            ("=cmd|' /C calc'!A0", "\"'=cmd|' /C calc'!A0\""),
+            ("+1", "\"'+1\""),
+            ("-1", "\"'-1\""),
+            ("@SUM(A1)", "\"'@SUM(A1)\""),
+            ("a\",\"b", "\"a\"\",\"\"b\""),
+            ("a;=1+1;b-c", "\"a;'=1+1;b-c\""),
+            ("a;\"=LEN(\")+1;b", "\"a;\"\"'=LEN(\"\")+1;b\""),
+            ("a,@x\t+1", "\"a,'@x\t'+1\""),
+            ("a\n=1\r\n-2", "\"a\n'=1\r\n'-2\""),
+            ("a;  ＝1", "\"a;  '＝1\""),
+            ("2026-11-20", "\"2026-11-20\""),
+        ] {
+            assert_eq!(cell(text), written);
+        }
+    }
+
+    /// Cells of a line for a program that separates by `separator`, and reads quotes if `minds_quotes`.
+    fn cells(line: &str, separator: char, minds_quotes: bool) -> Vec<String> {
+        let (mut cells, mut is_quoted) = (vec![String::new()], false);
+        for c in line.chars() {
+            match c {
+                '"' if minds_quotes => is_quoted = !is_quoted,
+                '"' => {}
+                c if !is_quoted && (c == separator || c == '\n') => cells.push(String::new()),
+                c => cells.last_mut().unwrap().push(c),
+            }
+        }
+        cells
+    }
+
+    proptest! {
+        #[test]
+        fn no_program_finds_a_formula_in_a_text(text in "[=+@;,\"' \t\r\na-]{0,12}") {
+            let line = format!("1,{},2", cell(&text));
+            for (separator, minds_quotes) in
+                [(',', true), (',', false), (';', true), (';', false), ('\t', true), ('\t', false)]
+            {
+                for cell in cells(&line, separator, minds_quotes) {
+                    prop_assert!(!cell.trim_start().starts_with(FORMULA), "{:?} in {:?}", cell, line);
+                }
+            }
+        }
+    }
+}

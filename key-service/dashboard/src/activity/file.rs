@@ -1,0 +1,112 @@
+//! The journal as a file, streamed at the pace of its reader.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream::try_unfold;
+use http::header;
+use shared::ids::{AccountId, KeyId};
+use shared_door::admission::Permit;
+
+use super::{export::Lines, search};
+use key_service_management::{Management, reading::EntrySearch};
+use key_service_page::{desk::Desk, failure::Failure, form::query, session::Viewer};
+use key_service_store::store::StoreError;
+
+/// Entries read at a time.
+const ENTRIES_IN_PIECE: usize = 500;
+
+/// The form of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// A table for spreadsheets.
+    Csv,
+    /// A JSON object a line.
+    JsonLines,
+}
+
+/// Streams the entries that match, as a table.
+pub(crate) async fn csv(desk: State<Desk>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
+    file(desk, &viewer, &request, Format::Csv)
+}
+
+/// Streams the entries that match, an object a line.
+pub(crate) async fn json_lines(
+    desk: State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    file(desk, &viewer, &request, Format::JsonLines)
+}
+
+/// The rest of a file, still to be sent.
+struct Rest {
+    _permit: Permit,
+    management: Arc<Management>,
+    account: AccountId,
+    search: EntrySearch,
+    format: Format,
+    lines: Lines,
+    before: Option<u64>,
+    labels: HashMap<KeyId, String>,
+    is_first: bool,
+}
+
+fn file(
+    State(desk): State<Desk>,
+    viewer: &Viewer,
+    request: &Request,
+    format: Format,
+) -> Result<Response, Failure> {
+    let rest = Rest {
+        _permit: desk.exports.begin(viewer.signed_in.account)?,
+        management: desk.management,
+        account: viewer.signed_in.account,
+        search: search(&query(request))?,
+        format,
+        lines: Lines { with_upstream_cost: viewer.is_owner() },
+        before: None,
+        labels: HashMap::new(),
+        is_first: true,
+    };
+    let (content_type, name) = match format {
+        Format::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"activity.csv\""),
+        Format::JsonLines => ("application/jsonl; charset=utf-8", "attachment; filename=\"activity.jsonl\""),
+    };
+    let headers = [(header::CONTENT_TYPE, content_type), (header::CONTENT_DISPOSITION, name)];
+    Ok((headers, Body::from_stream(try_unfold(Some(rest), Rest::next_piece))).into_response())
+}
+
+impl Rest {
+    /// The next piece of the file, as fast as the client reads; a store that fails cuts the connection, so that no part is
+    /// taken for the whole.
+    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
+        let Some(mut rest) = rest else { return Ok(None) };
+        let (management, account) = (rest.management.clone(), rest.account);
+        let page = management.find_entries(account, &rest.search, rest.before, ENTRIES_IN_PIECE).await?;
+        let unknown = page.found.iter().map(|entry| entry.entry.settlement.payer.key);
+        let unknown: Vec<KeyId> = unknown.filter(|id| !rest.labels.contains_key(id)).collect();
+        let keys = management.keys_by_id(account, unknown).await?;
+        rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
+        let mut piece = String::new();
+        if rest.is_first && rest.format == Format::Csv {
+            piece.push_str(&rest.lines.csv_head());
+        }
+        rest.is_first = false;
+        for entry in &page.found {
+            let label = rest.labels.get(&entry.entry.settlement.payer.key).map_or("", String::as_str);
+            match rest.format {
+                Format::Csv => rest.lines.csv(&mut piece, entry, label),
+                Format::JsonLines => rest.lines.json(&mut piece, entry, label),
+            }
+        }
+        rest.before = page.next;
+        let left = rest.before.is_some().then_some(rest);
+        Ok(Some((Bytes::from(piece), left)))
+    }
+}

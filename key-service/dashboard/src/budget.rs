@@ -1,0 +1,169 @@
+//! What is used of the limits of a key or a group, as bars with amounts.
+
+use maud::{Markup, html};
+use shared::money::NanoUsd;
+
+use crate::words::{dollars, per};
+use domain::{
+    group::Group,
+    ledger::{Budget, Holder},
+};
+use key_service_management::reached::{LimitOf, MoneyLimit, ReachedLimits};
+use key_service_page::{
+    chart::scaled,
+    show::{aligned, glance, name_of, time, usd},
+};
+
+/// Length of a bar in SVG units.
+const LENGTH: i64 = 1_000;
+
+/// Amount below which two decimals say nothing.
+const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
+
+/// Limits of a key or a group, and what holds of its requests.
+struct Bounded<'a> {
+    /// The group whose limits these are; `None` for those of the page's own key or group.
+    group: Option<&'a Group>,
+    held: NanoUsd,
+    limits: Vec<MoneyLimit>,
+}
+
+impl Bounded<'_> {
+    fn left(&self, limit: &MoneyLimit) -> NanoUsd {
+        limit.left().left_after(self.held)
+    }
+}
+
+/// Used, held and left of the limits of a key or a group, and of the groups that it is in, the nearest first. `is_over` says that
+/// nothing of them can be spent any more.
+pub(super) fn gauge(
+    (holder, budget): (Holder, &Budget),
+    groups: &[&Group],
+    reached: &ReachedLimits,
+    is_over: bool,
+) -> Markup {
+    let own = Bounded { group: None, held: budget.held, limits: reached.limits(holder, budget) };
+    let of_groups = groups.iter().map(|group| Bounded {
+        group: Some(group),
+        held: group.spend.budget.held,
+        limits: reached.limits(Holder::Group(group.id), &group.spend.budget),
+    });
+    let all: Vec<Bounded<'_>> = std::iter::once(own).chain(of_groups).collect();
+    let each = || all.iter().flat_map(|of| of.limits.iter().map(move |limit| (of, limit)));
+    let least = each().min_by_key(|(of, limit)| (!limit.is_reached, of.left(limit)));
+    html! {
+        @if let Some((of, limit)) = least.filter(|(_, limit)| limit.is_reached && !is_over) { (refusal(of, limit)) }
+        section.card.gauge aria-label="Limits" {
+            ul.legend {
+                li { "Used in all " strong { (usd(budget.used)) } }
+                @if budget.held > NanoUsd::ZERO { li { i.held {} "Held by requests in flight " strong { (usd(budget.held)) } } }
+                @match (least, is_over) {
+                    (_, true) => {},
+                    (Some((of, limit)), false) => li { "Left " strong { (usd(of.left(limit))) } },
+                    (None, false) => li { "No limit but the credit" },
+                }
+            }
+            @for (of, limit) in each() {
+                (bar(limit.used, of.held, limit))
+                ul.legend {
+                    li { i.used {} @if let Some(group) = of.group { bdi { (name_of(group)) } ": used " } @else { "Used " }
+                        strong { (usd(limit.used)) } " of " (in_words(limit)) }
+                    @if !is_over {
+                        li { i.left {} "Left " strong { (usd(of.left(limit))) } }
+                        @if let Some((_, resets_at)) = limit.window { li.quiet { "resets " (time(resets_at)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Says why requests are refused, and until when.
+fn refusal(of: &Bounded<'_>, limit: &MoneyLimit) -> Markup {
+    html! {
+        p.problem {
+            "Requests are refused: the limit of " (in_words(limit))
+            @if let Some(group) = of.group { " of the group " bdi { (name_of(group)) } }
+            " is reached. "
+            @match limit.window {
+                Some((_, resets_at)) => { "It resets " (time(resets_at)) "." },
+                None => "Raise it to let them through.",
+            }
+        }
+    }
+}
+
+/// A badge for a limit for which requests are refused.
+pub(super) fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
+    html! {
+        @match of {
+            None => {},
+            Some(LimitOf::Own) => span.badge.short { "limit reached" },
+            Some(LimitOf::Group(group)) => span.badge.short { "limit of " bdi { (name_of(group)) } " reached" },
+        }
+    }
+}
+
+/// The limit that is nearest to its end, with its bar: `$0.14 of $35 a month`.
+pub(super) fn tightest(limits: &[MoneyLimit]) -> Markup {
+    let tightest = limits.iter().max_by_key(|limit| (limit.is_reached, part(limit.used, limit.amount)));
+    html! {
+        @match tightest {
+            None => span.quiet { "none" },
+            Some(limit) => { (briefly(limit.used)) " of " (in_words(limit)) (bar(limit.used, NanoUsd::ZERO, limit)) },
+        }
+    }
+}
+
+/// An amount of a limit: at a glance, and below a cent as in columns.
+fn briefly(used: NanoUsd) -> Markup {
+    let has_cents = used == NanoUsd::ZERO || used >= CENT;
+    if has_cents { glance(used) } else { aligned(used) }
+}
+
+fn in_words(limit: &MoneyLimit) -> String {
+    limit.window.map_or_else(|| dollars(limit.amount), |(length, _)| per(limit.amount, length))
+}
+
+/// The part of a limit, in units of the bar. A limit of 0 is used up.
+fn part(amount: NanoUsd, limit: NanoUsd) -> i64 {
+    if limit <= NanoUsd::ZERO { LENGTH } else { scaled(amount, limit, LENGTH) }
+}
+
+/// A bar as long as the limit, of which parts are used and held.
+fn bar(used: NanoUsd, held: NanoUsd, limit: &MoneyLimit) -> Markup {
+    let (used, held) = (part(used, limit.amount), scaled(held, limit.amount, LENGTH));
+    html! {
+        svg.bar.short[limit.is_reached] viewBox={ "0 0 " (LENGTH) " 10" } preserveAspectRatio="none" aria-hidden="true" {
+            rect.used x="0" y="0" width=(used) height="10" {}
+            rect.held x=(used) y="0" width=(held.min(LENGTH - used)) height="10" {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared::calendar::Per;
+    use shared::time::Timestamp;
+
+    fn limit(used: i64, amount: i64, per: Option<Per>, is_reached: bool) -> MoneyLimit {
+        let [used, amount] = [used, amount].map(NanoUsd::from_usd);
+        MoneyLimit { amount, used, window: per.map(|per| (per, Timestamp::from_millis(0))), is_reached }
+    }
+
+    #[test]
+    fn the_limit_that_is_reached_or_used_most_is_the_tightest_and_one_of_nothing_is_used_up() {
+        let (all, day) = (limit(10, 100, None, false), limit(1, 2, Some(Per::Day), false));
+        let shown = |limits: &[MoneyLimit]| tightest(limits).into_string();
+        assert!(shown(&[all, day]).contains("$1.00</span> of $2 a day"), "{}", shown(&[all, day]));
+        let reached = limit(1, 50, Some(Per::Week), true);
+        let page = shown(&[all, day, reached]);
+        assert!(page.contains(" of $50 a week") && page.contains("bar short"), "{page}");
+        let nothing = shown(&[limit(0, 0, None, true)]);
+        assert!(nothing.contains(" of $0<") && nothing.contains("width=\"1000\""), "{nothing}");
+        assert!(shown(&[]).contains("none"));
+        let cents = MoneyLimit { used: NanoUsd::from_nanos(1_493_750), ..limit(0, 1, None, false) };
+        assert!(shown(&[cents]).contains(">$0.001493</span> of $1<"), "{}", shown(&[cents]));
+    }
+}

@@ -1,0 +1,199 @@
+//! Credit: the balance, the held part, the deposits, and a month's statement.
+
+use axum::{
+    extract::{Path, Request, State},
+    response::{IntoResponse, Response},
+};
+use http::header;
+use maud::{Markup, html};
+use shared::{
+    ids::{AccountId, DepositId},
+    money::NanoUsd,
+};
+
+use crate::activity::csv_cell;
+use domain::{ledger::Deposited, usage::Day};
+use key_service_management::statement::{Month, Statement};
+use key_service_page::{
+    desk::Desk,
+    failure::Failure,
+    form::query,
+    layout::{Section, page},
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
+    session::Viewer,
+    show::{aligned, copyable, program, requests, short_count, time, time_to_second, usd},
+};
+use key_service_store::store::Deposit;
+
+/// Path of this page.
+const PATH: &str = "/dashboard/credit";
+/// Number of the latest deposits that pages and the file have. All are read at once.
+const DEPOSITS: usize = 10_000;
+/// Months that the page leads to.
+const MONTHS: usize = 13;
+
+/// Shows the credit of the account.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let pagination = Pagination::of(&query)?;
+    let after: Option<DepositId> = pagination.after(|id| id.parse().ok())?;
+    let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
+    let place = after.and_then(|after| deposits.iter().position(|deposit| deposit.id == after));
+    let page_of = deposits.iter().skip(place.map_or(0, |place| place + 1));
+    let listed: Vec<&Deposit> = page_of.take(ROWS_ON_PAGE).collect();
+    let is_last = listed.last().is_none_or(|last| deposits.last().is_some_and(|of_all| of_all.id == last.id));
+    let next = listed.last().filter(|_| !is_last).map(|last| last.id.to_string());
+    let total = Some(deposits.len() as u64);
+    let shown = Shown { rows: listed.len(), total, next, is_filtered: false };
+    let (credit, held) = (viewer.funds.credit, viewer.funds.held);
+    let name = viewer.funds.name.replace('\'', "'\\''");
+    let content = html! {
+        dl.tiles.exact {
+            div.tile { dt { "Credit" } dd { (usd(credit)) } }
+            div.tile { dt { "Held by requests in flight" } dd { (usd(held)) } }
+            div.tile { dt { "Available" } dd { (usd(credit.left_after(held))) } }
+        }
+        @if credit <= NanoUsd::ZERO { p.problem { "There is no credit left: requests are refused until credit is added." } }
+        @if viewer.is_owner() {
+            section.card {
+                h2 { "Add credit" }
+                p { "An operator adds credit on the server:" }
+                (copyable("Command", &format!("{} credits add --account '{name}' --amount 25 --note 'Invoice 1'", program())))
+            }
+        }
+        (statements(&desk, viewer.signed_in.account))
+        h2 { "Deposits" }
+        @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else {
+            (table(&listed))
+            (pagination.links(PATH, &query, &shown))
+            p { a href={ (PATH) ".csv" } { "Export CSV" } }
+        }
+    };
+    Ok(page(&viewer, Section::Credit, "Credit", &content))
+}
+
+/// Leads to the statements of the months since the account was opened whose counters are there.
+fn statements(desk: &Desk, account: AccountId) -> Markup {
+    let (this, first) = (Month::of(desk.management.today()), Month::of(Day::of(account.created_at())));
+    let months = std::iter::successors(Some(this), |month| Some(month.before()))
+        .take_while(|month| *month == this || month.first >= first.first)
+        .take(MONTHS);
+    html! {
+        h2 { "Statements" }
+        nav aria-label="Statements" { ul.inline {
+            @for month in months.filter(|month| desk.management.has_counters_of(*month)) {
+                li { a href={ (PATH) "/" (month.name()) } { (month.name()) } }
+            }
+        } }
+    }
+}
+
+/// Writes a table of deposits.
+fn table(deposits: &[&Deposit]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Deposits" {
+            table {
+                thead { tr {
+                    th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.n scope="col" { "Amount" }
+                    th.n.wide-only scope="col" { "Credit after" } th.wide-only scope="col" { "Id" }
+                } }
+                tbody {
+                    @for deposit in deposits {
+                        @let Deposited { amount, credit, .. } = deposit.deposited;
+                        @let details = details(&deposit.deposited);
+                        tr {
+                            th scope="row" { (time(deposit.at())) p.narrow-only { (details) } }
+                            td.wide-only { bdi title=(details) { (details) } }
+                            td.n { (aligned(amount)) }
+                            td.n.wide-only { @match credit { Some(credit) => (aligned(credit)), None => "–" } }
+                            td.wide-only { code { (deposit.id.to_string()) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Tells what a deposit was for: its note, and the id of its payment.
+fn details(deposited: &Deposited) -> String {
+    let payment = deposited.payment.as_ref().map(|payment| format!("payment {}", payment.id.as_str()));
+    let note = Some(deposited.note.clone()).filter(|note| !note.is_empty());
+    note.into_iter().chain(payment).collect::<Vec<_>>().join(", ")
+}
+
+/// Sends the deposits as a table for spreadsheets.
+pub(super) async fn csv(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
+    let line = |deposit: &Deposit| {
+        let Deposited { amount, credit, note, payment } = &deposit.deposited;
+        let credit = credit.map(|credit| credit.to_string()).unwrap_or_default();
+        let payment = payment.as_ref().map(|payment| csv_cell(payment.id.as_str())).unwrap_or_default();
+        let (id, at, note) = (deposit.id, deposit.at(), csv_cell(note));
+        format!("{id},{at},{amount},{credit},{note},{payment}\r\n")
+    };
+    let lines: String = deposits.iter().map(line).collect();
+    let lines = format!("id,time,amount,credit_after,note,payment_id\r\n{lines}");
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"deposits.csv\""),
+    ];
+    Ok((headers, lines).into_response())
+}
+
+/// Shows the statement of a month, to be printed.
+pub(super) async fn statement(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(month): Path<String>,
+) -> Result<Response, Failure> {
+    let month = Month::parse(&month).ok_or(Failure::NotFound)?;
+    if month.first > desk.management.today() || !desk.management.has_counters_of(month) {
+        return Err(Failure::NotFound);
+    }
+    let statement = desk.management.statement(viewer.signed_in.account, month).await?;
+    let is_over = month.last < desk.management.today();
+    let content = html! {
+        p.lead { "Account " strong { (viewer.funds.name) } ", from " span.date { (month.first.to_string()) } " to " span.date { (month.last.to_string()) }
+            " in UTC."
+            @if !is_over { " The month is not over." } }
+        (lines(month, &statement, is_over))
+        p.buttons { button type="button" data-prints { "Print" } a href=(PATH) { "All deposits and statements" } }
+    };
+    Ok(page(&viewer, Section::Credit, &format!("Statement {}", month.name()), &content))
+}
+
+/// Lines of a statement, from the credit before to the credit after.
+fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
+    let balance = |name: &str, day: Option<Day>, credit: NanoUsd| {
+        html! { tr { th.wraps scope="row" { (name) @if let Some(day) = day { " " span.date { (day.to_string()) } } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
+    };
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Statement" {
+            table {
+                thead { tr { th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" } } }
+                tbody {
+                    (balance("Credit on", Some(month.first), statement.opening))
+                    @for deposit in &statement.deposits {
+                        @let details = details(&deposit.deposited);
+                        tr { td.wraps { "Deposit " (time_to_second(deposit.at())) p.narrow-only { (details) } }
+                            td.wide-only { (details) } td.n { (aligned(deposit.deposited.amount)) } }
+                    }
+                    @for (model, sums) in &statement.models {
+                        @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));
+                        tr { td.wraps { (model) p.narrow-only { (details) } } td.wide-only { (details) }
+                            td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
+                    }
+                    tr { th.wraps scope="row" { "Charged in all" } td.wide-only {}
+                        td.n { strong { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } } }
+                    @if is_over { (balance("Credit after", Some(month.last), statement.closing)) }
+                    @else { (balance("Credit now", None, statement.closing)) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The page of events: who did what, and which thresholds were passed.
+
+use std::collections::HashMap;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use maud::{Markup, html};
+use shared::{
+    ids::{GroupId, KeyId},
+    wire::EVENT_TYPES,
+};
+
+use crate::words;
+use domain::{
+    event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold},
+    group::Group,
+    key::ApiKey,
+};
+use key_service_page::{
+    desk::Desk,
+    failure::Failure,
+    form::{Fields, query},
+    layout::{Section, page},
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
+    session::Viewer,
+    show::{name_of, or_unnamed, time_to_second, usd},
+};
+use key_service_store::store::NumberedEvent;
+
+/// Path of this page.
+pub(super) const PATH: &str = "/dashboard/events";
+
+/// Last events on the page of a key or a group.
+const LAST_EVENTS: usize = 8;
+
+/// The key or the group that a page is about.
+pub(super) enum Subject {
+    /// An API key.
+    Key(KeyId),
+    /// A group.
+    Group(GroupId),
+}
+
+/// Reads the filters of a query.
+fn search(query: &Fields) -> Result<EventSearch, Failure> {
+    Ok(EventSearch {
+        kind: EVENT_TYPES.into_iter().find(|kind| *kind == query.get("type")),
+        key: query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+    })
+}
+
+/// Shows the events, newest first.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let (account, search, pagination) = (viewer.signed_in.account, search(&query)?, Pagination::of(&query)?);
+    let before = pagination.after(|number| number.parse().ok())?;
+    let found = desk.management.find_events(account, &search, before, ROWS_ON_PAGE).await?;
+    let is_filtered = search != EventSearch::default();
+    let total = match found.found.first() {
+        Some(first) if !is_filtered => {
+            let gone = desk.management.events_after(account, 0, 1).await?.gone_until;
+            Some(pagination.total_of_numbered(first.number, gone))
+        }
+        Some(_) | None => None,
+    };
+    let since = desk.management.events_complete_since(account).await?;
+    let next = found.next.map(|next| next.to_string());
+    let shown = Shown { rows: found.found.len(), total, next, is_filtered };
+    let content = html! {
+        p.lead { "Who did what, and which limits are nearly used, newest first."
+            @if let Some(since) = since { " Complete since " (time_to_second(since)) ": older events were dropped." } }
+        (filters(&query, &search, &Named::of_search(&desk, &viewer, &search).await?))
+        @if found.found.is_empty() {
+            p.empty { @if !is_filtered { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
+        } @else {
+            (table(&found.found, &EventSearch::default(), &Named::of(&desk, &viewer, &found.found).await?))
+        }
+        (pagination.links(PATH, &query, &shown))
+    };
+    Ok(page(&viewer, Section::Events, "Events", &content))
+}
+
+/// The last events of a key or a group, and a link to all of them.
+pub(super) async fn last_events(desk: &Desk, viewer: &Viewer, subject: Subject) -> Result<Markup, Failure> {
+    let (name, id, search) = match subject {
+        Subject::Key(id) => ("key", id.to_string(), EventSearch { key: Some(id), ..EventSearch::default() }),
+        Subject::Group(id) => {
+            ("group", id.to_string(), EventSearch { group: Some(id), ..EventSearch::default() })
+        }
+    };
+    let last = desk.management.find_events(viewer.signed_in.account, &search, None, LAST_EVENTS).await?;
+    Ok(html! {
+        h2 { "Last events" }
+        @if last.found.is_empty() { p.empty { "No event is kept any more." } }
+        @else { (table(&last.found, &search, &Named::of(desk, viewer, &last.found).await?)) }
+        p { a href={ (PATH) "?" (name) "=" (id) } { "All events of this " (name) } }
+    })
+}
+
+/// The keys and groups that events are about, or name.
+struct Named {
+    keys: HashMap<KeyId, ApiKey>,
+    groups: Vec<Group>,
+}
+
+impl Named {
+    async fn of(desk: &Desk, viewer: &Viewer, events: &[NumberedEvent]) -> Result<Self, Failure> {
+        let account = viewer.signed_in.account;
+        let keys = events.iter().filter_map(|numbered| numbered.event.key).collect();
+        let groups = events.iter().flat_map(|numbered| groups_of(&numbered.event)).collect();
+        let groups = desk.management.groups_by_id(account, groups).await?.into_values().collect();
+        Ok(Self { keys: desk.management.keys_by_id(account, keys).await?, groups })
+    }
+
+    /// The key and the group that a search names.
+    async fn of_search(desk: &Desk, viewer: &Viewer, search: &EventSearch) -> Result<Self, Failure> {
+        let account = viewer.signed_in.account;
+        let groups = desk.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+        let keys = desk.management.keys_by_id(account, search.key.into_iter().collect()).await?;
+        Ok(Self { keys, groups: groups.into_values().collect() })
+    }
+
+    fn group(&self, id: GroupId) -> Markup {
+        let group = self.groups.iter().find(|group| group.id == id);
+        html! { a href={ "/dashboard/groups/" (id.to_string()) } { bdi { (group.map_or_else(|| id.to_string(), name_of)) } } }
+    }
+
+    fn key(&self, id: KeyId) -> Markup {
+        html! {
+            a href={ "/dashboard/keys/" (id.to_string()) } {
+                @match self.keys.get(&id) { Some(key) => (or_unnamed(&key.label)), None => (id.to_string()) }
+            }
+        }
+    }
+}
+
+/// The groups that an event is about, or names.
+fn groups_of(event: &Event) -> Vec<GroupId> {
+    let named = if let EventKind::KeyCreated { changes }
+    | EventKind::GroupCreated { changes }
+    | EventKind::KeyUpdated { changes }
+    | EventKind::GroupUpdated { changes } = &event.kind
+    {
+        let values = changes.iter().flat_map(|change| [&change.before, &change.after]);
+        values.filter_map(|json| json.trim_matches('"').parse().ok()).collect()
+    } else if let EventKind::ManagementKeyCreated { group_id: Some(group), .. } = &event.kind {
+        vec![*group]
+    } else {
+        Vec::new()
+    };
+    event.group.into_iter().chain(named).collect()
+}
+
+/// A table of events, without links to the key or the group that the page is about.
+fn table(events: &[NumberedEvent], about: &EventSearch, named: &Named) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Events" {
+            table {
+                thead { tr {
+                    th.wide-only scope="col" { "Time, " span data-zone="now" { "UTC" } } th scope="col" { "Event" }
+                    th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
+                } }
+                tbody { @for numbered in events { (row(&numbered.event, about, named)) } }
+            }
+        }
+    }
+}
+
+fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {
+    let only = |name: &'static str, title: &'static str, id: Option<(String, String)>| {
+        html! {
+            @if let Some((id, shown)) = id {
+                label { (title) select name=(name) { option value=(id) selected { (shown) } option value="" { "All" } } }
+            }
+        }
+    };
+    let label =
+        |id: &KeyId| named.keys.get(id).map(|key| key.label.clone()).filter(|label| !label.trim().is_empty());
+    let key = search.key.map(|id| (id.to_string(), label(&id).unwrap_or_else(|| id.to_string())));
+    let group = |id: GroupId| {
+        named.groups.iter().find(|group| group.id == id).map_or_else(|| id.to_string(), name_of)
+    };
+    let group = search.group.map(|id| (id.to_string(), group(id)));
+    html! {
+        form.filters method="get" action=(PATH) role="search" {
+            (only("key", "Key", key))
+            (only("group", "Group", group))
+            label { "Type" select name="type" {
+                option value="" { "All" }
+                @for kind in EVENT_TYPES { option value=(kind) selected[query.get("type") == kind] { (kind) } }
+            } }
+            button { "Apply" }
+        }
+    }
+}
+
+fn row(event: &Event, about: &EventSearch, named: &Named) -> Markup {
+    let key = event.key.filter(|_| about.key.is_none());
+    let group = event.group.filter(|_| about.group.is_none());
+    let of = html! {
+        @if let Some(key) = key { (named.key(key)) }
+        @if key.is_some() && group.is_some() { " in " }
+        @if let Some(group) = group { (named.group(group)) }
+    };
+    html! {
+        tr title=(event.id.to_string()) {
+            td.wide-only { (time_to_second(event.at)) }
+            td.wraps { span.badge { (event.kind.as_str()) } " " (told(&event.kind, named))
+                p.narrow-only { (time_to_second(event.at)) " by " (actor(&event.actor))
+                    @if key.is_some() || group.is_some() { " · " (of) } } }
+            td.wide-only { (actor(&event.actor)) }
+            td.wide-only.wraps.of { (of) }
+        }
+    }
+}
+
+fn actor(actor: &Actor) -> Markup {
+    html! {
+        @match actor {
+            Actor::ManagementKey { name, .. } => { "management key " bdi { (name) } },
+            Actor::Member { name, .. } => { bdi { (name) } },
+            Actor::Operator { name } => { "operator" @if name != "operator" { " " bdi { (name) } } },
+            Actor::System => span.quiet { "the service" },
+        }
+    }
+}
+
+/// Details of an event in words.
+fn told(kind: &EventKind, named: &Named) -> Markup {
+    html! {
+        @match kind {
+            EventKind::KeyCreated { changes } | EventKind::GroupCreated { changes } => (list(changes, false, named)),
+            EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true, named)),
+            EventKind::KeyRotated { previous_key_expires_at } => {
+                @if let Some(at) = previous_key_expires_at { "the previous key works until " (time_to_second(*at)) }
+            },
+            EventKind::KeyThresholdReached(threshold) | EventKind::KeyLimitReached(threshold)
+                | EventKind::GroupThresholdReached(threshold) | EventKind::GroupLimitReached(threshold) => (used(threshold)),
+            EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
+                (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " is left"
+            },
+            EventKind::CreditAdded { amount, note, payment_id, .. } => {
+                (usd(*amount))
+                @if !note.is_empty() { ", " bdi { (note) } }
+                @if let Some(payment) = payment_id { ", payment " bdi { (payment.as_str()) } }
+            },
+            EventKind::ManagementKeyCreated { name, scope, group_id, expires_at, .. } => {
+                bdi { (name) }
+                @if let Some(scope) = scope { ", " (scope) }
+                @if let Some(group) = group_id { " in " (named.group(*group)) }
+                @if let Some(at) = expires_at { ", until " (time_to_second(*at)) }
+            },
+            EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
+                | EventKind::MemberSecondFactorEnabled { name, .. }
+                | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
+            EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },
+            EventKind::WebhookDisabled { url, .. } => bdi { (url) },
+            EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
+        }
+    }
+}
+
+fn list(changes: &[Change], with_before: bool, named: &Named) -> Markup {
+    html! {
+        @for (n, change) in changes.iter().enumerate() {
+            @let (title, [before, after]) = words::of_event(change, &named.groups);
+            @if n > 0 { ", " }
+            (title) " " @if with_before { bdi { (before) } " → " } bdi { (after) }
+        }
+    }
+}
+
+fn used(threshold: &Threshold) -> Markup {
+    let per = match threshold.bound {
+        MoneyBound::Limit | MoneyBound::Credit => "",
+        MoneyBound::Hour => " an hour",
+        MoneyBound::Day => " a day",
+        MoneyBound::Week => " a week",
+        MoneyBound::Month => " a month",
+    };
+    html! { (threshold.percent) " %: " (usd(threshold.used)) " of " (usd(threshold.amount)) (per) }
+}

@@ -1,0 +1,276 @@
+//! The pages of groups: the list; a group with used bounds, settings and end.
+
+use std::collections::HashMap;
+
+use axum::{
+    extract::{Path, Request, State},
+    response::Response,
+};
+use maud::{Markup, html};
+use shared::ids::GroupId;
+
+use crate::{
+    budget::{gauge, reached_badge, tightest},
+    events::{self, Subject},
+    keys, many_keys, words,
+};
+use domain::{group::Group, ledger::Holder};
+use key_service_management::{
+    children::Children,
+    listing::{GroupFilter, Listing, Page},
+    reached::ReachedLimits,
+    reading::KeySearch,
+};
+use key_service_page::{
+    desk::Desk,
+    entry::Entered,
+    failure::Failure,
+    form::query,
+    layout::{Section, page},
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
+    paths::{GROUPS as PATH, KEYS},
+    session::Viewer,
+    show::{aligned, copyable_line, count, name_of, time},
+};
+use key_service_store::store::{Found, Order};
+
+pub(super) mod acts;
+
+/// Newest child groups on the page of a group, which then takes some 100 kB at most.
+const CHILDREN_ON_PAGE: usize = 100;
+
+/// Lists the groups, child groups below parents.
+pub(super) async fn list(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let (account, pagination) = (viewer.signed_in.account, Pagination::of(&query)?);
+    let after: Option<GroupId> = pagination.after(|id| id.parse().ok())?;
+    let parent: Option<GroupId> =
+        query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
+    let (items, next) = if let Some(text) = query.filled("q") {
+        let Found { found, next } = desk.management.find_groups(account, text, after, ROWS_ON_PAGE).await?;
+        (found, next)
+    } else {
+        let (order, filter) = (Order::Descending, GroupFilter { parent, ..GroupFilter::default() });
+        let listing = Listing { after, order, filter, limit: ROWS_ON_PAGE };
+        let Page { items, has_more } = desk.management.list::<Group>(account, &listing).await?;
+        let next = items.last().filter(|_| has_more).map(|last| last.id);
+        (items, next)
+    };
+    let reached = desk.management.reached_limits(account, &[], &items).await?;
+    let children = desk.management.children_of(account, &items).await?;
+    let parents = desk.management.groups_by_id(account, parent.into_iter().collect()).await?;
+    let is_filtered = query.filled("q").is_some() || parent.is_some();
+    let total = (!is_filtered).then_some(viewer.funds.groups);
+    let shown = Shown { rows: items.len(), total, next: next.map(|next| next.to_string()), is_filtered };
+    let content = html! {
+        div.split {
+            p.lead { "The keys of a group share its bounds: a team, a course, a customer." }
+            @if viewer.is_owner() { a.button.primary href={ (PATH) "/new" } { "New group" } }
+        }
+        @if items.is_empty() && !is_filtered && after.is_none() {
+            p.empty { "There is no group yet. Keys need none; in a group they share a budget." }
+        } @else {
+            form.filters method="get" action=(PATH) role="search" {
+                @if let Some(parent) = parent {
+                    label { "In" select name="parent" {
+                        option value=(parent.to_string()) selected { (parents.get(&parent).map_or_else(|| parent.to_string(), name_of)) }
+                        option value="" { "All" }
+                    } }
+                }
+                label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Name, external id or id" autocomplete="off"; }
+                button { "Apply" }
+            }
+            @if items.is_empty() { p.empty { "No groups match. " a href=(PATH) { "Clear filters" } } }
+            @else { (table(&tree(&items), &reached, &children)) }
+        }
+        (pagination.links(PATH, &query, &shown))
+    };
+    Ok(page(&viewer, Section::Groups, "Groups", &content))
+}
+
+/// Groups in their order, each followed by those of the list that are in it. The flag says that a group stands below
+/// the one that it is in.
+fn tree<'a>(groups: &'a [Group]) -> Vec<(&'a Group, bool)> {
+    let has = |id: GroupId| groups.iter().any(|group| group.id == id);
+    let tops = groups.iter().filter(|group| !group.spend.parent.is_some_and(has));
+    let with_children = |top: &'a Group| {
+        let children = groups.iter().filter(|group| group.spend.parent == Some(top.id));
+        std::iter::once((top, false)).chain(children.map(|child| (child, true)))
+    };
+    tops.flat_map(with_children).collect()
+}
+
+fn table(
+    groups: &[(&Group, bool)],
+    reached: &ReachedLimits,
+    children: &HashMap<GroupId, Children>,
+) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Groups" {
+            table {
+                thead { tr {
+                    th scope="col" { "Name" } th.wide-only scope="col" { "Bounds" } th.wide-only scope="col" { "Limit" }
+                    th.n scope="col" { "Used in all" } th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
+                } }
+                tbody { @for (group, is_below) in groups { (row((group, *is_below), reached, children.get(&group.id))) } }
+            }
+        }
+    }
+}
+
+fn row((group, is_below): (&Group, bool), reached: &ReachedLimits, children: Option<&Children>) -> Markup {
+    let parent = reached.parent_of(group).filter(|_| !is_below);
+    let bounds = words::bounds(&group.spend.budget, &[]);
+    let limits = reached.limits(Holder::Group(group.id), &group.spend.budget);
+    html! {
+        tr.gone[group.spend.archived_at.is_some()].below[is_below] {
+            th scope="row" {
+                a href=(path(group)) { bdi { (name_of(group)) } } " " (badges(group, reached))
+                @if let Some(parent) = parent { p.under { "in " bdi { (name_of(parent)) } } }
+                p.narrow-only { (bounds) " " (keys_in(group, children)) }
+            }
+            td.wide-only.wraps { @if bounds.is_empty() { span.quiet { "none" } } @else { (bounds) } }
+            td.wide-only.limit { (tightest(&limits)) }
+            td.n { (aligned(group.spend.budget.used))
+                @if !limits.is_empty() { p.narrow-only.limit { (tightest(&limits)) } } }
+            td.n.wide-only { (count(group.keys)) @if let Some(children) = children { p.under { (in_children(children)) } } }
+            td.wide-only { (time(group.created_at)) }
+        }
+    }
+}
+
+fn path(group: &Group) -> String {
+    format!("{PATH}/{}", group.id)
+}
+
+/// The number of keys in a group, and in its child groups: `1 key, 6 in 3 groups`.
+fn keys_in(group: &Group, children: Option<&Children>) -> String {
+    let own = if group.keys == 1 { "1 key".into() } else { format!("{} keys", count(group.keys)) };
+    children.map_or_else(|| own.clone(), |children| format!("{own}, {}", in_children(children)))
+}
+
+fn in_children(Children { groups, keys }: &Children) -> String {
+    let groups = if *groups == 1 { "1 group".into() } else { format!("{} groups", count(*groups)) };
+    match keys {
+        Some(keys) => format!("{} in {groups}", count(*keys)),
+        None => format!("others in {groups}"),
+    }
+}
+
+fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
+    html! {
+        @if group.spend.archived_at.is_some() { span.badge { "archived" } }
+        @else { (reached_badge(reached.of_group(group))) }
+    }
+}
+
+/// Shows a group.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let group = named(&desk, &viewer, &id).await?;
+    whole(&desk, &viewer, &group, None).await
+}
+
+/// Finds the group of a path in the account.
+async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
+    let id: GroupId = id.parse().map_err(|_| Failure::NotFound)?;
+    Ok(desk.management.group(viewer.signed_in.account, id).await?)
+}
+
+/// The page, with the form that was refused, if any.
+async fn whole(
+    desk: &Desk,
+    viewer: &Viewer,
+    group: &Group,
+    refused: Option<Entered<'_>>,
+) -> Result<Response, Failure> {
+    let account = viewer.signed_in.account;
+    let is_archived = group.spend.archived_at.is_some();
+    let filter = GroupFilter { parent: Some(group.id), ..GroupFilter::default() };
+    let listing = Listing { after: None, order: Order::Descending, filter, limit: CHILDREN_ON_PAGE };
+    let Page { items: children, has_more } = desk.management.list::<Group>(account, &listing).await?;
+    let reached = [std::slice::from_ref(group), &children].concat();
+    let reached = desk.management.reached_limits(account, &[], &reached).await?;
+    let sums = desk.management.children_of(account, std::slice::from_ref(group)).await?;
+    let parent = reached.parent_of(group);
+    let children: Vec<_> = children.iter().map(|child| (child, true)).collect();
+    let bounds = words::bounds(&group.spend.budget, parent.as_slice());
+    let content = html! {
+        p.lead { (badges(group, &reached)) " " (keys_in(group, sums.get(&group.id))) " · created " (time(group.created_at))
+            @if let Some(external_id) = &group.external_id { " · external id " bdi { code { (external_id) } } }
+            @if let Some(at) = group.spend.archived_at { " · archived " (time(at)) } }
+        @if let Some(parent) = parent { p { "In the group " a href=(path(parent)) { bdi { (name_of(parent)) } } "." } }
+        @if !bounds.is_empty() { p { (bounds) } }
+        (models_note(desk, group, parent))
+        (gauge((Holder::Group(group.id), &group.spend.budget), parent.as_slice(), &reached, is_archived))
+        @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }
+        @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All groups in it" } } }
+        (keys_of(desk, viewer, group).await?)
+        p { a href={ "/dashboard/activity?group=" (group.id.to_string()) } { "See all activity" } }
+        (events::last_events(desk, viewer, Subject::Group(group.id)).await?)
+        @if viewer.is_owner() && !is_archived { (acts::forms(desk, viewer, group, refused).await?) }
+        (copyable_line("Id", &group.id.to_string()))
+    };
+    Ok(page(viewer, Section::Groups, &name_of(group), &content))
+}
+
+/// Says which models of the lists are not offered.
+fn models_note(desk: &Desk, group: &Group, parent: Option<&Group>) -> Markup {
+    let lists: Vec<_> = std::iter::once(group)
+        .chain(parent)
+        .filter_map(|group| words::list_of(&group.spend.budget))
+        .collect();
+    let says = words::unknown_models(&lists, &desk.catalog.get().ids(), "its keys");
+    html! { @if let Some(says) = says { p.note { (says) } } }
+}
+
+/// The newest keys of a group.
+async fn keys_of(desk: &Desk, viewer: &Viewer, group: &Group) -> Result<Markup, Failure> {
+    let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
+    let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
+    let reached = desk.management.reached_limits(viewer.signed_in.account, &found.found, &[]).await?;
+    let table = keys::table(viewer, &found.found, &reached, desk.management.now());
+    let may_add = viewer.is_owner() && group.spend.archived_at.is_none();
+    Ok(html! {
+        div.split {
+            h2 { "API keys" }
+            @if may_add { a.button href={ (KEYS) "/new?group=" (group.id.to_string()) } { "New API key" } }
+        }
+        @if found.found.is_empty() { p.empty { "There is no API key in this group yet." } }
+        @else { (many_keys::form(viewer, &table)) }
+        @if found.next.is_some() {
+            p { a href={ (KEYS) "?group=" (group.id.to_string()) } { "All " (count(group.keys)) " keys" } }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared::time::Timestamp;
+
+    #[test]
+    fn groups_stand_below_the_group_that_they_are_in() {
+        let group = |number: u8, parent: Option<u8>| {
+            let at = Timestamp::from_millis(0);
+            let id = |number| GroupId::new(at, [number; 10]);
+            let mut group = Group::new(id(number), at);
+            group.spend.parent = parent.map(id);
+            group
+        };
+        let groups =
+            [group(4, Some(1)), group(3, None), group(2, Some(9)), group(1, None), group(0, Some(1))];
+        let shown = tree(&groups).into_iter().map(|(group, is_below)| {
+            (groups.iter().position(|other| other.id == group.id).unwrap(), is_below)
+        });
+        let expected = [(1, false), (2, false), (3, false), (0, true), (4, true)];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
+}

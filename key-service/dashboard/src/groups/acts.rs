@@ -1,0 +1,245 @@
+//! What owners do with groups: creation, settings, archiving, and the revocation of all keys.
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::wire::GroupField;
+
+use super::{
+    super::{
+        settings_form::{self, Edit, Offered, offered},
+        words,
+    },
+    keys_in, named, path, whole,
+};
+use domain::group::{Group, GroupNotChanged, GroupPatch};
+use key_service_management::{
+    Error,
+    groups::{GroupRefused, MadeGroup},
+};
+use key_service_page::{
+    desk::Desk,
+    entry::{Entered, Fault},
+    failure::{Failure, bad_group},
+    form::Fields,
+    layout::{Section, confirmation, hidden, page},
+    notice,
+    paths::GROUPS as PATH,
+    session::{Act, OwnerAct, Viewer},
+    show::{count, name_of},
+};
+
+/// Settings and the end of a group, for owners.
+pub(super) async fn forms(
+    desk: &Desk,
+    viewer: &Viewer,
+    group: &Group,
+    refused: Option<Entered<'_>>,
+) -> Result<Markup, Failure> {
+    let now = desk.management.now();
+    let value = |field: GroupField| group.value(field, now);
+    let present = settings_form::entered(value);
+    let entered = refused.unwrap_or(Entered::new(&present));
+    let offered = parents(desk, viewer, Some(group)).await?;
+    Ok(html! {
+        section.card {
+            h2 { "Settings" }
+            // A browser that loads the page again shows what is there, and nothing that it kept.
+            form.stack method="post" action=(path(group)) autocomplete="off" {
+                (hidden(viewer))
+                (settings_form::edit_fields::<GroupField>(entered, &present, &offered))
+                (settings_form::other_settings(value))
+                div.buttons { button.primary { "Save" } }
+            }
+        }
+        section.card {
+            h2 { "End" }
+            p.quiet { "Archived, the group refuses all its requests, for good. Its keys can also be revoked together." }
+            div.buttons {
+                a.button.danger href={ (path(group)) "/archive" } { "Archive" }
+                a.button.danger href={ (path(group)) "/revoke-keys" } { "Revoke all its keys" }
+            }
+        }
+    })
+}
+
+/// Choices of a form: groups that may be the parent of this group.
+async fn parents(desk: &Desk, viewer: &Viewer, of: Option<&Group>) -> Result<Offered, Failure> {
+    let mut offered = offered(desk, viewer).await?;
+    // An id can be typed in where there are more groups than are offered.
+    if offered.has_all_groups {
+        offered.groups.retain(|group| {
+            let is_parent = of.is_some_and(|of| of.spend.parent == Some(group.id));
+            is_parent || (group.spend.parent.is_none() && of.is_none_or(|of| of.id != group.id))
+        });
+    }
+    Ok(offered)
+}
+
+/// Shows the form for a new group.
+pub(crate) async fn new(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    asked(&desk, &viewer, Entered::new(&Fields::default())).await
+}
+
+async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let offered = parents(desk, viewer, None).await?;
+    let content = html! {
+        @if viewer.is_owner() {
+            form.stack method="post" action=(PATH) {
+                (hidden(viewer))
+                (settings_form::new_fields::<GroupField>(entered, &offered))
+                div.buttons { button.primary { "Create group" } a.button href=(PATH) { "Cancel" } }
+            }
+        } @else { p.empty { "Owners create groups. Your role is viewer." } }
+    };
+    Ok(page(viewer, Section::Groups, "New group", &content))
+}
+
+/// The fault of a form that names a group which cannot be the parent.
+fn fault(refused: &Error<GroupRefused>) -> Option<Fault> {
+    match refused {
+        Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))) => {
+            Some(Fault::of("parent_id", bad_group(*bad)))
+        }
+        Error::Refused(_) | Error::Store(_) => None,
+    }
+}
+
+/// Creates a group.
+pub(crate) async fn create(
+    State(desk): State<Desk>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let made = match settings_form::read::<GroupPatch>(&form) {
+        Ok(mut settings) => {
+            settings_form::name_models_by_id(&desk, &mut settings.bounds);
+            let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
+            desk.management
+                .create_group(account, settings, None, actor)
+                .await
+                .map_err(|error| (fault(&error), Some(error)))
+        }
+        Err(fault) => Err((Some(fault), None)),
+    };
+    match made {
+        Ok(MadeGroup::New(group)) => Ok(notice::done(&viewer, &path(&group), "The group is created.")),
+        Ok(MadeGroup::Existing(group) | MadeGroup::Replayed(group)) => Ok(notice::done(
+            &viewer,
+            &path(&group),
+            "This group has the external id already; nothing was changed.",
+        )),
+        Err((Some(fault), _)) => {
+            let again = asked(&desk, &viewer, Entered::refused(&form, &fault)).await?;
+            Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        }
+        Err((None, error)) => Err(error.map_or(Failure::NotFound, Failure::from)),
+    }
+}
+
+/// Changes a group.
+pub(crate) async fn update(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let group = named(&desk, &viewer, &id).await?;
+    let now = desk.management.now();
+    let present = settings_form::entered(|field: GroupField| group.value(field, now));
+    let again = async |form: &Fields, fault: &Fault| {
+        let again = whole(&desk, &viewer, &group, Some(Entered::refused(form, fault))).await?;
+        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    };
+    let Edit { mut patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
+        Ok(edit) => edit,
+        Err(fault) => return again(&form, &fault).await,
+    };
+    settings_form::name_models_by_id(&desk, &mut patch.bounds);
+    let (account, groups) = (viewer.signed_in.account, offered(&desk, &viewer).await?.groups);
+    if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, &groups) {
+        return again(&form, &fault).await;
+    }
+    match desk.management.update_group(account, group.id, patch, viewer.signed_in.actor()).await {
+        Ok(changed) => {
+            let values = |field: GroupField| [group.value(field, now), changed.value(field, now)];
+            Ok(notice::done(&viewer, &path(&group), &words::saved(values, &groups)))
+        }
+        Err(error) => match fault(&error) {
+            Some(fault) => again(&form, &fault).await,
+            None => Err(error.into()),
+        },
+    }
+}
+
+/// A page that asks before something is done to a group; `effects` says what follows.
+fn question(viewer: &Viewer, group: &Group, (title, deed): (&str, &str), effects: &[&str]) -> Response {
+    let question = html! { (title) " " strong { bdi { (name_of(group)) } } "?" };
+    page(
+        viewer,
+        Section::Groups,
+        deed,
+        &confirmation(viewer, &question, effects, deed, (&path(group), "group")),
+    )
+}
+
+/// Explains the effect of archiving, before the group is archived.
+pub(crate) async fn confirm_archiving(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let group = named(&desk, &viewer, &id).await?;
+    let effects = [
+        "The next request of each key in it, and in the groups in it, is refused, on every server.",
+        "Streams are cut within five seconds; whole answers are finished.",
+        "This cannot be undone. What was used stays on record.",
+    ];
+    Ok(question(&viewer, &group, ("Archive", "Archive group"), &effects))
+}
+
+/// Archives a group.
+pub(crate) async fn archive(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let group = named(&desk, &viewer, &id).await?;
+    desk.management.archive_group(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
+    Ok(notice::done(&viewer, &path(&group), "The group is archived."))
+}
+
+/// Explains the effect of revoking all keys of a group, before they are revoked.
+pub(crate) async fn confirm_revoking(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let group = named(&desk, &viewer, &id).await?;
+    let number =
+        format!("{} in it, revoked ones included; those of groups in it stay.", keys_in(&group, None));
+    let effects = [
+        number.as_str(),
+        "Their next requests are refused, on every server; streams are cut within five seconds.",
+        "This cannot be undone. The group stays, and takes new keys.",
+    ];
+    Ok(question(&viewer, &group, ("Revoke all keys of", "Revoke all keys"), &effects))
+}
+
+/// Revokes all keys of a group.
+pub(crate) async fn revoke_keys(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let group = named(&desk, &viewer, &id).await?;
+    let revoked =
+        desk.management.revoke_keys(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
+    let line = if revoked == 1 {
+        "1 API key revoked.".into()
+    } else {
+        format!("{} API keys revoked.", count(revoked))
+    };
+    Ok(notice::done(&viewer, &path(&group), &line))
+}

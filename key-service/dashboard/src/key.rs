@@ -1,0 +1,256 @@
+//! The page of an API key: limits, spend and settings; and its revocation.
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::wire::KeyField;
+
+use crate::{
+    activity,
+    budget::gauge,
+    events::{self, Subject},
+    first_steps,
+    keys::{badges, named},
+    refused, rotation,
+    settings_form::{self, Edit, offered},
+    words,
+};
+use domain::{
+    group::Group,
+    key::{ApiKey, KeyPatch, Status},
+    ledger::Holder,
+    usage::Day,
+};
+use key_service_management::{Error, KeyRefused, reading::EntrySearch, spend::DAYS};
+use key_service_page::{
+    chart::{self, Chart, Measure},
+    desk::Desk,
+    entry::{Entered, Fault},
+    failure::{Failure, bad_group},
+    form::Fields,
+    layout::{Section, confirmation, hidden, page},
+    notice,
+    paths::{GROUPS, KEYS as PATH},
+    session::{Act, OwnerAct, Viewer},
+    show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
+};
+
+/// Days in the chart of a key that was made today.
+const FEWEST_DAYS: i64 = 7;
+/// Latest generations shown.
+const GENERATIONS: usize = 10;
+
+/// Shows a key.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    whole(&desk, &viewer, &key, None).await
+}
+
+/// The page, with the form that was refused, if any.
+async fn whole(
+    desk: &Desk,
+    viewer: &Viewer,
+    key: &ApiKey,
+    sent: Option<Entered<'_>>,
+) -> Result<Response, Failure> {
+    let (account, now) = (viewer.signed_in.account, desk.management.now());
+    let today = desk.management.today();
+    let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
+    let days = made.max(today.plus(1 - DAYS))..=today;
+    let spend = desk.management.spend_of(account, key.id, days.clone()).await?;
+    let series = chart::by_model(&spend, Measure::Spend, &desk.catalog.get().ids());
+    let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
+    let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
+    let reached = desk.management.reached_limits(account, std::slice::from_ref(key), &[]).await?;
+    let groups = reached.groups_of(key);
+    let is_revoked = key.status(now) == Status::Revoked;
+    let last_events = events::last_events(desk, viewer, Subject::Key(key.id)).await?;
+    let refused = desk.management.refused_lately(account, Some(key.id)).await?;
+    let content = html! {
+        p.lead { (badges(key, reached.of_key(key), now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
+            " · last used " (time_or(key.spend.last_used_at, "never"))
+            @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
+            @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
+        (refused::notice(&refused))
+        (bounds(key, &groups))
+        (models_note(desk, key, &groups))
+        (gauge((Holder::Key(key.id, None), &key.spend.budget), &groups, &reached, is_revoked))
+        section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
+        @if !is_revoked { (first_steps::commands_of_known_key(&viewer.browser.base(), &first_model(desk, key, &groups))) }
+        @if viewer.is_owner() && !is_revoked { (forms(desk, viewer, key, sent).await?) }
+        h2 { "Last generations" }
+        @if entries.found.is_empty() { p.empty { "No requests yet." } }
+        @else { (activity::table(&entries.found, None)) }
+        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "See all activity" } }
+        (last_events)
+        (copyable_line("Id", &key.id.to_string()))
+    };
+    let title = if key.label.is_empty() { "Key without a label" } else { &key.label };
+    Ok(page(viewer, Section::Keys, title, &content))
+}
+
+/// What the bounds of a key and of its groups mean together.
+fn bounds(key: &ApiKey, groups: &[&Group]) -> Markup {
+    let sentence = words::bounds(&key.spend.budget, groups);
+    let is_archived = groups.iter().any(|group| group.spend.archived_at.is_some());
+    html! {
+        @if is_archived { p.problem { "The group of this key is archived, so that its requests are refused." } }
+        @if let Some(group) = groups.first() {
+            p { "In the group " a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } "." }
+        }
+        @if !sentence.is_empty() { p { (sentence) } }
+    }
+}
+
+/// The lists of models that bound a key.
+fn lists<'a>(key: &'a ApiKey, groups: &[&'a Group]) -> Vec<&'a Vec<String>> {
+    let of_groups = groups.iter().map(|group| &group.spend.budget);
+    std::iter::once(&key.spend.budget).chain(of_groups).filter_map(words::list_of).collect()
+}
+
+/// Says which models of the lists are not offered.
+fn models_note(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> Markup {
+    let says = words::unknown_models(&lists(key, groups), &desk.catalog.get().ids(), "this key");
+    html! { @if let Some(says) = says { p.note { (says) } } }
+}
+
+/// The first model that a key may chat with, for commands to paste.
+fn first_model(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> String {
+    let (catalog, lists) = (desk.catalog.get(), lists(key, groups));
+    let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
+    let allowed = chats.find(|model| lists.iter().all(|list| list.contains(&model.id)));
+    allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
+}
+
+/// Settings, rotation and revocation, for owners.
+async fn forms(
+    desk: &Desk,
+    viewer: &Viewer,
+    key: &ApiKey,
+    sent: Option<Entered<'_>>,
+) -> Result<Markup, Failure> {
+    let (now, offered) = (desk.management.now(), offered(desk, viewer).await?);
+    let value = |field: KeyField| key.value(field, now);
+    let present = settings_form::entered(value);
+    let entered = sent.unwrap_or(Entered::new(&present));
+    let path = format!("{PATH}/{}", key.id);
+    Ok(html! {
+        section.card {
+            h2 { "Settings" }
+            // A browser that loads the page again shows what is there, and nothing that it kept.
+            form.stack method="post" action=(path) autocomplete="off" {
+                (hidden(viewer))
+                (settings_form::edit_fields::<KeyField>(entered, &present, &offered))
+                (settings_form::other_settings(value))
+                div.buttons { button.primary { "Save" } }
+            }
+        }
+        @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(desk, viewer, key)) }
+        section.card {
+            h2 { "Revoke" }
+            p.quiet { "The key stops working at once, for good. What it used stays on record." }
+            div.buttons { a.button.danger href={ (path) "/revoke" } { "Revoke" } }
+        }
+    })
+}
+
+/// Changes a key.
+pub(super) async fn update(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    let now = desk.management.now();
+    let present = settings_form::entered(|field: KeyField| key.value(field, now));
+    let Edit { mut patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
+        Ok(edit) => edit,
+        Err(fault) => return again(&desk, &viewer, &key, (&form, &fault)).await,
+    };
+    settings_form::name_models_by_id(&desk, &mut patch.bounds);
+    let (account, groups) = (viewer.signed_in.account, offered(&desk, &viewer).await?.groups);
+    if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
+        return again(&desk, &viewer, &key, (&form, &fault)).await;
+    }
+    match desk.management.update(account, key.id, patch, viewer.signed_in.actor()).await {
+        Ok(changed) => {
+            let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
+            Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), &words::saved(values, &groups)))
+        }
+        Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
+            again(&desk, &viewer, &key, (&form, &Fault::of("group_id", bad_group(bad)))).await
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// The page again, with the fault of its form.
+async fn again(
+    desk: &Desk,
+    viewer: &Viewer,
+    key: &ApiKey,
+    (form, fault): (&Fields, &Fault),
+) -> Result<Response, Failure> {
+    let again = whole(desk, viewer, key, Some(Entered::refused(form, fault))).await?;
+    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+}
+
+/// Explains the effect of revoking, before the key is revoked.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    let in_flight = desk.management.requests_in_flight(viewer.signed_in.account, key.id).await?;
+    let back = format!("{PATH}/{}", key.id);
+    let question = html! { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" };
+    let content = html! {
+        @if let Some(at) = key.spend.revoked_at {
+            p.lead { strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ") was revoked " (time(at)) "." }
+            p { a.button href=(back) { "Back to the key" } }
+        } @else { (confirmation(&viewer, &question, &effects(&key, in_flight), "Revoke", (&back, "key"))) }
+    };
+    Ok(page(&viewer, Section::Keys, "Revoke an API key", &content))
+}
+
+fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
+    let requests = match in_flight {
+        0 => None,
+        1 => Some("1 request in flight".to_owned()),
+        some => Some(format!("{} requests in flight", count(some))),
+    };
+    [
+        html! { "The next request with it is refused, on every server." },
+        html! {
+            @match requests {
+                None => "No request of it is in flight right now.",
+                Some(requests) => {
+                    (requests) ": streams are cut within five seconds; whole answers are finished. "
+                    (usd(key.spend.budget.held)) " is held; what they do not use comes back."
+                },
+            }
+        },
+        html! { "This cannot be undone. " (usd(key.spend.budget.used)) " of use stays on record." },
+    ]
+}
+
+/// Revokes a key.
+pub(super) async fn revoke(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    desk.management.revoke(viewer.signed_in.account, key.id, viewer.signed_in.actor()).await?;
+    let line =
+        if key.spend.revoked_at.is_some() { "The key was revoked before." } else { "The key is revoked." };
+    Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), line))
+}

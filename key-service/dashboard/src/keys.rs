@@ -1,0 +1,362 @@
+//! The list of API keys, the search of keys, and the creation of a key.
+
+use std::collections::HashMap;
+
+use axum::{
+    extract::{Request, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::{
+    ids::{GroupId, KeyId},
+    key::without_keys,
+    time::Timestamp,
+};
+use shared_rpc::Principal;
+
+use crate::{
+    budget::{reached_badge, tightest},
+    many_keys,
+    settings_form::{self, offered},
+    words,
+};
+use domain::{
+    group::Group,
+    key::{ApiKey, Condition, KeyPatch, Status},
+    ledger::Holder,
+};
+use key_service_management::{
+    Error, Issued, KeyRefused,
+    reached::{LimitOf, ReachedLimits},
+    reading::{KeyCursor, KeyOrder, KeySearch},
+};
+use key_service_page::{
+    browser::form_token,
+    desk::Desk,
+    entry::{Entered, Fault},
+    failure::{Failure, bad_group},
+    form::{Fields, query, with},
+    layout::{Section, hidden, page},
+    notice,
+    pagination::{Pagination, ROWS_ON_PAGE, Shown},
+    paths::{KEYS as PATH, MANAGEMENT_KEYS},
+    session::{Act, OwnerAct, Viewer},
+    show::{aligned, copyable_line, name_of, new_key, or_unnamed, status, time_or},
+};
+
+/// Path of the form that searches.
+pub(super) const SEARCH: &str = "/dashboard/keys/search";
+
+/// Orders of the list, with their names in the address and on the page. None is by label: no store has such an index.
+const ORDERS: [(KeyOrder, &str, &str); 4] = [
+    (KeyOrder::Newest, "", "Newest first"),
+    (KeyOrder::Oldest, "asc", "Oldest first"),
+    (KeyOrder::MostSpent, "spent", "Most spent first"),
+    (KeyOrder::LastUsed, "used", "Last used first"),
+];
+
+/// Filters by status or condition, with their names on the page.
+const STATUSES: [(&str, &str); 7] = [
+    ("", "All"),
+    ("active", "Active"),
+    ("limit_reached", "Limit reached"),
+    ("expires_soon", "Expires soon"),
+    ("disabled", "Disabled"),
+    ("expired", "Expired"),
+    ("revoked", "Revoked"),
+];
+
+/// Fewest characters of a text that may be the plaintext of a key and has no known beginning.
+const SECRET_CHARS: usize = 24;
+
+/// Lists the keys.
+pub(super) async fn list(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let pagination = Pagination::of(&query)?;
+    let after = pagination.after(KeyCursor::parse)?;
+    let order = ORDERS.iter().find(|(_, name, _)| *name == query.get("order"));
+    let search = KeySearch {
+        after,
+        order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
+        status: Status::parse(query.get("status")),
+        condition: Condition::parse(query.get("status")),
+        group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        text: query.filled("q").unwrap_or_default().to_owned(),
+        limit: ROWS_ON_PAGE,
+    };
+    let account = viewer.signed_in.account;
+    let found = desk.management.find_keys(account, &search).await?;
+    let groups = desk.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+    let reached = desk.management.reached_limits(account, &found.found, &[]).await?;
+    let is_filtered = ["q", "status", "group"].iter().any(|name| query.filled(name).is_some());
+    let total = total(&viewer, &search, &groups);
+    let next = found.next.map(|next| next.to_string());
+    let shown = Shown { rows: found.found.len(), total, next, is_filtered };
+    let content = html! {
+        div.split {
+            p.lead { "An API key makes model calls, up to its limits, at " code { (viewer.browser.base()) "/v1" } "." }
+            @if viewer.is_owner() { a.button.primary href={ (PATH) "/new" } { "New API key" } }
+        }
+        @if found.found.is_empty() && !is_filtered && after.is_none() {
+            p.empty { "There is no API key yet. Create one for each application, person or customer: each has limits and a record of its own." }
+        } @else {
+            (filters(&viewer, &query, &groups))
+            @if found.found.is_empty() { p.empty { "No keys match. " a href=(PATH) { "Clear filters" } } }
+            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &reached, desk.management.now()))) }
+            (pagination.links(PATH, &query, &shown))
+        }
+    };
+    Ok(page(&viewer, Section::Keys, "API keys", &content))
+}
+
+/// Number of keys in the whole list; `None` where no counter has that number.
+fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) -> Option<u64> {
+    let is_by_id = matches!(search.order, KeyOrder::Newest | KeyOrder::Oldest);
+    let has_all = is_by_id && search.status.is_none() && search.condition.is_none() && search.text.is_empty();
+    match search.group {
+        _ if !has_all => None,
+        None => Some(viewer.funds.keys),
+        Some(group) => groups.get(&group).map(|group| group.keys),
+    }
+}
+
+fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) -> Markup {
+    let option = |name: &'static str, value: &'static str, shown: &'static str| {
+        html! { option value=(value) selected[query.get(name) == value] { (shown) } }
+    };
+    let group = query.filled("group").and_then(|id| groups.get(&id.parse().ok()?));
+    html! {
+        // Sent as a form: a plaintext that is pasted stands in no address. All others do.
+        form.filters method="post" action=(SEARCH) role="search" {
+            (hidden(viewer))
+            label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label, hint, id or key" autocomplete="off"; }
+            label { "Status" select name="status" {
+                @for (value, shown) in STATUSES { (option("status", value, shown)) }
+            } }
+            @if let Some(group) = group {
+                label { "Group" select name="group" {
+                    option value=(group.id) selected { (name_of(group)) } option value="" { "All" }
+                } }
+            }
+            label { "Order" select name="order" {
+                @for (_, name, shown) in ORDERS { (option("order", name, shown)) }
+            } }
+            button { "Apply" }
+        }
+    }
+}
+
+/// Searches: leads to the key of a plaintext, or to the list with the filters in its address.
+pub(super) async fn search(State(desk): State<Desk>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+    let text = form.get("q").trim();
+    let found = desk.management.key_of_plaintext(viewer.signed_in.account, text).await?;
+    let said = "This key has, or had, the plaintext that you searched for.";
+    match found {
+        Some(Principal::ApiKey(_, id)) => return Ok(notice::done(&viewer, &format!("{PATH}/{id}"), said)),
+        Some(Principal::ManagementKey(_, id)) => {
+            let page = format!("{MANAGEMENT_KEYS}/{id}/revoke");
+            return Ok(notice::done(&viewer, &page, said));
+        }
+        None if is_secret(text) => {
+            return Ok(notice::done(&viewer, PATH, "No key of this account has, or had, that plaintext."));
+        }
+        None => {}
+    }
+    let filters = ["q", "status", "group", "order"].map(|name| (name, form.get(name).trim().to_owned()));
+    let query = with(&Fields::of(filters), "token", "");
+    Ok(Redirect::to(&format!("{PATH}?{query}")).into_response())
+}
+
+/// Returns whether a text may be the plaintext of a key, which belongs in no address.
+fn is_secret(text: &str) -> bool {
+    let is_random = text.len() >= SECRET_CHARS
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && text.bytes().any(|byte| byte.is_ascii_digit());
+    is_random || without_keys(text) != text
+}
+
+/// A table of keys. Owners choose rows in it. `reached` knows the limits of the keys.
+pub(super) fn table(viewer: &Viewer, keys: &[ApiKey], reached: &ReachedLimits, now: Timestamp) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="API keys" {
+            table {
+                thead { tr {
+                    @if viewer.is_owner() { td.pick {} }
+                    th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.wide-only scope="col" { "Limit" }
+                    th.n scope="col" { "Used in all" }
+                    th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Expires" }
+                } }
+                tbody { @for key in keys { (row(viewer, key, reached, now)) } }
+            }
+        }
+    }
+}
+
+fn row(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits, now: Timestamp) -> Markup {
+    let (is_revoked, budget) = (key.status(now) == Status::Revoked, &key.spend.budget);
+    let id = key.id.to_string();
+    let group = key.spend.group.and_then(|id| reached.groups.get(&id));
+    let limits = reached.limits(Holder::Key(key.id, None), budget);
+    let limit = html! { @if is_revoked { span.quiet { "–" } } @else { (tightest(&limits)) } };
+    html! {
+        tr.gone[is_revoked] {
+            @if viewer.is_owner() {
+                td.pick { @if !is_revoked {
+                    input type="checkbox" name="key" value=(id) form=(many_keys::FORM) aria-label={ "Choose " (key.label) " " (key.hint) };
+                } }
+            }
+            th scope="row" {
+                a href={ (PATH) "/" (id) } { (or_unnamed(&key.label)) }
+                p.under { code { (key.hint) } @if let Some(group) = group { " in " bdi { (name_of(group)) } } }
+                p.narrow-only { (badges(key, reached.of_key(key), now, true)) }
+            }
+            td.wide-only.wraps.state { (badges(key, reached.of_key(key), now, false)) }
+            td.wide-only.limit { (limit) }
+            td.n {
+                (aligned(budget.used))
+                @if !is_revoked && !limits.is_empty() { p.narrow-only.limit { (limit) } }
+            }
+            td.wide-only { (time_or(key.spend.last_used_at, "never")) }
+            td.wide-only { (time_or(key.spend.expires_at, "never")) }
+        }
+    }
+}
+
+/// The status of a key, and what its owner may want to change: `limit` is the reached limit for which its requests are refused.
+/// `is_brief` leaves out that a key is active.
+pub(super) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, is_brief: bool) -> Markup {
+    let limit = limit.filter(|_| key.is_in(Condition::LimitReached, true, now));
+    let expires_soon = key.spend.expires_at.filter(|_| key.is_in(Condition::ExpiresSoon, false, now));
+    let is_fine = key.status(now) == Status::Active && limit.is_none() && expires_soon.is_none();
+    html! {
+        @if limit.is_some() { (reached_badge(limit)) " " }
+        @if let Some(at) = expires_soon { span.badge.expired { "expires " (within(at, now)) } " " }
+        @if key.status(now) != Status::Active || (is_fine && !is_brief) { (status(key.status(now))) }
+    }
+}
+
+/// The time until an instant within days, in words.
+fn within(at: Timestamp, now: Timestamp) -> String {
+    let hours = (at.seconds() - now.seconds()) / 3_600;
+    match (hours, (hours + 12) / 24) {
+        (..1, _) => "within the hour".into(),
+        (1, _) => "in an hour".into(),
+        (2..24, _) => format!("in {hours} hours"),
+        (_, 1) => "in a day".into(),
+        (_, days) => format!("in {days} days"),
+    }
+}
+
+/// Shows the form for a new key.
+pub(super) async fn new(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    // Of a group's page, the form has the group.
+    let group = [("group_id", query(&request).get("group").to_owned())];
+    asked(&desk, &viewer, Entered::new(&Fields::of(group)).focused("label")).await
+}
+
+async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let offered = offered(desk, viewer).await?;
+    let content = html! {
+        @if viewer.is_owner() {
+            form.stack method="post" action=(PATH) {
+                (hidden(viewer))
+                // A form sent twice creates a single key.
+                input type="hidden" name="attempt" value=(form_token(&desk.management.visit()));
+                (settings_form::new_fields::<shared::wire::KeyField>(entered, &offered))
+                div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
+            }
+        } @else { p.empty { "Owners create keys. Your role is viewer." } }
+    };
+    Ok(page(viewer, Section::Keys, "New API key", &content))
+}
+
+/// Creates a key, and shows the plaintext only this once.
+pub(super) async fn create(
+    State(desk): State<Desk>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let refused = async |fault: &Fault| {
+        let again = asked(&desk, &viewer, Entered::refused(&form, fault)).await?;
+        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    };
+    let mut settings: KeyPatch = match settings_form::read(&form) {
+        Ok(settings) => settings,
+        Err(fault) => return refused(&fault).await,
+    };
+    settings_form::name_models_by_id(&desk, &mut settings.bounds);
+    let attempt = Some(format!("dashboard-{}", form.attempt()?));
+    let account = viewer.signed_in.account;
+    match desk.management.create(account, settings, attempt, viewer.signed_in.actor()).await {
+        Ok(Issued::Replayed(key)) => Ok(notice::done(
+            &viewer,
+            &format!("{PATH}/{}", key.id),
+            "This key was created before, by the same form.",
+        )),
+        Ok(Issued::New { key, plaintext }) => {
+            let catalog = desk.catalog.get();
+            let model = catalog.models.first().map_or("", |model| model.id.as_str());
+            let lists: Vec<_> = words::list_of(&key.spend.budget).into_iter().collect();
+            let content = html! {
+                p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
+                (new_key(&plaintext))
+                @if let Some(says) = words::unknown_models(&lists, &catalog.ids(), "this key") { p.note { (says) } }
+                (copyable_line("Base address for SDKs:", &format!("{}/v1", viewer.browser.base())))
+                p { a.button.primary data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
+                (super::first_steps::commands(&viewer.browser.base(), &plaintext, model))
+            };
+            Ok(page(&viewer, Section::Keys, "API key created", &content))
+        }
+        Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
+            refused(&Fault::of("group_id", bad_group(bad))).await
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Finds the key of a path in the account.
+pub(super) async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
+    let id: KeyId = id.parse().map_err(|_| Failure::NotFound)?;
+    Ok(desk.management.get(viewer.signed_in.account, id).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plaintexts_stand_in_no_address_and_labels_and_ids_do() {
+        for secret in
+            ["fg_api_0123456789abcdefghij", "sk-proj-0123456789abcdefgh", "0123456789abcdef0123456789abcdef"]
+        {
+            assert!(is_secret(secret), "{secret}");
+        }
+        let id = KeyId::new(Timestamp::from_millis(0), [7; 10]).to_string();
+        for text in ["", "customer-northwind-production-eu-west-1", "Customer 07", "fg_api_0123…cdef", &id]
+        {
+            assert!(!is_secret(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_time_until_an_expiry_is_said_in_hours_or_days() {
+        let now = Timestamp::from_millis(0);
+        for (hours, said) in [
+            (0, "within the hour"),
+            (1, "in an hour"),
+            (23, "in 23 hours"),
+            (25, "in a day"),
+            (71, "in 3 days"),
+        ] {
+            assert_eq!(within(Timestamp::from_millis(hours * 3_600_000), now), said);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The dashboard: pages for the people of an account, over the same use-cases as the management API.
+//!
+//! A page is a handler and a template in a file below, and a route here. A handler that only shows takes a `Viewer` of
+//! [`key_service_page::session`], or an `Owner`. A handler that changes something takes an `Act` or, where only owners may, an
+//! `OwnerAct`: neither comes about without a session, a form of this dashboard and the right origin.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, Request, State},
+    middleware::{self, Next},
+    response::Response,
+    routing::{any, get, post},
+};
+use http::{HeaderName, HeaderValue, header};
+use key_service_management::Management;
+use key_service_page::{
+    assets,
+    browser::Browser,
+    desk::Desk,
+    failure::Failure,
+    failure_page,
+    paths::{GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
+    session::AskingAccount,
+};
+use shared_catalog::Catalog;
+use shared_config::current::Current;
+
+mod activity;
+mod budget;
+mod credit;
+mod events;
+mod first_steps;
+mod groups;
+mod key;
+mod keys;
+mod limits;
+mod management_keys;
+mod many_keys;
+mod margin;
+#[cfg(test)]
+mod measure;
+mod members;
+mod overview;
+mod refused;
+mod rotation;
+mod second_factor;
+mod settings_form;
+mod sign_in;
+mod theme_choice;
+mod try_it;
+mod webhooks;
+mod words;
+mod you;
+
+/// Sources of everything on a page: this server, and pictures that the page itself makes.
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+);
+
+/// Headers of every answer that is no asset. With `no-referrer` browsers would not say the origin of forms.
+const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+];
+
+/// A year in which a browser comes with TLS alone. Other hosts of the domain are not ours to speak for.
+const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
+/// The routes of the dashboard. `behind_tls` is true if clients reach this installation over TLS, by its public address.
+pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Router {
+    let desk = Desk::new(management, catalog, behind_tls);
+    let pages = Router::new()
+        .route(HOME, get(overview::show))
+        .route(SIGN_IN, get(sign_in::show).post(sign_in::with_password))
+        .route(sign_in::LINK, get(sign_in::link).post(sign_in::open_link))
+        .route(sign_in::USE_LINK, post(sign_in::with_link))
+        .route(sign_in::CODE, post(sign_in::with_code))
+        .route("/dashboard/sign-out", post(sign_in::out))
+        .route("/dashboard/theme", post(theme_choice::choose))
+        .route(MANAGEMENT_KEYS, get(management_keys::list).post(management_keys::create))
+        .route(
+            "/dashboard/management-keys/{id}/revoke",
+            get(management_keys::confirm).post(management_keys::revoke),
+        )
+        .route(KEYS, get(keys::list).post(keys::create))
+        .route("/dashboard/keys/new", get(keys::new))
+        .route(keys::SEARCH, post(keys::search))
+        .route(many_keys::CONFIRM, post(many_keys::confirm))
+        .route(many_keys::APPLY, post(many_keys::apply))
+        .route("/dashboard/keys/{id}", get(key::show).post(key::update))
+        .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
+        .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
+        .route(GROUPS, get(groups::list).post(groups::acts::create))
+        .route("/dashboard/groups/new", get(groups::acts::new))
+        .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
+        .route(
+            "/dashboard/groups/{id}/archive",
+            get(groups::acts::confirm_archiving).post(groups::acts::archive),
+        )
+        .route(
+            "/dashboard/groups/{id}/revoke-keys",
+            get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
+        )
+        .route("/dashboard/activity", get(activity::show))
+        .route("/dashboard/activity/{id}", get(activity::generation))
+        .route("/dashboard/activity.csv", get(activity::csv))
+        .route("/dashboard/activity.jsonl", get(activity::json_lines))
+        .route(MARGIN, get(margin::show))
+        .route("/dashboard/credit", get(credit::show))
+        .route("/dashboard/credit.csv", get(credit::csv))
+        .route("/dashboard/credit/{month}", get(credit::statement))
+        .route("/dashboard/members", get(members::list).post(members::invite))
+        .route("/dashboard/members/{id}/link", post(members::make_link))
+        .route("/dashboard/members/{id}", get(members::show))
+        .route("/dashboard/members/{id}/role", get(members::confirm_role).post(members::change_role))
+        .route(
+            "/dashboard/members/{id}/second-factor",
+            get(members::confirm_second_factor).post(members::remove_second_factor),
+        )
+        .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
+        .route("/dashboard/events", get(events::show))
+        .route("/dashboard/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/dashboard/webhooks/{id}", get(webhooks::show))
+        .route("/dashboard/webhooks/{id}/test", post(webhooks::test))
+        .route("/dashboard/webhooks/{id}/enabled", post(webhooks::set_enabled))
+        .route("/dashboard/webhooks/{id}/delete", get(webhooks::confirm).post(webhooks::delete))
+        .route("/dashboard/try-it", get(try_it::show))
+        .route(YOU, get(you::show))
+        .route("/dashboard/you/password", post(you::set_password))
+        .route(second_factor::PATH, get(second_factor::show).post(second_factor::enable))
+        .route("/dashboard/you/second-factor/off", post(second_factor::disable))
+        .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
+        .route("/dashboard/{*rest}", any(no_such_page))
+        .method_not_allowed_fallback(no_such_page)
+        .with_state(desk.clone())
+        .layer(middleware::from_fn_with_state(desk, secure));
+    Router::new().route("/dashboard/assets/{name}", get(asset)).merge(pages)
+}
+
+/// Middleware: headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
+/// being requested without TLS where a browser used TLS. Failures get their page, and gateways learn whose answer it is.
+async fn secure(State(desk): State<Desk>, browser: Browser, mut request: Request, next: Next) -> Response {
+    let account = AskingAccount::default();
+    request.extensions_mut().insert(account.clone());
+    let (secure, response) = (browser.secure, next.run(request).await);
+    let mut response = failure_page::framed(&desk, browser, response).await;
+    account.write(response.headers_mut());
+    for (name, value) in SECURITY_HEADERS {
+        response.headers_mut().insert(name, value);
+    }
+    if secure {
+        response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, TRANSPORT_SECURITY);
+    }
+    response
+}
+
+async fn asset(Path(name): Path<String>) -> Response {
+    assets::answer(&name)
+}
+
+/// The answer to an address, or a method, that no page has.
+async fn no_such_page() -> Failure {
+    Failure::NotFound
+}

@@ -1,0 +1,270 @@
+//! The page of management keys: creation, the plaintext shown once, and revocation.
+
+use std::collections::HashMap;
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::{
+    ids::{GroupId, ManagementKeyId},
+    secret::{ExposeSecret, SecretString},
+    text::is_name,
+    time::Timestamp,
+};
+
+use crate::settings_form::{self, Offered, offered};
+use domain::{
+    access::{Access, Scope},
+    group::{BadGroup, Group},
+    key::Status,
+};
+use key_service_management::{
+    Error,
+    management_keys::{ManagementKeyRefused, ManagementKeySettings},
+    once::Once,
+};
+use key_service_page::{
+    desk::Desk,
+    entry::{Entered, Fault},
+    failure::{Failure, bad_group},
+    form::Fields,
+    layout::{Section, confirmation, hidden, page},
+    notice,
+    paths::MANAGEMENT_KEYS as PATH,
+    session::{OwnerAct, Viewer},
+    show::{copyable, new_key, status, time, time_or},
+};
+use key_service_store::store::ManagementKey;
+
+/// Most characters of a name.
+const MAX_NAME_CHARS: usize = 80;
+
+/// Lists the keys, with the form for a new key.
+pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&desk, &viewer, Entered::new(&Fields::default())).await
+}
+
+async fn whole(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let account = viewer.signed_in.account;
+    let keys = desk.management.management_keys(account).await?;
+    let of_keys = keys.iter().filter_map(|key| key.access.group).collect();
+    let named = desk.management.groups_by_id(account, of_keys).await?;
+    let now = desk.management.now();
+    let (revoked, live): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.revoked_at.is_some());
+    let content = html! {
+        p.lead { "A management key creates, changes and revokes API keys. It never makes model calls. One that reads changes nothing; one of a group reaches the keys of the group alone." }
+        @if viewer.is_owner() {
+            (form(desk, viewer, entered, &offered(desk, viewer).await?))
+        }
+        @if live.is_empty() { p.empty { "There is no management key yet." } }
+        @else { (table(viewer, &live, &named, now)) }
+        @if !revoked.is_empty() {
+            details {
+                summary { "Revoked (" (revoked.len()) ")" }
+                (table(viewer, &revoked, &named, now))
+            }
+        }
+    };
+    Ok(page(viewer, Section::ManagementKeys, "Management keys", &content))
+}
+
+fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> Markup {
+    html! {
+        form.stack.card method="post" action=(PATH) {
+            (hidden(viewer))
+            // A form sent twice creates a single key.
+            input type="hidden" name="attempt" value=(desk.management.form_attempt());
+            (entered.field("name", ("Name", ""), |entry| html! {
+                input id=(entry.name) name=(entry.name) required maxlength=(MAX_NAME_CHARS) value=(entry.value)
+                    autocomplete="off" placeholder="Deployment" aria-describedby=[&entry.described]
+                    aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+            }))
+            (entered.field("scope", ("Scope", ""), |entry| html! {
+                select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid] {
+                    @for (scope, does) in [(Scope::Full, "full: reads and changes"), (Scope::Read, "read: changes nothing")] {
+                        option value=(scope.as_str()) selected[entry.value == scope.as_str()] { (does) }
+                    }
+                }
+            }))
+            (settings_form::group("group_id", ("Group", "Only API keys in it, and in groups in it. None: the whole account."), entered, offered))
+            (entered.instant("expires_at", ("Expires", "In UTC. Empty: never."), &settings_form::later(offered.now)))
+            div.buttons { button.primary { "Create management key" } }
+        }
+    }
+}
+
+/// Reads the settings, or describes the first fault.
+fn read(form: &Fields) -> Result<ManagementKeySettings, Fault> {
+    let name = form.get("name").trim();
+    if !is_name(name, MAX_NAME_CHARS) {
+        return Err(Fault::of("name", format!("Give 1 to {MAX_NAME_CHARS} characters that can be seen.")));
+    }
+    let scope = form.filled("scope").map_or(Some(Scope::Full), Scope::parse);
+    let scope = scope.ok_or_else(|| Fault::of("scope", "Choose full or read."))?;
+    let group = form.filled("group_id").map(str::parse).transpose();
+    let group = group.map_err(|_| Fault::of("group_id", "Give the id of a group, such as grp_…."))?;
+    let expires_at = form.filled("expires_at").map(Timestamp::parse);
+    if expires_at == Some(None) {
+        return Err(Fault::of("expires_at", "Give a date and a time, such as 2027-12-31T23:59."));
+    }
+    let access = Access { scope, group };
+    Ok(ManagementKeySettings { name: name.to_owned(), access, expires_at: expires_at.flatten() })
+}
+
+fn table(
+    viewer: &Viewer,
+    keys: &[ManagementKey],
+    groups: &HashMap<GroupId, Group>,
+    now: Timestamp,
+) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Management keys" {
+            table {
+                thead { tr {
+                    th scope="col" { "Name" } th.wide-only scope="col" { "Key" } th.wide-only scope="col" { "Scope" }
+                    th.wide-only scope="col" { "Created" } th.wide-only scope="col" { "Expires" }
+                    th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Status" }
+                    th scope="col" { span.hidden { "Revoke" } }
+                } }
+                tbody {
+                    @for key in keys.iter().rev() {
+                        tr.gone[key.status(now) != Status::Active] {
+                            th scope="row" {
+                                bdi { (key.name) }
+                                p.narrow-only { code { (key.hint) } }
+                                p.narrow-only { "scope " (access(key, groups)) }
+                                p.narrow-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
+                                p.narrow-only { "created " (time(key.created_at)) }
+                                @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }
+                                p.narrow-only { "used " (time_or(key.last_used_at, "never")) }
+                            }
+                            td.wide-only { code { (key.hint) } }
+                            td.wide-only { (access(key, groups)) }
+                            td.wide-only { (time(key.created_at)) }
+                            td.wide-only { (time_or(key.expires_at, "never")) }
+                            td.wide-only { (time_or(key.last_used_at, "never")) }
+                            td.wide-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
+                            td.act {
+                                @if key.revoked_at.is_none() && viewer.is_owner() {
+                                    a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } {
+                                        "Revoke" span.hidden { " " (key.name) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Scope of a key, and its group by name.
+fn access(key: &ManagementKey, groups: &HashMap<GroupId, Group>) -> Markup {
+    html! {
+        (key.access.scope.as_str())
+        @if let Some(id) = key.access.group {
+            " in "
+            @match groups.get(&id).filter(|group| !group.name.is_empty()) {
+                Some(group) => bdi title=(id) { (group.name) },
+                None => code { (id) },
+            }
+        }
+    }
+}
+
+/// Creates a key, and shows the plaintext only this once.
+pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Response, Failure> {
+    let OwnerAct(act) = act;
+    let (account, form) = (act.viewer.signed_in.account, &act.form);
+    let refused = async |fault: &Fault| {
+        let again = whole(&desk, &act.viewer, Entered::refused(form, fault)).await?;
+        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    };
+    let settings = match read(form) {
+        Ok(settings) => settings,
+        Err(fault) => return refused(&fault).await,
+    };
+    let (management, again) = (&desk.management, settings.clone());
+    let actor = act.viewer.signed_in.actor();
+    let made = if let Some(attempt) = form.filled("attempt") {
+        management.create_management_key_once(account, again, attempt, actor).await
+    } else {
+        management.create_management_key(account, again, actor).await.map(Once::New)
+    };
+    let plaintext = match made {
+        Ok(Once::New(plaintext)) => plaintext,
+        Ok(Once::Replayed) => {
+            return Ok(notice::done(&act.viewer, PATH, "This key was created before, by the same form."));
+        }
+        Ok(Once::Stale) => return Err(Failure::StaleForm),
+        Err(Error::Refused(ManagementKeyRefused::UnknownGroup)) => {
+            return refused(&Fault::of("group_id", bad_group(BadGroup::Unknown))).await;
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let content = created(&settings, &plaintext, &act.viewer.browser.base());
+    Ok(page(&act.viewer, Section::ManagementKeys, "Management key created", &content))
+}
+
+fn created(settings: &ManagementKeySettings, plaintext: &SecretString, base: &str) -> Markup {
+    let call = format!(
+        "curl {base}/v1/management/keys \\\n  -H 'Authorization: Bearer {}'",
+        plaintext.expose_secret()
+    );
+    let body =
+        " \\\n  -H 'Content-Type: application/json' \\\n  -d '{\"label\": \"Customer A\", \"limit\": 5}'";
+    let (does, command) = match settings.access.scope {
+        Scope::Full => ("This makes an API key that can spend five dollars:", call + body),
+        Scope::Read => ("This lists the API keys:", call),
+    };
+    html! {
+        p.lead { "Copy the key of " strong { bdi { (settings.name) } } " now. It is shown this once; only a hash of it is kept." }
+        (new_key(plaintext))
+        p { a.button.primary data-done href=(PATH) { "I have copied it" } }
+        h2 { "First use" }
+        p { (does) }
+        (copyable("Command", &command))
+    }
+}
+
+async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<ManagementKey, Failure> {
+    let id: ManagementKeyId = id.parse().map_err(|_| Failure::NotFound)?;
+    Ok(desk.management.management_key(viewer.signed_in.account, id).await?)
+}
+
+/// Explains the effect of revoking, before the key is revoked.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    let effects = [
+        "The next request with it is refused, on every server.",
+        "API keys that it made go on working.",
+        "This cannot be undone.",
+    ];
+    let question = html! { "Revoke " strong { bdi { (key.name) } } " (" code { (key.hint) } ")?" };
+    let content = html! {
+        @if let Some(at) = key.revoked_at {
+            p.lead { strong { bdi { (key.name) } } " (" code { (key.hint) } ") was revoked " (time(at)) "." }
+            p { a.button href=(PATH) { "Back to the management keys" } }
+        } @else { (confirmation(&viewer, &question, &effects, "Revoke", (PATH, "management keys"))) }
+    };
+    Ok(page(&viewer, Section::ManagementKeys, "Revoke a management key", &content))
+}
+
+/// Revokes a key.
+pub(super) async fn revoke(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(act): OwnerAct,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &act.viewer, &id).await?;
+    desk.management.revoke_management_key(key.id, act.viewer.signed_in.actor()).await?;
+    Ok(notice::done(&act.viewer, PATH, &format!("The management key {} is revoked.", key.name)))
+}

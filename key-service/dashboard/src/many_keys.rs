@@ -1,0 +1,219 @@
+//! Many API keys at once: chosen in a list, then revoked, moved or given another expiry after a confirmation.
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::{ids::KeyId, time::Timestamp};
+
+use crate::settings_form::{self, offered};
+use domain::key::{ApiKey, KeyPatch};
+use key_service_management::{Error, KeyRefused};
+use key_service_page::{
+    desk::Desk,
+    entry::{Entered, Fault},
+    failure::{Failure, bad_group},
+    form::Fields,
+    layout::{Section, hidden, page},
+    notice,
+    pagination::ROWS_ON_PAGE,
+    paths::KEYS as PATH,
+    session::{Act, OwnerAct, Viewer},
+    show::or_unnamed,
+};
+
+/// Path of the page that asks first.
+pub(super) const CONFIRM: &str = "/dashboard/keys/many";
+/// Path of the form that acts.
+pub(super) const APPLY: &str = "/dashboard/keys/many/apply";
+
+/// Id of the form whose rows are chosen in a list.
+pub(super) const FORM: &str = "many";
+
+/// Something that is done to many keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    /// The keys stop working for good.
+    Revoke,
+    /// The keys get another group.
+    Move,
+    /// The keys get another expiry.
+    Extend,
+}
+
+impl Deed {
+    const ALL: [Self; 3] = [Self::Extend, Self::Move, Self::Revoke];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Revoke => "revoke",
+            Self::Move => "move",
+            Self::Extend => "extend",
+        }
+    }
+
+    const fn button(self) -> &'static str {
+        match self {
+            Self::Revoke => "Revoke",
+            Self::Move => "Move",
+            Self::Extend => "Change expiry",
+        }
+    }
+
+    const fn past(self) -> &'static str {
+        match self {
+            Self::Revoke => "revoked",
+            Self::Move => "moved",
+            Self::Extend => "given the new expiry",
+        }
+    }
+
+    fn parse(form: &Fields) -> Result<Self, Failure> {
+        let named = Self::ALL.into_iter().find(|deed| deed.as_str() == form.get("deed"));
+        named.ok_or_else(|| Failure::BadRequest("This is no form of the dashboard.".into()))
+    }
+}
+
+/// A list of keys with the buttons for chosen rows.
+pub(super) fn form(viewer: &Viewer, table: &Markup) -> Markup {
+    html! {
+        (table)
+        @if viewer.is_owner() {
+            form.buttons.many id=(FORM) method="post" action=(CONFIRM) {
+                (hidden(viewer))
+                span.quiet { "Chosen keys:" }
+                @for deed in Deed::ALL {
+                    button.danger[deed == Deed::Revoke] name="deed" value=(deed.as_str()) { (deed.button()) " …" }
+                }
+            }
+        }
+    }
+}
+
+/// The chosen keys, as far as the account has them.
+async fn chosen(desk: &Desk, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>, Failure> {
+    let ids = form.all("key");
+    if ids.len() > ROWS_ON_PAGE {
+        return Err(Failure::BadRequest(format!("Choose at most {ROWS_ON_PAGE} keys at a time.")));
+    }
+    let ids: Result<Vec<KeyId>, _> = ids.into_iter().map(str::parse).collect();
+    let ids = ids.map_err(|_| Failure::NotFound)?;
+    let found = desk.management.keys_by_id(viewer.signed_in.account, ids.clone()).await?;
+    if found.len() < ids.len() {
+        return Err(Failure::NotFound);
+    }
+    Ok(ids.iter().filter_map(|id| found.get(id)).cloned().collect())
+}
+
+/// Names the keys and the number of keys, before anything is done.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let (deed, keys) = (Deed::parse(&form)?, chosen(&desk, &viewer, &form).await?);
+    if keys.is_empty() {
+        return Ok(notice::done(&viewer, PATH, "Choose keys in the list first."));
+    }
+    asked(&desk, &viewer, deed, &keys, Entered::new(&Fields::default())).await
+}
+
+async fn asked(
+    desk: &Desk,
+    viewer: &Viewer,
+    deed: Deed,
+    keys: &[ApiKey],
+    entered: Entered<'_>,
+) -> Result<Response, Failure> {
+    let offered = offered(desk, viewer).await?;
+    let number = numbered(keys.len());
+    let question = match deed {
+        Deed::Revoke => format!("Revoke {number}?"),
+        Deed::Move => format!("Move {number}?"),
+        Deed::Extend => format!("Change the expiry of {number}?"),
+    };
+    let content = html! {
+        ul.columns { @for key in keys { li { (or_unnamed(&key.label)) " " code { (key.hint) } } } }
+        @if deed == Deed::Revoke {
+            p { "Their next requests are refused, on every server, and what they stream is cut within five seconds. This cannot be undone." }
+        }
+        form.stack method="post" action=(APPLY) {
+            (hidden(viewer))
+            input type="hidden" name="deed" value=(deed.as_str());
+            @for key in keys { input type="hidden" name="key" value=(key.id.to_string()); }
+            @match deed {
+                Deed::Revoke => {},
+                Deed::Move => (settings_form::group("group_id", ("Group", "Its bounds hold for the keys from then on."), entered, &offered)),
+                Deed::Extend => (entered.instant("expires_at", ("Expires", "In UTC. Empty: never."), &settings_form::later(offered.now))),
+            }
+            div.buttons {
+                button.danger[deed == Deed::Revoke].primary[deed != Deed::Revoke] { (deed.button()) " " (number) }
+                a.button href=(PATH) { "Cancel" }
+            }
+        }
+    };
+    Ok(page(viewer, Section::Keys, &question, &content))
+}
+
+/// Acts on each of the keys.
+pub(super) async fn apply(
+    State(desk): State<Desk>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let (deed, keys) = (Deed::parse(&form)?, chosen(&desk, &viewer, &form).await?);
+    let refused = async |fault: &Fault| {
+        let again = asked(&desk, &viewer, deed, &keys, Entered::refused(&form, fault)).await?;
+        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    };
+    let patch = match change(deed, &form) {
+        Ok(patch) => patch,
+        Err(fault) => return refused(&fault).await,
+    };
+    let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
+    let mut done = 0;
+    for key in &keys {
+        let changed = match &patch {
+            Some(patch) => desk.management.update(account, key.id, patch.clone(), actor.clone()).await,
+            None => desk.management.revoke(account, key.id, actor.clone()).await,
+        };
+        match changed {
+            Ok(_) => done += usize::from(key.spend.revoked_at.is_none()),
+            // Revoked meanwhile.
+            Err(Error::Refused(KeyRefused::Revoked)) => {}
+            Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
+                return refused(&Fault::of("group_id", bad_group(bad))).await;
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+    let line = match keys.len() - done {
+        0 => format!("{} {}.", numbered(done), deed.past()),
+        others => format!("{} {}. {others} had been revoked before.", numbered(done), deed.past()),
+    };
+    Ok(notice::done(&viewer, PATH, &line))
+}
+
+/// The change that the form asks for; `None` to revoke.
+fn change(deed: Deed, form: &Fields) -> Result<Option<KeyPatch>, Fault> {
+    Ok(match deed {
+        Deed::Revoke => None,
+        Deed::Move => {
+            let group = form.filled("group_id").map(str::parse).transpose();
+            let group = group.map_err(|_| Fault::of("group_id", "Give the id of a group, such as grp_…."))?;
+            Some(KeyPatch { group: Some(group), ..KeyPatch::default() })
+        }
+        Deed::Extend => {
+            let at = form.filled("expires_at").map(|text| {
+                let wrong = || Fault::of("expires_at", "Give a date and a time, such as 2027-12-31T23:59.");
+                Timestamp::parse(text).ok_or_else(wrong)
+            });
+            Some(KeyPatch { expires_at: Some(at.transpose()?), ..KeyPatch::default() })
+        }
+    })
+}
+
+/// A number of keys in words.
+fn numbered(keys: usize) -> String {
+    if keys == 1 { "1 API key".into() } else { format!("{keys} API keys") }
+}

@@ -1,0 +1,183 @@
+//! Margin: what was charged beside what the upstreams charge the operator. Owners alone see this page.
+
+use std::{cmp::Reverse, collections::HashMap};
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use maud::{Markup, html};
+use shared::{
+    ids::{AccountId, GroupId},
+    money::NanoUsd,
+};
+use shared_catalog::Catalog;
+
+use domain::{group::Group, usage::Margin};
+use key_service_management::{
+    margin::{MARGIN_KEYS, MarginBy, MarginOf},
+    spend::DAYS,
+};
+use key_service_page::{
+    desk::Desk,
+    failure::Failure,
+    form::query,
+    layout::{Section, page},
+    paths::{KEYS, MARGIN},
+    session::Owner,
+    show::{aligned, count, or_unnamed, requests},
+};
+
+/// Parts that margins are apart by, with their names in addresses and on the page. The first is the default.
+const PARTS: [(MarginBy, &str, &str); 3] =
+    [(MarginBy::Model, "model", "Model"), (MarginBy::Key, "key", "Key"), (MarginBy::Group, "group", "Group")];
+
+/// Rows shown: those with the largest charges.
+const ROWS: usize = 100;
+
+/// Leads to this page, for owners of an installation that knows what an upstream charges.
+pub(super) fn link(catalog: &Catalog, is_owner: bool) -> Markup {
+    let knows_cost = || catalog.models.iter().flat_map(|model| &model.upstreams).any(|up| up.cost.is_some());
+    html! { @if is_owner && knows_cost() { a href=(MARGIN) { "Margin" } } }
+}
+
+/// Shows the margins of the last days.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    Owner(viewer): Owner,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (account, today) = (viewer.signed_in.account, desk.management.today());
+    let query = query(&request);
+    let chosen = PARTS.into_iter().find(|(_, name, _)| *name == query.get("by"));
+    let (by, _, title) = chosen.unwrap_or(PARTS[0]);
+    let (mut margins, total) = desk.management.margins(account, today.plus(1 - DAYS)..=today, by).await?;
+    margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
+    let hidden = margins.len().saturating_sub(ROWS);
+    margins.truncate(ROWS);
+    let groups = groups_of(&desk, account, &margins).await?;
+    let content = html! {
+        p.lead {
+            "What the requests of the last " (DAYS) " days were charged, less what the upstreams charge for them. \
+             Only owners see this."
+        }
+        @if total.amount().is_none() {
+            p.empty {
+                "No upstream cost is known for these days. " code { "[model.upstream.cost]" } " in the catalogue states it."
+            }
+        }
+        div.split { (choice(by)) }
+        (table(title, &margins, &groups, &total))
+        @if by == MarginBy::Key && margins.len() >= MARGIN_KEYS {
+            p.quiet { "Only the " (MARGIN_KEYS) " keys that have spent most are listed; the sum has all." }
+        }
+        @if hidden > 0 { p.quiet { (count(hidden as u64)) " with smaller charges are in the sums only." } }
+        p.quiet { "Requests whose upstream cost is not known count as charged, and not in the margin." }
+    };
+    Ok(page(&viewer, Section::Activity, "Margin", &content))
+}
+
+fn choice(by: MarginBy) -> Markup {
+    html! {
+        nav.choice aria-label="Parts of the margin" {
+            @for (part, name, title) in PARTS {
+                a href={ (MARGIN) "?by=" (name) } aria-current=[(part == by).then_some("true")] {
+                    "By " (title.to_lowercase())
+                }
+            }
+        }
+    }
+}
+
+fn table(
+    title: &str,
+    margins: &[(MarginOf, Margin)],
+    groups: &HashMap<GroupId, Group>,
+    total: &Margin,
+) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Margins" {
+            table {
+                thead { tr {
+                    th scope="col" { (title) } th.n.wide-only scope="col" { "Requests" }
+                    th.n.wide-only scope="col" { "Charged" } th.n.wide-only scope="col" { "Upstream cost" }
+                    th.n scope="col" { "Margin" }
+                } }
+                tbody {
+                    @for (of, margin) in margins { (row(&name(of, groups), margin)) }
+                    (row(&html! { "All" }, total))
+                }
+            }
+        }
+    }
+}
+
+fn row(name: &Markup, of: &Margin) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (name) p.narrow-only { (requests(of.sums.requests)) } }
+            td.n.wide-only { (count(of.sums.requests)) }
+            td.n.wide-only { (aligned(of.sums.charged)) }
+            @match of.amount() {
+                Some(margin) => {
+                    td.n.wide-only { (aligned(of.upstream_cost)) }
+                    td.n { (aligned(margin)) " " (share(margin, of.charged_at_known_cost))
+                        p.narrow-only { (aligned(of.sums.charged)) " − " (aligned(of.upstream_cost)) } }
+                }
+                None => { td.n.wide-only { span.quiet { "unknown" } } td.n { span.quiet { "unknown" }
+                    p.narrow-only { (aligned(of.sums.charged)) " charged" } } }
+            }
+        }
+    }
+}
+
+/// The part of the charges that a margin is; a loss stands out.
+fn share(margin: NanoUsd, charged: NanoUsd) -> Markup {
+    if charged <= NanoUsd::ZERO {
+        return html! {};
+    }
+    let permille = i128::from(margin.nanos()) * 1_000 / i128::from(charged.nanos());
+    let (sign, size) = (if permille < 0 { "−" } else { "" }, permille.abs());
+    html! {
+        span.badge.short[margin < NanoUsd::ZERO] { (sign) (size / 10) "." (size % 10) " %" }
+    }
+}
+
+/// The groups of the rows, to be shown by name.
+async fn groups_of(
+    desk: &Desk,
+    account: AccountId,
+    margins: &[(MarginOf, Margin)],
+) -> Result<HashMap<GroupId, Group>, Failure> {
+    let group = |(of, _): &(MarginOf, Margin)| match of {
+        MarginOf::Group(group) => *group,
+        MarginOf::Model(_) | MarginOf::Key(..) => None,
+    };
+    Ok(desk.management.groups_by_id(account, margins.iter().filter_map(group).collect()).await?)
+}
+
+fn name(of: &MarginOf, groups: &HashMap<GroupId, Group>) -> Markup {
+    match of {
+        MarginOf::Model(model) => html! { (model) },
+        MarginOf::Key(id, label) => html! { a href={ (KEYS) "/" (id) } { (or_unnamed(label)) } },
+        MarginOf::Group(Some(id)) => or_unnamed(groups.get(id).map_or("", |group| &group.name)),
+        MarginOf::Group(None) => html! { span.quiet { "no group" } },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_a_margin_has_one_decimal_and_a_loss_stands_out() {
+        let share = |margin, charged| {
+            let [margin, charged] = [margin, charged].map(NanoUsd::from_nanos);
+            share(margin, charged).into_string()
+        };
+        assert!(share(1, 3).contains("33.3 %") && !share(1, 3).contains("short"), "{}", share(1, 3));
+        assert!(share(-5, 4).contains("−125.0 %") && share(-5, 4).contains("short"));
+        assert!(share(-1, 1_000_000).contains("short"), "a loss however small");
+        assert_eq!(share(-5, 0), "", "nothing was charged");
+    }
+}

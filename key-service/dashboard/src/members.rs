@@ -1,0 +1,371 @@
+//! Members: invitations, rights, sign-in links, and removal.
+
+use std::collections::HashMap;
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::ids::MemberId;
+
+use domain::member::{LinkMaker, Member, Role};
+use key_service_management::{
+    Error,
+    members::{LastSignIn, MAX_MEMBER_NAME_CHARS, MemberRefused, SignedIn, Token, link},
+};
+use key_service_page::{
+    desk::Desk,
+    entry::{Entered, Fault},
+    failure::{Failure, sentence},
+    form::Fields,
+    layout::{Section, confirmation, hidden, page, problem},
+    notice,
+    session::{Act, OwnerAct, Viewer},
+    show::{copyable, time},
+};
+
+/// Path of this page.
+const PATH: &str = "/dashboard/members";
+
+/// Reason why owners do not lock themselves out.
+const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
+
+/// Lists the members.
+pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&desk, &viewer, None, Entered::new(&Fields::default())).await
+}
+
+async fn whole(
+    desk: &Desk,
+    viewer: &Viewer,
+    wrong: Option<&str>,
+    entered: Entered<'_>,
+) -> Result<Response, Failure> {
+    let members = desk.management.members(viewer.signed_in.account).await?;
+    let last = desk.management.last_sign_ins(viewer.signed_in.account, &members).await?;
+    let content = html! {
+        p.lead { "Owners can change everything. Viewers can see everything, and change nothing. Members see who made a sign-in link for them." }
+        (problem(wrong))
+        @if viewer.is_owner() {
+            form.row.card method="post" action=(PATH) {
+                (hidden(viewer))
+                (entered.field("name", ("Name", ""), |entry| html! {
+                    input id=(entry.name) name=(entry.name) required maxlength=(MAX_MEMBER_NAME_CHARS) value=(entry.value)
+                        autocomplete="off" placeholder="ann@example.com" aria-describedby=[&entry.described]
+                        aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+                }))
+                label { "Role" select name="role" {
+                    @for role in [Role::Viewer, Role::Owner] {
+                        option value=(role.as_str()) selected[entered.get("role") == role.as_str()] { (role.as_str()) }
+                    }
+                } }
+                button.primary { "Invite" }
+            }
+        }
+        (table(viewer, &members, &last))
+    };
+    Ok(page(viewer, Section::Members, "Members", &content))
+}
+
+fn table(viewer: &Viewer, members: &[Member], last: &HashMap<MemberId, LastSignIn>) -> Markup {
+    let yes_or_no = |is_set: bool| html! { @if is_set { "set" } @else { span.quiet { "none" } } };
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Members" {
+            table {
+                thead { tr {
+                    th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
+                    th.wide-only scope="col" { "Second factor" } th.wide-only scope="col" { "Last sign-in" }
+                    th.wide-only scope="col" { "Invited" }
+                } }
+                tbody {
+                    @for member in members {
+                        @let signed_in = last.get(&member.id).copied();
+                        tr {
+                            th.wraps scope="row" {
+                                a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
+                                @if is_own(viewer, member) { " " span.badge { "you" } }
+                                p.narrow-only { (member.role.as_str()) ", " (came(member, signed_in)) }
+                            }
+                            td.wide-only { (member.role.as_str()) }
+                            td.wide-only { (yes_or_no(member.password.is_some())) }
+                            td.wide-only { (yes_or_no(member.second_factor.is_some())) }
+                            td.wide-only { @match signed_in {
+                                Some(LastSignIn::At(at)) => (time(at)),
+                                Some(LastSignIn::NotSince(since)) => { span.quiet { "not since " (time(since)) } },
+                                Some(LastSignIn::Never) | None => span.badge.expired { "not yet" },
+                            } }
+                            td.wide-only { (time(member.created_at)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Says when a member last came.
+fn came(member: &Member, signed_in: Option<LastSignIn>) -> Markup {
+    html! {
+        @match signed_in {
+            Some(LastSignIn::At(at)) => { "last signed in " (time(at)) },
+            Some(LastSignIn::NotSince(since)) => { "not signed in since " (time(since)) },
+            Some(LastSignIn::Never) | None => { "invited " (time(member.created_at)) ", has not signed in yet" },
+        }
+    }
+}
+
+fn is_own(viewer: &Viewer, member: &Member) -> bool {
+    viewer.signed_in.member.id == member.id
+}
+
+const fn other_role(member: &Member) -> Role {
+    match member.role {
+        Role::Owner => Role::Viewer,
+        Role::Viewer => Role::Owner,
+    }
+}
+
+/// Shows a member, with what an owner may do.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let last = desk.management.last_sign_ins(viewer.signed_in.account, std::slice::from_ref(&member)).await?;
+    let content = html! {
+        p.lead { span.badge { (member.role.as_str()) } " " (came(&member, last.get(&member.id).copied())) " · "
+            @if member.password.is_some() { "has a password" } @else { "signs in with links" }
+            @if member.second_factor.is_some() { " and a second factor" } }
+        @if viewer.is_owner() { (actions(&viewer, &member)) }
+    };
+    Ok(page(&viewer, Section::Members, &member.name, &content))
+}
+
+/// Forms of an owner for a member. Role and removal of an owner are left to another owner.
+fn actions(viewer: &Viewer, member: &Member) -> Markup {
+    let path = format!("{PATH}/{}", member.id);
+    html! {
+        section.card {
+            h2 { "Sign-in link" }
+            p.quiet { "It signs in once, within 15 minutes, and is shown to you to send on." }
+            form.buttons method="post" action={ (path) "/link" } { (hidden(viewer)) button { "Make a sign-in link" } }
+        }
+        @if is_own(viewer, member) {
+            p.note { (ONESELF) }
+        } @else {
+            section.card {
+                h2 { "Role" }
+                p.quiet { @if member.is_owner() { "Owners can change everything." } @else { "Viewers can see everything, and change nothing." } }
+                div.buttons { a.button href={ (path) "/role" } { "Make " (other_role(member).as_str()) " …" } }
+            }
+            @if member.second_factor.is_some() {
+                section.card {
+                    h2 { "Second factor" }
+                    p.quiet { "Each sign-in asks for a code. Remove it for a member who has lost phone and recovery codes." }
+                    div.buttons { a.button.danger href={ (path) "/second-factor" } { "Remove second factor …" } }
+                }
+            }
+            section.card {
+                h2 { "Remove" }
+                p.quiet { "The member is signed out everywhere at once. Keys that the member created go on working." }
+                div.buttons { a.button.danger href={ (path) "/remove" } { "Remove …" } }
+            }
+        }
+    }
+}
+
+/// Makes a member, and shows a link to hand over.
+pub(super) async fn invite(
+    State(desk): State<Desk>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let (name, role) = (form.get("name").trim(), Role::parse(form.get("role")).unwrap_or(Role::Viewer));
+    match desk.management.invite(viewer.signed_in.account, name, role, viewer.signed_in.actor()).await {
+        Ok((member, token)) => Ok(link_page(&viewer, &member, &token, "72 hours")),
+        Err(Error::Refused(
+            refused @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
+        )) => {
+            let fault = Fault::of("name", sentence(&refused.to_string()));
+            let again = whole(&desk, &viewer, None, Entered::refused(&form, &fault)).await?;
+            Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> Response {
+    let content = html! {
+        p.lead { "Send this link to " strong { bdi { (member.name) } } ". It signs in once, within " (within)
+            ". Earlier links no longer work." }
+        (copyable("Sign-in link", &link(&viewer.browser.base(), token)))
+        p { a.button href=(PATH) { "Back to the members" } }
+    };
+    page(viewer, Section::Members, "Sign-in link", &content)
+}
+
+/// Finds the member of a path in the account.
+async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
+    let id: MemberId = id.parse().map_err(|_| Failure::NotFound)?;
+    let members = desk.management.members(viewer.signed_in.account).await?;
+    members.into_iter().find(|member| member.id == id).ok_or(Failure::NotFound)
+}
+
+/// Makes a link for a member to sign in with.
+pub(super) async fn make_link(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let by = match &viewer.signed_in.member {
+        own if own.id == member.id => LinkMaker::Member,
+        owner => LinkMaker::Owner(owner.name.clone()),
+    };
+    let token = desk.management.sign_in_link(viewer.signed_in.account, &member, by).await?;
+    Ok(link_page(&viewer, &member, &token, "15 minutes"))
+}
+
+/// Explains the effect of another role, before the member has it.
+pub(super) async fn confirm_role(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let role = other_role(&member);
+    let effects: &[&str] = match role {
+        Role::Owner => &[
+            "This member can then create and revoke keys, change limits, and invite and remove members: you as well.",
+            "It takes effect at once, in every browser in which the member is signed in.",
+        ],
+        Role::Viewer => {
+            &["This member then sees everything, and changes nothing.", "It takes effect at once."]
+        }
+    };
+    let title = format!("Make {}", role.as_str());
+    let question = html! { "Make " strong { bdi { (member.name) } } " " (article(role)) "?" };
+    let role = html! { input type="hidden" name="role" value=(role.as_str()); };
+    Ok(asked(&viewer, &member, &title, &html! { (question) (role) }, effects))
+}
+
+const fn article(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "an owner",
+        Role::Viewer => "a viewer",
+    }
+}
+
+/// A page that asks before something is done to a member.
+fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effects: &[&str]) -> Response {
+    let back = format!("{PATH}/{}", member.id);
+    let content = html! {
+        @if viewer.is_owner() && is_own(viewer, member) {
+            p.lead { (ONESELF) }
+            p { a.button href=(back) { "Back" } }
+        } @else {
+            (confirmation(viewer, question, effects, deed, (&back, "member")))
+        }
+    };
+    page(viewer, Section::Members, deed, &content)
+}
+
+/// Gives a member another role.
+pub(super) async fn change_role(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let role = Role::parse(form.get("role")).ok_or(Failure::NotFound)?;
+    if is_own(&viewer, &member) {
+        return refuse(&desk, &viewer, ONESELF).await;
+    }
+    let changed = desk.management.change_role(viewer.signed_in.account, member.id, role).await;
+    let line = format!("{} is {} now.", member.name, article(role));
+    done(&desk, &viewer, changed, (&format!("{PATH}/{}", member.id), &line)).await
+}
+
+/// Explains the effect of removing a second factor, before it is removed.
+pub(super) async fn confirm_second_factor(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let effects = [
+        "The member’s password, or a sign-in link, alone signs in from then on. Make sure that it is the member who asks for this.",
+        "Events keep who removed it.",
+    ];
+    let question = html! { "Remove the second factor of " strong { bdi { (member.name) } } "?" };
+    Ok(asked(&viewer, &member, "Remove second factor", &question, &effects))
+}
+
+/// Removes a member's second factor.
+pub(super) async fn remove_second_factor(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    if is_own(&viewer, &member) {
+        return refuse(&desk, &viewer, "This is you. Your own page turns it off, with a code.").await;
+    }
+    let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
+    desk.management.remove_second_factor(account, &member, actor).await?;
+    let line = format!("The second factor of {} is removed.", member.name);
+    Ok(notice::done(&viewer, &format!("{PATH}/{}", member.id), &line))
+}
+
+/// Explains the effect of removing, before the member is removed.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let effects = [
+        "Every browser in which this member is signed in is signed out at once.",
+        "Keys that the member created go on working.",
+    ];
+    let question = html! { "Remove " strong { bdi { (member.name) } } "?" };
+    Ok(asked(&viewer, &member, "Remove member", &question, &effects))
+}
+
+/// Removes a member.
+pub(super) async fn remove(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let member = named(&desk, &viewer, &id).await?;
+    let SignedIn { account, .. } = viewer.signed_in;
+    if is_own(&viewer, &member) {
+        return refuse(&desk, &viewer, ONESELF).await;
+    }
+    let removed = desk.management.remove_member(account, member.id, viewer.signed_in.actor()).await;
+    done(&desk, &viewer, removed, (PATH, &format!("{} is removed.", member.name))).await
+}
+
+/// Leads to a page that says what was done, or shows the list with the reason why nothing was changed.
+async fn done(
+    desk: &Desk,
+    viewer: &Viewer,
+    outcome: Result<(), Error<MemberRefused>>,
+    (path, line): (&str, &str),
+) -> Result<Response, Failure> {
+    match outcome {
+        Ok(()) => Ok(notice::done(viewer, path, line)),
+        Err(Error::Refused(refused @ MemberRefused::LastOwner)) => {
+            refuse(desk, viewer, &sentence(&refused.to_string())).await
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+async fn refuse(desk: &Desk, viewer: &Viewer, reason: &str) -> Result<Response, Failure> {
+    let again = whole(desk, viewer, Some(reason), Entered::new(&Fields::default())).await?;
+    Ok((StatusCode::CONFLICT, again).into_response())
+}

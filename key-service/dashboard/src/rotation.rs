@@ -1,0 +1,89 @@
+//! Rotation of an API key: the form on the key's page, and the new plaintext shown once.
+
+use std::time::Duration;
+
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+use maud::{Markup, html};
+
+use crate::keys::named;
+use domain::key::ApiKey;
+use key_service_management::{Issued, rotation::RotationTerms};
+use key_service_page::{
+    browser::form_token,
+    desk::Desk,
+    failure::Failure,
+    layout::{Section, hidden, page},
+    notice,
+    paths::KEYS as PATH,
+    session::{Act, OwnerAct, Viewer},
+    show::{new_key, or_unnamed, time},
+};
+
+/// Choices of the grace, in seconds.
+const GRACES: [(u64, &str); 5] =
+    [(0, "Not at all"), (3_600, "An hour"), (86_400, "A day"), (604_800, "A week"), (2_592_000, "30 days")];
+
+/// The grace that is chosen at first: time to change the key wherever it is used.
+const USUAL_GRACE: u64 = 86_400;
+
+/// The form of a key that works, or that can be enabled again.
+pub(super) fn form(desk: &Desk, viewer: &Viewer, key: &ApiKey) -> Markup {
+    let previous_until = key.previous_expires_at(desk.management.now());
+    html! {
+        section.card {
+            h2 { "Rotate" }
+            @match previous_until {
+                Some(until) => p { "The previous key works until " (time(until)) ". To rotate again ends it at once." },
+                None => p.quiet { "A new key takes the place of the current one. Limits, use and id stay." },
+            }
+            form.stack method="post" action={ (PATH) "/" (key.id.to_string()) "/rotate" } {
+                (hidden(viewer))
+                // A form sent twice rotates once.
+                input type="hidden" name="attempt" value=(form_token(&desk.management.visit()));
+                @if previous_until.is_some() { input type="hidden" name="force" value="true"; }
+                label { "The current key works on for" select name="grace_seconds" {
+                    @for (seconds, name) in GRACES { option value=(seconds) selected[seconds == USUAL_GRACE] { (name) } }
+                } }
+                div.buttons { button { "Rotate" } }
+            }
+        }
+    }
+}
+
+/// Rotates a key, and shows the plaintext only this once.
+pub(super) async fn rotate(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    let chosen = GRACES.iter().find(|(seconds, _)| form.get("grace_seconds") == seconds.to_string());
+    let (seconds, _) =
+        chosen.ok_or_else(|| Failure::BadRequest("This is no form of the dashboard.".into()))?;
+    let terms =
+        RotationTerms { grace: Duration::from_secs(*seconds), is_forced: form.get("force") == "true" };
+    let attempt = Some(format!("dashboard-{}", form.attempt()?));
+    let (of, actor) = ((viewer.signed_in.account, key.id), viewer.signed_in.actor());
+    match desk.management.rotate(of, terms, attempt, actor).await? {
+        Issued::Replayed(key) => Ok(notice::done(
+            &viewer,
+            &format!("{PATH}/{}", key.id),
+            "This key was rotated before, by the same form.",
+        )),
+        Issued::New { key, plaintext } => {
+            let content = html! {
+                p.lead { "Copy the new key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
+                (new_key(&plaintext))
+                @match key.previous_expires_at(desk.management.now()) {
+                    Some(until) => p { "The previous key works until " (time(until)) "." },
+                    None => p { "The previous key is refused from now on." },
+                }
+                p { a.button.primary data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
+            };
+            Ok(page(&viewer, Section::Keys, "API key rotated", &content))
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The settings of a key or a group in a form, read from the table of fields.
+
+use std::time::Duration;
+
+use maud::{Markup, html};
+use shared::{
+    time::Timestamp,
+    wire::{Field, Fields as Table, Input, Kind, MAX_MODEL_CHARS, MAX_MODELS, Value},
+};
+
+use crate::{
+    limits::{self, Limits},
+    words,
+};
+use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
+use key_service_page::{
+    desk::Desk,
+    entry::{Entered, Fault, line},
+    failure::Failure,
+    form::Fields,
+    session::Viewer,
+    show::name_of,
+};
+
+/// Groups offered by name in a form, newest first. With more, the id of a group is typed in.
+const OFFERED_GROUPS: usize = 200;
+
+/// Models named below the field.
+const MODELS_IN_HINT: usize = 8;
+
+/// Lives of keys offered beside the expiry, in days.
+const LIVES: [(u64, &str); 3] = [(30, "in 30 days"), (90, "in 90 days"), (365, "in a year")];
+
+/// What a form offers to choose from.
+pub(super) struct Offered {
+    /// Groups, newest first.
+    pub(super) groups: Vec<Group>,
+    /// The account has no other groups.
+    pub(super) has_all_groups: bool,
+    /// Ids of models.
+    pub(super) models: Vec<String>,
+    /// The present time, which offered expiries count from.
+    pub(super) now: Timestamp,
+}
+
+/// What forms of this account offer.
+pub(super) async fn offered(desk: &Desk, viewer: &Viewer) -> Result<Offered, Failure> {
+    let groups = desk.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
+    let models = desk.catalog.get().models.iter().map(|model| model.id.clone()).collect();
+    let has_all_groups = groups.len() < OFFERED_GROUPS;
+    Ok(Offered { groups, has_all_groups, models, now: desk.management.now() })
+}
+
+/// Names the models of bounds by id.
+pub(super) fn name_models_by_id(desk: &Desk, bounds: &mut BoundsPatch) {
+    if let Some(Some(models)) = &mut bounds.models {
+        desk.catalog.get().name_by_id(models);
+    }
+}
+
+/// Field of a form that has the texts which the form showed, as a query. Only what differs from them is changed, so that a
+/// page which was opened earlier takes nothing back that another member did meanwhile.
+const SHOWN: &str = "shown";
+
+/// Changes that a form makes to an existing object.
+pub(super) struct Edit<P> {
+    /// The settings that differ from those that the form showed.
+    pub(super) patch: P,
+    /// Changed settings that somebody else has also changed since the form was shown.
+    pub(super) overtaken: Vec<Overtaken>,
+}
+
+/// A setting that was changed by somebody else since a form showed it.
+pub(super) struct Overtaken {
+    /// The setting.
+    field: Field,
+    /// The value that the form showed, and the present value.
+    values: [Value; 2],
+}
+
+/// Reads the settings of a new object, or finds the first fault.
+pub(super) fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
+    let (mut patch, limits) = (P::default(), limits::read(form)?);
+    for (field, row, _) in inputs::<P::Field>(true) {
+        if let Some(value) = value(&row, form, &limits).map_err(|says| Fault::of(row.name, says))? {
+            set(&mut patch, (field, &row), value)?;
+        }
+    }
+    Ok(patch)
+}
+
+/// Reads what a form changes of an object whose settings are `present` now, or finds the first fault. Settings without a
+/// field in the form stay as they are.
+pub(super) fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, Fault> {
+    let (shown, changed) = changed::<P::Field>(form);
+    let (mut edit, limits) = (Edit { patch: P::default(), overtaken: Vec::new() }, limits::read(&changed)?);
+    let known = [&shown, present].map(|texts| (texts, limits::read(texts).unwrap_or_default()));
+    for (field, row, _) in inputs::<P::Field>(false) {
+        let wanted = value(&row, &changed, &limits).map_err(|says| Fault::of(row.name, says))?;
+        let Some(wanted) = wanted else { continue };
+        let values = known.each_ref().map(|(texts, limits)| value(&row, texts, limits).ok().flatten());
+        if let [Some(shown), Some(present)] = values {
+            if shown == wanted {
+                continue;
+            }
+            if present != shown && present != wanted {
+                edit.overtaken.push(Overtaken { field: row, values: [shown, present] });
+            }
+        }
+        set(&mut edit.patch, (field, &row), wanted)?;
+    }
+    Ok(edit)
+}
+
+/// The texts that a form showed, and the fields of the form whose texts differ from them. All fields of limits belong
+/// together.
+fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
+    let shown = Fields::of_query(Some(form.get(SHOWN)));
+    // Browsers send line breaks as CR LF.
+    let is_same = |name: &str| shown.has(name) && form.get(name).replace("\r\n", "\n") == shown.get(name);
+    let differs = |name: &str| form.has(name) && !is_same(name);
+    let has_limits = limits::names().any(differs);
+    let of_row =
+        inputs::<F>(false).map(|(_, row, _)| row.name).filter(|name| !limits::names().any(|of| of == *name));
+    let names = of_row.filter(|name| differs(name));
+    let names = names.chain(limits::names().filter(|name| has_limits && form.has(name)));
+    let changed = Fields::of(names.map(|name| (name, form.get(name).to_owned())));
+    (shown, changed)
+}
+
+fn set<P: Patch>(patch: &mut P, (field, row): (P::Field, &Field), value: Value) -> Result<(), Fault> {
+    let is_set = patch.set(field, value);
+    if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
+}
+
+/// The form with what was changed in it, over the present settings; and a fault that asks whether to overwrite what somebody
+/// else has changed. Sent again, the form changes it.
+pub(super) fn ask<F: Table>(
+    form: &Fields,
+    present: &Fields,
+    overtaken: &[Overtaken],
+    groups: &[Group],
+) -> Option<(Fields, Fault)> {
+    let changes: Vec<String> =
+        overtaken.iter().map(|of| words::change(&of.field, &of.values, groups)).collect();
+    let first = overtaken.first()?;
+    let name = if let Kind::Limits = first.field.kind { limits::names().next()? } else { first.field.name };
+    let says = format!(
+        "While this page was open, somebody else changed: {}. Save again to overwrite it with what is entered here.",
+        changes.join(", ")
+    );
+    Some((merged::<F>(form, present).with(SHOWN, present.query()), Fault::of(name, says)))
+}
+
+/// The texts of the present settings, with those that a form changes. The limit that never resets and those that do are settings
+/// of their own, in fields that they share.
+fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
+    let (shown, changed) = changed::<F>(form);
+    let [sent, shown, present_limits] =
+        [&changed, &shown, present].map(|texts| limits::read(texts).unwrap_or_default());
+    let latest = |sent: Option<Value>, shown, present: Option<Value>| {
+        if sent.is_some() && sent != shown { sent } else { present }.unwrap_or(Value::Null)
+    };
+    let lifetime = latest(sent.lifetime, shown.lifetime, present_limits.lifetime);
+    let windows = latest(sent.windows, shown.windows, present_limits.windows);
+    present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &windows)))
+}
+
+/// The fields of forms: of a new object, or of an existing object. A flag is for later: what is new works.
+fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
+    let inputs = F::settings().filter_map(|field| Some((field, field.row(), field.row().input?)));
+    inputs.filter(move |(_, row, _)| if is_new { !matches!(row.kind, Kind::Flag) } else { !row.is_fixed })
+}
+
+/// The value of a field; `None` where the form does not have the field.
+fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>, String> {
+    if let Kind::Amount = field.kind {
+        return Ok(limits.lifetime.clone());
+    }
+    if let Kind::Limits = field.kind {
+        return Ok(limits.windows.clone());
+    }
+    if !form.has(field.name) {
+        return Ok(None);
+    }
+    let Some(text) = form.filled(field.name) else {
+        return Ok(Some(if let Kind::Line { .. } = field.kind {
+            Value::Text(String::new())
+        } else {
+            Value::Null
+        }));
+    };
+    let value = match field.kind {
+        Kind::Line { max } | Kind::ExternalId { max } => line(text, max).map(Value::Text),
+        Kind::Time => {
+            let at = Timestamp::parse(text).map(Value::Time);
+            at.ok_or_else(|| "Give a date and a time, such as 2027-12-31T23:59.".into())
+        }
+        Kind::Count { max } => count(text, max).map(Value::Count),
+        Kind::Models => models(text).map(Value::Texts),
+        Kind::Group => {
+            text.parse().map(Value::Group).map_err(|_| "Give the id of a group, such as grp_….".into())
+        }
+        Kind::Flag => text.parse().map(Value::Flag).map_err(|_| "Choose yes or no.".into()),
+        Kind::Amount
+        | Kind::Limits
+        | Kind::Answered(_)
+        | Kind::Metadata
+        | Kind::Url
+        | Kind::EventTypes
+        | Kind::KeyDefaults => Err("The value cannot be set here.".into()),
+    };
+    value.map(Some)
+}
+
+fn count(text: &str, max: u64) -> Result<u64, String> {
+    let number = limits::without_commas(text).and_then(|digits| digits.parse().ok());
+    number
+        .filter(|number| (1..=max).contains(number))
+        .ok_or_else(|| format!("Give a whole number from 1 to {max}."))
+}
+
+/// Reads the ids of models, each on a line.
+fn models(text: &str) -> Result<Vec<String>, String> {
+    let mut models: Vec<String> = Vec::new();
+    for id in text.lines().map(str::trim).filter(|id| !id.is_empty()) {
+        let id = line(id, MAX_MODEL_CHARS)?;
+        if !models.contains(&id) {
+            models.push(id);
+        }
+    }
+    if models.len() > MAX_MODELS {
+        return Err(format!("Give at most {MAX_MODELS} models."));
+    }
+    Ok(models)
+}
+
+/// The fields of a form for a new object.
+pub(super) fn new_fields<F: Table>(entered: Entered<'_>, offered: &Offered) -> Markup {
+    fields::<F>(entered, offered, true)
+}
+
+/// The fields of a form for an object whose settings are `present`. The form keeps what it showed at first, also where it was
+/// refused.
+pub(super) fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &Offered) -> Markup {
+    let shown = if entered.get(SHOWN).is_empty() { present.query() } else { entered.get(SHOWN).to_owned() };
+    html! {
+        input type="hidden" name=(SHOWN) value=(shown);
+        (fields::<F>(entered, offered, false))
+    }
+}
+
+/// Rates and further limits are folded away unless one is set.
+fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Markup {
+    let is_rate = |row: &Field| matches!(row.kind, Kind::Count { .. });
+    let rows = || inputs::<F>(is_new).map(|(_, row, input)| (row, input));
+    let rates: Vec<&str> = rows().filter(|(row, _)| is_rate(row)).map(|(row, _)| row.name).collect();
+    html! {
+        @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field(&row, input, entered, offered)) }
+        @if !rates.is_empty() {
+            details open[limits::has_further(entered) || entered.has_any(&rates)] {
+                summary { "More bounds" }
+                div.stack {
+                    (limits::further(entered))
+                    @for (row, input) in rows().filter(|(row, _)| is_rate(row)) { (field(&row, input, entered, offered)) }
+                }
+            }
+        }
+    }
+}
+
+fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offered: &Offered) -> Markup {
+    let described = (title, hint);
+    match row.kind {
+        Kind::Line { max } | Kind::ExternalId { max } => entered.line(row.name, described, max),
+        Kind::Amount => limits::first(entered, described),
+        // Stands beside the amount.
+        Kind::Limits => html! {},
+        Kind::Time => entered.instant(row.name, described, &later(offered.now)),
+        Kind::Count { .. } => entered.field(row.name, described, |entry| {
+            html! {
+                input id=(entry.name) name=(entry.name) inputmode="numeric" value=(entry.value) autocomplete="off"
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+            }
+        }),
+        Kind::Models => {
+            let hint = if offered.models.is_empty() { hint.to_owned() } else {
+                let shown: Vec<_> = offered.models.iter().take(MODELS_IN_HINT).map(String::as_str).collect();
+                let more = if offered.models.len() > shown.len() { ", …" } else { "" };
+                format!("{hint} Offered: {}{more}.", shown.join(", "))
+            };
+            entered.field(row.name, (title, &hint), |entry| {
+                html! {
+                    textarea id=(entry.name) name=(entry.name) rows="2" spellcheck="false" aria-describedby=[&entry.described]
+                        aria-invalid=[entry.invalid] autofocus[entry.has_focus] { (entry.value) }
+                }
+            })
+        }
+        Kind::Group => group(row.name, described, entered, offered),
+        // A box that is not ticked is not sent, as if the form had no such field.
+        Kind::Flag => entered.field(row.name, described, |entry| {
+            html! {
+                select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
+                    autofocus[entry.has_focus] {
+                    @for flag in [false, true] {
+                        option value=(flag) selected[entry.value == flag.to_string()] { (words::yes_or_no(flag)) }
+                    }
+                }
+            }
+        }),
+        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => html! {},
+    }
+}
+
+/// Instants that an expiry may be set to with a click, as inputs take them.
+pub(super) fn later(now: Timestamp) -> Vec<(String, &'static str)> {
+    let minute = Timestamp::from_millis(now.millis() - now.millis().rem_euclid(60_000));
+    let at = |days: u64| minute.plus(Duration::from_hours(24 * days));
+    LIVES.iter().map(|(days, title)| (instant(at(*days)), *title)).collect()
+}
+
+/// An instant as the inputs of browsers take it: without a zone, and without seconds if there are none.
+fn instant(at: Timestamp) -> String {
+    let text = at.to_string();
+    let text = text.trim_end_matches('Z');
+    text.strip_suffix(":00").filter(|text| text.len() == "2027-12-31T23:59".len()).unwrap_or(text).to_owned()
+}
+
+/// A choice of groups by name; where not all are known, a field for the id.
+pub(super) fn group<'a>(
+    name: &'a str,
+    (title, hint): (&str, &str),
+    entered: Entered<'a>,
+    Offered { groups, has_all_groups, .. }: &Offered,
+) -> Markup {
+    let chosen = entered.get(name);
+    let known = groups.iter().find(|group| group.id.to_string() == chosen);
+    let live = || groups.iter().filter(|group| group.spend.archived_at.is_none());
+    let hint = if *has_all_groups { hint.to_owned() } else { format!("{hint} Give its id.") };
+    entered.field(name, (title, &hint), |entry| {
+        html! {
+            @if *has_all_groups {
+                select id=(name) name=(name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
+                    autofocus[entry.has_focus] {
+                    option value="" { "none" }
+                    @if !chosen.is_empty() { option value=(chosen) selected { (known.map_or_else(|| chosen.to_owned(), name_of)) } }
+                    @for group in live().filter(|group| group.id.to_string() != chosen) {
+                        option value=(group.id.to_string()) { (name_of(group)) }
+                    }
+                }
+            } @else {
+                input id=(name) name=(name) value=(chosen) list="groups" autocomplete="off" placeholder="grp_…"
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+                datalist #groups { @for group in live() { option value=(group.id.to_string()) { (name_of(group)) } } }
+            }
+        }
+    })
+}
+
+/// The settings of an object that exists, as texts of its form; `value` reads a setting.
+pub(super) fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
+    let mut texts = Vec::new();
+    let (mut lifetime, mut windows) = (Value::Null, Value::Null);
+    for (field, row, _) in inputs::<F>(false) {
+        // Limits stand in fields of their own, also where there is none.
+        match (row.kind, value(field).setting()) {
+            (Kind::Amount, amount) => lifetime = amount,
+            (Kind::Limits, limits) => windows = limits,
+            (_, Value::Time(at)) => texts.push((row.name.to_owned(), instant(at))),
+            (_, Value::Texts(models)) => texts.push((row.name.to_owned(), models.join("\n"))),
+            (_, other) => texts.push((row.name.to_owned(), other.to_string())),
+        }
+    }
+    texts.extend(limits::texts(&lifetime, &windows));
+    Fields::of(texts)
+}
+
+/// The settings that forms do not have, as far as they are set; `value` reads a setting.
+pub(super) fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
+    let other = F::settings().filter(|field| field.row().input.is_none());
+    let values = other.map(|field| (field.row(), value(field).setting()));
+    let set: Vec<_> = values.filter(|(_, value)| !value.is_unset()).collect();
+    html! {
+        @if !set.is_empty() {
+            details {
+                summary { "Settings made with the API" }
+                ul { @for (field, value) in set { li title=(field.description) { (field.name) ": " code { (value) } } } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

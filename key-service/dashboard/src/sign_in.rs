@@ -1,0 +1,300 @@
+//! Signing in with a link or a password, and signing out.
+
+use axum::{
+    extract::{Request, State},
+    response::{AppendHeaders, IntoResponse, Redirect, Response},
+};
+use http::{StatusCode, header};
+use maud::{Markup, html};
+
+use crate::second_factor::asked_code;
+use domain::member::Member;
+use key_service_management::{
+    Error,
+    members::{CodeSignIn, MemberRefused, NewSession, SignIn, SignInStep, Token},
+};
+use key_service_page::{
+    browser::{Browser, check_form_token, check_origin, form_token},
+    desk::Desk,
+    destination::{Destination, SignInReason, sign_in_address},
+    failure::{Failure, sentence},
+    form::{Fields, query},
+    layout::{bare, hinted, problem, reveals},
+    paths::{HOME, SIGN_IN},
+    session::Act,
+    show::program,
+};
+
+/// Path of the page that signs in with a link, and of the page that says whom it signs in.
+pub(crate) const LINK: &str = "/dashboard/sign-in/link";
+/// Path of the form that goes on with a code after a password.
+pub(super) const CODE: &str = "/dashboard/sign-in/code";
+/// Path of the form that uses a link up.
+pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
+
+/// Asks for a password, unless the member is signed in.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    browser: Browser,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let destination = Destination::parse(query.get("to"));
+    if let Some(token) = &browser.session
+        && desk.management.session(token).await?.is_some()
+    {
+        let page = destination.as_ref().map_or(HOME, Destination::as_str);
+        return Ok(Redirect::to(page).into_response());
+    }
+    let reason = SignInReason::ALL.into_iter().find(|reason| reason.as_str() == query.get("reason"));
+    let page = form_page(&desk, &browser, None, |visit| {
+        html! {
+            @if let Some(reason) = reason { p.note role="status" { (reason.sentence()) } }
+            (with_a_password(visit, &Fields::of([("account", browser.account.clone())])))
+        }
+    });
+    // Whichever way the member signs in, also with a link in another window, leads to the page.
+    let cookies = AppendHeaders([
+        (header::SET_COOKIE, browser.destination_cookie(destination.as_ref())),
+        (header::SET_COOKIE, browser.no_session_cookie()),
+    ]);
+    Ok((cookies, page).into_response())
+}
+
+/// Asks for the code of a link. It stands behind the link's `#`, where only the browser sees it: a script enters it, or a
+/// person does.
+pub(super) async fn link(State(desk): State<Desk>, browser: Browser) -> Response {
+    form_page(&desk, &browser, None, with_a_code)
+}
+
+/// A page with a form. The token of a form follows from a cookie, which a first visit has not.
+fn form_page(
+    desk: &Desk,
+    browser: &Browser,
+    wrong: Option<&str>,
+    form: impl FnOnce(&Token) -> Markup,
+) -> Response {
+    let visit = browser.visit.clone().unwrap_or_else(|| desk.management.visit());
+    let content = html! {
+        h1 { "Sign in" }
+        (problem(wrong))
+        (form(&visit))
+    };
+    let cookie = [(header::SET_COOKIE, browser.visit_cookie(&visit))];
+    (cookie, bare(browser.theme, "Sign in · Faregate", &content)).into_response()
+}
+
+fn with_a_code(visit: &Token) -> Markup {
+    html! {
+        p { "A sign-in link works once." }
+        form.stack method="post" action=(LINK) data-link {
+            input type="hidden" name="token" value=(form_token(visit));
+            (hinted("link", "Code", "The part after the # of the link, or the whole link.", &html! {
+                input #link name="link" required autocomplete="off" spellcheck="false" aria-describedby="link-hint";
+            }))
+            button.primary { "Continue" }
+        }
+    }
+}
+
+fn confirmed(visit: &Token, link: &str, account: &str, member: &Member) -> Markup {
+    html! {
+        p { "This link signs in " strong { bdi { (member.name) } } " of the account " strong { bdi { (account) } }
+            ", once, in this browser. Is that not you? Then close the page: it is someone else’s account." }
+        form.stack method="post" action=(USE_LINK) {
+            input type="hidden" name="token" value=(form_token(visit));
+            input type="hidden" name="link" value=(link);
+            @if member.second_factor.is_some() { (asked_code()) }
+            button.primary { "Sign in" }
+        }
+    }
+}
+
+fn with_a_code_of_the_app(visit: &Token, challenge: &str) -> Markup {
+    html! {
+        p { "Your password is right. Your second factor is asked for as well." }
+        form.stack method="post" action=(CODE) {
+            input type="hidden" name="token" value=(form_token(visit));
+            input type="hidden" name="challenge" value=(challenge);
+            (asked_code())
+            button.primary { "Sign in" }
+        }
+    }
+}
+
+fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
+    html! {
+        form.stack method="post" action=(SIGN_IN) {
+            input type="hidden" name="token" value=(form_token(visit));
+            label { "Account" input name="account" autocomplete="organization" required value=(entered.get("account")); }
+            label { "Name" input name="name" autocomplete="username" required value=(entered.get("name")); }
+            label { "Password" input #password type="password" name="password" autocomplete="current-password" required; }
+            (reveals("password"))
+            button.primary { "Sign in" }
+        }
+        p.quiet {
+            "No password yet, or forgotten? Ask the person who runs this service for a sign-in link."
+        }
+        details {
+            summary { "I run this service" }
+            p { "This prints a link, on the server:" }
+            pre tabindex="0" { (program()) " sign-in-link --account NAME --name NAME" }
+        }
+    }
+}
+
+/// A form of a browser in which no member has signed in, and the visit that the form belongs to.
+async fn visitors_form(desk: &Desk, request: Request) -> Result<(Browser, Token, Fields), Failure> {
+    let (parts, body) = request.into_parts();
+    let browser = Browser::of(&parts.headers, desk.behind_tls);
+    check_origin(&parts.headers, &browser)?;
+    let form = Fields::of_form(&parts.headers, body).await?;
+    let visit = browser.visit.clone().ok_or(Failure::StaleForm)?;
+    check_form_token(&visit, form.get("token"))?;
+    Ok((browser, visit, form))
+}
+
+/// The token of a link in a form: pasted whole, the link has it behind its `#`.
+fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
+    let pasted = form.get("link").trim();
+    let token = Token::parse(pasted.rsplit_once('#').map_or(pasted, |(_, token)| token));
+    token.ok_or(Error::Refused(MemberRefused::LinkGone))
+}
+
+/// Says whom a link signs in, and offers to do so. That uses nothing up: scanners of mail open links too.
+pub(super) async fn open_link(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
+    let (browser, _, form) = visitors_form(&desk, request).await?;
+    opened(&desk, &browser, &form, None).await
+}
+
+async fn opened(
+    desk: &Desk,
+    browser: &Browser,
+    form: &Fields,
+    refused: Option<MemberRefused>,
+) -> Result<Response, Failure> {
+    let link = match link_token(form) {
+        Ok(link) => desk.management.opened_link(&link).await,
+        Err(gone) => Err(gone),
+    };
+    match link {
+        Ok((account, member)) => Ok(answered(desk, browser, refused, |visit| {
+            confirmed(visit, form.get("link"), &account, &member)
+        })),
+        Err(error) => refuse(desk, browser, form, error),
+    }
+}
+
+/// Signs in with a link.
+pub(super) async fn with_link(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
+    let (browser, _, form) = visitors_form(&desk, request).await?;
+    let code = form.get("code");
+    let signed_in = match link_token(&form) {
+        Ok(link) => desk.management.sign_in_with_link(&link, code, browser.client()).await,
+        Err(gone) => Err(gone),
+    };
+    match signed_in {
+        Ok(session) => begin(&desk, &browser, &session).await,
+        Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
+            opened(&desk, &browser, &form, Some(refused)).await
+        }
+        Err(error) => refuse(&desk, &browser, &form, error),
+    }
+}
+
+/// Signs in with a password, or asks for a code as well.
+pub(super) async fn with_password(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
+    let (browser, visit, form) = visitors_form(&desk, request).await?;
+    let attempt = SignIn {
+        account: form.get("account").trim(),
+        name: form.get("name").trim(),
+        password: form.get("password").into(),
+        client: browser.client(),
+        visit: &visit,
+    };
+    let response = match desk.management.sign_in(attempt).await {
+        Ok(SignInStep::Session(session)) => begin(&desk, &browser, &session).await?,
+        Ok(SignInStep::Code(challenge)) => {
+            answered(&desk, &browser, None, |visit| with_a_code_of_the_app(visit, &challenge))
+        }
+        Err(error) => return refuse(&desk, &browser, &form, error),
+    };
+    let account = browser.account_cookie(form.get("account").trim());
+    Ok((AppendHeaders([(header::SET_COOKIE, account)]), response).into_response())
+}
+
+/// Signs in with a code after a password.
+pub(super) async fn with_code(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
+    let (browser, visit, form) = visitors_form(&desk, request).await?;
+    let (challenge, code) = (form.get("challenge"), form.get("code"));
+    let attempt = CodeSignIn { challenge, code, visit: &visit, client: browser.client() };
+    match desk.management.sign_in_with_code(attempt).await {
+        Ok(session) => begin(&desk, &browser, &session).await,
+        Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
+            let form = |visit: &Token| with_a_code_of_the_app(visit, challenge);
+            Ok(answered(&desk, &browser, Some(refused), form))
+        }
+        Err(error) => refuse(&desk, &browser, &form, error),
+    }
+}
+
+/// Begins the session in the browser, whatever session it had before.
+async fn begin(desk: &Desk, browser: &Browser, session: &NewSession) -> Result<Response, Failure> {
+    if let Some(before) = &browser.session {
+        end(desk, before).await?;
+    }
+    let cookies = AppendHeaders([
+        (header::SET_COOKIE, browser.session_cookie(&session.token)),
+        (header::SET_COOKIE, browser.known_cookie(&session.browser)),
+        (header::SET_COOKIE, browser.destination_cookie(None)),
+    ]);
+    let page = browser.destination.as_ref().map_or(HOME, Destination::as_str);
+    Ok((cookies, Redirect::to(page)).into_response())
+}
+
+/// Tells why there is no session, and asks for a password.
+fn refuse(
+    desk: &Desk,
+    browser: &Browser,
+    form: &Fields,
+    error: Error<MemberRefused>,
+) -> Result<Response, Failure> {
+    match error {
+        Error::Refused(refused) => {
+            Ok(answered(desk, browser, Some(refused), |visit| with_a_password(visit, form)))
+        }
+        Error::Store(unavailable) => Err(unavailable.into()),
+    }
+}
+
+/// A page with a form, and with the reason why the form before was refused, if any.
+fn answered(
+    desk: &Desk,
+    browser: &Browser,
+    refused: Option<MemberRefused>,
+    form: impl FnOnce(&Token) -> Markup,
+) -> Response {
+    let status = match refused {
+        None => StatusCode::OK,
+        Some(MemberRefused::TooManyAttempts | MemberRefused::TooManyCodes) => StatusCode::TOO_MANY_REQUESTS,
+        Some(_) => StatusCode::FORBIDDEN,
+    };
+    let wrong = refused.map(|refused| sentence(&refused.to_string()));
+    (status, form_page(desk, browser, wrong.as_deref(), form)).into_response()
+}
+
+async fn end(desk: &Desk, token: &Token) -> Result<(), Failure> {
+    if let Some(signed_in) = desk.management.session(token).await? {
+        let (account, member) = (signed_in.account, signed_in.member.id);
+        desk.management.end_session(account, member, signed_in.session.id).await?;
+    }
+    Ok(())
+}
+
+/// Signs out: the session ends here and in the store.
+pub(super) async fn out(State(desk): State<Desk>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
+    let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
+    desk.management.end_session(account, member, viewer.signed_in.session.id).await?;
+    let cookie = [(header::SET_COOKIE, viewer.browser.no_session_cookie())];
+    Ok((cookie, Redirect::to(&sign_in_address(None, Some(SignInReason::Out)))).into_response())
+}

@@ -1,0 +1,52 @@
+//! A chat through the public API, with a key that stays in the page.
+
+use axum::{extract::State, response::Response};
+use maud::html;
+
+use key_service_page::{
+    desk::Desk,
+    layout::{Section, hinted, page},
+    session::Viewer,
+    show::copyable,
+};
+
+/// Shows the chat. The script sends the requests: no key comes to the dashboard.
+pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
+    let content = html! {
+        p.lead { "Requests go from this page to the public API and are billed to the key. The key stays in the page." }
+        p.note.needs-no-script { "This page needs JavaScript. Every other page works without." }
+        form.card.needs-script data-try {
+            div.row {
+                label { "API key" input type="password" name="key" autocomplete="off" required spellcheck="false"; }
+                label { "Model" select name="model" {
+                    @for model in &desk.catalog.get().models { option value=(model.id) { (model.id) } }
+                } }
+                label { "Dialect" select name="dialect" {
+                    @for (name, shown) in [("chat", "Chat completions"), ("responses", "Responses"), ("messages", "Messages")] {
+                        option value=(name) { (shown) }
+                    }
+                } }
+                label { "Temperature" input name="temperature" inputmode="decimal" placeholder="default"; }
+            }
+            label { "System prompt" textarea.short name="system" rows="1" placeholder="None" {} }
+            div.talk role="log" tabindex="0" aria-label="Conversation" aria-live="polite" {}
+            div.stack.wide {
+                (hinted("message", "Message", "Ctrl+Enter sends.", &html! {
+                    textarea #message name="message" required aria-describedby="message-hint" {}
+                }))
+                (hinted("image", "Image", "Optional: PNG, JPEG, WebP or GIF.", &html! {
+                    input #image type="file" name="image" accept="image/png,image/jpeg,image/webp,image/gif"
+                        aria-describedby="image-hint";
+                }))
+                div.buttons {
+                    button.primary name="send" { "Send" }
+                    button type="button" name="stop" disabled { "Stop" }
+                    button type="button" name="clear" { "New chat" }
+                    span.quiet data-cost aria-live="polite" {}
+                }
+                details hidden data-curl { summary { "curl for the last request" } (copyable("curl", "")) }
+            }
+        }
+    };
+    page(&viewer, Section::TryIt, "Try it", &content)
+}

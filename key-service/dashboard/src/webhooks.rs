@@ -1,0 +1,320 @@
+//! Webhooks: creation, the secret shown once, the last deliveries, tests, and removal.
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::{
+    ids::WebhookId,
+    secret::SecretString,
+    wire::{EVENT_TYPES, MAX_URL_CHARS},
+};
+
+use domain::webhook::{Answer, Attempt, DisabledReason, KEPT_ATTEMPTS, Webhook, WebhookPatch, WebhookUrl};
+use key_service_management::{Error, once::Once, webhooks::WebhookRefused};
+use key_service_page::{
+    desk::Desk,
+    entry::{Entered, Fault},
+    failure::{Failure, sentence},
+    form::Fields,
+    layout::{Section, confirmation, hidden, page},
+    notice,
+    session::{Act, OwnerAct, Viewer},
+    show::{shown_once, time},
+};
+
+/// Path of this page.
+const PATH: &str = "/dashboard/webhooks";
+
+/// Lists the webhooks, with the form for a new webhook.
+pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&desk, &viewer, Entered::new(&Fields::default())).await
+}
+
+async fn whole(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let webhooks = desk.management.webhooks(viewer.signed_in.account).await?;
+    let content = html! {
+        p.lead { "A webhook gets the events of this account as signed requests, within seconds, and again until it answers." }
+        @if viewer.is_owner() { (form(desk, viewer, entered)) }
+        @if webhooks.is_empty() { p.empty { "There is no webhook yet." } } @else { (table(&webhooks)) }
+    };
+    Ok(page(viewer, Section::Webhooks, "Webhooks", &content))
+}
+
+fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Markup {
+    let chosen = entered.all("types");
+    html! {
+        form.card method="post" action=(PATH) {
+            (hidden(viewer))
+            // A form sent twice creates a single webhook.
+            input type="hidden" name="attempt" value=(desk.management.form_attempt());
+            (entered.field("url", ("URL", ""), |entry| html! {
+                input id=(entry.name) name=(entry.name) type="url" required maxlength=(MAX_URL_CHARS) value=(entry.value)
+                    autocomplete="off" placeholder="https://example.com/faregate" aria-describedby=[&entry.described]
+                    aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+            }))
+            details open[!chosen.is_empty()] {
+                summary { "Some events only" }
+                fieldset {
+                    legend { "Types of events; none chosen is all" }
+                    @for name in EVENT_TYPES {
+                        label.choice {
+                            input type="checkbox" name="types" value=(name) checked[chosen.contains(&name)];
+                            " " (name)
+                        }
+                    }
+                }
+            }
+            button.primary { "Create webhook" }
+        }
+    }
+}
+
+fn table(webhooks: &[Webhook]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Webhooks" {
+            table {
+                thead { tr {
+                    th scope="col" { "URL" } th.wide-only scope="col" { "Events" } th.wide-only scope="col" { "Created" }
+                    th scope="col" { "Status" }
+                } }
+                tbody {
+                    @for webhook in webhooks.iter().rev() {
+                        tr.gone[matches!(webhook.disabled, Some((_, DisabledReason::Owner)))] {
+                            th.wraps scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
+                            td.wide-only { (types(webhook)) }
+                            td.wide-only { (time(webhook.created_at)) }
+                            td.wraps { (status(webhook)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn types(webhook: &Webhook) -> String {
+    webhook.types.as_ref().map_or_else(|| "all".to_owned(), |types| types.join(", "))
+}
+
+fn status(webhook: &Webhook) -> Markup {
+    html! {
+        @match webhook.disabled {
+            None => span.badge.active { "enabled" },
+            Some((at, DisabledReason::Owner)) => { span.badge.revoked { "disabled" } " by an owner, " (time(at)) },
+            Some((at, DisabledReason::Failing)) => { span.badge.short { "disabled" } " no delivery for 24 hours, " (time(at)) },
+            Some((at, DisabledReason::Gone)) => { span.badge.short { "disabled" } " answered 410, " (time(at)) },
+        }
+    }
+}
+
+/// Names the webhooks that were disabled because their deliveries failed, each with the reason.
+pub(super) fn failed(webhooks: &[Webhook]) -> Markup {
+    let failed = webhooks.iter().filter_map(|webhook| match webhook.disabled {
+        Some((at, DisabledReason::Failing)) => Some((webhook, at, "no delivery for 24 hours")),
+        Some((at, DisabledReason::Gone)) => Some((webhook, at, "it answered 410")),
+        Some((_, DisabledReason::Owner)) | None => None,
+    });
+    html! {
+        @for (webhook, at, reason) in failed {
+            p.problem { "The webhook " a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } }
+                " was disabled: " (reason) ", " (time(at)) "." }
+        }
+    }
+}
+
+/// Makes a webhook, and shows the secret only this once.
+pub(super) async fn create(
+    State(desk): State<Desk>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let account = viewer.signed_in.account;
+    let chosen = EVENT_TYPES.into_iter().filter(|name| form.all("types").contains(name));
+    let types: Vec<String> = chosen.map(str::to_owned).collect();
+    let settings = WebhookPatch {
+        types: Some(Some(types).filter(|types| !types.is_empty())),
+        ..WebhookPatch::default()
+    };
+    let made = match WebhookUrl::parse(form.get("url").trim()) {
+        Ok(url) => desk.management.create_webhook_once(account, (url, settings), form.get("attempt")).await,
+        Err(bad) => return again(&desk, &viewer, &form, &format!("The URL {bad}.")).await,
+    };
+    match made {
+        Ok(Once::Replayed) => {
+            Ok(notice::done(&viewer, PATH, "This webhook was created before, by the same form."))
+        }
+        Ok(Once::Stale) => Err(Failure::StaleForm),
+        Ok(Once::New((webhook, secret))) => {
+            Ok(page(&viewer, Section::Webhooks, "Webhook created", &created(&webhook, &secret)))
+        }
+        Err(Error::Refused(WebhookRefused::Address(refused))) => {
+            again(&desk, &viewer, &form, &sentence(&refused.to_string())).await
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// The list again, with the fault of the URL.
+async fn again(desk: &Desk, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
+    let again = whole(desk, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?;
+    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+}
+
+fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
+    html! {
+        p.lead { "Copy the secret of " strong { bdi { (webhook.url.as_str()) } } " now. It is shown this once." }
+        (shown_once("Your new secret", secret))
+        p { "Check each request with it: any library of the Standard Webhooks specification takes it as it is." }
+        p { a.button.primary data-done href={ (PATH) "/" (webhook.id.to_string()) } { "I have copied it" } }
+    }
+}
+
+async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<Webhook, Failure> {
+    let id: WebhookId = id.parse().map_err(|_| Failure::NotFound)?;
+    Ok(desk.management.webhook(viewer.signed_in.account, id).await?)
+}
+
+/// Shows a webhook with the last deliveries.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &viewer, &id).await?;
+    let attempts = desk.management.attempts(viewer.signed_in.account, webhook.id).await?;
+    let content = html! {
+        p.lead { bdi { code { (webhook.url.as_str()) } } }
+        p { (status(&webhook)) " · events: " (types(&webhook)) " · created " (time(webhook.created_at)) }
+        @if let Some((_, reason)) = webhook.disabled { p.problem { (why(reason)) } }
+        @if viewer.is_owner() { (actions(&viewer, &webhook)) }
+        h2 { "Last deliveries" }
+        @if attempts.is_empty() { p.empty { "Nothing was sent yet." } } @else {
+            (deliveries(&attempts))
+            p.quiet { "The last " (KEPT_ATTEMPTS) " attempts are kept." }
+        }
+    };
+    Ok(page(&viewer, Section::Webhooks, "Webhook", &content))
+}
+
+/// The reason why nothing is sent, and what follows.
+const fn why(reason: DisabledReason) -> &'static str {
+    match reason {
+        DisabledReason::Owner => {
+            "Nothing is sent. Once it is enabled again, it gets the events that it missed."
+        }
+        DisabledReason::Failing => {
+            "An event could not be delivered for 24 hours. Once it is enabled again, it gets that event and the later ones."
+        }
+        DisabledReason::Gone => {
+            "It answered 410 (gone). Once it is enabled again, it gets that event and the later ones."
+        }
+    }
+}
+
+fn actions(viewer: &Viewer, webhook: &Webhook) -> Markup {
+    let path = format!("{PATH}/{}", webhook.id);
+    let is_disabled = webhook.disabled.is_some();
+    html! {
+        div.actions {
+            form method="post" action={ (path) "/test" } { (hidden(viewer)) button { "Send a test" } }
+            form method="post" action={ (path) "/enabled" } {
+                (hidden(viewer))
+                button name="enabled" value=(is_disabled) { @if is_disabled { "Enable" } @else { "Disable" } }
+            }
+            a.button.danger href={ (path) "/delete" } { "Delete" }
+        }
+    }
+}
+
+fn deliveries(attempts: &[Attempt]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Last deliveries" {
+            table {
+                thead { tr {
+                    th.slim scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
+                    th.n.wide-only scope="col" { "Duration" }
+                } }
+                tbody {
+                    @for attempt in attempts {
+                        tr {
+                            th scope="row" { (time(attempt.at)) }
+                            td.wraps { (attempt.kind) p.under { code { (attempt.event.to_string()) } } }
+                            td.wraps { (answer(&attempt.answer)) }
+                            td.n.wide-only { (attempt.milliseconds) " ms" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn answer(answer: &Answer) -> Markup {
+    html! {
+        @match answer {
+            Answer::Status(status @ 200..=299) => span.badge.active { (status) },
+            Answer::Status(status) => span.badge.revoked { (status) },
+            Answer::None(reason) => span.quiet { (reason) },
+        }
+    }
+}
+
+/// Queues a test, and leads to the last deliveries.
+pub(super) async fn test(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(act): OwnerAct,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &act.viewer, &id).await?;
+    desk.management.test_webhook(act.viewer.signed_in.account, webhook.id).await?;
+    Ok(notice::done(
+        &act.viewer,
+        &format!("{PATH}/{id}"),
+        "A test is on its way. Reload the page to see its delivery.",
+    ))
+}
+
+/// Enables or disables a webhook.
+pub(super) async fn set_enabled(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &viewer, &id).await?;
+    let reason = (form.get("enabled") != "true").then_some(DisabledReason::Owner);
+    let patch = WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
+    let account = viewer.signed_in.account;
+    desk.management.update_webhook(account, webhook.id, patch, viewer.signed_in.actor()).await?;
+    let line = if reason.is_some() { "The webhook is disabled." } else { "The webhook is enabled." };
+    Ok(notice::done(&viewer, &format!("{PATH}/{id}"), line))
+}
+
+/// Explains the effect of deleting, before the webhook is deleted.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &viewer, &id).await?;
+    let effects = [
+        "Nothing more is sent, not even deliveries that wait for another attempt.",
+        "Its secret is gone: another webhook of the same URL has another one.",
+    ];
+    let question = html! { "Delete " strong { bdi { (webhook.url.as_str()) } } "?" };
+    let back = format!("{PATH}/{}", webhook.id);
+    let content = confirmation(&viewer, &question, &effects, "Delete", (&back, "webhook"));
+    Ok(page(&viewer, Section::Webhooks, "Delete a webhook", &content))
+}
+
+/// Deletes a webhook.
+pub(super) async fn delete(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(act): OwnerAct,
+) -> Result<Response, Failure> {
+    let webhook = named(&desk, &act.viewer, &id).await?;
+    desk.management.delete_webhook(act.viewer.signed_in.account, webhook.id).await?;
+    Ok(notice::done(&act.viewer, PATH, "The webhook is deleted."))
+}

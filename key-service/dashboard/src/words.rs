@@ -1,0 +1,317 @@
+//! Settings in plain words: what bounds allow together, and what a change has changed.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use shared::{
+    calendar::Per,
+    money::NanoUsd,
+    time::Timestamp,
+    wire::{Field, Fields as Table, GroupField, KeyField, Kind, Limit, Value},
+};
+
+use domain::{
+    event::Change,
+    group::Group,
+    ledger::{Bounds, Budget},
+};
+use key_service_page::show::{count, name_of, usd};
+
+/// Says what a budget allows: `At most $5 a day and $50 in all, shared with Course 101: $400 a month.` `groups` also bound
+/// the key or group, the nearest first. Empty where nothing is bounded.
+pub(super) fn bounds(own: &Budget, groups: &[&Group]) -> String {
+    let mut clauses: Vec<String> = Vec::new();
+    if let Some(money) = money(own) {
+        clauses.push(format!("at most {money}"));
+    }
+    for group in groups {
+        if let Some(money) = money(&group.spend.budget) {
+            clauses.push(format!("shared with {}: {money}", name_of(group)));
+        }
+    }
+    let mut sentences = vec![clauses.join(", ")];
+    let budgets =
+        || std::iter::once((own, None)).chain(groups.iter().map(|group| (&group.spend.budget, Some(*group))));
+    for (budget, group) in budgets() {
+        let Some(bounds) = budget.bounds.as_deref() else { continue };
+        let of = group.map_or_else(String::new, |group| format!("{}: ", name_of(group)));
+        sentences.extend(rates(bounds).map(|rates| format!("{of}at most {rates}")));
+        sentences.extend(bounds.models.as_ref().map(|models| format!("{of}only {}", models.join(", "))));
+    }
+    let sentences = sentences.iter().filter(|text| !text.is_empty()).map(|text| capitalised(text) + ".");
+    sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// Says which models of some lists, all of which bound the same requests, are not offered, and whether any model is left; `who` may
+/// call nothing then. Empty where all are offered. Lists name models by their ids.
+pub(super) fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &str) -> Option<String> {
+    let mut unknown: Vec<&str> = Vec::new();
+    for model in lists.iter().flat_map(|list| list.iter()).filter(|model| !offered.contains(model)) {
+        if !unknown.contains(&model.as_str()) {
+            unknown.push(model);
+        }
+    }
+    let is_allowed = |model: &&String| lists.iter().all(|list| list.contains(model));
+    let has_none = !lists.is_empty() && !offered.iter().any(|model| is_allowed(&model));
+    let names = joined(unknown.iter().map(ToString::to_string).collect());
+    let verb = if unknown.len() == 1 { "is" } else { "are" };
+    match (names, has_none) {
+        (Some(names), true) => Some(format!("{names} {verb} not offered; {who} can call nothing.")),
+        (Some(names), false) => Some(format!("{names} {verb} not offered.")),
+        (None, true) => Some(format!("No model is allowed by all of the lists; {who} can call nothing.")),
+        (None, false) => None,
+    }
+}
+
+/// The models that a budget allows, where it has a list.
+pub(super) fn list_of(budget: &Budget) -> Option<&Vec<String>> {
+    budget.bounds.as_deref()?.models.as_ref()
+}
+
+/// The limits of a budget, shortest window first.
+fn money(budget: &Budget) -> Option<String> {
+    let mut windows = budget.bounds.as_deref().map_or_else(Vec::new, |bounds| bounds.windows.clone());
+    windows.sort_by_key(|window| window.per);
+    let windows = windows.iter().map(|window| per(window.amount, window.per));
+    joined(windows.chain(budget.limit.map(|limit| format!("{} in all", dollars(limit)))).collect())
+}
+
+fn rates(bounds: &Bounds) -> Option<String> {
+    let per_minute = [(bounds.requests_per_minute, "requests"), (bounds.tokens_per_minute, "tokens")];
+    let per_minute = per_minute
+        .into_iter()
+        .filter_map(|(rate, unit)| Some(format!("{} {unit} a minute", count(rate?.per_minute))));
+    let at_once = bounds.max_in_flight.map(|most| format!("{} requests at the same time", count(most)));
+    joined(per_minute.chain(at_once).collect())
+}
+
+/// An amount in each window of this length.
+pub(super) fn per(amount: NanoUsd, per: Per) -> String {
+    let article = if per == Per::Hour { "an" } else { "a" };
+    format!("{} {article} {}", dollars(amount), per.as_str())
+}
+
+/// An exact amount, without cents where there are none.
+pub(super) fn dollars(amount: NanoUsd) -> String {
+    let text = usd(amount);
+    text.strip_suffix(".00").map_or_else(|| text.clone(), str::to_owned)
+}
+
+fn joined(mut parts: Vec<String>) -> Option<String> {
+    let last = parts.pop()?;
+    Some(if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) })
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(chars).collect()
+}
+
+/// Says what a change has changed: `Saved: limit $25.00 → $5.00.` `values` are those of a setting before and after.
+pub(super) fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> String {
+    let changes = F::settings().filter_map(|field| {
+        let values = values(field).map(Value::setting);
+        (values[0] != values[1]).then(|| change(&field.row(), &values, groups))
+    });
+    let changes: Vec<String> = changes.collect();
+    if changes.is_empty() { "Nothing was changed.".into() } else { format!("Saved: {}.", changes.join(", ")) }
+}
+
+/// Says how a setting was changed: `limit $25.00 → $5.00`.
+pub(super) fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> String {
+    format!("{} {} → {}", title(field), shown(before, groups), shown(after, groups))
+}
+
+/// Says a changed setting of an event: the name of the field, and the values before and after as JSON.
+pub(super) fn of_event(change: &Change, groups: &[Group]) -> (String, [String; 2]) {
+    let mut rows = KeyField::settings().map(KeyField::row).chain(GroupField::settings().map(GroupField::row));
+    let row = rows.find(|row| row.name == change.field);
+    let values = [&change.before, &change.after].map(|json| {
+        let value = row.as_ref().and_then(|row| read(row.kind, json));
+        // Shows a cut value, or one of an earlier version, as it was stored.
+        let text = || serde_json::from_str(json).unwrap_or_else(|_| json.clone());
+        value.map_or_else(text, |value| shown(&value, groups))
+    });
+    (row.map_or_else(|| change.field.clone(), |row| title(&row)), values)
+}
+
+/// Reads the value of a setting from JSON that an event has.
+fn read(kind: Kind, json: &str) -> Option<Value> {
+    /// A limit of an event.
+    #[derive(Deserialize)]
+    struct EventLimit {
+        amount: Box<RawValue>,
+        per: Per,
+    }
+    if json == "null" {
+        return Some(Value::Null);
+    }
+    let text = || serde_json::from_str::<String>(json).ok();
+    match kind {
+        Kind::Amount => NanoUsd::parse(json).ok().map(Value::Amount),
+        Kind::Limits => {
+            let limits: Vec<EventLimit> = serde_json::from_str(json).ok()?;
+            let limit = |EventLimit { amount, per }: EventLimit| {
+                Some(Limit { amount: NanoUsd::parse(amount.get()).ok()?, per, window: None })
+            };
+            limits.into_iter().map(limit).collect::<Option<_>>().map(Value::Limits)
+        }
+        Kind::Time => Timestamp::parse(&text()?).map(Value::Time),
+        Kind::Count { .. } => json.parse().ok().map(Value::Count),
+        Kind::Flag => json.parse().ok().map(Value::Flag),
+        Kind::Models => serde_json::from_str(json).ok().map(Value::Texts),
+        Kind::Group => text()?.parse().ok().map(Value::Group),
+        Kind::Line { .. } | Kind::ExternalId { .. } => text().map(Value::Text),
+        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => None,
+    }
+}
+
+/// Name of a field within a sentence.
+fn title(field: &Field) -> String {
+    if let Kind::Limits = field.kind {
+        return "limits by window".into();
+    }
+    let title = field.input.map_or_else(|| field.name.replace('_', " "), |input| input.title.to_owned());
+    let title = title.as_str();
+    title.split(" (").next().unwrap_or(title).to_lowercase()
+}
+
+/// A flag in a word.
+pub(super) const fn yes_or_no(flag: bool) -> &'static str {
+    if flag { "yes" } else { "no" }
+}
+
+/// A value within a sentence.
+fn shown(value: &Value, groups: &[Group]) -> String {
+    match value {
+        Value::Null => "none".into(),
+        Value::Text(text) if text.is_empty() => "none".into(),
+        Value::Text(text) => text.clone(),
+        Value::Amount(amount) => usd(*amount),
+        Value::Time(at) => format!("{} UTC", at.to_string().trim_end_matches('Z').replace('T', " ")),
+        Value::Count(number) => count(*number),
+        Value::Flag(flag) => yes_or_no(*flag).into(),
+        Value::Limits(limits) => {
+            limits.iter().map(|limit| per(limit.amount, limit.per)).collect::<Vec<_>>().join(" and ")
+        }
+        Value::Texts(texts) => texts.join(", "),
+        Value::Group(id) => {
+            groups.iter().find(|group| group.id == *id).map_or_else(|| id.to_string(), name_of)
+        }
+        Value::Metadata(_) | Value::KeyDefaults(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::ledger::BoundsPatch;
+    use shared::ids::GroupId;
+
+    const NOW: Timestamp = Timestamp::from_millis(0);
+
+    fn group(name: &str, patch: &BoundsPatch) -> Group {
+        let mut group = Group::new(GroupId::new(NOW, [1; 10]), NOW);
+        group.name = name.into();
+        group.spend.budget = Budget::new(patch, NOW);
+        group
+    }
+
+    fn limits(lifetime: Option<i64>, windows: &[(Per, i64)]) -> BoundsPatch {
+        let windows = windows.iter().map(|(per, amount)| (*per, NanoUsd::from_usd(*amount))).collect();
+        BoundsPatch {
+            limit: Some(lifetime.map(NanoUsd::from_usd)),
+            windows: Some(windows),
+            ..BoundsPatch::default()
+        }
+    }
+
+    #[test]
+    fn bounds_are_said_in_one_sentence() {
+        let own = Budget::new(&limits(Some(50), &[(Per::Month, 20), (Per::Day, 5)]), NOW);
+        let course = group("Course 101", &limits(None, &[(Per::Month, 400)]));
+        assert_eq!(
+            bounds(&own, &[&course]),
+            "At most $5 a day, $20 a month and $50 in all, shared with Course 101: $400 a month."
+        );
+        assert_eq!(bounds(&Budget::default(), &[&course]), "Shared with Course 101: $400 a month.");
+        assert_eq!(bounds(&Budget::default(), &[&group("Free", &BoundsPatch::default())]), "");
+    }
+
+    #[test]
+    fn rates_and_models_are_said_beside_the_money() {
+        let patch = BoundsPatch {
+            requests_per_minute: Some(Some(60)),
+            max_in_flight: Some(Some(3)),
+            models: Some(Some(vec!["Model Flash".into(), "Model Max".into()])),
+            ..limits(None, &[(Per::Hour, 1)])
+        };
+        assert_eq!(
+            bounds(&Budget::new(&patch, NOW), &[]),
+            "At most $1 an hour. At most 60 requests a minute and 3 requests at the same time. \
+             Only Model Flash, Model Max."
+        );
+    }
+
+    #[test]
+    fn a_list_with_a_model_that_is_not_offered_says_so() {
+        let list = |models: &[&str]| models.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let offered = list(&["gpt-5", "gpt-5-mini"]);
+        let says = |lists: &[&[&str]]| {
+            let lists: Vec<_> = lists.iter().map(|models| list(models)).collect();
+            unknown_models(&lists.iter().collect::<Vec<_>>(), &offered, "this key").unwrap_or_default()
+        };
+        assert_eq!(says(&[]), "");
+        assert_eq!(says(&[&["gpt-5"]]), "");
+        assert_eq!(says(&[&["gpt-5-minni"]]), "gpt-5-minni is not offered; this key can call nothing.");
+        assert_eq!(says(&[&["gpt-5", "a", "b"], &["gpt-5", "b"]]), "a and b are not offered.");
+        assert_eq!(
+            says(&[&["gpt-5"], &["gpt-5-mini"]]),
+            "No model is allowed by all of the lists; this key can call nothing."
+        );
+    }
+
+    #[test]
+    fn changes_of_events_are_said_in_words() {
+        let team = group("Tiny team", &BoundsPatch::default());
+        let said = |field: &str, before: &str, after: &str| {
+            let change = Change { field: field.into(), before: before.into(), after: after.into() };
+            let (title, [before, after]) = of_event(&change, std::slice::from_ref(&team));
+            format!("{title} {before} → {after}")
+        };
+        let id = format!("\"{}\"", team.id);
+        for (change, words) in [
+            (("limit", "null", "25.5"), "limit none → $25.50"),
+            (
+                ("limits", "null", "[{\"amount\":35,\"per\":\"month\"}]"),
+                "limits by window none → $35 a month",
+            ),
+            (("group_id", "null", id.as_str()), "group none → Tiny team"),
+            (("expires_at", "\"2027-01-01T00:00:00Z\"", "null"), "expires 2027-01-01 00:00:00 UTC → none"),
+            (("models", "null", "[\"a\",\"b\"]"), "models none → a, b"),
+            (("label", "\"\"", "\"Ann\""), "label none → Ann"),
+            (("disabled", "false", "true"), "disabled no → yes"),
+            (("requests_per_minute", "60", "1000"), "requests a minute 60 → 1,000"),
+            (("metadata", "{}", "{\"team\":\"x\"}"), "metadata {} → {\"team\":\"x\"}"),
+            (("models", "null", "\"[\\\"a\\\",… (cut)\""), "models none → [\"a\",… (cut)"),
+            (("of_later", "1", "x"), "of_later 1 → x"),
+        ] {
+            assert_eq!(said(change.0, change.1, change.2), words);
+        }
+    }
+
+    #[test]
+    fn a_saved_change_names_what_changed() {
+        let values = |field| match field {
+            KeyField::Label => [String::new(), "Ann".to_owned()].map(Value::Text),
+            KeyField::Bound(shared::wire::Bound::Limit) => {
+                [25, 5].map(|usd| Value::Amount(NanoUsd::from_usd(usd)))
+            }
+            KeyField::ExpiresAt => [Value::Null, Value::Time(NOW)],
+            _ => [Value::Null, Value::Null],
+        };
+        let said = "Saved: label none → Ann, limit $25.00 → $5.00, expires none → 1970-01-01 00:00:00 UTC.";
+        assert_eq!(saved(values, &[]), said);
+        assert_eq!(saved(|_: KeyField| [Value::Null, Value::Null], &[]), "Nothing was changed.");
+    }
+}

@@ -1,0 +1,244 @@
+//! The member's own sign-in: a password, and the browsers in which the member is signed in.
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::ids::SessionId;
+
+use crate::second_factor;
+use domain::member::{LinkMaker, PasswordCondition, Session, SignInWay};
+use key_service_management::{
+    Error,
+    members::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused},
+};
+use key_service_page::{
+    desk::Desk,
+    entry::{Entered, Fault},
+    failure::{Failure, sentence},
+    form::Fields,
+    layout::{Section, hidden, page, reveals},
+    notice,
+    paths::YOU,
+    session::{Act, Viewer},
+    show::time,
+};
+
+/// Shows how the member signs in.
+pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&desk, &viewer, None).await
+}
+
+async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Response, Failure> {
+    let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
+    let sessions = desk.management.sessions(account, member).await?;
+    let content = html! {
+        @if let Some(link) = &viewer.signed_in.member.last_link {
+            p.note { (maker(&link.by)) " made a sign-in link for you, " (time(link.at))
+                ". If you did not ask for it, set a new password, which ends links and other sessions, and ask who made it and why." }
+        }
+        section.card aria-labelledby="password-heading" {
+            h2 #password-heading { "Password" }
+            (password(desk, viewer, fault))
+        }
+        section.card aria-labelledby="factor-heading" {
+            h2 #factor-heading { "Second factor" }
+            (second_factor::summary(&viewer.signed_in.member))
+        }
+        h2 { "Where you are signed in" }
+        (table(viewer, &sessions))
+    };
+    Ok(page(viewer, Section::Unlisted, "Your sign-in", &content))
+}
+
+fn password(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
+    // What was entered is not sent back.
+    let fields = Fields::default();
+    let entered = fault.map_or(Entered::new(&fields), |fault| Entered::refused(&fields, fault));
+    let hint = format!("At least {MIN_PASSWORD_CHARS} characters. Several words are easy to remember.");
+    let condition = desk.management.password_condition(&viewer.signed_in);
+    html! {
+        @if viewer.signed_in.member.password.is_some() {
+            p { "You have a password. A new one ends your other sessions, and sign-in links that were not used yet." }
+        } @else {
+            p { "You sign in with links that an owner or an operator makes for you. With a password you can sign in by yourself." }
+        }
+        @match condition {
+            PasswordCondition::FreshSignIn => p { "To set one, sign in with a new link first." },
+            PasswordCondition::None | PasswordCondition::PresentPassword => form.stack method="post" action={ (YOU) "/password" } {
+                (hidden(viewer))
+                // For managers of passwords, which keep a name with each.
+                input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
+                @if condition == PasswordCondition::PresentPassword {
+                    (entered.field("present", ("Present password", "Forgotten? Sign in with a link of an operator."), |entry| html! {
+                        input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
+                            aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+                    }))
+                }
+                (entered.field("password", ("New password", &hint), |entry| html! {
+                    input id=(entry.name) type="password" name=(entry.name) required autocomplete="new-password"
+                        minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS)
+                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+                }))
+                (reveals("password"))
+                div { button.primary { "Save" } }
+            },
+        }
+    }
+}
+
+/// The maker of a link, at the beginning of a sentence.
+fn maker(by: &LinkMaker) -> Markup {
+    html! {
+        @match by {
+            LinkMaker::Operator => "An operator",
+            LinkMaker::Member => "You",
+            LinkMaker::Owner(name) => bdi { (name) },
+        }
+    }
+}
+
+/// How a session began.
+fn way(way: &SignInWay) -> Markup {
+    html! {
+        @match way {
+            SignInWay::Password => "with your password",
+            SignInWay::Link(LinkMaker::Operator) => "with a link of an operator",
+            SignInWay::Link(LinkMaker::Member) => "with a link of your own",
+            SignInWay::Link(LinkMaker::Owner(name)) => { "with a link of " bdi { (name) } },
+        }
+    }
+}
+
+fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Sessions" {
+            table {
+                thead { tr {
+                    th scope="col" { "Browser" } th.wide-only scope="col" { "Signed in" }
+                    th.wide-only scope="col" { "Last used" } th.slim scope="col" { span.hidden { "Sign out" } }
+                } }
+                tbody {
+                    @for session in sessions.iter().rev() {
+                        tr {
+                            th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) }
+                                @if !session.address.is_empty() { p.under { "from " (session.address) } }
+                                p.narrow-only { "signed in " (time(session.created_at)) " " (way(&session.way)) }
+                                p.narrow-only { "last used " (time(session.seen_at)) }
+                            }
+                            td.wide-only { (time(session.created_at)) " " (way(&session.way)) }
+                            td.wide-only { (time(session.seen_at)) }
+                            td.act {
+                                @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
+                                @else {
+                                    form method="post" action={ (YOU) "/sessions/" (session.id.to_string()) "/end" } {
+                                        (hidden(viewer))
+                                        button.danger { "Sign out" span.hidden { " of " (browser(&session.agent)) } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A browser and its system, by its description.
+fn browser(agent: &str) -> String {
+    match system(agent) {
+        Some(system) => format!("{} on {system}", program(agent)),
+        None => program(agent).to_owned(),
+    }
+}
+
+/// The name of a system in the description of a browser. Those before others name them as well.
+fn system(agent: &str) -> Option<&'static str> {
+    let known = [
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Android", "Android"),
+        ("Windows", "Windows"),
+        ("Mac OS X", "macOS"),
+        ("CrOS", "ChromeOS"),
+        ("Linux", "Linux"),
+    ];
+    known.into_iter().find(|(part, _)| agent.contains(part)).map(|(_, name)| name)
+}
+
+/// The name of a browser in its description. Each pretends to be those after it.
+fn program(agent: &str) -> &str {
+    let known = ["Firefox", "Edg", "OPR", "Chrome", "Safari", "curl"];
+    known.into_iter().find(|name| agent.contains(name)).map_or("Another client", |name| match name {
+        "Edg" => "Edge",
+        "OPR" => "Opera",
+        other => other,
+    })
+}
+
+/// Sets the member's password.
+pub(super) async fn set_password(
+    State(desk): State<Desk>,
+    Act { viewer, form }: Act,
+) -> Result<Response, Failure> {
+    let (present, password) = (form.get("present").into(), form.get("password").into());
+    let refused = match desk.management.set_password(&viewer.signed_in, present, password).await {
+        Ok(()) => {
+            let line = "Your password is set. Your other sessions have ended, and unused sign-in links.";
+            return Ok(notice::done(&viewer, YOU, line));
+        }
+        Err(Error::Refused(refused)) => refused,
+        Err(other) => return Err(other.into()),
+    };
+    let (field, status) = match refused {
+        MemberRefused::BadPassword => ("password", StatusCode::UNPROCESSABLE_ENTITY),
+        MemberRefused::WrongPresentPassword => ("present", StatusCode::FORBIDDEN),
+        MemberRefused::StaleSignIn => ("password", StatusCode::FORBIDDEN),
+        MemberRefused::TooManyAttempts => ("present", StatusCode::TOO_MANY_REQUESTS),
+        other => return Err(Error::Refused(other).into()),
+    };
+    let fault = Fault::of(field, sentence(&refused.to_string()));
+    let again = whole(&desk, &viewer, Some(&fault)).await?;
+    Ok((status, again).into_response())
+}
+
+/// Ends a session of the member.
+pub(super) async fn end_session(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    Act { viewer, .. }: Act,
+) -> Result<Response, Failure> {
+    let id: SessionId = id.parse().map_err(|_| Failure::NotFound)?;
+    desk.management.end_session(viewer.signed_in.account, viewer.signed_in.member.id, id).await?;
+    Ok(notice::done(&viewer, YOU, "That browser is signed out."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_names_the_browser_and_its_system() {
+        for (agent, shown) in [
+            (
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/130.0 Safari/537.36 Edg/130.0",
+                "Edge on Windows",
+            ),
+            (
+                "Mozilla/5.0 (Linux; Android 14) AppleWebKit/537.36 Chrome/130.0 Mobile Safari/537.36",
+                "Chrome on Android",
+            ),
+            (
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) Version/17.5 Mobile Safari/604.1",
+                "Safari on iPhone",
+            ),
+            ("curl/8.5.0", "curl"),
+            ("", "Another client"),
+        ] {
+            assert_eq!(browser(agent), shown);
+        }
+    }
+}

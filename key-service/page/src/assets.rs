@@ -1,0 +1,54 @@
+//! The style sheet, the script and the icon, compiled in. Names change with contents, so that browsers may keep
+//! assets for a year.
+
+use std::sync::LazyLock;
+
+use axum::response::{IntoResponse, Response};
+use domain::digest::Digest;
+use http::{StatusCode, header};
+
+/// A file of the dashboard.
+pub(crate) struct Asset {
+    /// Path of the file.
+    pub path: String,
+    content_type: &'static str,
+    content: &'static [u8],
+}
+
+/// The style sheet.
+pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("dashboard", "css", "text/css; charset=utf-8", include_bytes!("assets/dashboard.css"))
+});
+/// The script. Pages work without, but for copying, reading a day off a chart, the reader's time and *Try it*.
+pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_bytes!("assets/dashboard.js"))
+});
+/// The icon in the browser's tab.
+pub(crate) static ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_bytes!("assets/icon.svg")));
+/// The icon of home screens, which take no SVG.
+pub(crate) static HOME_SCREEN_ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("icon", "png", "image/png", include_bytes!("assets/icon.png")));
+
+impl Asset {
+    fn new(name: &str, extension: &str, content_type: &'static str, content: &'static [u8]) -> Self {
+        let digest = Digest::of(content);
+        let [a, b, c, d, ..] = *digest.as_bytes();
+        let hash = u32::from_be_bytes([a, b, c, d]);
+        Self { path: format!("/dashboard/assets/{name}-{hash:08x}.{extension}"), content_type, content }
+    }
+}
+
+/// The asset of this name. The name of an earlier version is unknown: that version's page is reloaded.
+pub fn answer(name: &str) -> Response {
+    let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name);
+    let Some(asset) = [&STYLE, &SCRIPT, &ICON, &HOME_SCREEN_ICON].iter().find(named).copied() else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, asset.content_type),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, asset.content).into_response()
+}

@@ -1,0 +1,211 @@
+//! Facts of a request that come from the browser and from the gateway before us.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use cookie::{Cookie, SameSite, time::Duration};
+use http::{HeaderMap, HeaderName, header, request::Parts};
+use shared::secret::same;
+use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
+
+use crate::{desk::Desk, destination::Destination, failure::Failure, theme::Theme};
+use key_service_management::members::{Client, KnownBrowser, Token};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Names of cookies, which begin with [`HOST_PREFIX`] under TLS.
+const SESSION: &str = "faregate";
+const VISIT: &str = "faregate-visit";
+const THEME: &str = "faregate-theme";
+const ACCOUNT: &str = "faregate-account";
+const NOTICE: &str = "faregate-notice";
+const DESTINATION: &str = "faregate-destination";
+/// Beginning of the names of the marks of members who signed in before.
+const KNOWN: &str = "faregate-known-";
+/// Beginning of the name of a cookie that other hosts of the domain cannot set.
+const HOST_PREFIX: &str = "__Host-";
+
+/// Seconds that a browser keeps cookies: sessions end before.
+const SESSION_AGE: i64 = 7 * 24 * 3600;
+const VISIT_AGE: i64 = 3600;
+/// Time for the page after an act to come.
+const NOTICE_AGE: i64 = 60;
+const THEME_AGE: i64 = 365 * 24 * 3600;
+/// Browsers keep no cookie for longer than 400 days.
+const KNOWN_AGE: i64 = 400 * 24 * 3600;
+
+/// Marks of members that are looked at: people who share a browser are a few.
+const MAX_KNOWN: usize = 16;
+
+/// A browser that asks for something.
+#[derive(Clone, Debug)]
+pub struct Browser {
+    /// True if the browser reaches the dashboard over TLS.
+    pub secure: bool,
+    /// Host and port that the browser used.
+    pub(crate) host: String,
+    /// Network address of the browser, as far as known.
+    pub address: String,
+    /// The browser's own description.
+    pub agent: String,
+    /// Colours chosen in the browser.
+    pub theme: Theme,
+    /// Token of the session, which may have ended.
+    pub session: Option<Token>,
+    /// Token of the visit before the sign-in.
+    pub visit: Option<Token>,
+    /// The marks of members who signed in before.
+    pub known: Vec<String>,
+    /// The sealed line of the last act.
+    pub notice: Option<String>,
+    /// The page that was asked for before the sign-in.
+    pub destination: Option<Destination>,
+    /// Name of the account that a password last signed in to; empty where there is none.
+    pub account: String,
+}
+
+impl Browser {
+    /// Reads the headers of a request.
+    pub fn of(headers: &HeaderMap, behind_tls: bool) -> Self {
+        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let secure = behind_tls || text(&X_FORWARDED_PROTO) == Some("https");
+        let token = |name| cookie(headers, name, secure).and_then(Token::parse);
+        Self {
+            secure,
+            host: text(&X_FORWARDED_HOST).or_else(|| text(&header::HOST)).unwrap_or_default().to_owned(),
+            address: text(&X_FORWARDED_FOR).unwrap_or_default().to_owned(),
+            agent: text(&header::USER_AGENT).unwrap_or_default().to_owned(),
+            theme: cookie(headers, THEME, secure).and_then(Theme::parse).unwrap_or(Theme::System),
+            session: token(SESSION),
+            visit: token(VISIT),
+            known: known(headers, secure),
+            notice: cookie(headers, NOTICE, secure).map(str::to_owned),
+            destination: cookie(headers, DESTINATION, secure).and_then(Destination::parse),
+            account: cookie(headers, ACCOUNT, secure).and_then(decoded).unwrap_or_default(),
+        }
+    }
+
+    /// The browser, as a sign-in knows it.
+    pub fn client(&self) -> Client<'_> {
+        Client { agent: &self.agent, address: &self.address, known: &self.known }
+    }
+
+    /// The address that clients use, for commands to paste.
+    pub fn base(&self) -> String {
+        format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
+    }
+
+    /// The cookie of a session.
+    pub fn session_cookie(&self, token: &Token) -> String {
+        self.set_cookie(SESSION, reveal(token).as_str(), SESSION_AGE)
+    }
+
+    /// The cookie of a visit.
+    pub fn visit_cookie(&self, token: &Token) -> String {
+        self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
+    }
+
+    /// The cookie of a theme.
+    pub fn theme_cookie(&self, theme: Theme) -> String {
+        self.set_cookie(THEME, theme.as_str(), THEME_AGE)
+    }
+
+    /// The cookie of the account that a password signed in to.
+    pub fn account_cookie(&self, name: &str) -> String {
+        self.set_cookie(ACCOUNT, &URL_SAFE_NO_PAD.encode(name), KNOWN_AGE)
+    }
+
+    /// The cookie by which the browser is known to a member.
+    pub fn known_cookie(&self, KnownBrowser { name, mark }: &KnownBrowser) -> String {
+        self.set_cookie(&format!("{KNOWN}{name}"), mark, KNOWN_AGE)
+    }
+
+    /// Returns the header that removes the cookie of a session.
+    pub fn no_session_cookie(&self) -> String {
+        self.set_cookie(SESSION, "", 0)
+    }
+
+    /// The cookie of the line that the next page says.
+    pub(crate) fn notice_cookie(&self, sealed: &str) -> String {
+        self.set_cookie(NOTICE, sealed, NOTICE_AGE)
+    }
+
+    /// Returns the header that removes the line that a page has said.
+    pub(crate) fn no_notice_cookie(&self) -> String {
+        self.set_cookie(NOTICE, "", 0)
+    }
+
+    /// The cookie of the page to go on to after signing in; without a page, the header that removes the cookie.
+    pub fn destination_cookie(&self, destination: Option<&Destination>) -> String {
+        match destination {
+            Some(page) => self.set_cookie(DESTINATION, page.as_str(), VISIT_AGE),
+            None => self.set_cookie(DESTINATION, "", 0),
+        }
+    }
+
+    fn set_cookie(&self, name: &str, value: &str, age: i64) -> String {
+        let prefix = if self.secure { HOST_PREFIX } else { "" };
+        let cookie =
+            Cookie::build((format!("{prefix}{name}"), value)).path("/").max_age(Duration::seconds(age));
+        cookie.http_only(true).same_site(SameSite::Lax).secure(self.secure).to_string()
+    }
+}
+
+impl FromRequestParts<Desk> for Browser {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.headers, desk.behind_tls))
+    }
+}
+
+/// Refuses a form that another site has sent. Browsers say the origin of every form; a client that says none has to know
+/// the form's token all the same.
+pub fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
+    let ours = |origin: &str| origin.split_once("://").is_some_and(|(_, host)| host == browser.host);
+    let same_origin = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
+        (Some(origin), _) => origin.to_str().is_ok_and(ours),
+        (None, Some(site)) => site == "same-origin",
+        (None, None) => true,
+    };
+    if same_origin { Ok(()) } else { Err(Failure::ForeignForm) }
+}
+
+/// Returns the token required in a form, derived from a cookie that no other site can read.
+pub fn form_token(cookie: &Token) -> String {
+    hex::encode(cookie.digest("form").as_bytes())
+}
+
+/// Refuses a form with a wrong token.
+pub fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
+    if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
+}
+
+/// A text in a cookie, which may have any characters.
+fn decoded(cookie: &str) -> Option<String> {
+    String::from_utf8(URL_SAFE_NO_PAD.decode(cookie).ok()?).ok()
+}
+
+fn reveal(token: &Token) -> String {
+    shared::secret::ExposeSecret::expose_secret(&token.reveal()).to_owned()
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, name: &str, secure: bool) -> Option<&'a str> {
+    cookies(headers, secure).find(|(named, _)| *named == name).map(|(_, value)| value)
+}
+
+fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
+    let known = cookies(headers, secure).filter(|(name, _)| name.starts_with(KNOWN));
+    known.map(|(_, mark)| mark.to_owned()).take(MAX_KNOWN).collect()
+}
+
+/// Lists the cookies of a browser, by name without the prefix used with TLS.
+fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
+    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let prefix = if secure { HOST_PREFIX } else { "" };
+    values.flat_map(Cookie::split_parse).filter_map(move |cookie| {
+        let cookie = cookie.ok()?;
+        Some((cookie.name_raw()?.strip_prefix(prefix)?, cookie.value_raw()?))
+    })
+}

@@ -1,0 +1,36 @@
+//! What every page works with.
+
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use key_service_management::Management;
+use shared_catalog::Catalog;
+use shared_config::current::Current;
+
+use crate::exports::Exports;
+
+/// The dependencies of every page.
+#[derive(Clone)]
+pub struct Desk {
+    /// The use-cases.
+    pub management: Arc<Management>,
+    /// Models in the offered order.
+    pub catalog: Arc<Current<Catalog>>,
+    /// True if clients reach this installation over TLS, by its public address.
+    pub behind_tls: bool,
+    /// Exports that are under way.
+    pub exports: Exports,
+}
+
+impl Desk {
+    /// The desk of an installation.
+    pub fn new(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Self {
+        Self { management, catalog, behind_tls, exports: Exports::new() }
+    }
+}
+
+impl FromRef<Desk> for Arc<Management> {
+    fn from_ref(desk: &Desk) -> Self {
+        desk.management.clone()
+    }
+}

@@ -1,0 +1,74 @@
+//! The document around every page, and parts of forms.
+
+use axum::response::{Html, IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::{
+    assets::{HOME_SCREEN_ICON, ICON, SCRIPT, STYLE},
+    theme::Theme,
+};
+
+/// A page without navigation: signing in, and failures.
+pub fn bare(theme: Theme, title: &str, content: &Markup) -> Response {
+    let body = html! {
+        main.bare #content {
+            p.brand { (mark()) span { "Faregate" } }
+            (content)
+        }
+    };
+    document(theme, title, &body)
+}
+
+/// A whole page of HTML.
+pub(crate) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" data-theme=(theme.as_str()) {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                // Painted only when whole, so that nothing moves while a slow line brings the rest.
+                link rel="expect" href="#end" blocking="render";
+                link rel="stylesheet" href=(STYLE.path);
+                link rel="icon" type="image/svg+xml" href=(ICON.path);
+                link rel="apple-touch-icon" href=(HOME_SCREEN_ICON.path);
+                script src=(SCRIPT.path) defer blocking="render" {}
+            }
+            body { (body) span #end hidden {} }
+        }
+    };
+    Html(markup.into_string()).into_response()
+}
+
+/// The picture beside the name.
+pub(crate) fn mark() -> Markup {
+    html! {
+        svg.mark viewBox="0 0 32 32" aria-hidden="true" {
+            rect width="32" height="32" rx="8" {}
+            path d="M9 8h14v4H13v4h8v4h-8v5H9z" {}
+        }
+    }
+}
+
+/// A field with a hint below. The input has the id, and names the hint as its description, not as a part of its name.
+pub fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
+    html! {
+        div.field {
+            label for=(id) { (name) }
+            (input)
+            @if !hint.is_empty() { small id={ (id) "-hint" } { (hint) } }
+        }
+    }
+}
+
+/// A button that shows a password, and hides it again.
+pub fn reveals(id: &str) -> Markup {
+    html! { div.needs-script { button.link type="button" data-reveals=(id) aria-pressed="false" { "Show the password" } } }
+}
+
+/// A problem with a form, above the fields.
+pub fn problem(problem: Option<&str>) -> Markup {
+    html! { @if let Some(problem) = problem { p.problem role="alert" { (problem) } } }
+}

@@ -1,0 +1,178 @@
+//! Fields of forms: the entered texts, and the fault of a refused form, at the faulty field.
+
+use maud::{Markup, html};
+use shared::text::is_control;
+
+use super::{form::Fields, layout::hinted};
+
+/// The first fault of a form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Name of the field in the form.
+    pub field: String,
+    /// What is wrong, and what to do.
+    pub says: String,
+}
+
+impl Fault {
+    /// A fault of this field.
+    pub fn of(field: &str, says: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), says: says.into() }
+    }
+}
+
+/// The texts in the fields of a form, and the fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Entered<'a> {
+    fields: &'a Fields,
+    fault: Option<&'a Fault>,
+    focus: Option<&'a str>,
+}
+
+/// An input of a form.
+pub struct Entry<'a> {
+    /// Name and id of the input.
+    pub name: &'a str,
+    /// The text in the input.
+    pub value: &'a str,
+    /// Ids of the hint and of the fault.
+    pub described: Option<String>,
+    /// Set where the input has a fault.
+    pub invalid: Option<&'static str>,
+    /// The input has the focus: the one with a fault, or the first one of a page that is there for its form.
+    pub has_focus: bool,
+}
+
+impl<'a> Entered<'a> {
+    /// A form that was not sent yet.
+    pub const fn new(fields: &'a Fields) -> Self {
+        Self { fields, fault: None, focus: None }
+    }
+
+    /// A form that was refused.
+    pub fn refused(fields: &'a Fields, fault: &'a Fault) -> Self {
+        Self { fields, fault: Some(fault), focus: Some(&fault.field) }
+    }
+
+    /// The form with the focus in this field.
+    #[must_use]
+    pub const fn focused(self, name: &'a str) -> Self {
+        Self { focus: Some(name), ..self }
+    }
+
+    /// The text in a field.
+    pub fn get(self, name: &str) -> &'a str {
+        self.fields.get(name)
+    }
+
+    /// The texts in the fields of this name.
+    pub fn all(self, name: &str) -> Vec<&'a str> {
+        self.fields.all(name)
+    }
+
+    /// Returns whether any of these fields has a text or a fault.
+    pub fn has_any(self, names: &[&str]) -> bool {
+        names.iter().any(|name| {
+            self.fields.filled(name).is_some() || self.fault.is_some_and(|fault| fault.field == *name)
+        })
+    }
+
+    /// A field: title, input, a hint unless empty, and the fault.
+    pub fn field(
+        self,
+        name: &'a str,
+        (title, hint): (&str, &str),
+        input: impl FnOnce(&Entry<'a>) -> Markup,
+    ) -> Markup {
+        let fault = self.fault.filter(|fault| fault.field == name);
+        let ids = [(!hint.is_empty()).then_some("hint"), fault.map(|_| "fault")];
+        let ids: Vec<String> = ids.into_iter().flatten().map(|part| format!("{name}-{part}")).collect();
+        let entry = Entry {
+            name,
+            value: self.get(name),
+            described: (!ids.is_empty()).then(|| ids.join(" ")),
+            invalid: fault.map(|_| "true"),
+            has_focus: self.focus == Some(name),
+        };
+        let input = html! {
+            (input(&entry))
+            @if let Some(fault) = fault { p.fault id={ (name) "-fault" } role="alert" { (fault.says) } }
+        };
+        hinted(name, title, hint, &input)
+    }
+
+    /// A field of a single line.
+    pub fn line(self, name: &'a str, (title, hint): (&str, &str), max: usize) -> Markup {
+        self.field(name, (title, hint), |entry| {
+            html! {
+                input id=(entry.name) name=(entry.name) maxlength=(max) value=(entry.value) autocomplete="off"
+                    aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+            }
+        })
+    }
+
+    /// A field of an instant in UTC, with buttons that fill in later instants.
+    pub fn instant(self, name: &'a str, (title, hint): (&str, &str), later: &[(String, &str)]) -> Markup {
+        self.field(name, (title, hint), |entry| {
+            html! {
+                div.with-buttons {
+                    input id=(entry.name) type="datetime-local" name=(entry.name) value=(entry.value)
+                        step=[step(entry.value)] aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
+                        autofocus[entry.has_focus];
+                    @for (at, title) in later {
+                        button.link.needs-script type="button" data-fills=(name) value=(at) { (title) }
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// The `step` of an input that accepts this instant: browsers accept whole minutes otherwise.
+fn step(instant: &str) -> Option<&'static str> {
+    let clock = instant.split('T').nth(1)?;
+    match (clock.contains('.'), clock.len() > "23:59".len()) {
+        (true, _) => Some("0.001"),
+        (false, true) => Some("1"),
+        (false, false) => None,
+    }
+}
+
+/// Reads a line of at most `max` characters.
+pub fn line(text: &str, max: usize) -> Result<String, String> {
+    if text.chars().count() > max {
+        return Err(format!("Give at most {max} characters."));
+    }
+    if text.chars().any(is_control) {
+        return Err("Control characters, and marks that turn the direction of text, cannot be shown.".into());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_stands_at_its_field_and_the_field_has_the_focus() {
+        let fields = Fields::of([("label", "A".to_owned()), ("limit", "much".to_owned())]);
+        let fault = Fault::of("limit", "Give a number.");
+        let entered = Entered::refused(&fields, &fault);
+        let label = entered.line("label", ("Label", ""), 80).into_string();
+        let limit = entered.line("limit", ("Limit", "The most."), 80).into_string();
+        assert!(!label.contains("aria-invalid") && !label.contains("autofocus"), "{label}");
+        assert!(!label.contains("aria-describedby"), "{label}");
+        assert!(limit.contains("aria-invalid=\"true\"") && limit.contains(" autofocus"), "{limit}");
+        assert!(limit.contains("aria-describedby=\"limit-hint limit-fault\""), "{limit}");
+        assert!(limit.contains("id=\"limit-fault\" role=\"alert\">Give a number."), "{limit}");
+        assert!(limit.contains("value=\"much\""), "what was entered stays: {limit}");
+    }
+
+    #[test]
+    fn a_browser_takes_an_instant_with_seconds_as_it_is() {
+        assert_eq!(step(""), None);
+        assert_eq!(step("2027-12-31T23:59"), None);
+        assert_eq!(step("2027-12-31T23:59:59"), Some("1"));
+        assert_eq!(step("2027-12-31T23:59:59.250"), Some("0.001"));
+    }
+}

@@ -1,0 +1,236 @@
+//! Failures as pages.
+
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+
+use super::destination::{Destination, SignInReason, sign_in_address};
+use domain::group::{BadGroup, GroupNotChanged};
+use key_service_management::{
+    Error, KeyRefused,
+    groups::GroupRefused,
+    listing::UnknownCursor,
+    management_keys::ManagementKeyRefused,
+    members::MemberRefused,
+    webhooks::{MAX_WEBHOOKS, WebhookRefused},
+};
+use key_service_store::store::StoreError;
+
+/// Reason why there is no page.
+#[derive(Debug)]
+pub enum Failure {
+    /// No session, or one that has ended.
+    SignedOut {
+        /// The page that was asked for.
+        destination: Option<Destination>,
+        /// There was a session.
+        has_ended: bool,
+    },
+    /// The member is a viewer, and this is for owners.
+    OwnersOnly,
+    /// A form that another site has sent.
+    ForeignForm,
+    /// A form of an earlier session, or made up.
+    StaleForm,
+    /// No such page, or no such thing in this account.
+    NotFound,
+    /// The account, or all accounts together, have as many exports under way as they may.
+    TooManyExports,
+    /// The request is none that our pages make.
+    BadRequest(String),
+    /// The store is nearly full, and takes nothing new.
+    StoreFull,
+    /// The store failed.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(unavailable: StoreError) -> Self {
+        Self::Store(unavailable)
+    }
+}
+
+impl From<Error<KeyRefused>> for Failure {
+    fn from(error: Error<KeyRefused>) -> Self {
+        match error {
+            Error::Refused(KeyRefused::NotFound) => Self::NotFound,
+            Error::Refused(KeyRefused::TooMuchMetadata) => {
+                Self::BadRequest("The key cannot be changed so.".into())
+            }
+            Error::Refused(KeyRefused::BadGroup(bad)) => Self::BadRequest(bad_group(bad).into()),
+            Error::Refused(KeyRefused::Revoked) => Self::BadRequest("A revoked key stays as it is.".into()),
+            Error::Refused(KeyRefused::Expired) => {
+                Self::BadRequest("An expired key cannot be rotated. Give it a later expiry first.".into())
+            }
+            Error::Refused(KeyRefused::RotationInProgress) => {
+                Self::BadRequest("The key was rotated meanwhile, and its previous key still works.".into())
+            }
+            Error::Refused(KeyRefused::TooMany { most }) => Self::BadRequest(format!(
+                "This account has {most} API keys, revoked ones included, and may not have more."
+            )),
+            Error::Refused(KeyRefused::IdempotencyKeyReused) => {
+                Self::BadRequest("This form was used before. Open it again.".into())
+            }
+            Error::Refused(KeyRefused::StoreFull) => Self::StoreFull,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<GroupRefused>> for Failure {
+    fn from(error: Error<GroupRefused>) -> Self {
+        match error {
+            Error::Refused(GroupRefused::NotFound) => Self::NotFound,
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Archived)) => {
+                Self::BadRequest("An archived group stays as it is.".into())
+            }
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::TooMuchMetadata)) => {
+                Self::BadRequest("The group cannot be changed so.".into())
+            }
+            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))) => {
+                Self::BadRequest(bad_group(bad).into())
+            }
+            Error::Refused(GroupRefused::TooMany { most }) => Self::BadRequest(format!(
+                "This account has {most} groups, archived ones included, and may not have more."
+            )),
+            Error::Refused(GroupRefused::IdempotencyKeyReused) => Self::StaleForm,
+            Error::Refused(GroupRefused::StoreFull) => Self::StoreFull,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+/// The reason why a group takes no key or no group, and what to do.
+pub const fn bad_group(bad: BadGroup) -> &'static str {
+    match bad {
+        BadGroup::Unknown => "This account has no such group. Choose another one.",
+        BadGroup::Archived => "This group is archived. Choose another one.",
+        BadGroup::TooDeep => "Groups have two levels: this group is in another one, or has groups in it.",
+    }
+}
+
+impl From<Error<ManagementKeyRefused>> for Failure {
+    fn from(error: Error<ManagementKeyRefused>) -> Self {
+        match error {
+            Error::Refused(
+                refused @ (ManagementKeyRefused::TooMany | ManagementKeyRefused::UnknownGroup),
+            ) => Self::BadRequest(sentence(&refused.to_string())),
+            Error::Refused(ManagementKeyRefused::StoreFull) => Self::StoreFull,
+            Error::Refused(ManagementKeyRefused::NotFound) => Self::NotFound,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<UnknownCursor>> for Failure {
+    fn from(error: Error<UnknownCursor>) -> Self {
+        match error {
+            Error::Refused(UnknownCursor) => Self::NotFound,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<MemberRefused>> for Failure {
+    fn from(error: Error<MemberRefused>) -> Self {
+        match error {
+            Error::Refused(MemberRefused::NotFound) => Self::NotFound,
+            Error::Refused(MemberRefused::StoreFull) => Self::StoreFull,
+            Error::Refused(other) => Self::BadRequest(sentence(&other.to_string())),
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<WebhookRefused>> for Failure {
+    fn from(error: Error<WebhookRefused>) -> Self {
+        match error {
+            Error::Refused(WebhookRefused::NotFound) => Self::NotFound,
+            Error::Refused(WebhookRefused::Address(refused)) => {
+                Self::BadRequest(sentence(&refused.to_string()))
+            }
+            Error::Refused(WebhookRefused::TooMany) => {
+                Self::BadRequest(format!("This account has {MAX_WEBHOOKS} webhooks, and may not have more."))
+            }
+            Error::Refused(WebhookRefused::IdempotencyKeyReused) => Self::StaleForm,
+            Error::Refused(WebhookRefused::StoreFull) => Self::StoreFull,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+/// A reason as a sentence of its own.
+pub fn sentence(reason: &str) -> String {
+    let mut chars = reason.chars();
+    let first = chars.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(chars).chain(['.']).collect()
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (status, title, message) = match self {
+            Self::SignedOut { destination, has_ended } => {
+                let location =
+                    sign_in_address(destination.as_ref(), has_ended.then_some(SignInReason::Ended));
+                return (StatusCode::SEE_OTHER, [(header::LOCATION, location)]).into_response();
+            }
+            Self::OwnersOnly => (
+                StatusCode::FORBIDDEN,
+                "Only owners can do this",
+                "Your role is viewer. Ask an owner of this account to do this.".into(),
+            ),
+            Self::ForeignForm => (
+                StatusCode::FORBIDDEN,
+                "This form came from another site",
+                "Nothing was changed. Open the dashboard and try again there.".into(),
+            ),
+            Self::StaleForm => (
+                StatusCode::FORBIDDEN,
+                "This form is out of date",
+                "Nothing was changed. Go back, reload the page and try again.".into(),
+            ),
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "There is nothing here",
+                "The address is wrong, or what it named is gone.".into(),
+            ),
+            Self::TooManyExports => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "Other files are on their way",
+                "An account loads two files at a time. Try again when one has come.".into(),
+            ),
+            Self::BadRequest(message) => (StatusCode::BAD_REQUEST, "That did not work", message),
+            Self::StoreFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The store is nearly full",
+                "Until its operator enlarges it, things can only be revoked, disabled or archived, and bounds lowered. \
+                 What there is goes on working."
+                    .into(),
+            ),
+            Self::Store(cause) => {
+                tracing::error!(error = %cause, "a page of the dashboard failed");
+                let message = match cause {
+                    StoreError::Unavailable(_) => {
+                        "The store does not answer. Look whether it was done before you try again."
+                    }
+                    StoreError::Busy(_) => "Too much is asked for at once. Nothing was done; try again.",
+                    StoreError::Conflict(_) | StoreError::Damaged(_) => {
+                        "The store holds something that does not fit. Nothing was done; ask the operator."
+                    }
+                };
+                (StatusCode::SERVICE_UNAVAILABLE, "Not available right now", message.into())
+            }
+        };
+        let mut response = status.into_response();
+        response.extensions_mut().insert(Explained { title, message });
+        response
+    }
+}
+
+/// A failure in words, without a page around them yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Explained {
+    /// Title of the page.
+    pub title: &'static str,
+    /// What happened, and what to do.
+    pub message: String,
+}

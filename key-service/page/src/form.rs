@@ -1,0 +1,111 @@
+//! Received forms and queries.
+
+use axum::{body::Body, extract::Request};
+use http::{HeaderMap, header};
+use shared::error::Code;
+use shared_door::http::read_body;
+
+use super::failure::Failure;
+
+/// Largest form in bytes; the largest sensible form has a few hundred.
+const MAX_FORM: usize = 64 << 10;
+
+/// The media type of forms.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The fields of a form or a query.
+#[derive(Clone, Debug, Default)]
+pub struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    /// These fields.
+    pub fn of(fields: impl IntoIterator<Item = (impl Into<String>, String)>) -> Self {
+        Self(fields.into_iter().map(|(name, value)| (name.into(), value)).collect())
+    }
+
+    /// Reads a query.
+    pub fn of_query(query: Option<&str>) -> Self {
+        Self(form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect())
+    }
+
+    /// Reads the body of a form.
+    pub async fn of_form(headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let is_form = content_type.is_some_and(|value| value.split(';').next().map(str::trim) == Some(FORM));
+        if !is_form {
+            return Err(Failure::BadRequest("This is no form of the dashboard.".into()));
+        }
+        let bytes = read_body(headers, body, MAX_FORM).await.map_err(|error| match error.code {
+            Code::RequestTooLarge => Failure::BadRequest("The form is too large.".into()),
+            _ => Failure::BadRequest("The form did not arrive whole.".into()),
+        })?;
+        Ok(Self(form_urlencoded::parse(&bytes).into_owned().collect()))
+    }
+
+    /// The fields as a query.
+    pub fn query(&self) -> String {
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.0).finish()
+    }
+
+    /// These fields, with a field replaced.
+    #[must_use]
+    pub fn with(self, name: &str, value: String) -> Self {
+        self.replaced_by(Self::of([(name, value)]))
+    }
+
+    /// These fields, those of the same names replaced by the others.
+    #[must_use]
+    pub fn replaced_by(mut self, others: Self) -> Self {
+        self.0.retain(|(name, _)| !others.has(name));
+        self.0.extend(others.0);
+        self
+    }
+
+    /// Returns whether there is a field, which may be empty.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(named, _)| named == name)
+    }
+
+    /// A field; empty where there is none.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(named, _)| named == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// All values of a field.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(named, _)| named == name).map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// Returns the form's idempotency key, which stays the same when the form is sent again: the 64 hexadecimal digits
+    /// that the page wrote into the form.
+    pub fn attempt(&self) -> Result<&str, Failure> {
+        let attempt = self.get("attempt");
+        let is_ours = attempt.len() == 64 && attempt.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_ours {
+            Ok(attempt)
+        } else {
+            Err(Failure::BadRequest("This is no form of the dashboard.".into()))
+        }
+    }
+
+    /// Returns a field without surrounding blanks; `None` where nothing is left.
+    pub fn filled(&self, name: &str) -> Option<&str> {
+        Some(self.get(name).trim()).filter(|value| !value.is_empty())
+    }
+}
+
+/// The query of a request.
+pub fn query(request: &Request) -> Fields {
+    Fields::of_query(request.uri().query())
+}
+
+/// Returns the query with a field replaced; empty fields are left out.
+pub fn with(Fields(fields): &Fields, name: &str, value: &str) -> String {
+    let others = fields.iter().filter(|(named, value)| named != name && !value.is_empty());
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(others);
+    if !value.is_empty() {
+        query.append_pair(name, value);
+    }
+    query.finish()
+}

@@ -1,0 +1,156 @@
+//! The frame of every page: navigation, the account, and who is signed in.
+
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use http::header;
+use maud::{Markup, Render, html};
+
+pub use super::document::{bare, hinted, problem, reveals};
+use crate::{
+    document::{document, mark},
+    notice,
+    paths::{HOME, YOU},
+    session::Viewer,
+    show::glance,
+    theme::Theme,
+};
+
+/// A part of the dashboard, as in the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Spend of the last days, and what asks for attention.
+    Overview,
+    /// Keys that make model calls.
+    Keys,
+    /// Groups of keys, which share bounds.
+    Groups,
+    /// Keys that govern the account.
+    ManagementKeys,
+    /// The journal: every billed request.
+    Activity,
+    /// Deposits, and a statement for each month.
+    Credit,
+    /// The people who sign in.
+    Members,
+    /// Who governed what, and which thresholds were passed.
+    Events,
+    /// Receivers of events.
+    Webhooks,
+    /// A request from the browser.
+    TryIt,
+    /// A page that the navigation does not list: the member's own sign-in, and failures.
+    Unlisted,
+}
+
+impl Section {
+    /// The parts listed in the navigation, with addresses, in order.
+    const LISTED: [(Self, &'static str, &'static str); 10] = [
+        (Self::Overview, "Overview", HOME),
+        (Self::Keys, "API keys", "/dashboard/keys"),
+        (Self::Groups, "Groups", "/dashboard/groups"),
+        (Self::ManagementKeys, "Management keys", "/dashboard/management-keys"),
+        (Self::Activity, "Activity", "/dashboard/activity"),
+        (Self::Credit, "Credit", "/dashboard/credit"),
+        (Self::Members, "Members", "/dashboard/members"),
+        (Self::Events, "Events", "/dashboard/events"),
+        (Self::Webhooks, "Webhooks", "/dashboard/webhooks"),
+        (Self::TryIt, "Try it", "/dashboard/try-it"),
+    ];
+}
+
+/// A page for a signed-in member. The title is the heading as well. A page below that of its section leads back to it, and
+/// the page after an act says what was done.
+pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
+    let listed = Section::LISTED.iter().find(|(listed, _, _)| *listed == section);
+    let above = listed.filter(|(_, name, _)| *name != title);
+    let notice = notice::line(viewer);
+    let body = html! {
+        a.skip href="#content" { "Skip to the content" }
+        div.frame {
+            header.side {
+                a.brand href=(HOME) { (mark()) span { (viewer.funds.name) } }
+                p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
+                button.opens-menu type="button" popovertarget="menu" { "Menu" }
+                // On a narrow screen the button opens it, without a script.
+                div.menu #menu popover {
+                    nav.main aria-label="Dashboard" {
+                        ul {
+                            @for (listed, name, path) in Section::LISTED {
+                                li { a href=(path) aria-current=[(listed == section).then_some("page")] { (name) } }
+                            }
+                        }
+                    }
+                    (signed_in(viewer))
+                }
+            }
+            main #content tabindex="-1" {
+                @if let Some((_, name, path)) = above { p.above { a href=(path) { "‹ " (name) } } }
+                h1 { bdi { (title) } }
+                @if let Some(line) = &notice { p.done role="status" { (line) } }
+                (content)
+            }
+        }
+    };
+    let page = document(viewer.browser.theme, &format!("{title} · {}", viewer.funds.name), &body);
+    if viewer.browser.notice.is_none() {
+        return page;
+    }
+    (AppendHeaders([(header::SET_COOKIE, viewer.browser.no_notice_cookie())]), page).into_response()
+}
+
+/// The member's name and rights, the colours, and the way out.
+fn signed_in(viewer: &Viewer) -> Markup {
+    let member = &viewer.signed_in.member;
+    html! {
+        div.me {
+            p {
+                a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
+                // The owner of a first run has the role for a name.
+                @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
+            }
+            form.theme method="post" action="/dashboard/theme" {
+                (hidden(viewer))
+                fieldset {
+                    legend.hidden { "Colours" }
+                    @for theme in Theme::ALL {
+                        button name="theme" value=(theme.as_str()) aria-pressed=(viewer.browser.theme == theme) {
+                            (theme.as_str())
+                        }
+                    }
+                }
+            }
+            form.out method="post" action="/dashboard/sign-out" {
+                (hidden(viewer))
+                button.link { "Sign out" }
+            }
+        }
+    }
+}
+
+/// The token that every form carries.
+pub fn hidden(viewer: &Viewer) -> Markup {
+    html! { input type="hidden" name="token" value=(viewer.form_token()); }
+}
+
+/// A form that asks before something is done. Viewers read that owners can do the deed. `back` is an address, and the name of
+/// the page there.
+pub fn confirmation(
+    viewer: &Viewer,
+    question: &Markup,
+    effects: &[impl Render],
+    deed: &str,
+    (back, name): (&str, &str),
+) -> Markup {
+    html! {
+        @if viewer.is_owner() {
+            form method="post" {
+                p.lead { (question) }
+                ul { @for effect in effects { li { (effect) } } }
+                (hidden(viewer))
+                div.buttons { button.danger { (deed) } a.button href=(back) { "Cancel" } }
+            }
+        } @else {
+            p.lead { "Owners can do this. Your role is viewer." }
+            p { a.button href=(back) { "Back to the " (name) } }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What a page of the dashboard is made of: the document around it, the session behind it, forms, failures, and how amounts,
+//! times and charts are shown.
+
+pub mod assets;
+pub mod browser;
+pub mod chart;
+pub mod desk;
+pub mod destination;
+mod document;
+pub mod entry;
+pub mod exports;
+pub mod failure;
+pub mod failure_page;
+pub mod form;
+pub mod layout;
+pub mod notice;
+pub mod pagination;
+pub mod paths;
+pub mod session;
+pub mod show;
+pub mod theme;

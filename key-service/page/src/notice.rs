@@ -1,0 +1,68 @@
+//! The line that says what an act has done, on the page that the act leads to.
+//!
+//! The line travels in a cookie, sealed with the session: an address could be made up by anyone.
+
+use axum::response::{IntoResponse, Redirect, Response};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::header;
+use shared::secret::same;
+
+use super::session::Viewer;
+use key_service_management::members::Token;
+
+/// Longest line in characters, which fits into a cookie several times.
+const MAX_LINE_CHARS: usize = 300;
+
+/// Leads to a page that says what was done, once.
+pub fn done(viewer: &Viewer, path: &str, line: &str) -> Response {
+    let cookie = viewer.browser.notice_cookie(&sealed(viewer.token(), line));
+    ([(header::SET_COOKIE, cookie)], Redirect::to(path)).into_response()
+}
+
+/// The line that an act of this session has left, if any.
+pub(crate) fn line(viewer: &Viewer) -> Option<String> {
+    opened(viewer.token(), viewer.browser.notice.as_deref()?)
+}
+
+fn sealed(token: &Token, line: &str) -> String {
+    let line = match line.char_indices().nth(MAX_LINE_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    };
+    let text = URL_SAFE_NO_PAD.encode(line);
+    format!("{text}.{}", seal(token, &text))
+}
+
+fn opened(token: &Token, cookie: &str) -> Option<String> {
+    let (text, presented) = cookie.split_once('.')?;
+    let is_ours = same(&seal(token, text), presented);
+    is_ours.then(|| String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok())?
+}
+
+fn seal(token: &Token, text: &str) -> String {
+    hex::encode(token.digest(&format!("notice {text}")).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &str) -> Token {
+        Token::parse(&URL_SAFE_NO_PAD.encode(text.repeat(48))).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_read_in_the_session_that_wrote_it_alone() {
+        let (ours, other) = (token("a"), token("b"));
+        let cookie = sealed(&ours, "Saved: limit $25.00 → $5.00");
+        assert_eq!(opened(&ours, &cookie).as_deref(), Some("Saved: limit $25.00 → $5.00"));
+        assert_eq!(opened(&other, &cookie), None);
+        let (_, seal) = cookie.split_once('.').unwrap();
+        let forged = format!("{}.{seal}", URL_SAFE_NO_PAD.encode("You won"));
+        for forged in [forged.as_str(), "", ".", "x.y", seal] {
+            assert_eq!(opened(&ours, forged), None, "{forged}");
+        }
+        let long = sealed(&ours, &"🦀".repeat(5_000));
+        assert!(long.len() < 2_000 && opened(&ours, &long).unwrap().ends_with('…'), "it fits into a cookie");
+    }
+}

@@ -1,0 +1,130 @@
+//! The member that asks, and the right to change something.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use http::{HeaderMap, HeaderValue, request::Parts};
+use shared::ids::AccountId;
+use shared_door::http::X_ACCOUNT;
+
+use crate::{
+    browser::{Browser, check_form_token, check_origin, form_token},
+    desk::Desk,
+    destination::Destination,
+    failure::Failure,
+    form::Fields,
+};
+use key_service_management::members::{SignedIn, Token};
+use key_service_store::store::{Funds, StoreError};
+
+/// A signed-in member, who may look at everything of the account but margins.
+#[derive(Debug)]
+pub struct Viewer {
+    /// The member and the session.
+    pub signed_in: SignedIn,
+    /// The account's name and money.
+    pub funds: Funds,
+    /// The browser.
+    pub browser: Browser,
+    token: Token,
+}
+
+impl Viewer {
+    /// The member who is signed in in a browser, if any.
+    pub async fn of(desk: &Desk, browser: Browser) -> Result<Option<Self>, StoreError> {
+        let Some(token) = browser.session.clone() else { return Ok(None) };
+        let Some(signed_in) = desk.management.session(&token).await? else { return Ok(None) };
+        let funds = desk.management.funds(signed_in.account).await?;
+        Ok(funds.map(|funds| Self { signed_in, funds, browser, token }))
+    }
+
+    /// The token that this member's forms carry.
+    pub(crate) fn form_token(&self) -> String {
+        form_token(&self.token)
+    }
+
+    /// The token of the session.
+    pub(crate) const fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// Returns whether the member may change the account's data.
+    pub fn is_owner(&self) -> bool {
+        self.signed_in.member.is_owner()
+    }
+}
+
+/// Account of the member who asks, once known, for the gateway's bounds. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct AskingAccount(Arc<OnceLock<AccountId>>);
+
+impl AskingAccount {
+    /// Writes the account into the headers of the answer.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        let value = self.0.get().and_then(|account| HeaderValue::try_from(account.to_string()).ok());
+        headers.extend(value.map(|value| (X_ACCOUNT, value)));
+    }
+}
+
+impl FromRequestParts<Desk> for Viewer {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Failure> {
+        let browser = Browser::of(&parts.headers, desk.behind_tls);
+        let has_ended = browser.session.is_some();
+        let signed_out = || Failure::SignedOut { destination: Destination::of(parts), has_ended };
+        let viewer = Self::of(desk, browser).await?.ok_or_else(signed_out)?;
+        if let Some(AskingAccount(account)) = parts.extensions.get() {
+            account.get_or_init(|| viewer.signed_in.account);
+        }
+        Ok(viewer)
+    }
+}
+
+/// A signed-in owner, for pages that viewers do not see.
+#[derive(Debug)]
+pub struct Owner(pub Viewer);
+
+impl FromRequestParts<Desk> for Owner {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Failure> {
+        let viewer = Viewer::from_request_parts(parts, desk).await?;
+        if viewer.is_owner() { Ok(Self(viewer)) } else { Err(Failure::OwnersOnly) }
+    }
+}
+
+/// A form of ours, sent from a page of ours by a member: enough to change the member's own data.
+#[derive(Debug)]
+pub struct Act {
+    /// The member.
+    pub viewer: Viewer,
+    /// The form.
+    pub form: Fields,
+}
+
+impl FromRequest<Desk> for Act {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, desk: &Desk) -> Result<Self, Failure> {
+        let (mut parts, body) = request.into_parts();
+        let viewer = Viewer::from_request_parts(&mut parts, desk).await?;
+        check_origin(&parts.headers, &viewer.browser)?;
+        let form = Fields::of_form(&parts.headers, body).await?;
+        check_form_token(&viewer.token, form.get("token"))?;
+        Ok(Self { viewer, form })
+    }
+}
+
+/// A form of an owner: enough to change the account's data.
+#[derive(Debug)]
+pub struct OwnerAct(pub Act);
+
+impl FromRequest<Desk> for OwnerAct {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, desk: &Desk) -> Result<Self, Failure> {
+        let act = Act::from_request(request, desk).await?;
+        if act.viewer.is_owner() { Ok(Self(act)) } else { Err(Failure::OwnersOnly) }
+    }
+}

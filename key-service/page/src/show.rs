@@ -1,0 +1,193 @@
+//! Amounts, times and keys as shown on pages.
+
+use maud::{Markup, html};
+use shared::{
+    money::NanoUsd,
+    secret::{ExposeSecret, SecretString},
+    time::Timestamp,
+};
+
+use domain::{group::Group, key::Status};
+
+/// An exact amount with a sign and at least two decimals: `$1,234.50`, `$0.004215`.
+pub fn usd(amount: NanoUsd) -> String {
+    let text = amount.to_string();
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("−", digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    format!("{sign}${}.{fraction:0<2}", grouped(whole))
+}
+
+/// Decimals of an amount in a column.
+const COLUMN_DECIMALS: usize = 6;
+
+/// An amount at a glance: two decimals, rounded down, with the exact amount at hand.
+pub fn glance(amount: NanoUsd) -> Markup {
+    shortened(amount, 2, "< $0.01")
+}
+
+/// An amount in a column, where the points of all amounts lie below each other, with the exact amount at hand.
+pub fn aligned(amount: NanoUsd) -> Markup {
+    shortened(amount, COLUMN_DECIMALS, "< $0.000001")
+}
+
+/// An amount cut to these decimals, or a word for an amount that would be zero.
+fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
+    let exact = usd(amount);
+    let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
+    let cut: String = fraction.chars().chain("000000".chars()).take(decimals).collect();
+    let is_cut_to_zero = amount > NanoUsd::ZERO && whole == "$0" && cut.bytes().all(|digit| digit == b'0');
+    let shown = if is_cut_to_zero { less.to_owned() } else { format!("{whole}.{cut}") };
+    html! { span.usd title=(exact) { (shown) } }
+}
+
+/// A count in three digits where it has more than five: `3.14M`.
+pub fn short_count(n: u64) -> String {
+    let units = [(1_000_000_000_000, "T"), (1_000_000_000, "B"), (1_000_000, "M")];
+    let Some((unit, name)) = units.into_iter().find(|(unit, _)| n >= *unit) else { return count(n) };
+    let (whole, hundredths) = (n / unit, n % unit / (unit / 100));
+    match whole {
+        0..10 => format!("{whole}.{hundredths:02}{name}"),
+        10..100 => format!("{whole}.{}{name}", hundredths / 10),
+        _ => format!("{}{name}", count(whole)),
+    }
+}
+
+/// A number of requests.
+pub fn requests(n: u64) -> String {
+    format!("{} {}", count(n), if n == 1 { "request" } else { "requests" })
+}
+
+/// A count with a comma at every thousand.
+pub fn count(n: u64) -> String {
+    grouped(&n.to_string())
+}
+
+fn grouped(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// An instant, to the minute: in UTC, which a script replaces by the reader's time, or by "3 minutes ago".
+pub fn time(at: Timestamp) -> Markup {
+    let exact = at.to_string();
+    html! { time datetime=(exact) title=(utc(&exact, 19)) { (utc(&exact, 16)) } }
+}
+
+/// An instant to the second: in UTC, which a script replaces by the reader's time.
+pub fn time_to_second(at: Timestamp) -> Markup {
+    let exact = at.to_string();
+    html! { time datetime=(exact) title=(utc(&exact, 19)) data-seconds { (utc(&exact, 19)) } }
+}
+
+/// An RFC 3339 time in UTC, cut to a number of characters, in words.
+fn utc(exact: &str, length: usize) -> String {
+    format!("{} UTC", exact.get(..length).unwrap_or(exact).replace('T', " "))
+}
+
+/// An instant like [`time`]; `none` where there is no instant.
+pub fn time_or(at: Option<Timestamp>, none: &str) -> Markup {
+    html! { @match at { Some(at) => (time(at)), None => span.quiet { (none) } } }
+}
+
+/// A label apart from the direction of the text around, or a word for an empty label.
+pub fn or_unnamed(label: &str) -> Markup {
+    html! { @if label.trim().is_empty() { span.quiet { "no label" } } @else { bdi title=(label) { (label) } } }
+}
+
+/// Name of a group, or its id where it has none.
+pub fn name_of(group: &Group) -> String {
+    if group.name.trim().is_empty() { group.id.to_string() } else { group.name.clone() }
+}
+
+/// The status of a key.
+pub fn status(status: Status) -> Markup {
+    html! { span class={ "badge " (status.as_str()) } { (status.as_str()) } }
+}
+
+/// The name of the running program, for commands to paste.
+pub fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_stem().map_or_else(|| "faregate".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// A text to be copied, with a button. Without a script, a click selects the text.
+pub fn copyable(label: &str, text: &str) -> Markup {
+    html! {
+        div.copyable {
+            pre tabindex="0" aria-label=(label) data-copy { (text) }
+            button type="button" data-copies { "Copy" }
+        }
+    }
+}
+
+/// A short text in a line, to be copied.
+pub fn copyable_line(label: &str, text: &str) -> Markup {
+    html! {
+        p.copyable-line { span.quiet { (label) } " " code data-copy { (text) } " " button.link type="button" data-copies { "Copy" } }
+    }
+}
+
+/// A plaintext that is shown this once.
+pub fn new_key(plaintext: &SecretString) -> Markup {
+    shown_once("Your new key", plaintext)
+}
+
+/// A secret that no other page shows again, and a button that copies it.
+pub fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
+    html! {
+        div.copyable.once data-shown-once {
+            output aria-label=(label) data-copy { (plaintext.expose_secret()) }
+            button type="button" data-copies { "Copy" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_shown_exactly() {
+        for (nanos, shown) in [
+            (0, "$0.00"),
+            (1, "$0.000000001"),
+            (4_215_000, "$0.004215"),
+            (500_000_000, "$0.50"),
+            (1_234_567_000_000_000, "$1,234,567.00"),
+            (-1_500_000_000, "−$1.50"),
+        ] {
+            assert_eq!(usd(NanoUsd::from_nanos(nanos)), shown);
+        }
+        for (nanos, at_a_glance, in_a_column) in [
+            (0, "$0.00", "$0.000000"),
+            (1, "&lt; $0.01", "&lt; $0.000001"),
+            (9_999_999, "&lt; $0.01", "$0.009999"),
+            (1_785_223_841_010, "$1,785.22", "$1,785.223841"),
+            (19_999_999_999, "$19.99", "$19.999999"),
+            (-1_500_000_000, "−$1.50", "−$1.500000"),
+        ] {
+            let amount = NanoUsd::from_nanos(nanos);
+            assert!(glance(amount).into_string().ends_with(&format!(">{at_a_glance}</span>")), "{nanos}");
+            assert!(aligned(amount).into_string().ends_with(&format!(">{in_a_column}</span>")), "{nanos}");
+            assert!(aligned(amount).into_string().contains(&format!("title=\"{}\"", usd(amount))), "{nanos}");
+        }
+        for (n, shown) in [
+            (999_999, "999,999"),
+            (3_141_592, "3.14M"),
+            (45_670_000, "45.6M"),
+            (1_234_000_000_000_000, "1,234T"),
+        ] {
+            assert_eq!(short_count(n), shown);
+        }
+        assert_eq!(
+            (count(7), count(1_000), count(1_234_567)),
+            ("7".into(), "1,000".into(), "1,234,567".into())
+        );
+    }
+}
