@@ -11,7 +11,6 @@ mod families;
 pub mod first_run;
 mod grpc;
 mod held_money;
-mod http;
 pub mod installation;
 pub mod operator;
 mod readiness;

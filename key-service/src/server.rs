@@ -17,7 +17,7 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 use crate::{
     config::Options,
     grpc::{Grpc, deadline::drop_late_calls},
-    held_money, http,
+    held_money,
     installation::Installation,
     service::Service,
     sweeper,
@@ -80,7 +80,7 @@ impl RunningKeyService {
         let dashboard = key_service_dashboard::router(management.clone(), catalog.clone(), behind_tls);
         let sender = Sender::new(&options.webhook_networks);
         let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
-        let app = http::router(management, catalog, clock.clone(), internal_token, dashboard);
+        let app = key_service_http::router(management, catalog, clock.clone(), internal_token, dashboard);
 
         let tasks = TaskTracker::new();
         tasks.spawn(refusals.run(store.clone(), shutdown.clone()));

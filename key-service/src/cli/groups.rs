@@ -7,13 +7,13 @@ use clap::Subcommand;
 use shared::{error::ApiError, ids::GroupId};
 
 use super::{name, operator, operator_error, store_error, table, write_json, write_json_object};
-use crate::http::{Shown as _, settings};
 use domain::group::{Group, GroupPatch};
 use key_service_management::{
     Error, Management,
     groups::MadeGroup,
     listing::{GroupFilter, Listing},
 };
+use key_service_objects::{Shown as _, settings};
 use key_service_store::store::Order;
 
 /// Groups read at a time.

@@ -7,12 +7,12 @@ use clap::Subcommand;
 use shared::{error::ApiError, ids::WebhookId};
 
 use super::{operator_error, store_error, table, write_json, write_json_object};
-use crate::http::{Shown as _, settings, with_secret};
 use domain::webhook::{Webhook, WebhookPatch};
 use key_service_management::{
     Error, Management,
     webhooks::{MadeWebhook, WebhookRefused},
 };
+use key_service_objects::{Shown as _, settings, with_secret};
 
 /// Commands on webhooks.
 #[derive(Debug, Subcommand)]

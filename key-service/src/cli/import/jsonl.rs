@@ -9,12 +9,12 @@ use shared::{
     wire::{Fields as _, GroupField, Kept, KeyField, Kind},
 };
 
-use crate::http::{settings_among, value};
 use domain::{
     digest::ForeignKey,
     key::KeyPatch,
     moving::{Draft, DraftKey, Wrong},
 };
+use key_service_objects::{settings_among, value};
 
 /// Members of a line that are no settings of keys.
 const SHA256: &str = "sha256";
@@ -65,7 +65,7 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
 /// Reads a member, if there is one.
 fn member<T: Kept>(members: &Object<'_>, name: &str, kind: Kind) -> Result<Option<T>, ApiError> {
     let Some(raw) = members.get(name) else { return Ok(None) };
-    T::from_value(value(name, kind, raw)?).map(Some).ok_or_else(ApiError::internal)
+    T::from_value(value::read(name, kind, raw)?).map(Some).ok_or_else(ApiError::internal)
 }
 
 fn invalid(name: &str, reason: &str) -> ApiError {

@@ -12,9 +12,8 @@ use shared::{
 };
 use shared_door::http::ok;
 
-use super::{
+use crate::{
     Api, IDEMPOTENT_REPLAYED, body, listing,
-    object::Shown,
     parts::{Caller, KeysCaller, PathId},
     query,
 };
@@ -23,6 +22,7 @@ use domain::{
     key::ApiKey,
 };
 use key_service_management::groups::{GroupRefused, MadeGroup};
+use key_service_objects::Shown;
 
 impl Api {
     /// The settings of a group and of the keys that are made in the group, with models by their ids.

@@ -15,7 +15,7 @@ use domain::{event::Event, group::Group, key::ApiKey, webhook::Webhook};
 use key_service_management::{generations::Bill, listing::Listed};
 
 /// An object as clients read it.
-pub(crate) trait Shown: Listed {
+pub trait Shown: Listed {
     /// The object at this time.
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_;
 }
@@ -68,7 +68,7 @@ impl Shown for Webhook {
 }
 
 /// The webhook with the secret, shown only in the answer to the creation.
-pub(crate) fn with_secret<'a>(webhook: &'a Webhook, secret: &'a SecretString) -> impl Serialize + 'a {
+pub fn with_secret<'a>(webhook: &'a Webhook, secret: &'a SecretString) -> impl Serialize + 'a {
     ShownWebhook { webhook, secret: Some(secret) }
 }
 
@@ -94,7 +94,7 @@ fn created_at(generation: GenerationId) -> Timestamp {
 }
 
 /// The key with a new plaintext, shown only in the answer to the creation or the rotation.
-pub(super) fn with_plaintext<'a>(
+pub fn with_plaintext<'a>(
     key: &'a ApiKey,
     plaintext: &'a SecretString,
     now: Timestamp,
@@ -103,16 +103,12 @@ pub(super) fn with_plaintext<'a>(
 }
 
 /// The key with its group and the group's parent, shown to the holder of the key.
-pub(super) fn with_group<'a>(
-    key: &'a ApiKey,
-    group: Option<&'a OwnGroup>,
-    now: Timestamp,
-) -> impl Serialize + 'a {
+pub fn with_group<'a>(key: &'a ApiKey, group: Option<&'a OwnGroup>, now: Timestamp) -> impl Serialize + 'a {
     ShownKey { key, now, more: Some(More::Group(group)) }
 }
 
 /// Id and name of a group with this parent.
-pub(super) fn own_group(group: &Group, parent: Option<&Group>) -> OwnGroup {
+pub fn own_group(group: &Group, parent: Option<&Group>) -> OwnGroup {
     let parent = parent.map(|parent| Box::new(own_group(parent, None)));
     OwnGroup { id: group.id, name: group.name.clone(), parent }
 }

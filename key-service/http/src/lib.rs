@@ -32,23 +32,19 @@ use domain::{
     ledger::BoundsPatch,
 };
 use key_service_management::{Issued, KeyRefused, Management};
+use key_service_objects::{Shown as _, with_plaintext};
 
 mod body;
 mod error;
 mod groups;
 mod listing;
-mod object;
 mod parts;
 mod query;
 mod reach;
 mod reading;
 mod webhooks;
 
-pub(crate) use body::{settings, settings_among, value};
-pub(crate) use object::{Shown, with_secret};
-
 use error::forbidden;
-use object::with_plaintext;
 use parts::{KeysCaller, PathId};
 
 /// Header of an answer about an object that an earlier request made, or a key that it rotated.
@@ -74,7 +70,7 @@ impl Api {
 
 /// The public routes of the key-service: the management API, and beside it the dashboard's.
 /// What a gateway says of its clients is believed with `internal_token`.
-pub(crate) fn router(
+pub fn router(
     management: Arc<Management>,
     catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,

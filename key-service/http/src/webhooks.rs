@@ -13,15 +13,15 @@ use shared::{
 };
 use shared_door::http::ok;
 
-use super::{
+use crate::{
     Api, IDEMPOTENT_REPLAYED, body,
     listing::{self, json_response},
-    object::{Shown, with_secret},
     parts::{Caller, PathId},
     query,
 };
 use domain::webhook::{Answer, Attempt, Webhook, WebhookPatch};
 use key_service_management::webhooks::{MadeWebhook, WebhookRefused};
+use key_service_objects::{Shown, with_secret};
 
 pub(super) async fn list(
     State(api): State<Api>,

@@ -10,17 +10,16 @@ use shared::{
     text::is_control,
     time::Timestamp,
     wire::{
-        DefaultField, EVENT_TYPES, Fields, Kind, Limit, MAX_LIMIT, MAX_LIMITS, MAX_METADATA,
+        DefaultField, EVENT_TYPES, Fields, Kind, Limit, MAX_LABEL_CHARS, MAX_LIMIT, MAX_LIMITS, MAX_METADATA,
         MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, Value,
     },
 };
 
-use super::{settable, unknown};
 use domain::webhook::{BadUrl, WebhookUrl};
 use key_service_management::api_error::unknown_group;
 
 /// Reads and checks a value at this place of the body.
-pub(crate) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
+pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
     if let Kind::Line { max } = kind {
         return line(param, "a string", max, raw).map(Value::Text);
     }
@@ -94,7 +93,7 @@ fn time(param: &str, raw: &RawValue) -> Result<Timestamp, ApiError> {
 }
 
 /// Reads an integer within these bounds.
-pub(super) fn count(
+pub fn count(
     param: &str,
     expected: &str,
     bounds: RangeInclusive<u64>,
@@ -121,7 +120,7 @@ pub(super) fn count(
 }
 
 /// Reads `true` or `false`.
-pub(super) fn flag(param: &str, raw: &RawValue) -> Result<bool, ApiError> {
+pub fn flag(param: &str, raw: &RawValue) -> Result<bool, ApiError> {
     expect(param, Json::Bool, "true or false", raw)?;
     Ok(raw.get() == "true")
 }
@@ -290,4 +289,18 @@ fn expect(param: &str, kind: Json, expected: &str, raw: &RawValue) -> Result<(),
     }
     let message = format!("`{param}` must be {expected}, not {}.", Json::of(raw).name());
     Err(ApiError::at(Code::InvalidType, param, message))
+}
+
+/// The setting of this name, if requests may set it.
+pub(crate) fn settable<F: Fields>(name: &str, is_new: bool) -> Option<F> {
+    F::settings().find(|field| field.row().name == name && (is_new || !field.row().is_fixed))
+}
+
+/// The error for a member that cannot be set, with those that can. `place` is the path before the name.
+pub fn unknown<'a>(place: &str, name: &str, settable: impl Iterator<Item = &'a str>) -> ApiError {
+    let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
+    let mut names: Vec<String> = settable.map(|name| format!("`{name}`")).collect();
+    let last = names.pop().unwrap_or_default();
+    let message = format!("`{place}{shown}` cannot be set; {} and {last} can.", names.join(", "));
+    ApiError::at(Code::UnknownParameter, format!("{place}{shown}"), message)
 }

@@ -13,11 +13,10 @@ use shared::{
 };
 use shared_door::http::ok;
 
-use super::{
+use crate::{
     Api,
     error::{forbidden, read_error},
     listing,
-    object::{Shown, own_group, with_group},
     parts::{Caller, Holder, KeysCaller, PathId},
     query::{self, Query, invalid},
 };
@@ -26,6 +25,7 @@ use key_service_management::{
     generations::Bill,
     usage::{GROUPINGS, MAX_DAYS, UsageSearch, UsageSum},
 };
+use key_service_objects::{Shown, own_group, with_group};
 
 /// Days of usage without a `start`.
 const DEFAULT_DAYS: i64 = 30;

@@ -1,22 +1,22 @@
 //! Request bodies: settings of an object, checked before anything changes.
 
-mod value;
-
-pub(crate) use self::value::read as value;
-
 use std::time::Duration;
 
 use axum::{body::Bytes, extract::Request};
 use http::{HeaderMap, HeaderName};
 use shared::{
     error::{ApiError, Code},
-    json::{Object, RawValue, parse_object},
-    wire::{Fields, MAX_BODY_BYTES, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
+    json::parse_object,
+    wire::{MAX_BODY_BYTES, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS},
 };
 use shared_door::http::{read_body, require_json};
 
 use domain::settings::Patch;
 use key_service_management::{governor::Governor, rotation::RotationTerms};
+use key_service_objects::{
+    settings,
+    value::{self, unknown},
+};
 
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -93,59 +93,4 @@ async fn read_json(request: Request, also: Option<&str>) -> Result<Bytes, ApiErr
     let (head, body) = request.into_parts();
     require_json(&head.headers, also)?;
     read_body(&head.headers, body, MAX_BODY_BYTES).await
-}
-
-/// Reads settings from JSON, of a new object or of a change.
-pub(crate) fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
-    let object = parse_object(json)?;
-    let patch = settings_among(object.iter(), is_new)?;
-    if is_new {
-        require::<P::Field>(&object)?;
-    }
-    Ok(patch)
-}
-
-/// Reads settings from members of an object.
-pub(crate) fn settings_among<'a, P: Patch>(
-    members: impl Iterator<Item = (&'a str, &'a RawValue)>,
-    is_new: bool,
-) -> Result<P, ApiError> {
-    let mut patch = P::default();
-    for (name, raw) in members {
-        let Some(field) = settable::<P::Field>(name, is_new) else {
-            let names = P::Field::settings().map(Fields::row).filter(|row| is_new || !row.is_fixed);
-            return Err(unknown("", name, names.map(|row| row.name)));
-        };
-        if !patch.set(field, value::read(name, field.row().kind, raw)?) {
-            tracing::error!(name, "a setting's value has another type than its row says");
-            return Err(ApiError::internal());
-        }
-    }
-    Ok(patch)
-}
-
-/// Refuses an object without a field that a new one needs.
-fn require<F: Fields>(object: &Object<'_>) -> Result<(), ApiError> {
-    let required = F::settings().map(Fields::row).filter(|row| row.is_required);
-    match required.map(|row| row.name).find(|name| object.get(name).is_none()) {
-        None => Ok(()),
-        Some(name) => {
-            let message = format!("`{name}` is missing.");
-            Err(ApiError::at(Code::MissingRequiredParameter, name, message))
-        }
-    }
-}
-
-/// The setting of this name, if requests may set it.
-fn settable<F: Fields>(name: &str, is_new: bool) -> Option<F> {
-    F::settings().find(|field| field.row().name == name && (is_new || !field.row().is_fixed))
-}
-
-/// The error for a member that cannot be set, with those that can. `place` is the path before the name.
-fn unknown<'a>(place: &str, name: &str, settable: impl Iterator<Item = &'a str>) -> ApiError {
-    let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
-    let mut names: Vec<String> = settable.map(|name| format!("`{name}`")).collect();
-    let last = names.pop().unwrap_or_default();
-    let message = format!("`{place}{shown}` cannot be set; {} and {last} can.", names.join(", "));
-    ApiError::at(Code::UnknownParameter, format!("{place}{shown}"), message)
 }

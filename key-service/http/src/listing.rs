@@ -9,16 +9,16 @@ use http::{HeaderValue, header};
 use shared::{error::ApiError, ids::AccountId, time::Timestamp};
 use tracing::Span;
 
-use super::{
+use crate::{
     Api,
     error::{list_error, read_error},
-    object::Shown,
     query::ListQuery,
 };
 use key_service_management::{
     Management,
     listing::{Completeness, Listed, Listing, Page},
 };
+use key_service_objects::Shown;
 
 /// Objects kept in memory at a time while all are listed: some 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
