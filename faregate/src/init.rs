@@ -15,7 +15,7 @@ mod vendor;
 use std::env;
 
 use anyhow::{Context, anyhow, bail};
-use key_service::cli::{Listed, PriceList};
+use key_service_cli::{Listed, PriceList};
 use shared::clock::Clock;
 use shared_catalog::{Catalog, Model, Preset, ServerDescription, Source, Upstream};
 use tokio::signal::unix::{SignalKind, signal};

@@ -21,12 +21,12 @@ use inference_gateway::{
 };
 use init::InitOptions;
 use key_service::{
-    cli::OperatorCommand,
     first_run::FirstRun,
     installation::Installation,
     operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
 };
+use key_service_cli::OperatorCommand;
 use mimalloc::MiMalloc;
 use shared::clock::{Clock, System};
 use shared_catalog::{Catalog, UpstreamKind};

@@ -11,12 +11,9 @@ use anyhow::{Context, bail};
 use shared::{clock::Clock, private_files};
 use shared_config::{Common, ConfigError};
 
-use crate::{
-    cli::{self, BackupTo, Command, RestoreFrom},
-    config::Options,
-    installation::Installation,
-};
+use crate::{config::Options, installation::Installation};
 use domain::digest::Peppers;
+use key_service_cli::{BackupTo, Command, RestoreFrom};
 use key_service_store::sqlite::copy::{self, LayoutVersion};
 
 /// Name of the file in a folder of backups.
@@ -73,7 +70,7 @@ async fn prove(
     };
     let installation = Installation::open(common, &of_copy, peppers, clock, &audit).await?;
     let mut found = Vec::new();
-    let audited = cli::run(audit, installation.management(), "", &mut found).await;
+    let audited = key_service_cli::run(audit, installation.management(), "", &mut found).await;
     audited.with_context(|| format!("the books do not balance: {}", String::from_utf8_lossy(&found)))?;
     Ok("whole, and its books balance")
 }

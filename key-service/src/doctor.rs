@@ -7,12 +7,12 @@ use shared_config::{Common, ConfigError};
 use shared_process::doctor::Doctor;
 
 use crate::{
-    cli::Command,
     config::Options,
     installation::Installation,
     readiness::{NOTICEABLE, TOO_FAR},
 };
 use domain::{digest::Peppers, pepper_record::PepperRecord};
+use key_service_cli::Command;
 use key_service_store::sqlite::copy::{self, LayoutVersion};
 use key_service_store::store::{Capacity as _, Ledger as _, Store};
 

@@ -9,12 +9,9 @@ use shared_process::{probe::Readiness, starting::Starting};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    cli::{self, Command},
-    config::Options,
-    readiness::readiness,
-};
+use crate::{config::Options, readiness::readiness};
 use domain::digest::Peppers;
+use key_service_cli::Command;
 use key_service_credentials::{Credentials, PepperFault};
 use key_service_management::Management;
 use key_service_store::store::{Store, StoreError};
@@ -111,7 +108,7 @@ impl Installation {
 
     /// Runs a command of the operator, and writes the result to standard output.
     pub async fn run(&self, command: Command, public_url: &str) -> anyhow::Result<()> {
-        cli::run(command, &self.management, public_url, &mut io::stdout()).await
+        key_service_cli::run(command, &self.management, public_url, &mut io::stdout()).await
     }
 
     /// Reports readiness until `shutdown`.

@@ -4,7 +4,6 @@
 //! store`.
 
 mod backup;
-pub mod cli;
 pub mod config;
 pub mod doctor;
 mod families;

@@ -10,13 +10,13 @@ use std::{
 use clap::Parser;
 use domain::digest::Peppers;
 use key_service::{
-    cli::OperatorCommand,
     config::Options,
     first_run::FirstRun,
     installation::Installation,
     operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
 };
+use key_service_cli::OperatorCommand;
 use mimalloc::MiMalloc;
 use shared::clock::System;
 use shared_config::{

@@ -7,14 +7,9 @@ use shared_config::Common;
 use shared_process::doctor::DoctorOptions;
 use shared_rpc::spool_list::list_spool;
 
-use crate::{
-    backup,
-    cli::{self, OperatorCommand},
-    config::Options,
-    installation::Installation,
-    transfer,
-};
+use crate::{backup, config::Options, installation::Installation, transfer};
 use domain::digest::Peppers;
+use key_service_cli::OperatorCommand;
 
 /// The settings of a program, as commands of an operator need them.
 pub struct Operator<'a> {
@@ -42,7 +37,7 @@ impl Operator<'_> {
             OperatorCommand::Doctor(asked) => return examine(asked).await,
             OperatorCommand::Spool(command) => list_spool(&command, out)?,
             OperatorCommand::LogLevel(command) => command.run(admin_listen, out).await?,
-            OperatorCommand::Catalogue(command) => cli::catalogue(&command, common, out).await?,
+            OperatorCommand::Catalogue(command) => key_service_cli::catalogue(&command, common, out).await?,
             OperatorCommand::Restore(place) => backup::restore(&place, options, &*clock, out)?,
             OperatorCommand::Backup(place) => {
                 backup::backup(&place, common, options, peppers()?, clock, out).await?;

@@ -15,10 +15,8 @@ use shared::{
 };
 use tokio::time::Instant;
 
-use crate::{
-    cli::{StoreCommand, StoreCopy, StoreShow},
-    config::{Backend, Options, Seen},
-};
+use crate::config::{Backend, Options, Seen};
+use key_service_cli::{StoreCommand, StoreCopy, StoreShow};
 use key_service_store::store::Store;
 use key_service_store::{
     copy::{self, Copied, CopyError, Phase, Step},

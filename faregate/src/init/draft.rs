@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use key_service::cli::{Entry, Listed};
+use key_service_cli::{Entry, Listed};
 use shared::money::NanoUsd;
 use shared_catalog::{Catalog, CatalogError, Preset, Rates, Upstream};
 

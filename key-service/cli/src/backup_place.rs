@@ -9,7 +9,7 @@ use clap::Args;
 pub struct BackupTo {
     /// The folder of the backup; made if it is missing. An earlier backup in it is replaced once the new one is proven
     #[arg(long, value_name = "DIR")]
-    pub(crate) to: PathBuf,
+    pub to: PathBuf,
 }
 
 /// Where a backup comes from.
@@ -17,5 +17,5 @@ pub struct BackupTo {
 pub struct RestoreFrom {
     /// The folder that `backup` wrote to
     #[arg(long, value_name = "DIR")]
-    pub(crate) from: PathBuf,
+    pub from: PathBuf,
 }

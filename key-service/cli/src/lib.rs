@@ -146,17 +146,17 @@ pub enum Accounts {
 
 impl Command {
     /// The audit of all accounts.
-    pub(crate) fn audit() -> Self {
+    pub fn audit() -> Self {
         Self::Audit(books::AuditOf::all())
     }
 
     /// A command that changes nothing.
-    pub(crate) fn reading() -> Self {
+    pub fn reading() -> Self {
         Self::Accounts(Accounts::List { json: false })
     }
 
     /// Returns whether the command changes what the store has, rather than only reads it.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         match self {
             Self::Accounts(Accounts::Create { .. })
             | Self::Credits(Credits::Add { .. })

@@ -26,10 +26,10 @@ pub enum StoreCommand {
 pub struct StoreCopy {
     /// URL of the store that is copied, which stays as it is: as FAREGATE_STORE takes it, but for memory:
     #[arg(long, value_name = "URL", value_parser = parse_secret)]
-    pub(crate) from: SecretString,
+    pub from: SecretString,
     /// URL of the store that is written: an empty one, or one that an earlier copy has begun to write
     #[arg(long, value_name = "URL", value_parser = parse_secret)]
-    pub(crate) to: SecretString,
+    pub to: SecretString,
 }
 
 /// The records to show.
@@ -37,8 +37,8 @@ pub struct StoreCopy {
 pub struct StoreShow {
     /// The account's name
     #[arg(long, value_name = "NAME")]
-    pub(crate) account: String,
+    pub account: String,
     /// A key (ak_…), group (grp_…), generation (gen_…), deposit (dep_…), management key (mk_…), member (mem_…) or webhook (wh_…)
     #[arg(long, value_name = "ID")]
-    pub(crate) id: Option<ShownObject>,
+    pub id: Option<ShownObject>,
 }

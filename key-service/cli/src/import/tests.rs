@@ -13,7 +13,7 @@ const ACCOUNT: &str = "acme";
 
 /// An export made for the tests.
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/moving").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/moving").join(name)
 }
 
 /// The tables of one version as CSV, teams first.
