@@ -203,7 +203,7 @@ impl Options {
     }
 
     /// Opens the configured store. `writes` is false for a command that only reads.
-    pub async fn open_store(
+    pub(crate) async fn open_store(
         &self,
         clock: &Arc<dyn Clock>,
         writes: bool,
@@ -311,7 +311,7 @@ impl Options {
 /// A store that was not opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct StoreNotOpened {
+pub(crate) struct StoreNotOpened {
     error: ConfigError,
     /// True if the store may be there later, without a change of settings.
     pub(crate) may_pass: bool,

@@ -1,22 +1,18 @@
-//! Library of the key-service: authorizes spending, and keeps accounts, keys and bills.
+//! The process of a key-service: what it is configured with, the store it opens, the commands that need no more than that, and
+//! what it starts.
 //!
-//! Arrows point one way: `grpc | http | dashboard → service | management → domain`, and `service | management →
-//! store`.
+//! Arrows point one way: spending, deliveries, the management API, the dashboard and the command line are crates below, and know
+//! neither this one nor each other.
 
 mod backup;
 pub mod config;
 pub mod doctor;
 mod families;
 pub mod first_run;
-mod grpc;
-mod held_money;
 pub mod installation;
 pub mod operator;
 mod readiness;
 pub mod server;
-mod service;
-mod sweeper;
 mod transfer;
-mod webhooks;
 
 pub use families::FAMILIES;

@@ -14,14 +14,13 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::{Routes, interceptor::InterceptedService};
 
-use crate::{
-    config::Options,
+use crate::{config::Options, installation::Installation};
+use key_service_deliveries::{Dispatcher, Sender};
+use key_service_spending::{
     grpc::{Grpc, deadline::drop_late_calls},
     held_money,
-    installation::Installation,
     service::Service,
     sweeper,
-    webhooks::{Dispatcher, Sender},
 };
 
 /// Dependencies of a key-service.

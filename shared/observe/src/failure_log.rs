@@ -2,6 +2,8 @@
 //! meets them.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::Hash,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -88,6 +90,32 @@ impl FailureLog {
     }
 }
 
+/// Lets a warning of each `K` pass once a minute.
+#[derive(Debug)]
+pub struct Throttle<K> {
+    last: HashMap<K, Instant>,
+}
+
+impl<K> Default for Throttle<K> {
+    fn default() -> Self {
+        Self { last: HashMap::new() }
+    }
+}
+
+impl<K: Hash + Eq> Throttle<K> {
+    /// Returns whether the warning of `what` passes now.
+    pub fn passes(&mut self, what: K, now: Instant) -> bool {
+        self.last.retain(|_, at| now.saturating_duration_since(*at) < TELL_EVERY);
+        match self.last.entry(what) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(now);
+                true
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -137,5 +165,14 @@ mod tests {
         log.failed();
         advance(TELL_EVERY).await;
         assert_eq!(log.failed(), Some(told(2, 1, 60)));
+    }
+
+    #[test]
+    fn a_warning_comes_once_a_minute() {
+        let (mut throttle, start) = (Throttle::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert!(throttle.passes(1, after(0)) && throttle.passes(2, after(30)));
+        assert!(!throttle.passes(1, after(59)) && throttle.passes(1, after(60)));
+        assert!(!throttle.passes(2, after(60)));
     }
 }

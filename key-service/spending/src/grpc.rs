@@ -1,6 +1,6 @@
 //! The gRPC edge: turns messages into calls of the service, and answers into messages.
 
-pub(crate) mod deadline;
+pub mod deadline;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +27,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 const ERROR_DOMAIN: &str = "faregate";
 
 /// The service behind gRPC.
-pub(crate) struct Grpc {
+pub struct Grpc {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
     /// Drawn at the start: gateways choose a key-service for each account by it.
@@ -36,7 +36,7 @@ pub(crate) struct Grpc {
 
 impl Grpc {
     /// A gRPC service. When `shutdown` is cancelled, sessions end after the current frame.
-    pub(crate) fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken) -> Self {
+    pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken) -> Self {
         Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(&System)) }
     }
 

@@ -23,7 +23,7 @@ type Counter = (AccountId, KeyId, Hour, &'static str);
 
 /// Counts of refused calls since the last addition to the store.
 #[derive(Default)]
-pub(crate) struct Refusals(Mutex<Counts>);
+pub struct Refusals(Mutex<Counts>);
 
 #[derive(Default)]
 struct Counts {
@@ -124,7 +124,7 @@ impl Refusals {
     }
 
     /// Adds the counts to the store once a minute, and at the shutdown.
-    pub(crate) async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
+    pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             tokio::select! {
                 () = shutdown.cancelled() => {}

@@ -25,14 +25,14 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Sends events. Every attempt has a connection of its own, since the host may lead elsewhere by the next one.
-pub(crate) struct Sender {
+pub struct Sender {
     client: HttpClient<Full<Bytes>, Connector>,
     pub(super) deadline: Duration,
 }
 
 impl Sender {
     /// A sender that may connect public addresses and these networks.
-    pub(crate) fn new(allowed: &[Network]) -> Self {
+    pub fn new(allowed: &[Network]) -> Self {
         Self::over(Connector::new(allowed), None)
     }
 

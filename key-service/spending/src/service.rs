@@ -30,8 +30,9 @@ use shared_rpc::{
 use tokio::time::Instant;
 use tonic::Code;
 
+pub(crate) use self::outcome::count_billed;
 use self::outcome::{Meaning, failure};
-pub(crate) use self::{outcome::count_billed, refusals::Refusals};
+pub use self::refusals::Refusals;
 use domain::{
     lease_clock::LEASE_TICKS,
     ledger::{Command, NewHold, Progress},
@@ -41,7 +42,7 @@ use key_service_credentials::Credentials;
 use key_service_store::store::{Credential, Hour, Ledger, Outcomes, StoreError};
 
 /// Authorizes and bills spending. Cheap to share behind an `Arc`.
-pub(crate) struct Service {
+pub struct Service {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
@@ -71,7 +72,7 @@ struct Batch {
 
 impl Service {
     /// A service over this ledger. Holds last for `lease` without extensions.
-    pub(crate) fn new(
+    pub fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
         credentials: Arc<Credentials>,
@@ -82,7 +83,7 @@ impl Service {
     }
 
     /// Counts of refused calls.
-    pub(crate) fn refusals(&self) -> Arc<Refusals> {
+    pub fn refusals(&self) -> Arc<Refusals> {
         Arc::clone(&self.refusals)
     }
 

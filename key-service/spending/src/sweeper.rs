@@ -16,6 +16,7 @@ use shared::{
     clock::Clock,
     ids::{AccountId, GenerationId},
 };
+use shared_observe::failure_log::Throttle;
 use tokio::{
     task::{AbortHandle, JoinSet},
     time::{Instant, sleep, sleep_until},
@@ -35,8 +36,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const LIST_AGAIN: Duration = Duration::from_millis(500);
 /// Polls within a quantum, for leases so short that the quantum is shorter than that pause.
 const LOOKS: u32 = 2;
-/// Pause between two warnings of the same failure.
-const WARN_AGAIN: Duration = Duration::from_mins(1);
 
 /// Dependencies of the sweeper and all watchers.
 struct Sweeper {
@@ -54,7 +53,7 @@ struct Sweeper {
 
 /// Advances lease time and expires holds until `shutdown`. Several sweepers of a store do no harm: a tick is a
 /// compare-and-set, and an expiry is idempotent.
-pub(crate) async fn run(
+pub async fn run(
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
     lease: Duration,
@@ -230,30 +229,6 @@ impl Watcher<'_> {
                 if damaged.passes(generation, Instant::now()) {
                     tracing::error!(%account, %generation, ?refused, "a hold cannot be expired; look at its record");
                 }
-            }
-        }
-    }
-}
-
-/// Lets a warning pass once in [`WARN_AGAIN`].
-pub(crate) struct Throttle<K> {
-    last: HashMap<K, Instant>,
-}
-
-impl<K> Default for Throttle<K> {
-    fn default() -> Self {
-        Self { last: HashMap::new() }
-    }
-}
-
-impl<K: std::hash::Hash + Eq> Throttle<K> {
-    pub(crate) fn passes(&mut self, what: K, now: Instant) -> bool {
-        self.last.retain(|_, at| now.saturating_duration_since(*at) < WARN_AGAIN);
-        match self.last.entry(what) {
-            std::collections::hash_map::Entry::Occupied(_) => false,
-            std::collections::hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(now);
-                true
             }
         }
     }

@@ -9,7 +9,7 @@ use shared::{
 };
 
 use super::*;
-use crate::webhooks::Dispatcher;
+use crate::Dispatcher;
 use domain::{
     digest::Peppers,
     event::{Actor, EventSearch},
@@ -168,7 +168,7 @@ async fn an_attempt_of_a_key_service_that_died_is_made_again() {
     let seen = desk.office.store.webhooks(desk.account).await.unwrap();
     desk.dispatcher.fan_out(desk.account, &seen, seen[0].cursor).await.unwrap();
     let now = desk.office.clock.now();
-    let until = now.plus(crate::webhooks::CLAIMED_FOR);
+    let until = now.plus(crate::CLAIMED_FOR);
     let lost =
         desk.office.store.claim_deliveries(desk.account, desk.webhook.id, (now, until), 9).await.unwrap();
     assert_eq!(lost.len(), 1);

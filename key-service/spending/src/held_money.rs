@@ -17,7 +17,7 @@ const ASKED_AT_ONCE: usize = 16;
 
 /// Sums up what is held, again and again until `shutdown`. While the store does not answer for all accounts, the sum
 /// stays as it was.
-pub(crate) async fn show(store: Arc<Store>, shutdown: CancellationToken) {
+pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     let summing = async {
         loop {
             let began = Instant::now();

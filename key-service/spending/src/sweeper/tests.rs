@@ -272,12 +272,3 @@ async fn holds_that_cannot_be_expired_hide_none_behind_them() {
     sleep(LEASE / 6 + Duration::from_secs(1)).await;
     assert_eq!(trial.held().await, 0);
 }
-
-#[test]
-fn a_warning_comes_once_a_minute() {
-    let (mut throttle, start) = (Throttle::default(), Instant::now());
-    let after = |seconds| start + Duration::from_secs(seconds);
-    assert!(throttle.passes(1, after(0)) && throttle.passes(2, after(30)));
-    assert!(!throttle.passes(1, after(59)) && throttle.passes(1, after(60)));
-    assert!(!throttle.passes(2, after(60)));
-}

@@ -24,13 +24,13 @@ use shared::{
     clock::{Clock, random_bytes},
     ids::AccountId,
 };
+use shared_observe::failure_log::Throttle;
 use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use places::Places;
-pub(crate) use sender::Sender;
+pub use sender::Sender;
 
-use crate::sweeper::Throttle;
 use domain::{
     event::{Act, Actor, EventSearch},
     webhook::{Answer, Attempt, Delivery, Outcome, StoredWebhook, Webhook, WebhookPatch},
@@ -48,7 +48,7 @@ const EVENTS_AT_ONCE: usize = 64;
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
 /// Sends the events of all accounts.
-pub(crate) struct Dispatcher {
+pub struct Dispatcher {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
@@ -62,7 +62,7 @@ pub(crate) struct Dispatcher {
 
 impl Dispatcher {
     /// A dispatcher of the events in this store.
-    pub(crate) fn new(
+    pub fn new(
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
         credentials: Arc<Credentials>,
@@ -73,7 +73,7 @@ impl Dispatcher {
     }
 
     /// Delivers until `shutdown`, and then ends the attempts under way.
-    pub(crate) async fn run(self: Arc<Self>, shutdown: CancellationToken) {
+    pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         let looking = async {
             loop {
                 self.look().await;

@@ -15,7 +15,7 @@ use tonic::{Status, body::Body};
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// Middleware: drops a call after the caller's deadline.
-pub(crate) async fn drop_late_calls(request: Request, next: Next) -> Response {
+pub async fn drop_late_calls(request: Request, next: Next) -> Response {
     let Some(deadline) = requested(request.headers()) else { return next.run(request).await };
     timeout(deadline, next.run(request)).await.unwrap_or_else(|_| {
         Status::deadline_exceeded("the call took longer than its caller waits")
