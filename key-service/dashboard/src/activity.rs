@@ -25,7 +25,7 @@ use key_service_management::{
     spend::{DAYS, EntrySums},
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     failure::Failure,
     form::{Fields, query, with},
     layout::{Section, page},
@@ -86,53 +86,48 @@ fn with_first_day(query: &Fields, today: Day, oldest: Option<&JournalEntry>) -> 
 
 /// Shows the journal, newest first; or leads to the generation or the key that the filters name.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
     if let Some(id) = query.filled("generation") {
-        return find_generation(&desk, &viewer, &query, id).await;
+        return find_generation(&app, &viewer, &query, id).await;
     }
     match query.filled("key") {
-        Some(text) if text.parse::<KeyId>().is_err() => find_key(&desk, &viewer, &query, text).await,
-        Some(_) | None => list(&desk, &viewer, &query).await,
+        Some(text) if text.parse::<KeyId>().is_err() => find_key(&app, &viewer, &query, text).await,
+        Some(_) | None => list(&app, &viewer, &query).await,
     }
 }
 
 /// Leads to the page of a generation, if there is one.
-async fn find_generation(
-    desk: &Desk,
-    viewer: &Viewer,
-    query: &Fields,
-    id: &str,
-) -> Result<Response, Failure> {
+async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -> Result<Response, Failure> {
     let account = viewer.signed_in.account;
     let known = match id.parse::<GenerationId>() {
-        Ok(id) => desk.management.bill(account, id).await?.map(|bill| bill.generation),
+        Ok(id) => app.management.bill(account, id).await?.map(|bill| bill.generation),
         Err(_) => None,
     };
     if let Some(id) = known {
         return Ok(Redirect::to(&format!("{PATH}/{id}")).into_response());
     }
     let content = html! {
-        (filters(desk, query, None, true))
+        (filters(app, query, None, true))
         p.empty { "No generation with the id " code { (id) } " was billed. " a href=(PATH) { "Clear filters" } }
     };
     Ok(page(viewer, Section::Activity, "Activity", &content))
 }
 
 /// Leads to the entries of the key that matches a text, or to those of each that does.
-async fn find_key(desk: &Desk, viewer: &Viewer, query: &Fields, text: &str) -> Result<Response, Failure> {
+async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Result<Response, Failure> {
     let (order, text) = (KeyOrder::Newest, text.to_owned());
     let search = KeySearch { order, text, limit: CHOICES, ..KeySearch::default() };
-    let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
+    let found = app.management.find_keys(viewer.signed_in.account, &search).await?;
     let address = |key: &ApiKey| format!("{PATH}?{}", with(query, "key", &key.id.to_string()));
     if let ([key], None) = (found.found.as_slice(), found.next) {
         return Ok(Redirect::to(&address(key)).into_response());
     }
     let content = html! {
-        (filters(desk, query, None, true))
+        (filters(app, query, None, true))
         @if found.found.is_empty() {
             p.empty { "No keys match. " a href=(PATH) { "Clear filters" } }
         } @else {
@@ -143,19 +138,19 @@ async fn find_key(desk: &Desk, viewer: &Viewer, query: &Fields, text: &str) -> R
     Ok(page(viewer, Section::Activity, "Activity", &content))
 }
 
-async fn list(desk: &Desk, viewer: &Viewer, asked: &Fields) -> Result<Response, Failure> {
+async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Failure> {
     let account = viewer.signed_in.account;
-    let journal = desk.management.journal(account, 0, 1).await?;
+    let journal = app.management.journal(account, 0, 1).await?;
     let oldest = journal.entries.first();
-    let query = &with_first_day(asked, desk.management.today(), oldest);
+    let query = &with_first_day(asked, app.management.today(), oldest);
     let search = search(query)?;
     let pagination = Pagination::of(query)?;
     let before = pagination.after(|number| number.parse().ok())?;
-    let found = desk.management.find_entries(account, &search, before, ROWS_ON_PAGE).await?;
-    let sums = desk.management.sums_of_entries(account, &search).await?;
+    let found = app.management.find_entries(account, &search, before, ROWS_ON_PAGE).await?;
+    let sums = app.management.sums_of_entries(account, &search).await?;
     let ids = found.found.iter().map(|entry| entry.entry.settlement.payer.key).chain(search.key);
-    let keys = desk.management.keys_by_id(account, ids.collect()).await?;
-    let groups = desk.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+    let keys = app.management.keys_by_id(account, ids.collect()).await?;
+    let groups = app.management.groups_by_id(account, search.group.into_iter().collect()).await?;
     let group = search.group.and_then(|id| groups.get(&id));
     let is_filtered = FILTERS.iter().any(|name| asked.filled(name).is_some());
     // Entries are numbered, so that all of them are counted; not those of a part.
@@ -170,7 +165,7 @@ async fn list(desk: &Desk, viewer: &Viewer, asked: &Fields) -> Result<Response, 
         p.lead { "Every generation that was billed, newest first."
             @if let Some(key) = search.key.and_then(|id| keys.get(&id)) { " Of the key " strong { (or_unnamed(&key.label)) } "." }
             @if let Some(group) = group { " Of the group " strong { bdi { (name_of(group)) } } "." } }
-        (filters(desk, query, group, !asked.has("from") && !asked.has("to")))
+        (filters(app, query, group, !asked.has("from") && !asked.has("to")))
         div.split {
             (sums_line(query, sums))
             @if !found.found.is_empty() {
@@ -183,7 +178,7 @@ async fn list(desk: &Desk, viewer: &Viewer, asked: &Fields) -> Result<Response, 
         @if found.found.is_empty() { (nothing(is_filtered, oldest.is_some())) }
         @else { (table(&found.found, Some(&keys))) }
         (pagination.links(PATH, if asked.has("from") { query } else { asked }, &shown))
-        p { (margin::link(&desk.catalog.get(), viewer.is_owner())) }
+        p { (margin::link(&app.catalog.get(), viewer.is_owner())) }
     };
     Ok(page(viewer, Section::Activity, "Activity", &content))
 }
@@ -219,7 +214,7 @@ fn sums_line(query: &Fields, sums: Option<EntrySums>) -> Markup {
 }
 
 /// The filters of a query; `group` is the group that it names.
-fn filters(desk: &Desk, query: &Fields, group: Option<&Group>, is_default: bool) -> Markup {
+fn filters(app: &App, query: &Fields, group: Option<&Group>, is_default: bool) -> Markup {
     let day = |name: &'static str, title: &'static str, offset_name: &'static str| {
         html! {
             label { span { (title) " (" span data-zone { (zone(offset(query, offset_name))) } ")" }
@@ -238,7 +233,7 @@ fn filters(desk: &Desk, query: &Fields, group: Option<&Group>, is_default: bool)
             }
             label { "Model" select name="model" {
                 option value="" { "All" }
-                @for model in &desk.catalog.get().models {
+                @for model in &app.catalog.get().models {
                     option value=(model.id) selected[query.get("model") == model.id] { (model.id) }
                 }
             } }

@@ -15,7 +15,7 @@ use crate::activity::csv_cell;
 use domain::{ledger::Deposited, usage::Day};
 use key_service_management::statement::{Month, Statement};
 use key_service_page::{
-    desk::Desk,
+    app::App,
     failure::Failure,
     form::query,
     layout::{Section, page},
@@ -34,14 +34,14 @@ const MONTHS: usize = 13;
 
 /// Shows the credit of the account.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
     let pagination = Pagination::of(&query)?;
     let after: Option<DepositId> = pagination.after(|id| id.parse().ok())?;
-    let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
+    let deposits = app.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
     let place = after.and_then(|after| deposits.iter().position(|deposit| deposit.id == after));
     let page_of = deposits.iter().skip(place.map_or(0, |place| place + 1));
     let listed: Vec<&Deposit> = page_of.take(ROWS_ON_PAGE).collect();
@@ -65,7 +65,7 @@ pub(super) async fn show(
                 (copyable("Command", &format!("{} credits add --account '{name}' --amount 25 --note 'Invoice 1'", program())))
             }
         }
-        (statements(&desk, viewer.signed_in.account))
+        (statements(&app, viewer.signed_in.account))
         h2 { "Deposits" }
         @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else {
             (table(&listed))
@@ -77,15 +77,15 @@ pub(super) async fn show(
 }
 
 /// Leads to the statements of the months since the account was opened whose counters are there.
-fn statements(desk: &Desk, account: AccountId) -> Markup {
-    let (this, first) = (Month::of(desk.management.today()), Month::of(Day::of(account.created_at())));
+fn statements(app: &App, account: AccountId) -> Markup {
+    let (this, first) = (Month::of(app.management.today()), Month::of(Day::of(account.created_at())));
     let months = std::iter::successors(Some(this), |month| Some(month.before()))
         .take_while(|month| *month == this || month.first >= first.first)
         .take(MONTHS);
     html! {
         h2 { "Statements" }
         nav aria-label="Statements" { ul.inline {
-            @for month in months.filter(|month| desk.management.has_counters_of(*month)) {
+            @for month in months.filter(|month| app.management.has_counters_of(*month)) {
                 li { a href={ (PATH) "/" (month.name()) } { (month.name()) } }
             }
         } }
@@ -127,8 +127,8 @@ fn details(deposited: &Deposited) -> String {
 }
 
 /// Sends the deposits as a table for spreadsheets.
-pub(super) async fn csv(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    let deposits = desk.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
+pub(super) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+    let deposits = app.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
     let line = |deposit: &Deposit| {
         let Deposited { amount, credit, note, payment } = &deposit.deposited;
         let credit = credit.map(|credit| credit.to_string()).unwrap_or_default();
@@ -147,16 +147,16 @@ pub(super) async fn csv(State(desk): State<Desk>, viewer: Viewer) -> Result<Resp
 
 /// Shows the statement of a month, to be printed.
 pub(super) async fn statement(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(month): Path<String>,
 ) -> Result<Response, Failure> {
     let month = Month::parse(&month).ok_or(Failure::NotFound)?;
-    if month.first > desk.management.today() || !desk.management.has_counters_of(month) {
+    if month.first > app.management.today() || !app.management.has_counters_of(month) {
         return Err(Failure::NotFound);
     }
-    let statement = desk.management.statement(viewer.signed_in.account, month).await?;
-    let is_over = month.last < desk.management.today();
+    let statement = app.management.statement(viewer.signed_in.account, month).await?;
+    let is_over = month.last < app.management.today();
     let content = html! {
         p.lead { "Account " strong { (viewer.funds.name) } ", from " span.date { (month.first.to_string()) } " to " span.date { (month.last.to_string()) }
             " in UTC."

@@ -19,7 +19,7 @@ use domain::{
     key::ApiKey,
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     failure::Failure,
     form::{Fields, query},
     layout::{Section, page},
@@ -54,33 +54,33 @@ fn search(query: &Fields) -> Result<EventSearch, Failure> {
 
 /// Shows the events, newest first.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
     let (account, search, pagination) = (viewer.signed_in.account, search(&query)?, Pagination::of(&query)?);
     let before = pagination.after(|number| number.parse().ok())?;
-    let found = desk.management.find_events(account, &search, before, ROWS_ON_PAGE).await?;
+    let found = app.management.find_events(account, &search, before, ROWS_ON_PAGE).await?;
     let is_filtered = search != EventSearch::default();
     let total = match found.found.first() {
         Some(first) if !is_filtered => {
-            let gone = desk.management.events_after(account, 0, 1).await?.gone_until;
+            let gone = app.management.events_after(account, 0, 1).await?.gone_until;
             Some(pagination.total_of_numbered(first.number, gone))
         }
         Some(_) | None => None,
     };
-    let since = desk.management.events_complete_since(account).await?;
+    let since = app.management.events_complete_since(account).await?;
     let next = found.next.map(|next| next.to_string());
     let shown = Shown { rows: found.found.len(), total, next, is_filtered };
     let content = html! {
         p.lead { "Who did what, and which limits are nearly used, newest first."
             @if let Some(since) = since { " Complete since " (time_to_second(since)) ": older events were dropped." } }
-        (filters(&query, &search, &Named::of_search(&desk, &viewer, &search).await?))
+        (filters(&query, &search, &Named::of_search(&app, &viewer, &search).await?))
         @if found.found.is_empty() {
             p.empty { @if !is_filtered { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
         } @else {
-            (table(&found.found, &EventSearch::default(), &Named::of(&desk, &viewer, &found.found).await?))
+            (table(&found.found, &EventSearch::default(), &Named::of(&app, &viewer, &found.found).await?))
         }
         (pagination.links(PATH, &query, &shown))
     };
@@ -88,18 +88,18 @@ pub(super) async fn show(
 }
 
 /// The last events of a key or a group, and a link to all of them.
-pub(super) async fn last_events(desk: &Desk, viewer: &Viewer, subject: Subject) -> Result<Markup, Failure> {
+pub(super) async fn last_events(app: &App, viewer: &Viewer, subject: Subject) -> Result<Markup, Failure> {
     let (name, id, search) = match subject {
         Subject::Key(id) => ("key", id.to_string(), EventSearch { key: Some(id), ..EventSearch::default() }),
         Subject::Group(id) => {
             ("group", id.to_string(), EventSearch { group: Some(id), ..EventSearch::default() })
         }
     };
-    let last = desk.management.find_events(viewer.signed_in.account, &search, None, LAST_EVENTS).await?;
+    let last = app.management.find_events(viewer.signed_in.account, &search, None, LAST_EVENTS).await?;
     Ok(html! {
         h2 { "Last events" }
         @if last.found.is_empty() { p.empty { "No event is kept any more." } }
-        @else { (table(&last.found, &search, &Named::of(desk, viewer, &last.found).await?)) }
+        @else { (table(&last.found, &search, &Named::of(app, viewer, &last.found).await?)) }
         p { a href={ (PATH) "?" (name) "=" (id) } { "All events of this " (name) } }
     })
 }
@@ -111,19 +111,19 @@ struct Named {
 }
 
 impl Named {
-    async fn of(desk: &Desk, viewer: &Viewer, events: &[NumberedEvent]) -> Result<Self, Failure> {
+    async fn of(app: &App, viewer: &Viewer, events: &[NumberedEvent]) -> Result<Self, Failure> {
         let account = viewer.signed_in.account;
         let keys = events.iter().filter_map(|numbered| numbered.event.key).collect();
         let groups = events.iter().flat_map(|numbered| groups_of(&numbered.event)).collect();
-        let groups = desk.management.groups_by_id(account, groups).await?.into_values().collect();
-        Ok(Self { keys: desk.management.keys_by_id(account, keys).await?, groups })
+        let groups = app.management.groups_by_id(account, groups).await?.into_values().collect();
+        Ok(Self { keys: app.management.keys_by_id(account, keys).await?, groups })
     }
 
     /// The key and the group that a search names.
-    async fn of_search(desk: &Desk, viewer: &Viewer, search: &EventSearch) -> Result<Self, Failure> {
+    async fn of_search(app: &App, viewer: &Viewer, search: &EventSearch) -> Result<Self, Failure> {
         let account = viewer.signed_in.account;
-        let groups = desk.management.groups_by_id(account, search.group.into_iter().collect()).await?;
-        let keys = desk.management.keys_by_id(account, search.key.into_iter().collect()).await?;
+        let groups = app.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+        let keys = app.management.keys_by_id(account, search.key.into_iter().collect()).await?;
         Ok(Self { keys, groups: groups.into_values().collect() })
     }
 

@@ -22,7 +22,7 @@ use key_service_management::{
     reading::KeySearch,
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::Entered,
     failure::Failure,
     form::query,
@@ -41,7 +41,7 @@ const CHILDREN_ON_PAGE: usize = 100;
 
 /// Lists the groups, child groups below parents.
 pub(super) async fn list(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
@@ -51,18 +51,18 @@ pub(super) async fn list(
     let parent: Option<GroupId> =
         query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
     let (items, next) = if let Some(text) = query.filled("q") {
-        let Found { found, next } = desk.management.find_groups(account, text, after, ROWS_ON_PAGE).await?;
+        let Found { found, next } = app.management.find_groups(account, text, after, ROWS_ON_PAGE).await?;
         (found, next)
     } else {
         let (order, filter) = (Order::Descending, GroupFilter { parent, ..GroupFilter::default() });
         let listing = Listing { after, order, filter, limit: ROWS_ON_PAGE };
-        let Page { items, has_more } = desk.management.list::<Group>(account, &listing).await?;
+        let Page { items, has_more } = app.management.list::<Group>(account, &listing).await?;
         let next = items.last().filter(|_| has_more).map(|last| last.id);
         (items, next)
     };
-    let reached = desk.management.reached_limits(account, &[], &items).await?;
-    let children = desk.management.children_of(account, &items).await?;
-    let parents = desk.management.groups_by_id(account, parent.into_iter().collect()).await?;
+    let reached = app.management.reached_limits(account, &[], &items).await?;
+    let children = app.management.children_of(account, &items).await?;
+    let parents = app.management.groups_by_id(account, parent.into_iter().collect()).await?;
     let is_filtered = query.filled("q").is_some() || parent.is_some();
     let total = (!is_filtered).then_some(viewer.funds.groups);
     let shown = Shown { rows: items.len(), total, next: next.map(|next| next.to_string()), is_filtered };
@@ -170,23 +170,23 @@ fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
 
 /// Shows a group.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let group = named(&desk, &viewer, &id).await?;
-    whole(&desk, &viewer, &group, None).await
+    let group = named(&app, &viewer, &id).await?;
+    whole(&app, &viewer, &group, None).await
 }
 
 /// Finds the group of a path in the account.
-async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
+async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
     let id: GroupId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(desk.management.group(viewer.signed_in.account, id).await?)
+    Ok(app.management.group(viewer.signed_in.account, id).await?)
 }
 
 /// The page, with the form that was refused, if any.
 async fn whole(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     group: &Group,
     refused: Option<Entered<'_>>,
@@ -195,10 +195,10 @@ async fn whole(
     let is_archived = group.spend.archived_at.is_some();
     let filter = GroupFilter { parent: Some(group.id), ..GroupFilter::default() };
     let listing = Listing { after: None, order: Order::Descending, filter, limit: CHILDREN_ON_PAGE };
-    let Page { items: children, has_more } = desk.management.list::<Group>(account, &listing).await?;
+    let Page { items: children, has_more } = app.management.list::<Group>(account, &listing).await?;
     let reached = [std::slice::from_ref(group), &children].concat();
-    let reached = desk.management.reached_limits(account, &[], &reached).await?;
-    let sums = desk.management.children_of(account, std::slice::from_ref(group)).await?;
+    let reached = app.management.reached_limits(account, &[], &reached).await?;
+    let sums = app.management.children_of(account, std::slice::from_ref(group)).await?;
     let parent = reached.parent_of(group);
     let children: Vec<_> = children.iter().map(|child| (child, true)).collect();
     let bounds = words::bounds(&group.spend.budget, parent.as_slice());
@@ -208,35 +208,35 @@ async fn whole(
             @if let Some(at) = group.spend.archived_at { " · archived " (time(at)) } }
         @if let Some(parent) = parent { p { "In the group " a href=(path(parent)) { bdi { (name_of(parent)) } } "." } }
         @if !bounds.is_empty() { p { (bounds) } }
-        (models_note(desk, group, parent))
+        (models_note(app, group, parent))
         (gauge((Holder::Group(group.id), &group.spend.budget), parent.as_slice(), &reached, is_archived))
         @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }
         @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All groups in it" } } }
-        (keys_of(desk, viewer, group).await?)
+        (keys_of(app, viewer, group).await?)
         p { a href={ "/dashboard/activity?group=" (group.id.to_string()) } { "See all activity" } }
-        (events::last_events(desk, viewer, Subject::Group(group.id)).await?)
-        @if viewer.is_owner() && !is_archived { (acts::forms(desk, viewer, group, refused).await?) }
+        (events::last_events(app, viewer, Subject::Group(group.id)).await?)
+        @if viewer.is_owner() && !is_archived { (acts::forms(app, viewer, group, refused).await?) }
         (copyable_line("Id", &group.id.to_string()))
     };
     Ok(page(viewer, Section::Groups, &name_of(group), &content))
 }
 
 /// Says which models of the lists are not offered.
-fn models_note(desk: &Desk, group: &Group, parent: Option<&Group>) -> Markup {
+fn models_note(app: &App, group: &Group, parent: Option<&Group>) -> Markup {
     let lists: Vec<_> = std::iter::once(group)
         .chain(parent)
         .filter_map(|group| words::list_of(&group.spend.budget))
         .collect();
-    let says = words::unknown_models(&lists, &desk.catalog.get().ids(), "its keys");
+    let says = words::unknown_models(&lists, &app.catalog.get().ids(), "its keys");
     html! { @if let Some(says) = says { p.note { (says) } } }
 }
 
 /// The newest keys of a group.
-async fn keys_of(desk: &Desk, viewer: &Viewer, group: &Group) -> Result<Markup, Failure> {
+async fn keys_of(app: &App, viewer: &Viewer, group: &Group) -> Result<Markup, Failure> {
     let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
-    let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
-    let reached = desk.management.reached_limits(viewer.signed_in.account, &found.found, &[]).await?;
-    let table = keys::table(viewer, &found.found, &reached, desk.management.now());
+    let found = app.management.find_keys(viewer.signed_in.account, &search).await?;
+    let reached = app.management.reached_limits(viewer.signed_in.account, &found.found, &[]).await?;
+    let table = keys::table(viewer, &found.found, &reached, app.management.now());
     let may_add = viewer.is_owner() && group.spend.archived_at.is_none();
     Ok(html! {
         div.split {

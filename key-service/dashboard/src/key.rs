@@ -26,8 +26,8 @@ use domain::{
 };
 use key_service_management::{Error, KeyRefused, reading::EntrySearch, spend::DAYS};
 use key_service_page::{
+    app::App,
     chart::{self, Chart, Measure},
-    desk::Desk,
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
@@ -45,34 +45,34 @@ const GENERATIONS: usize = 10;
 
 /// Shows a key.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
-    whole(&desk, &viewer, &key, None).await
+    let key = named(&app, &viewer, &id).await?;
+    whole(&app, &viewer, &key, None).await
 }
 
 /// The page, with the form that was refused, if any.
 async fn whole(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     key: &ApiKey,
     sent: Option<Entered<'_>>,
 ) -> Result<Response, Failure> {
-    let (account, now) = (viewer.signed_in.account, desk.management.now());
-    let today = desk.management.today();
+    let (account, now) = (viewer.signed_in.account, app.management.now());
+    let today = app.management.today();
     let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
     let days = made.max(today.plus(1 - DAYS))..=today;
-    let spend = desk.management.spend_of(account, key.id, days.clone()).await?;
-    let series = chart::by_model(&spend, Measure::Spend, &desk.catalog.get().ids());
+    let spend = app.management.spend_of(account, key.id, days.clone()).await?;
+    let series = chart::by_model(&spend, Measure::Spend, &app.catalog.get().ids());
     let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
-    let entries = desk.management.find_entries(account, &of_key, None, GENERATIONS).await?;
-    let reached = desk.management.reached_limits(account, std::slice::from_ref(key), &[]).await?;
+    let entries = app.management.find_entries(account, &of_key, None, GENERATIONS).await?;
+    let reached = app.management.reached_limits(account, std::slice::from_ref(key), &[]).await?;
     let groups = reached.groups_of(key);
     let is_revoked = key.status(now) == Status::Revoked;
-    let last_events = events::last_events(desk, viewer, Subject::Key(key.id)).await?;
-    let refused = desk.management.refused_lately(account, Some(key.id)).await?;
+    let last_events = events::last_events(app, viewer, Subject::Key(key.id)).await?;
+    let refused = app.management.refused_lately(account, Some(key.id)).await?;
     let content = html! {
         p.lead { (badges(key, reached.of_key(key), now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never"))
@@ -80,11 +80,11 @@ async fn whole(
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
         (refused::notice(&refused))
         (bounds(key, &groups))
-        (models_note(desk, key, &groups))
+        (models_note(app, key, &groups))
         (gauge((Holder::Key(key.id, None), &key.spend.budget), &groups, &reached, is_revoked))
         section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
-        @if !is_revoked { (first_steps::commands_of_known_key(&viewer.browser.base(), &first_model(desk, key, &groups))) }
-        @if viewer.is_owner() && !is_revoked { (forms(desk, viewer, key, sent).await?) }
+        @if !is_revoked { (first_steps::commands_of_known_key(&viewer.browser.base(), &first_model(app, key, &groups))) }
+        @if viewer.is_owner() && !is_revoked { (forms(app, viewer, key, sent).await?) }
         h2 { "Last generations" }
         @if entries.found.is_empty() { p.empty { "No requests yet." } }
         @else { (activity::table(&entries.found, None)) }
@@ -116,14 +116,14 @@ fn lists<'a>(key: &'a ApiKey, groups: &[&'a Group]) -> Vec<&'a Vec<String>> {
 }
 
 /// Says which models of the lists are not offered.
-fn models_note(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> Markup {
-    let says = words::unknown_models(&lists(key, groups), &desk.catalog.get().ids(), "this key");
+fn models_note(app: &App, key: &ApiKey, groups: &[&Group]) -> Markup {
+    let says = words::unknown_models(&lists(key, groups), &app.catalog.get().ids(), "this key");
     html! { @if let Some(says) = says { p.note { (says) } } }
 }
 
 /// The first model that a key may chat with, for commands to paste.
-fn first_model(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> String {
-    let (catalog, lists) = (desk.catalog.get(), lists(key, groups));
+fn first_model(app: &App, key: &ApiKey, groups: &[&Group]) -> String {
+    let (catalog, lists) = (app.catalog.get(), lists(key, groups));
     let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
     let allowed = chats.find(|model| lists.iter().all(|list| list.contains(&model.id)));
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
@@ -131,12 +131,12 @@ fn first_model(desk: &Desk, key: &ApiKey, groups: &[&Group]) -> String {
 
 /// Settings, rotation and revocation, for owners.
 async fn forms(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     key: &ApiKey,
     sent: Option<Entered<'_>>,
 ) -> Result<Markup, Failure> {
-    let (now, offered) = (desk.management.now(), offered(desk, viewer).await?);
+    let (now, offered) = (app.management.now(), offered(app, viewer).await?);
     let value = |field: KeyField| key.value(field, now);
     let present = settings_form::entered(value);
     let entered = sent.unwrap_or(Entered::new(&present));
@@ -152,7 +152,7 @@ async fn forms(
                 div.buttons { button.primary { "Save" } }
             }
         }
-        @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(desk, viewer, key)) }
+        @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(app, viewer, key)) }
         section.card {
             h2 { "Revoke" }
             p.quiet { "The key stops working at once, for good. What it used stays on record." }
@@ -163,29 +163,29 @@ async fn forms(
 
 /// Changes a key.
 pub(super) async fn update(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
-    let now = desk.management.now();
+    let key = named(&app, &viewer, &id).await?;
+    let now = app.management.now();
     let present = settings_form::entered(|field: KeyField| key.value(field, now));
     let Edit { mut patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
         Ok(edit) => edit,
-        Err(fault) => return again(&desk, &viewer, &key, (&form, &fault)).await,
+        Err(fault) => return again(&app, &viewer, &key, (&form, &fault)).await,
     };
-    settings_form::name_models_by_id(&desk, &mut patch.bounds);
-    let (account, groups) = (viewer.signed_in.account, offered(&desk, &viewer).await?.groups);
+    settings_form::name_models_by_id(&app, &mut patch.bounds);
+    let (account, groups) = (viewer.signed_in.account, offered(&app, &viewer).await?.groups);
     if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
-        return again(&desk, &viewer, &key, (&form, &fault)).await;
+        return again(&app, &viewer, &key, (&form, &fault)).await;
     }
-    match desk.management.update(account, key.id, patch, viewer.signed_in.actor()).await {
+    match app.management.update(account, key.id, patch, viewer.signed_in.actor()).await {
         Ok(changed) => {
             let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), &words::saved(values, &groups)))
         }
         Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
-            again(&desk, &viewer, &key, (&form, &Fault::of("group_id", bad_group(bad)))).await
+            again(&app, &viewer, &key, (&form, &Fault::of("group_id", bad_group(bad)))).await
         }
         Err(other) => Err(other.into()),
     }
@@ -193,23 +193,23 @@ pub(super) async fn update(
 
 /// The page again, with the fault of its form.
 async fn again(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     key: &ApiKey,
     (form, fault): (&Fields, &Fault),
 ) -> Result<Response, Failure> {
-    let again = whole(desk, viewer, key, Some(Entered::refused(form, fault))).await?;
+    let again = whole(app, viewer, key, Some(Entered::refused(form, fault))).await?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
 }
 
 /// Explains the effect of revoking, before the key is revoked.
 pub(super) async fn confirm(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
-    let in_flight = desk.management.requests_in_flight(viewer.signed_in.account, key.id).await?;
+    let key = named(&app, &viewer, &id).await?;
+    let in_flight = app.management.requests_in_flight(viewer.signed_in.account, key.id).await?;
     let back = format!("{PATH}/{}", key.id);
     let question = html! { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" };
     let content = html! {
@@ -244,12 +244,12 @@ fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
 
 /// Revokes a key.
 pub(super) async fn revoke(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
-    desk.management.revoke(viewer.signed_in.account, key.id, viewer.signed_in.actor()).await?;
+    let key = named(&app, &viewer, &id).await?;
+    app.management.revoke(viewer.signed_in.account, key.id, viewer.signed_in.actor()).await?;
     let line =
         if key.spend.revoked_at.is_some() { "The key was revoked before." } else { "The key is revoked." };
     Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), line))

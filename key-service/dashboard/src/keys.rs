@@ -32,8 +32,8 @@ use key_service_management::{
     reading::{KeyCursor, KeyOrder, KeySearch},
 };
 use key_service_page::{
+    app::App,
     browser::form_token,
-    desk::Desk,
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::{Fields, query, with},
@@ -72,7 +72,7 @@ const SECRET_CHARS: usize = 24;
 
 /// Lists the keys.
 pub(super) async fn list(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
@@ -90,9 +90,9 @@ pub(super) async fn list(
         limit: ROWS_ON_PAGE,
     };
     let account = viewer.signed_in.account;
-    let found = desk.management.find_keys(account, &search).await?;
-    let groups = desk.management.groups_by_id(account, search.group.into_iter().collect()).await?;
-    let reached = desk.management.reached_limits(account, &found.found, &[]).await?;
+    let found = app.management.find_keys(account, &search).await?;
+    let groups = app.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+    let reached = app.management.reached_limits(account, &found.found, &[]).await?;
     let is_filtered = ["q", "status", "group"].iter().any(|name| query.filled(name).is_some());
     let total = total(&viewer, &search, &groups);
     let next = found.next.map(|next| next.to_string());
@@ -107,7 +107,7 @@ pub(super) async fn list(
         } @else {
             (filters(&viewer, &query, &groups))
             @if found.found.is_empty() { p.empty { "No keys match. " a href=(PATH) { "Clear filters" } } }
-            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &reached, desk.management.now()))) }
+            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &reached, app.management.now()))) }
             (pagination.links(PATH, &query, &shown))
         }
     };
@@ -152,9 +152,9 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) ->
 }
 
 /// Searches: leads to the key of a plaintext, or to the list with the filters in its address.
-pub(super) async fn search(State(desk): State<Desk>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+pub(super) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let text = form.get("q").trim();
-    let found = desk.management.key_of_plaintext(viewer.signed_in.account, text).await?;
+    let found = app.management.key_of_plaintext(viewer.signed_in.account, text).await?;
     let said = "This key has, or had, the plaintext that you searched for.";
     match found {
         Some(Principal::ApiKey(_, id)) => return Ok(notice::done(&viewer, &format!("{PATH}/{id}"), said)),
@@ -254,23 +254,23 @@ fn within(at: Timestamp, now: Timestamp) -> String {
 
 /// Shows the form for a new key.
 pub(super) async fn new(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
     // Of a group's page, the form has the group.
     let group = [("group_id", query(&request).get("group").to_owned())];
-    asked(&desk, &viewer, Entered::new(&Fields::of(group)).focused("label")).await
+    asked(&app, &viewer, Entered::new(&Fields::of(group)).focused("label")).await
 }
 
-async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
-    let offered = offered(desk, viewer).await?;
+async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let offered = offered(app, viewer).await?;
     let content = html! {
         @if viewer.is_owner() {
             form.stack method="post" action=(PATH) {
                 (hidden(viewer))
                 // A form sent twice creates a single key.
-                input type="hidden" name="attempt" value=(form_token(&desk.management.visit()));
+                input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
                 (settings_form::new_fields::<shared::wire::KeyField>(entered, &offered))
                 div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
             }
@@ -281,28 +281,28 @@ async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Res
 
 /// Creates a key, and shows the plaintext only this once.
 pub(super) async fn create(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let refused = async |fault: &Fault| {
-        let again = asked(&desk, &viewer, Entered::refused(&form, fault)).await?;
+        let again = asked(&app, &viewer, Entered::refused(&form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
     let mut settings: KeyPatch = match settings_form::read(&form) {
         Ok(settings) => settings,
         Err(fault) => return refused(&fault).await,
     };
-    settings_form::name_models_by_id(&desk, &mut settings.bounds);
+    settings_form::name_models_by_id(&app, &mut settings.bounds);
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let account = viewer.signed_in.account;
-    match desk.management.create(account, settings, attempt, viewer.signed_in.actor()).await {
+    match app.management.create(account, settings, attempt, viewer.signed_in.actor()).await {
         Ok(Issued::Replayed(key)) => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),
             "This key was created before, by the same form.",
         )),
         Ok(Issued::New { key, plaintext }) => {
-            let catalog = desk.catalog.get();
+            let catalog = app.catalog.get();
             let model = catalog.models.first().map_or("", |model| model.id.as_str());
             let lists: Vec<_> = words::list_of(&key.spend.budget).into_iter().collect();
             let content = html! {
@@ -323,9 +323,9 @@ pub(super) async fn create(
 }
 
 /// Finds the key of a path in the account.
-pub(super) async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
+pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
     let id: KeyId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(desk.management.get(viewer.signed_in.account, id).await?)
+    Ok(app.management.get(viewer.signed_in.account, id).await?)
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ use axum::{
 use http::{HeaderName, HeaderValue, header};
 use key_service_management::Management;
 use key_service_page::{
+    app::App,
     assets,
     browser::Browser,
-    desk::Desk,
     failure::Failure,
     failure_page,
     paths::{GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
@@ -75,7 +75,7 @@ const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=315360
 
 /// The routes of the dashboard. `behind_tls` is true if clients reach this installation over TLS, by its public address.
 pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Router {
-    let desk = Desk::new(management, catalog, behind_tls);
+    let app = App::new(management, catalog, behind_tls);
     let pages = Router::new()
         .route(HOME, get(overview::show))
         .route(SIGN_IN, get(sign_in::show).post(sign_in::with_password))
@@ -139,18 +139,18 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(no_such_page))
         .method_not_allowed_fallback(no_such_page)
-        .with_state(desk.clone())
-        .layer(middleware::from_fn_with_state(desk, secure));
+        .with_state(app.clone())
+        .layer(middleware::from_fn_with_state(app, secure));
     Router::new().route("/dashboard/assets/{name}", get(asset)).merge(pages)
 }
 
 /// Middleware: headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
 /// being requested without TLS where a browser used TLS. Failures get their page, and gateways learn whose answer it is.
-async fn secure(State(desk): State<Desk>, browser: Browser, mut request: Request, next: Next) -> Response {
+async fn secure(State(app): State<App>, browser: Browser, mut request: Request, next: Next) -> Response {
     let account = AskingAccount::default();
     request.extensions_mut().insert(account.clone());
     let (secure, response) = (browser.secure, next.run(request).await);
-    let mut response = failure_page::framed(&desk, browser, response).await;
+    let mut response = failure_page::framed(&app, browser, response).await;
     account.write(response.headers_mut());
     for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, value);

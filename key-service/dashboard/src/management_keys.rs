@@ -27,7 +27,7 @@ use key_service_management::{
     once::Once,
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
@@ -43,21 +43,21 @@ use key_service_store::store::ManagementKey;
 const MAX_NAME_CHARS: usize = 80;
 
 /// Lists the keys, with the form for a new key.
-pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    whole(&desk, &viewer, Entered::new(&Fields::default())).await
+pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&app, &viewer, Entered::new(&Fields::default())).await
 }
 
-async fn whole(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
     let account = viewer.signed_in.account;
-    let keys = desk.management.management_keys(account).await?;
+    let keys = app.management.management_keys(account).await?;
     let of_keys = keys.iter().filter_map(|key| key.access.group).collect();
-    let named = desk.management.groups_by_id(account, of_keys).await?;
-    let now = desk.management.now();
+    let named = app.management.groups_by_id(account, of_keys).await?;
+    let now = app.management.now();
     let (revoked, live): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.revoked_at.is_some());
     let content = html! {
         p.lead { "A management key creates, changes and revokes API keys. It never makes model calls. One that reads changes nothing; one of a group reaches the keys of the group alone." }
         @if viewer.is_owner() {
-            (form(desk, viewer, entered, &offered(desk, viewer).await?))
+            (form(app, viewer, entered, &offered(app, viewer).await?))
         }
         @if live.is_empty() { p.empty { "There is no management key yet." } }
         @else { (table(viewer, &live, &named, now)) }
@@ -71,12 +71,12 @@ async fn whole(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Res
     Ok(page(viewer, Section::ManagementKeys, "Management keys", &content))
 }
 
-fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> Markup {
+fn form(app: &App, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> Markup {
     html! {
         form.stack.card method="post" action=(PATH) {
             (hidden(viewer))
             // A form sent twice creates a single key.
-            input type="hidden" name="attempt" value=(desk.management.form_attempt());
+            input type="hidden" name="attempt" value=(app.management.form_attempt());
             (entered.field("name", ("Name", ""), |entry| html! {
                 input id=(entry.name) name=(entry.name) required maxlength=(MAX_NAME_CHARS) value=(entry.value)
                     autocomplete="off" placeholder="Deployment" aria-describedby=[&entry.described]
@@ -177,18 +177,18 @@ fn access(key: &ManagementKey, groups: &HashMap<GroupId, Group>) -> Markup {
 }
 
 /// Creates a key, and shows the plaintext only this once.
-pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Response, Failure> {
+pub(super) async fn create(State(app): State<App>, act: OwnerAct) -> Result<Response, Failure> {
     let OwnerAct(act) = act;
     let (account, form) = (act.viewer.signed_in.account, &act.form);
     let refused = async |fault: &Fault| {
-        let again = whole(&desk, &act.viewer, Entered::refused(form, fault)).await?;
+        let again = whole(&app, &act.viewer, Entered::refused(form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
     let settings = match read(form) {
         Ok(settings) => settings,
         Err(fault) => return refused(&fault).await,
     };
-    let (management, again) = (&desk.management, settings.clone());
+    let (management, again) = (&app.management, settings.clone());
     let actor = act.viewer.signed_in.actor();
     let made = if let Some(attempt) = form.filled("attempt") {
         management.create_management_key_once(account, again, attempt, actor).await
@@ -231,18 +231,18 @@ fn created(settings: &ManagementKeySettings, plaintext: &SecretString, base: &st
     }
 }
 
-async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<ManagementKey, Failure> {
+async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ManagementKey, Failure> {
     let id: ManagementKeyId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(desk.management.management_key(viewer.signed_in.account, id).await?)
+    Ok(app.management.management_key(viewer.signed_in.account, id).await?)
 }
 
 /// Explains the effect of revoking, before the key is revoked.
 pub(super) async fn confirm(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
+    let key = named(&app, &viewer, &id).await?;
     let effects = [
         "The next request with it is refused, on every server.",
         "API keys that it made go on working.",
@@ -260,11 +260,11 @@ pub(super) async fn confirm(
 
 /// Revokes a key.
 pub(super) async fn revoke(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(act): OwnerAct,
 ) -> Result<Response, Failure> {
-    let key = named(&desk, &act.viewer, &id).await?;
-    desk.management.revoke_management_key(key.id, act.viewer.signed_in.actor()).await?;
+    let key = named(&app, &act.viewer, &id).await?;
+    app.management.revoke_management_key(key.id, act.viewer.signed_in.actor()).await?;
     Ok(notice::done(&act.viewer, PATH, &format!("The management key {} is revoked.", key.name)))
 }

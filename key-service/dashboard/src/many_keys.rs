@@ -12,7 +12,7 @@ use crate::settings_form::{self, offered};
 use domain::key::{ApiKey, KeyPatch};
 use key_service_management::{Error, KeyRefused};
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
@@ -93,14 +93,14 @@ pub(super) fn form(viewer: &Viewer, table: &Markup) -> Markup {
 }
 
 /// The chosen keys, as far as the account has them.
-async fn chosen(desk: &Desk, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>, Failure> {
+async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>, Failure> {
     let ids = form.all("key");
     if ids.len() > ROWS_ON_PAGE {
         return Err(Failure::BadRequest(format!("Choose at most {ROWS_ON_PAGE} keys at a time.")));
     }
     let ids: Result<Vec<KeyId>, _> = ids.into_iter().map(str::parse).collect();
     let ids = ids.map_err(|_| Failure::NotFound)?;
-    let found = desk.management.keys_by_id(viewer.signed_in.account, ids.clone()).await?;
+    let found = app.management.keys_by_id(viewer.signed_in.account, ids.clone()).await?;
     if found.len() < ids.len() {
         return Err(Failure::NotFound);
     }
@@ -109,24 +109,24 @@ async fn chosen(desk: &Desk, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKe
 
 /// Names the keys and the number of keys, before anything is done.
 pub(super) async fn confirm(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let (deed, keys) = (Deed::parse(&form)?, chosen(&desk, &viewer, &form).await?);
+    let (deed, keys) = (Deed::parse(&form)?, chosen(&app, &viewer, &form).await?);
     if keys.is_empty() {
         return Ok(notice::done(&viewer, PATH, "Choose keys in the list first."));
     }
-    asked(&desk, &viewer, deed, &keys, Entered::new(&Fields::default())).await
+    asked(&app, &viewer, deed, &keys, Entered::new(&Fields::default())).await
 }
 
 async fn asked(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     deed: Deed,
     keys: &[ApiKey],
     entered: Entered<'_>,
 ) -> Result<Response, Failure> {
-    let offered = offered(desk, viewer).await?;
+    let offered = offered(app, viewer).await?;
     let number = numbered(keys.len());
     let question = match deed {
         Deed::Revoke => format!("Revoke {number}?"),
@@ -158,12 +158,12 @@ async fn asked(
 
 /// Acts on each of the keys.
 pub(super) async fn apply(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let (deed, keys) = (Deed::parse(&form)?, chosen(&desk, &viewer, &form).await?);
+    let (deed, keys) = (Deed::parse(&form)?, chosen(&app, &viewer, &form).await?);
     let refused = async |fault: &Fault| {
-        let again = asked(&desk, &viewer, deed, &keys, Entered::refused(&form, fault)).await?;
+        let again = asked(&app, &viewer, deed, &keys, Entered::refused(&form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
     let patch = match change(deed, &form) {
@@ -174,8 +174,8 @@ pub(super) async fn apply(
     let mut done = 0;
     for key in &keys {
         let changed = match &patch {
-            Some(patch) => desk.management.update(account, key.id, patch.clone(), actor.clone()).await,
-            None => desk.management.revoke(account, key.id, actor.clone()).await,
+            Some(patch) => app.management.update(account, key.id, patch.clone(), actor.clone()).await,
+            None => app.management.revoke(account, key.id, actor.clone()).await,
         };
         match changed {
             Ok(_) => done += usize::from(key.spend.revoked_at.is_none()),

@@ -19,7 +19,7 @@ use key_service_management::{
     spend::DAYS,
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     failure::Failure,
     form::query,
     layout::{Section, page},
@@ -43,19 +43,19 @@ pub(super) fn link(catalog: &Catalog, is_owner: bool) -> Markup {
 
 /// Shows the margins of the last days.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Owner(viewer): Owner,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (account, today) = (viewer.signed_in.account, desk.management.today());
+    let (account, today) = (viewer.signed_in.account, app.management.today());
     let query = query(&request);
     let chosen = PARTS.into_iter().find(|(_, name, _)| *name == query.get("by"));
     let (by, _, title) = chosen.unwrap_or(PARTS[0]);
-    let (mut margins, total) = desk.management.margins(account, today.plus(1 - DAYS)..=today, by).await?;
+    let (mut margins, total) = app.management.margins(account, today.plus(1 - DAYS)..=today, by).await?;
     margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
     let hidden = margins.len().saturating_sub(ROWS);
     margins.truncate(ROWS);
-    let groups = groups_of(&desk, account, &margins).await?;
+    let groups = groups_of(&app, account, &margins).await?;
     let content = html! {
         p.lead {
             "What the requests of the last " (DAYS) " days were charged, less what the upstreams charge for them. \
@@ -145,7 +145,7 @@ fn share(margin: NanoUsd, charged: NanoUsd) -> Markup {
 
 /// The groups of the rows, to be shown by name.
 async fn groups_of(
-    desk: &Desk,
+    app: &App,
     account: AccountId,
     margins: &[(MarginOf, Margin)],
 ) -> Result<HashMap<GroupId, Group>, Failure> {
@@ -153,7 +153,7 @@ async fn groups_of(
         MarginOf::Group(group) => *group,
         MarginOf::Model(_) | MarginOf::Key(..) => None,
     };
-    Ok(desk.management.groups_by_id(account, margins.iter().filter_map(group).collect()).await?)
+    Ok(app.management.groups_by_id(account, margins.iter().filter_map(group).collect()).await?)
 }
 
 fn name(of: &MarginOf, groups: &HashMap<GroupId, Group>) -> Markup {

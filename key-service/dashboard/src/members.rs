@@ -16,7 +16,7 @@ use key_service_management::{
     members::{LastSignIn, MAX_MEMBER_NAME_CHARS, MemberRefused, SignedIn, Token, link},
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
@@ -33,18 +33,18 @@ const PATH: &str = "/dashboard/members";
 const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
 
 /// Lists the members.
-pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    whole(&desk, &viewer, None, Entered::new(&Fields::default())).await
+pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&app, &viewer, None, Entered::new(&Fields::default())).await
 }
 
 async fn whole(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     wrong: Option<&str>,
     entered: Entered<'_>,
 ) -> Result<Response, Failure> {
-    let members = desk.management.members(viewer.signed_in.account).await?;
-    let last = desk.management.last_sign_ins(viewer.signed_in.account, &members).await?;
+    let members = app.management.members(viewer.signed_in.account).await?;
+    let last = app.management.last_sign_ins(viewer.signed_in.account, &members).await?;
     let content = html! {
         p.lead { "Owners can change everything. Viewers can see everything, and change nothing. Members see who made a sign-in link for them." }
         (problem(wrong))
@@ -129,12 +129,12 @@ const fn other_role(member: &Member) -> Role {
 
 /// Shows a member, with what an owner may do.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let member = named(&desk, &viewer, &id).await?;
-    let last = desk.management.last_sign_ins(viewer.signed_in.account, std::slice::from_ref(&member)).await?;
+    let member = named(&app, &viewer, &id).await?;
+    let last = app.management.last_sign_ins(viewer.signed_in.account, std::slice::from_ref(&member)).await?;
     let content = html! {
         p.lead { span.badge { (member.role.as_str()) } " " (came(&member, last.get(&member.id).copied())) " · "
             @if member.password.is_some() { "has a password" } @else { "signs in with links" }
@@ -179,17 +179,17 @@ fn actions(viewer: &Viewer, member: &Member) -> Markup {
 
 /// Makes a member, and shows a link to hand over.
 pub(super) async fn invite(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let (name, role) = (form.get("name").trim(), Role::parse(form.get("role")).unwrap_or(Role::Viewer));
-    match desk.management.invite(viewer.signed_in.account, name, role, viewer.signed_in.actor()).await {
+    match app.management.invite(viewer.signed_in.account, name, role, viewer.signed_in.actor()).await {
         Ok((member, token)) => Ok(link_page(&viewer, &member, &token, "72 hours")),
         Err(Error::Refused(
             refused @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
         )) => {
             let fault = Fault::of("name", sentence(&refused.to_string()));
-            let again = whole(&desk, &viewer, None, Entered::refused(&form, &fault)).await?;
+            let again = whole(&app, &viewer, None, Entered::refused(&form, &fault)).await?;
             Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
         }
         Err(other) => Err(other.into()),
@@ -207,34 +207,34 @@ fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> R
 }
 
 /// Finds the member of a path in the account.
-async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
+async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
     let id: MemberId = id.parse().map_err(|_| Failure::NotFound)?;
-    let members = desk.management.members(viewer.signed_in.account).await?;
+    let members = app.management.members(viewer.signed_in.account).await?;
     members.into_iter().find(|member| member.id == id).ok_or(Failure::NotFound)
 }
 
 /// Makes a link for a member to sign in with.
 pub(super) async fn make_link(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let member = named(&desk, &viewer, &id).await?;
+    let member = named(&app, &viewer, &id).await?;
     let by = match &viewer.signed_in.member {
         own if own.id == member.id => LinkMaker::Member,
         owner => LinkMaker::Owner(owner.name.clone()),
     };
-    let token = desk.management.sign_in_link(viewer.signed_in.account, &member, by).await?;
+    let token = app.management.sign_in_link(viewer.signed_in.account, &member, by).await?;
     Ok(link_page(&viewer, &member, &token, "15 minutes"))
 }
 
 /// Explains the effect of another role, before the member has it.
 pub(super) async fn confirm_role(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let member = named(&desk, &viewer, &id).await?;
+    let member = named(&app, &viewer, &id).await?;
     let role = other_role(&member);
     let effects: &[&str] = match role {
         Role::Owner => &[
@@ -274,27 +274,27 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
 
 /// Gives a member another role.
 pub(super) async fn change_role(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let member = named(&desk, &viewer, &id).await?;
+    let member = named(&app, &viewer, &id).await?;
     let role = Role::parse(form.get("role")).ok_or(Failure::NotFound)?;
     if is_own(&viewer, &member) {
-        return refuse(&desk, &viewer, ONESELF).await;
+        return refuse(&app, &viewer, ONESELF).await;
     }
-    let changed = desk.management.change_role(viewer.signed_in.account, member.id, role).await;
+    let changed = app.management.change_role(viewer.signed_in.account, member.id, role).await;
     let line = format!("{} is {} now.", member.name, article(role));
-    done(&desk, &viewer, changed, (&format!("{PATH}/{}", member.id), &line)).await
+    done(&app, &viewer, changed, (&format!("{PATH}/{}", member.id), &line)).await
 }
 
 /// Explains the effect of removing a second factor, before it is removed.
 pub(super) async fn confirm_second_factor(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let member = named(&desk, &viewer, &id).await?;
+    let member = named(&app, &viewer, &id).await?;
     let effects = [
         "The member’s password, or a sign-in link, alone signs in from then on. Make sure that it is the member who asks for this.",
         "Events keep who removed it.",
@@ -305,27 +305,27 @@ pub(super) async fn confirm_second_factor(
 
 /// Removes a member's second factor.
 pub(super) async fn remove_second_factor(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let member = named(&desk, &viewer, &id).await?;
+    let member = named(&app, &viewer, &id).await?;
     if is_own(&viewer, &member) {
-        return refuse(&desk, &viewer, "This is you. Your own page turns it off, with a code.").await;
+        return refuse(&app, &viewer, "This is you. Your own page turns it off, with a code.").await;
     }
     let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
-    desk.management.remove_second_factor(account, &member, actor).await?;
+    app.management.remove_second_factor(account, &member, actor).await?;
     let line = format!("The second factor of {} is removed.", member.name);
     Ok(notice::done(&viewer, &format!("{PATH}/{}", member.id), &line))
 }
 
 /// Explains the effect of removing, before the member is removed.
 pub(super) async fn confirm(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let member = named(&desk, &viewer, &id).await?;
+    let member = named(&app, &viewer, &id).await?;
     let effects = [
         "Every browser in which this member is signed in is signed out at once.",
         "Keys that the member created go on working.",
@@ -336,22 +336,22 @@ pub(super) async fn confirm(
 
 /// Removes a member.
 pub(super) async fn remove(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let member = named(&desk, &viewer, &id).await?;
+    let member = named(&app, &viewer, &id).await?;
     let SignedIn { account, .. } = viewer.signed_in;
     if is_own(&viewer, &member) {
-        return refuse(&desk, &viewer, ONESELF).await;
+        return refuse(&app, &viewer, ONESELF).await;
     }
-    let removed = desk.management.remove_member(account, member.id, viewer.signed_in.actor()).await;
-    done(&desk, &viewer, removed, (PATH, &format!("{} is removed.", member.name))).await
+    let removed = app.management.remove_member(account, member.id, viewer.signed_in.actor()).await;
+    done(&app, &viewer, removed, (PATH, &format!("{} is removed.", member.name))).await
 }
 
 /// Leads to a page that says what was done, or shows the list with the reason why nothing was changed.
 async fn done(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     outcome: Result<(), Error<MemberRefused>>,
     (path, line): (&str, &str),
@@ -359,13 +359,13 @@ async fn done(
     match outcome {
         Ok(()) => Ok(notice::done(viewer, path, line)),
         Err(Error::Refused(refused @ MemberRefused::LastOwner)) => {
-            refuse(desk, viewer, &sentence(&refused.to_string())).await
+            refuse(app, viewer, &sentence(&refused.to_string())).await
         }
         Err(other) => Err(other.into()),
     }
 }
 
-async fn refuse(desk: &Desk, viewer: &Viewer, reason: &str) -> Result<Response, Failure> {
-    let again = whole(desk, viewer, Some(reason), Entered::new(&Fields::default())).await?;
+async fn refuse(app: &App, viewer: &Viewer, reason: &str) -> Result<Response, Failure> {
+    let again = whole(app, viewer, Some(reason), Entered::new(&Fields::default())).await?;
     Ok((StatusCode::CONFLICT, again).into_response())
 }

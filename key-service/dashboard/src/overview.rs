@@ -19,8 +19,8 @@ use key_service_management::{
     spend::{DAYS, Spend},
 };
 use key_service_page::{
+    app::App,
     chart::{self, Chart, Measure, Series},
-    desk::Desk,
     failure::Failure,
     form::{Fields, query, with},
     layout::{Section, page},
@@ -69,30 +69,30 @@ const fn name(measure: Measure) -> &'static str {
 
 /// Shows the account at a glance.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (account, today) = (viewer.signed_in.account, desk.management.today());
+    let (account, today) = (viewer.signed_in.account, app.management.today());
     let query = query(&request);
     let choice = Choice::of(&query);
     // The days before those of the chart are compared with; the last month says how long the credit lasts.
     let read = today.plus(1 - (2 * choice.days).max(DAYS))..=today;
-    let spend = desk.management.spend(account, read).await?;
-    let top = desk.management.top_keys(account, TOP_KEYS).await?;
+    let spend = app.management.spend(account, read).await?;
+    let top = app.management.top_keys(account, TOP_KEYS).await?;
     let days = today.plus(1 - choice.days)..=today;
     let shown: Spend = spend.range(days.clone()).map(|(day, parts)| (*day, parts.clone())).collect();
     let series = if choice.by_key {
-        by_key(&desk, &viewer, &shown, &top, days.clone()).await?
+        by_key(&app, &viewer, &shown, &top, days.clone()).await?
     } else {
-        chart::by_model(&shown, choice.measure, &desk.catalog.get().ids())
+        chart::by_model(&shown, choice.measure, &app.catalog.get().ids())
     };
-    let refused = desk.management.refused_lately(account, None).await?;
-    let refused_keys = desk.management.refused_keys(account).await?;
-    let webhooks = desk.management.webhooks(account).await?;
+    let refused = app.management.refused_lately(account, None).await?;
+    let refused_keys = app.management.refused_keys(account).await?;
+    let webhooks = app.management.webhooks(account).await?;
     let newest = KeySearch { status: Some(Status::Active), limit: 1, ..KeySearch::default() };
     let newest =
-        if top.is_empty() { desk.management.find_keys(account, &newest).await?.found } else { Vec::new() };
+        if top.is_empty() { app.management.find_keys(account, &newest).await?.found } else { Vec::new() };
     let chart = Chart { measure: choice.measure, days, series: &series };
     let content = html! {
         (warning(viewer.funds.credit, &spend, today))
@@ -106,7 +106,7 @@ pub(super) async fn show(
             (chart.markup())
         }
         (top_keys(&top))
-        (margin::link(&desk.catalog.get(), viewer.is_owner()))
+        (margin::link(&app.catalog.get(), viewer.is_owner()))
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }
@@ -149,7 +149,7 @@ fn parts(query: &Fields, by_key: bool) -> Markup {
 
 /// The sums of the keys that spent most, and of all others together.
 async fn by_key(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     spend: &Spend,
     top: &[ApiKey],
@@ -158,7 +158,7 @@ async fn by_key(
     let mut others = by_day(spend);
     let mut series = Vec::new();
     for key in top {
-        let spend = desk.management.spend_of(viewer.signed_in.account, key.id, days.clone()).await?;
+        let spend = app.management.spend_of(viewer.signed_in.account, key.id, days.clone()).await?;
         let days = by_day(&spend);
         for (day, sums) in &days {
             others.entry(*day).and_modify(|left| *left = left.less(*sums));

@@ -12,8 +12,8 @@ use crate::keys::named;
 use domain::key::ApiKey;
 use key_service_management::{Issued, rotation::RotationTerms};
 use key_service_page::{
+    app::App,
     browser::form_token,
-    desk::Desk,
     failure::Failure,
     layout::{Section, hidden, page},
     notice,
@@ -30,8 +30,8 @@ const GRACES: [(u64, &str); 5] =
 const USUAL_GRACE: u64 = 86_400;
 
 /// The form of a key that works, or that can be enabled again.
-pub(super) fn form(desk: &Desk, viewer: &Viewer, key: &ApiKey) -> Markup {
-    let previous_until = key.previous_expires_at(desk.management.now());
+pub(super) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
+    let previous_until = key.previous_expires_at(app.management.now());
     html! {
         section.card {
             h2 { "Rotate" }
@@ -42,7 +42,7 @@ pub(super) fn form(desk: &Desk, viewer: &Viewer, key: &ApiKey) -> Markup {
             form.stack method="post" action={ (PATH) "/" (key.id.to_string()) "/rotate" } {
                 (hidden(viewer))
                 // A form sent twice rotates once.
-                input type="hidden" name="attempt" value=(form_token(&desk.management.visit()));
+                input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
                 @if previous_until.is_some() { input type="hidden" name="force" value="true"; }
                 label { "The current key works on for" select name="grace_seconds" {
                     @for (seconds, name) in GRACES { option value=(seconds) selected[seconds == USUAL_GRACE] { (name) } }
@@ -55,11 +55,11 @@ pub(super) fn form(desk: &Desk, viewer: &Viewer, key: &ApiKey) -> Markup {
 
 /// Rotates a key, and shows the plaintext only this once.
 pub(super) async fn rotate(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let key = named(&desk, &viewer, &id).await?;
+    let key = named(&app, &viewer, &id).await?;
     let chosen = GRACES.iter().find(|(seconds, _)| form.get("grace_seconds") == seconds.to_string());
     let (seconds, _) =
         chosen.ok_or_else(|| Failure::BadRequest("This is no form of the dashboard.".into()))?;
@@ -67,7 +67,7 @@ pub(super) async fn rotate(
         RotationTerms { grace: Duration::from_secs(*seconds), is_forced: form.get("force") == "true" };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let (of, actor) = ((viewer.signed_in.account, key.id), viewer.signed_in.actor());
-    match desk.management.rotate(of, terms, attempt, actor).await? {
+    match app.management.rotate(of, terms, attempt, actor).await? {
         Issued::Replayed(key) => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),
@@ -77,7 +77,7 @@ pub(super) async fn rotate(
             let content = html! {
                 p.lead { "Copy the new key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
                 (new_key(&plaintext))
-                @match key.previous_expires_at(desk.management.now()) {
+                @match key.previous_expires_at(app.management.now()) {
                     Some(until) => p { "The previous key works until " (time(until)) "." },
                     None => p { "The previous key is refused from now on." },
                 }

@@ -18,7 +18,7 @@ use key_service_management::{
     members::{MemberRefused, OfferedFactor},
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
@@ -36,12 +36,12 @@ pub(super) const PATH: &str = "/dashboard/you/second-factor";
 const QUIET_ZONE: usize = 4;
 
 /// Shows the way to turn the second factor on or off.
-pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     let none = Fields::default();
     if viewer.signed_in.member.second_factor.is_some() {
         return Ok(asked_off(&viewer, Entered::new(&none)));
     }
-    asked_on(&desk, &viewer, None, Entered::new(&none))
+    asked_on(&app, &viewer, None, Entered::new(&none))
 }
 
 /// The part of the member's page that leads here.
@@ -81,14 +81,14 @@ fn present_password(entered: Entered<'_>) -> Markup {
 
 /// Offers a secret, and asks for a code of the secret.
 fn asked_on(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     id: Option<FactorId>,
     entered: Entered<'_>,
 ) -> Result<Response, Failure> {
     let OfferedFactor { id, secret, uri } =
-        desk.management.offered_factor(&viewer.signed_in, &viewer.funds.name, id)?;
-    let condition = desk.management.password_condition(&viewer.signed_in);
+        app.management.offered_factor(&viewer.signed_in, &viewer.funds.name, id)?;
+    let condition = app.management.password_condition(&viewer.signed_in);
     let content = html! {
         @if condition == PasswordCondition::FreshSignIn {
             p.lead { "To set one up, sign in with a new link first." }
@@ -139,16 +139,16 @@ fn qr_code(text: &str) -> Markup {
 }
 
 /// Turns the second factor on, and shows the recovery codes only this once.
-pub(super) async fn enable(State(desk): State<Desk>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+pub(super) async fn enable(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let id = FactorId::parse(form.get("factor")).ok_or(Failure::NotFound)?;
     let (code, present) = (form.get("code"), form.get("present").into());
-    let refused = match desk.management.enable_second_factor(&viewer.signed_in, id, code, present).await {
+    let refused = match app.management.enable_second_factor(&viewer.signed_in, id, code, present).await {
         Ok(codes) => return Ok(recovery_codes(&viewer, &codes)),
         Err(Error::Refused(refused)) => refused,
         Err(other) => return Err(other.into()),
     };
     let (fault, status) = fault(refused)?;
-    let again = asked_on(&desk, &viewer, Some(id), Entered::refused(&Fields::default(), &fault))?;
+    let again = asked_on(&app, &viewer, Some(id), Entered::refused(&Fields::default(), &fault))?;
     Ok((status, again).into_response())
 }
 
@@ -166,12 +166,9 @@ fn recovery_codes(viewer: &Viewer, codes: &[String]) -> Response {
 }
 
 /// Turns the second factor off.
-pub(super) async fn disable(
-    State(desk): State<Desk>,
-    Act { viewer, form }: Act,
-) -> Result<Response, Failure> {
+pub(super) async fn disable(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let (code, present) = (form.get("code"), form.get("present").into());
-    match desk.management.disable_second_factor(&viewer.signed_in, code, present).await {
+    match app.management.disable_second_factor(&viewer.signed_in, code, present).await {
         Ok(()) => Ok(notice::done(&viewer, YOU, "Your second factor is off.")),
         Err(Error::Refused(refused)) => {
             let (fault, status) = fault(refused)?;

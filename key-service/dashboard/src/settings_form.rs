@@ -14,7 +14,7 @@ use crate::{
 };
 use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::{Entered, Fault, line},
     failure::Failure,
     form::Fields,
@@ -44,17 +44,17 @@ pub(super) struct Offered {
 }
 
 /// What forms of this account offer.
-pub(super) async fn offered(desk: &Desk, viewer: &Viewer) -> Result<Offered, Failure> {
-    let groups = desk.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
-    let models = desk.catalog.get().models.iter().map(|model| model.id.clone()).collect();
+pub(super) async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
+    let groups = app.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
+    let models = app.catalog.get().models.iter().map(|model| model.id.clone()).collect();
     let has_all_groups = groups.len() < OFFERED_GROUPS;
-    Ok(Offered { groups, has_all_groups, models, now: desk.management.now() })
+    Ok(Offered { groups, has_all_groups, models, now: app.management.now() })
 }
 
 /// Names the models of bounds by id.
-pub(super) fn name_models_by_id(desk: &Desk, bounds: &mut BoundsPatch) {
+pub(super) fn name_models_by_id(app: &App, bounds: &mut BoundsPatch) {
     if let Some(Some(models)) = &mut bounds.models {
-        desk.catalog.get().name_by_id(models);
+        app.catalog.get().name_by_id(models);
     }
 }
 

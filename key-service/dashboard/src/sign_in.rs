@@ -14,8 +14,8 @@ use key_service_management::{
     members::{CodeSignIn, MemberRefused, NewSession, SignIn, SignInStep, Token},
 };
 use key_service_page::{
+    app::App,
     browser::{Browser, check_form_token, check_origin, form_token},
-    desk::Desk,
     destination::{Destination, SignInReason, sign_in_address},
     failure::{Failure, sentence},
     form::{Fields, query},
@@ -34,20 +34,20 @@ pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
 
 /// Asks for a password, unless the member is signed in.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     browser: Browser,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
     let destination = Destination::parse(query.get("to"));
     if let Some(token) = &browser.session
-        && desk.management.session(token).await?.is_some()
+        && app.management.session(token).await?.is_some()
     {
         let page = destination.as_ref().map_or(HOME, Destination::as_str);
         return Ok(Redirect::to(page).into_response());
     }
     let reason = SignInReason::ALL.into_iter().find(|reason| reason.as_str() == query.get("reason"));
-    let page = form_page(&desk, &browser, None, |visit| {
+    let page = form_page(&app, &browser, None, |visit| {
         html! {
             @if let Some(reason) = reason { p.note role="status" { (reason.sentence()) } }
             (with_a_password(visit, &Fields::of([("account", browser.account.clone())])))
@@ -63,18 +63,18 @@ pub(super) async fn show(
 
 /// Asks for the code of a link. It stands behind the link's `#`, where only the browser sees it: a script enters it, or a
 /// person does.
-pub(super) async fn link(State(desk): State<Desk>, browser: Browser) -> Response {
-    form_page(&desk, &browser, None, with_a_code)
+pub(super) async fn link(State(app): State<App>, browser: Browser) -> Response {
+    form_page(&app, &browser, None, with_a_code)
 }
 
 /// A page with a form. The token of a form follows from a cookie, which a first visit has not.
 fn form_page(
-    desk: &Desk,
+    app: &App,
     browser: &Browser,
     wrong: Option<&str>,
     form: impl FnOnce(&Token) -> Markup,
 ) -> Response {
-    let visit = browser.visit.clone().unwrap_or_else(|| desk.management.visit());
+    let visit = browser.visit.clone().unwrap_or_else(|| app.management.visit());
     let content = html! {
         h1 { "Sign in" }
         (problem(wrong))
@@ -144,9 +144,9 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
 }
 
 /// A form of a browser in which no member has signed in, and the visit that the form belongs to.
-async fn visitors_form(desk: &Desk, request: Request) -> Result<(Browser, Token, Fields), Failure> {
+async fn visitors_form(app: &App, request: Request) -> Result<(Browser, Token, Fields), Failure> {
     let (parts, body) = request.into_parts();
-    let browser = Browser::of(&parts.headers, desk.behind_tls);
+    let browser = Browser::of(&parts.headers, app.behind_tls);
     check_origin(&parts.headers, &browser)?;
     let form = Fields::of_form(&parts.headers, body).await?;
     let visit = browser.visit.clone().ok_or(Failure::StaleForm)?;
@@ -162,49 +162,49 @@ fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
 }
 
 /// Says whom a link signs in, and offers to do so. That uses nothing up: scanners of mail open links too.
-pub(super) async fn open_link(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
-    let (browser, _, form) = visitors_form(&desk, request).await?;
-    opened(&desk, &browser, &form, None).await
+pub(super) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let (browser, _, form) = visitors_form(&app, request).await?;
+    opened(&app, &browser, &form, None).await
 }
 
 async fn opened(
-    desk: &Desk,
+    app: &App,
     browser: &Browser,
     form: &Fields,
     refused: Option<MemberRefused>,
 ) -> Result<Response, Failure> {
     let link = match link_token(form) {
-        Ok(link) => desk.management.opened_link(&link).await,
+        Ok(link) => app.management.opened_link(&link).await,
         Err(gone) => Err(gone),
     };
     match link {
-        Ok((account, member)) => Ok(answered(desk, browser, refused, |visit| {
-            confirmed(visit, form.get("link"), &account, &member)
-        })),
-        Err(error) => refuse(desk, browser, form, error),
+        Ok((account, member)) => {
+            Ok(answered(app, browser, refused, |visit| confirmed(visit, form.get("link"), &account, &member)))
+        }
+        Err(error) => refuse(app, browser, form, error),
     }
 }
 
 /// Signs in with a link.
-pub(super) async fn with_link(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
-    let (browser, _, form) = visitors_form(&desk, request).await?;
+pub(super) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let (browser, _, form) = visitors_form(&app, request).await?;
     let code = form.get("code");
     let signed_in = match link_token(&form) {
-        Ok(link) => desk.management.sign_in_with_link(&link, code, browser.client()).await,
+        Ok(link) => app.management.sign_in_with_link(&link, code, browser.client()).await,
         Err(gone) => Err(gone),
     };
     match signed_in {
-        Ok(session) => begin(&desk, &browser, &session).await,
+        Ok(session) => begin(&app, &browser, &session).await,
         Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
-            opened(&desk, &browser, &form, Some(refused)).await
+            opened(&app, &browser, &form, Some(refused)).await
         }
-        Err(error) => refuse(&desk, &browser, &form, error),
+        Err(error) => refuse(&app, &browser, &form, error),
     }
 }
 
 /// Signs in with a password, or asks for a code as well.
-pub(super) async fn with_password(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
-    let (browser, visit, form) = visitors_form(&desk, request).await?;
+pub(super) async fn with_password(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let (browser, visit, form) = visitors_form(&app, request).await?;
     let attempt = SignIn {
         account: form.get("account").trim(),
         name: form.get("name").trim(),
@@ -212,36 +212,36 @@ pub(super) async fn with_password(State(desk): State<Desk>, request: Request) ->
         client: browser.client(),
         visit: &visit,
     };
-    let response = match desk.management.sign_in(attempt).await {
-        Ok(SignInStep::Session(session)) => begin(&desk, &browser, &session).await?,
+    let response = match app.management.sign_in(attempt).await {
+        Ok(SignInStep::Session(session)) => begin(&app, &browser, &session).await?,
         Ok(SignInStep::Code(challenge)) => {
-            answered(&desk, &browser, None, |visit| with_a_code_of_the_app(visit, &challenge))
+            answered(&app, &browser, None, |visit| with_a_code_of_the_app(visit, &challenge))
         }
-        Err(error) => return refuse(&desk, &browser, &form, error),
+        Err(error) => return refuse(&app, &browser, &form, error),
     };
     let account = browser.account_cookie(form.get("account").trim());
     Ok((AppendHeaders([(header::SET_COOKIE, account)]), response).into_response())
 }
 
 /// Signs in with a code after a password.
-pub(super) async fn with_code(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
-    let (browser, visit, form) = visitors_form(&desk, request).await?;
+pub(super) async fn with_code(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let (browser, visit, form) = visitors_form(&app, request).await?;
     let (challenge, code) = (form.get("challenge"), form.get("code"));
     let attempt = CodeSignIn { challenge, code, visit: &visit, client: browser.client() };
-    match desk.management.sign_in_with_code(attempt).await {
-        Ok(session) => begin(&desk, &browser, &session).await,
+    match app.management.sign_in_with_code(attempt).await {
+        Ok(session) => begin(&app, &browser, &session).await,
         Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
             let form = |visit: &Token| with_a_code_of_the_app(visit, challenge);
-            Ok(answered(&desk, &browser, Some(refused), form))
+            Ok(answered(&app, &browser, Some(refused), form))
         }
-        Err(error) => refuse(&desk, &browser, &form, error),
+        Err(error) => refuse(&app, &browser, &form, error),
     }
 }
 
 /// Begins the session in the browser, whatever session it had before.
-async fn begin(desk: &Desk, browser: &Browser, session: &NewSession) -> Result<Response, Failure> {
+async fn begin(app: &App, browser: &Browser, session: &NewSession) -> Result<Response, Failure> {
     if let Some(before) = &browser.session {
-        end(desk, before).await?;
+        end(app, before).await?;
     }
     let cookies = AppendHeaders([
         (header::SET_COOKIE, browser.session_cookie(&session.token)),
@@ -254,14 +254,14 @@ async fn begin(desk: &Desk, browser: &Browser, session: &NewSession) -> Result<R
 
 /// Tells why there is no session, and asks for a password.
 fn refuse(
-    desk: &Desk,
+    app: &App,
     browser: &Browser,
     form: &Fields,
     error: Error<MemberRefused>,
 ) -> Result<Response, Failure> {
     match error {
         Error::Refused(refused) => {
-            Ok(answered(desk, browser, Some(refused), |visit| with_a_password(visit, form)))
+            Ok(answered(app, browser, Some(refused), |visit| with_a_password(visit, form)))
         }
         Error::Store(unavailable) => Err(unavailable.into()),
     }
@@ -269,7 +269,7 @@ fn refuse(
 
 /// A page with a form, and with the reason why the form before was refused, if any.
 fn answered(
-    desk: &Desk,
+    app: &App,
     browser: &Browser,
     refused: Option<MemberRefused>,
     form: impl FnOnce(&Token) -> Markup,
@@ -280,21 +280,21 @@ fn answered(
         Some(_) => StatusCode::FORBIDDEN,
     };
     let wrong = refused.map(|refused| sentence(&refused.to_string()));
-    (status, form_page(desk, browser, wrong.as_deref(), form)).into_response()
+    (status, form_page(app, browser, wrong.as_deref(), form)).into_response()
 }
 
-async fn end(desk: &Desk, token: &Token) -> Result<(), Failure> {
-    if let Some(signed_in) = desk.management.session(token).await? {
+async fn end(app: &App, token: &Token) -> Result<(), Failure> {
+    if let Some(signed_in) = app.management.session(token).await? {
         let (account, member) = (signed_in.account, signed_in.member.id);
-        desk.management.end_session(account, member, signed_in.session.id).await?;
+        app.management.end_session(account, member, signed_in.session.id).await?;
     }
     Ok(())
 }
 
 /// Signs out: the session ends here and in the store.
-pub(super) async fn out(State(desk): State<Desk>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
+pub(super) async fn out(State(app): State<App>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
-    desk.management.end_session(account, member, viewer.signed_in.session.id).await?;
+    app.management.end_session(account, member, viewer.signed_in.session.id).await?;
     let cookie = [(header::SET_COOKIE, viewer.browser.no_session_cookie())];
     Ok((cookie, Redirect::to(&sign_in_address(None, Some(SignInReason::Out)))).into_response())
 }

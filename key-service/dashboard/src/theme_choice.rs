@@ -6,11 +6,11 @@ use axum::{
 };
 use http::{HeaderMap, header};
 use key_service_page::{
-    desk::Desk, destination::Destination, failure::Failure, paths::HOME, session::Act, theme::Theme,
+    app::App, destination::Destination, failure::Failure, paths::HOME, session::Act, theme::Theme,
 };
 
 /// Stores the chosen colours of the browser, and leads back to the page of the choice.
-pub(super) async fn choose(State(_): State<Desk>, headers: HeaderMap, act: Act) -> Result<Response, Failure> {
+pub(super) async fn choose(State(_): State<App>, headers: HeaderMap, act: Act) -> Result<Response, Failure> {
     let theme = Theme::parse(act.form.get("theme")).unwrap_or(Theme::System);
     let cookie = act.viewer.browser.theme_cookie(theme);
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(&place(&headers, &act.viewer.browser.base())))

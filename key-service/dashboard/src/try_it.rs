@@ -4,14 +4,14 @@ use axum::{extract::State, response::Response};
 use maud::html;
 
 use key_service_page::{
-    desk::Desk,
+    app::App,
     layout::{Section, hinted, page},
     session::Viewer,
     show::copyable,
 };
 
 /// Shows the chat. The script sends the requests: no key comes to the dashboard.
-pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
+pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
     let content = html! {
         p.lead { "Requests go from this page to the public API and are billed to the key. The key stays in the page." }
         p.note.needs-no-script { "This page needs JavaScript. Every other page works without." }
@@ -19,7 +19,7 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
             div.row {
                 label { "API key" input type="password" name="key" autocomplete="off" required spellcheck="false"; }
                 label { "Model" select name="model" {
-                    @for model in &desk.catalog.get().models { option value=(model.id) { (model.id) } }
+                    @for model in &app.catalog.get().models { option value=(model.id) { (model.id) } }
                 } }
                 label { "Dialect" select name="dialect" {
                     @for (name, shown) in [("chat", "Chat completions"), ("responses", "Responses"), ("messages", "Messages")] {

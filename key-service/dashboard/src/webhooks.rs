@@ -15,7 +15,7 @@ use shared::{
 use domain::webhook::{Answer, Attempt, DisabledReason, KEPT_ATTEMPTS, Webhook, WebhookPatch, WebhookUrl};
 use key_service_management::{Error, once::Once, webhooks::WebhookRefused};
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
@@ -29,27 +29,27 @@ use key_service_page::{
 const PATH: &str = "/dashboard/webhooks";
 
 /// Lists the webhooks, with the form for a new webhook.
-pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    whole(&desk, &viewer, Entered::new(&Fields::default())).await
+pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&app, &viewer, Entered::new(&Fields::default())).await
 }
 
-async fn whole(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
-    let webhooks = desk.management.webhooks(viewer.signed_in.account).await?;
+async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let webhooks = app.management.webhooks(viewer.signed_in.account).await?;
     let content = html! {
         p.lead { "A webhook gets the events of this account as signed requests, within seconds, and again until it answers." }
-        @if viewer.is_owner() { (form(desk, viewer, entered)) }
+        @if viewer.is_owner() { (form(app, viewer, entered)) }
         @if webhooks.is_empty() { p.empty { "There is no webhook yet." } } @else { (table(&webhooks)) }
     };
     Ok(page(viewer, Section::Webhooks, "Webhooks", &content))
 }
 
-fn form(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Markup {
+fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
     let chosen = entered.all("types");
     html! {
         form.card method="post" action=(PATH) {
             (hidden(viewer))
             // A form sent twice creates a single webhook.
-            input type="hidden" name="attempt" value=(desk.management.form_attempt());
+            input type="hidden" name="attempt" value=(app.management.form_attempt());
             (entered.field("url", ("URL", ""), |entry| html! {
                 input id=(entry.name) name=(entry.name) type="url" required maxlength=(MAX_URL_CHARS) value=(entry.value)
                     autocomplete="off" placeholder="https://example.com/faregate" aria-describedby=[&entry.described]
@@ -127,7 +127,7 @@ pub(super) fn failed(webhooks: &[Webhook]) -> Markup {
 
 /// Makes a webhook, and shows the secret only this once.
 pub(super) async fn create(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let account = viewer.signed_in.account;
@@ -138,8 +138,8 @@ pub(super) async fn create(
         ..WebhookPatch::default()
     };
     let made = match WebhookUrl::parse(form.get("url").trim()) {
-        Ok(url) => desk.management.create_webhook_once(account, (url, settings), form.get("attempt")).await,
-        Err(bad) => return again(&desk, &viewer, &form, &format!("The URL {bad}.")).await,
+        Ok(url) => app.management.create_webhook_once(account, (url, settings), form.get("attempt")).await,
+        Err(bad) => return again(&app, &viewer, &form, &format!("The URL {bad}.")).await,
     };
     match made {
         Ok(Once::Replayed) => {
@@ -150,15 +150,15 @@ pub(super) async fn create(
             Ok(page(&viewer, Section::Webhooks, "Webhook created", &created(&webhook, &secret)))
         }
         Err(Error::Refused(WebhookRefused::Address(refused))) => {
-            again(&desk, &viewer, &form, &sentence(&refused.to_string())).await
+            again(&app, &viewer, &form, &sentence(&refused.to_string())).await
         }
         Err(other) => Err(other.into()),
     }
 }
 
 /// The list again, with the fault of the URL.
-async fn again(desk: &Desk, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
-    let again = whole(desk, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?;
+async fn again(app: &App, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
+    let again = whole(app, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
 }
 
@@ -171,19 +171,19 @@ fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
     }
 }
 
-async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<Webhook, Failure> {
+async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Webhook, Failure> {
     let id: WebhookId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(desk.management.webhook(viewer.signed_in.account, id).await?)
+    Ok(app.management.webhook(viewer.signed_in.account, id).await?)
 }
 
 /// Shows a webhook with the last deliveries.
 pub(super) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&desk, &viewer, &id).await?;
-    let attempts = desk.management.attempts(viewer.signed_in.account, webhook.id).await?;
+    let webhook = named(&app, &viewer, &id).await?;
+    let attempts = app.management.attempts(viewer.signed_in.account, webhook.id).await?;
     let content = html! {
         p.lead { bdi { code { (webhook.url.as_str()) } } }
         p { (status(&webhook)) " · events: " (types(&webhook)) " · created " (time(webhook.created_at)) }
@@ -263,12 +263,12 @@ fn answer(answer: &Answer) -> Markup {
 
 /// Queues a test, and leads to the last deliveries.
 pub(super) async fn test(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(act): OwnerAct,
 ) -> Result<Response, Failure> {
-    let webhook = named(&desk, &act.viewer, &id).await?;
-    desk.management.test_webhook(act.viewer.signed_in.account, webhook.id).await?;
+    let webhook = named(&app, &act.viewer, &id).await?;
+    app.management.test_webhook(act.viewer.signed_in.account, webhook.id).await?;
     Ok(notice::done(
         &act.viewer,
         &format!("{PATH}/{id}"),
@@ -278,26 +278,26 @@ pub(super) async fn test(
 
 /// Enables or disables a webhook.
 pub(super) async fn set_enabled(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let webhook = named(&desk, &viewer, &id).await?;
+    let webhook = named(&app, &viewer, &id).await?;
     let reason = (form.get("enabled") != "true").then_some(DisabledReason::Owner);
     let patch = WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
     let account = viewer.signed_in.account;
-    desk.management.update_webhook(account, webhook.id, patch, viewer.signed_in.actor()).await?;
+    app.management.update_webhook(account, webhook.id, patch, viewer.signed_in.actor()).await?;
     let line = if reason.is_some() { "The webhook is disabled." } else { "The webhook is enabled." };
     Ok(notice::done(&viewer, &format!("{PATH}/{id}"), line))
 }
 
 /// Explains the effect of deleting, before the webhook is deleted.
 pub(super) async fn confirm(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&desk, &viewer, &id).await?;
+    let webhook = named(&app, &viewer, &id).await?;
     let effects = [
         "Nothing more is sent, not even deliveries that wait for another attempt.",
         "Its secret is gone: another webhook of the same URL has another one.",
@@ -310,11 +310,11 @@ pub(super) async fn confirm(
 
 /// Deletes a webhook.
 pub(super) async fn delete(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(act): OwnerAct,
 ) -> Result<Response, Failure> {
-    let webhook = named(&desk, &act.viewer, &id).await?;
-    desk.management.delete_webhook(act.viewer.signed_in.account, webhook.id).await?;
+    let webhook = named(&app, &act.viewer, &id).await?;
+    app.management.delete_webhook(act.viewer.signed_in.account, webhook.id).await?;
     Ok(notice::done(&act.viewer, PATH, "The webhook is deleted."))
 }

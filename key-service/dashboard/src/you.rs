@@ -15,7 +15,7 @@ use key_service_management::{
     members::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused},
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
@@ -27,13 +27,13 @@ use key_service_page::{
 };
 
 /// Shows how the member signs in.
-pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    whole(&desk, &viewer, None).await
+pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&app, &viewer, None).await
 }
 
-async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Response, Failure> {
+async fn whole(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Result<Response, Failure> {
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
-    let sessions = desk.management.sessions(account, member).await?;
+    let sessions = app.management.sessions(account, member).await?;
     let content = html! {
         @if let Some(link) = &viewer.signed_in.member.last_link {
             p.note { (maker(&link.by)) " made a sign-in link for you, " (time(link.at))
@@ -41,7 +41,7 @@ async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Re
         }
         section.card aria-labelledby="password-heading" {
             h2 #password-heading { "Password" }
-            (password(desk, viewer, fault))
+            (password(app, viewer, fault))
         }
         section.card aria-labelledby="factor-heading" {
             h2 #factor-heading { "Second factor" }
@@ -53,12 +53,12 @@ async fn whole(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Result<Re
     Ok(page(viewer, Section::Unlisted, "Your sign-in", &content))
 }
 
-fn password(desk: &Desk, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
+fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
     // What was entered is not sent back.
     let fields = Fields::default();
     let entered = fault.map_or(Entered::new(&fields), |fault| Entered::refused(&fields, fault));
     let hint = format!("At least {MIN_PASSWORD_CHARS} characters. Several words are easy to remember.");
-    let condition = desk.management.password_condition(&viewer.signed_in);
+    let condition = app.management.password_condition(&viewer.signed_in);
     html! {
         @if viewer.signed_in.member.password.is_some() {
             p { "You have a password. A new one ends your other sessions, and sign-in links that were not used yet." }
@@ -181,11 +181,11 @@ fn program(agent: &str) -> &str {
 
 /// Sets the member's password.
 pub(super) async fn set_password(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Act { viewer, form }: Act,
 ) -> Result<Response, Failure> {
     let (present, password) = (form.get("present").into(), form.get("password").into());
-    let refused = match desk.management.set_password(&viewer.signed_in, present, password).await {
+    let refused = match app.management.set_password(&viewer.signed_in, present, password).await {
         Ok(()) => {
             let line = "Your password is set. Your other sessions have ended, and unused sign-in links.";
             return Ok(notice::done(&viewer, YOU, line));
@@ -201,18 +201,18 @@ pub(super) async fn set_password(
         other => return Err(Error::Refused(other).into()),
     };
     let fault = Fault::of(field, sentence(&refused.to_string()));
-    let again = whole(&desk, &viewer, Some(&fault)).await?;
+    let again = whole(&app, &viewer, Some(&fault)).await?;
     Ok((status, again).into_response())
 }
 
 /// Ends a session of the member.
 pub(super) async fn end_session(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     Act { viewer, .. }: Act,
 ) -> Result<Response, Failure> {
     let id: SessionId = id.parse().map_err(|_| Failure::NotFound)?;
-    desk.management.end_session(viewer.signed_in.account, viewer.signed_in.member.id, id).await?;
+    app.management.end_session(viewer.signed_in.account, viewer.signed_in.member.id, id).await?;
     Ok(notice::done(&viewer, YOU, "That browser is signed out."))
 }
 

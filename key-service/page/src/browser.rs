@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, header, request::Parts};
 use shared::secret::same;
 use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 
-use crate::{desk::Desk, destination::Destination, failure::Failure, theme::Theme};
+use crate::{app::App, destination::Destination, failure::Failure, theme::Theme};
 use key_service_management::members::{Client, KnownBrowser, Token};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -152,11 +152,11 @@ impl Browser {
     }
 }
 
-impl FromRequestParts<Desk> for Browser {
+impl FromRequestParts<App> for Browser {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.headers, desk.behind_tls))
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.headers, app.behind_tls))
     }
 }
 

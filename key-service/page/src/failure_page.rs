@@ -4,8 +4,8 @@ use axum::response::{IntoResponse, Response};
 use maud::html;
 
 use crate::{
+    app::App,
     browser::Browser,
-    desk::Desk,
     failure::Explained,
     layout::{Section, bare, page},
     paths::HOME,
@@ -13,14 +13,14 @@ use crate::{
 };
 
 /// The answer, with a page around it if it is a failure: the member's page with navigation, or a bare page for others.
-pub async fn framed(desk: &Desk, browser: Browser, mut response: Response) -> Response {
+pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Response {
     let Some(Explained { title, message }) = response.extensions_mut().remove() else { return response };
     let content = html! {
         p { (message) }
         p { a.button href=(HOME) { "Back to the dashboard" } }
     };
     let theme = browser.theme;
-    let page = match Viewer::of(desk, browser).await {
+    let page = match Viewer::of(app, browser).await {
         Ok(Some(viewer)) => page(&viewer, Section::Unlisted, title, &content),
         Ok(None) | Err(_) => bare(theme, title, &html! { h1 { (title) } (content) }),
     };

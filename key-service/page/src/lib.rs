@@ -1,10 +1,10 @@
 //! What a page of the dashboard is made of: the document around it, the session behind it, forms, failures, and how amounts,
 //! times and charts are shown.
 
+pub mod app;
 pub mod assets;
 pub mod browser;
 pub mod chart;
-pub mod desk;
 pub mod destination;
 mod document;
 pub mod entry;

@@ -8,8 +8,8 @@ use shared::ids::AccountId;
 use shared_door::http::X_ACCOUNT;
 
 use crate::{
+    app::App,
     browser::{Browser, check_form_token, check_origin, form_token},
-    desk::Desk,
     destination::Destination,
     failure::Failure,
     form::Fields,
@@ -31,10 +31,10 @@ pub struct Viewer {
 
 impl Viewer {
     /// The member who is signed in in a browser, if any.
-    pub async fn of(desk: &Desk, browser: Browser) -> Result<Option<Self>, StoreError> {
+    pub async fn of(app: &App, browser: Browser) -> Result<Option<Self>, StoreError> {
         let Some(token) = browser.session.clone() else { return Ok(None) };
-        let Some(signed_in) = desk.management.session(&token).await? else { return Ok(None) };
-        let funds = desk.management.funds(signed_in.account).await?;
+        let Some(signed_in) = app.management.session(&token).await? else { return Ok(None) };
+        let funds = app.management.funds(signed_in.account).await?;
         Ok(funds.map(|funds| Self { signed_in, funds, browser, token }))
     }
 
@@ -66,14 +66,14 @@ impl AskingAccount {
     }
 }
 
-impl FromRequestParts<Desk> for Viewer {
+impl FromRequestParts<App> for Viewer {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Failure> {
-        let browser = Browser::of(&parts.headers, desk.behind_tls);
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let browser = Browser::of(&parts.headers, app.behind_tls);
         let has_ended = browser.session.is_some();
         let signed_out = || Failure::SignedOut { destination: Destination::of(parts), has_ended };
-        let viewer = Self::of(desk, browser).await?.ok_or_else(signed_out)?;
+        let viewer = Self::of(app, browser).await?.ok_or_else(signed_out)?;
         if let Some(AskingAccount(account)) = parts.extensions.get() {
             account.get_or_init(|| viewer.signed_in.account);
         }
@@ -85,11 +85,11 @@ impl FromRequestParts<Desk> for Viewer {
 #[derive(Debug)]
 pub struct Owner(pub Viewer);
 
-impl FromRequestParts<Desk> for Owner {
+impl FromRequestParts<App> for Owner {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Failure> {
-        let viewer = Viewer::from_request_parts(parts, desk).await?;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let viewer = Viewer::from_request_parts(parts, app).await?;
         if viewer.is_owner() { Ok(Self(viewer)) } else { Err(Failure::OwnersOnly) }
     }
 }
@@ -103,12 +103,12 @@ pub struct Act {
     pub form: Fields,
 }
 
-impl FromRequest<Desk> for Act {
+impl FromRequest<App> for Act {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, desk: &Desk) -> Result<Self, Failure> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
         let (mut parts, body) = request.into_parts();
-        let viewer = Viewer::from_request_parts(&mut parts, desk).await?;
+        let viewer = Viewer::from_request_parts(&mut parts, app).await?;
         check_origin(&parts.headers, &viewer.browser)?;
         let form = Fields::of_form(&parts.headers, body).await?;
         check_form_token(&viewer.token, form.get("token"))?;
@@ -120,11 +120,11 @@ impl FromRequest<Desk> for Act {
 #[derive(Debug)]
 pub struct OwnerAct(pub Act);
 
-impl FromRequest<Desk> for OwnerAct {
+impl FromRequest<App> for OwnerAct {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, desk: &Desk) -> Result<Self, Failure> {
-        let act = Act::from_request(request, desk).await?;
+    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
+        let act = Act::from_request(request, app).await?;
         if act.viewer.is_owner() { Ok(Self(act)) } else { Err(Failure::OwnersOnly) }
     }
 }

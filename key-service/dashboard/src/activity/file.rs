@@ -15,7 +15,7 @@ use shared_door::admission::Permit;
 
 use super::{export::Lines, search};
 use key_service_management::{Management, reading::EntrySearch};
-use key_service_page::{desk::Desk, failure::Failure, form::query, session::Viewer};
+use key_service_page::{app::App, failure::Failure, form::query, session::Viewer};
 use key_service_store::store::StoreError;
 
 /// Entries read at a time.
@@ -31,17 +31,17 @@ enum Format {
 }
 
 /// Streams the entries that match, as a table.
-pub(crate) async fn csv(desk: State<Desk>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
-    file(desk, &viewer, &request, Format::Csv)
+pub(crate) async fn csv(app: State<App>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
+    file(app, &viewer, &request, Format::Csv)
 }
 
 /// Streams the entries that match, an object a line.
 pub(crate) async fn json_lines(
-    desk: State<Desk>,
+    app: State<App>,
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
-    file(desk, &viewer, &request, Format::JsonLines)
+    file(app, &viewer, &request, Format::JsonLines)
 }
 
 /// The rest of a file, still to be sent.
@@ -58,14 +58,14 @@ struct Rest {
 }
 
 fn file(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: &Viewer,
     request: &Request,
     format: Format,
 ) -> Result<Response, Failure> {
     let rest = Rest {
-        _permit: desk.exports.begin(viewer.signed_in.account)?,
-        management: desk.management,
+        _permit: app.exports.begin(viewer.signed_in.account)?,
+        management: app.management,
         account: viewer.signed_in.account,
         search: search(&query(request))?,
         format,

@@ -13,7 +13,7 @@ use shared::{
 use super::{PATH, parts};
 use domain::ledger::{Ending, Settlement};
 use key_service_page::{
-    desk::Desk,
+    app::App,
     failure::Failure,
     layout::{Section, page},
     session::Viewer,
@@ -22,18 +22,18 @@ use key_service_page::{
 
 /// Shows a generation.
 pub(crate) async fn show(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let account = viewer.signed_in.account;
     let id: GenerationId = id.parse().map_err(|_| Failure::NotFound)?;
-    let bill = desk.management.bill(account, id).await?.ok_or(Failure::NotFound)?;
+    let bill = app.management.bill(account, id).await?.ok_or(Failure::NotFound)?;
     let settlement = &bill.settlement;
     let key = settlement.payer.key;
-    let keys = desk.management.keys_by_id(account, vec![key]).await?;
+    let keys = app.management.keys_by_id(account, vec![key]).await?;
     let ids: Vec<GroupId> = settlement.payer.groups.into_iter().flatten().collect();
-    let groups = desk.management.groups_by_id(account, ids.clone()).await?;
+    let groups = app.management.groups_by_id(account, ids.clone()).await?;
     let groups = ids.iter().filter_map(|id| groups.get(id)).map(|group| group.name.as_str());
     let content = html! {
         (copyable("Id of the generation", &id.to_string()))

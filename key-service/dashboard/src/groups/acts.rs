@@ -21,7 +21,7 @@ use key_service_management::{
     groups::{GroupRefused, MadeGroup},
 };
 use key_service_page::{
-    desk::Desk,
+    app::App,
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
@@ -34,16 +34,16 @@ use key_service_page::{
 
 /// Settings and the end of a group, for owners.
 pub(super) async fn forms(
-    desk: &Desk,
+    app: &App,
     viewer: &Viewer,
     group: &Group,
     refused: Option<Entered<'_>>,
 ) -> Result<Markup, Failure> {
-    let now = desk.management.now();
+    let now = app.management.now();
     let value = |field: GroupField| group.value(field, now);
     let present = settings_form::entered(value);
     let entered = refused.unwrap_or(Entered::new(&present));
-    let offered = parents(desk, viewer, Some(group)).await?;
+    let offered = parents(app, viewer, Some(group)).await?;
     Ok(html! {
         section.card {
             h2 { "Settings" }
@@ -67,8 +67,8 @@ pub(super) async fn forms(
 }
 
 /// Choices of a form: groups that may be the parent of this group.
-async fn parents(desk: &Desk, viewer: &Viewer, of: Option<&Group>) -> Result<Offered, Failure> {
-    let mut offered = offered(desk, viewer).await?;
+async fn parents(app: &App, viewer: &Viewer, of: Option<&Group>) -> Result<Offered, Failure> {
+    let mut offered = offered(app, viewer).await?;
     // An id can be typed in where there are more groups than are offered.
     if offered.has_all_groups {
         offered.groups.retain(|group| {
@@ -80,12 +80,12 @@ async fn parents(desk: &Desk, viewer: &Viewer, of: Option<&Group>) -> Result<Off
 }
 
 /// Shows the form for a new group.
-pub(crate) async fn new(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
-    asked(&desk, &viewer, Entered::new(&Fields::default())).await
+pub(crate) async fn new(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+    asked(&app, &viewer, Entered::new(&Fields::default())).await
 }
 
-async fn asked(desk: &Desk, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
-    let offered = parents(desk, viewer, None).await?;
+async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let offered = parents(app, viewer, None).await?;
     let content = html! {
         @if viewer.is_owner() {
             form.stack method="post" action=(PATH) {
@@ -110,14 +110,14 @@ fn fault(refused: &Error<GroupRefused>) -> Option<Fault> {
 
 /// Creates a group.
 pub(crate) async fn create(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let made = match settings_form::read::<GroupPatch>(&form) {
         Ok(mut settings) => {
-            settings_form::name_models_by_id(&desk, &mut settings.bounds);
+            settings_form::name_models_by_id(&app, &mut settings.bounds);
             let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
-            desk.management
+            app.management
                 .create_group(account, settings, None, actor)
                 .await
                 .map_err(|error| (fault(&error), Some(error)))
@@ -132,7 +132,7 @@ pub(crate) async fn create(
             "This group has the external id already; nothing was changed.",
         )),
         Err((Some(fault), _)) => {
-            let again = asked(&desk, &viewer, Entered::refused(&form, &fault)).await?;
+            let again = asked(&app, &viewer, Entered::refused(&form, &fault)).await?;
             Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
         }
         Err((None, error)) => Err(error.map_or(Failure::NotFound, Failure::from)),
@@ -141,27 +141,27 @@ pub(crate) async fn create(
 
 /// Changes a group.
 pub(crate) async fn update(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let group = named(&desk, &viewer, &id).await?;
-    let now = desk.management.now();
+    let group = named(&app, &viewer, &id).await?;
+    let now = app.management.now();
     let present = settings_form::entered(|field: GroupField| group.value(field, now));
     let again = async |form: &Fields, fault: &Fault| {
-        let again = whole(&desk, &viewer, &group, Some(Entered::refused(form, fault))).await?;
+        let again = whole(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
     let Edit { mut patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
         Ok(edit) => edit,
         Err(fault) => return again(&form, &fault).await,
     };
-    settings_form::name_models_by_id(&desk, &mut patch.bounds);
-    let (account, groups) = (viewer.signed_in.account, offered(&desk, &viewer).await?.groups);
+    settings_form::name_models_by_id(&app, &mut patch.bounds);
+    let (account, groups) = (viewer.signed_in.account, offered(&app, &viewer).await?.groups);
     if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, &groups) {
         return again(&form, &fault).await;
     }
-    match desk.management.update_group(account, group.id, patch, viewer.signed_in.actor()).await {
+    match app.management.update_group(account, group.id, patch, viewer.signed_in.actor()).await {
         Ok(changed) => {
             let values = |field: GroupField| [group.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &path(&group), &words::saved(values, &groups)))
@@ -186,11 +186,11 @@ fn question(viewer: &Viewer, group: &Group, (title, deed): (&str, &str), effects
 
 /// Explains the effect of archiving, before the group is archived.
 pub(crate) async fn confirm_archiving(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let group = named(&desk, &viewer, &id).await?;
+    let group = named(&app, &viewer, &id).await?;
     let effects = [
         "The next request of each key in it, and in the groups in it, is refused, on every server.",
         "Streams are cut within five seconds; whole answers are finished.",
@@ -201,22 +201,22 @@ pub(crate) async fn confirm_archiving(
 
 /// Archives a group.
 pub(crate) async fn archive(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let group = named(&desk, &viewer, &id).await?;
-    desk.management.archive_group(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
+    let group = named(&app, &viewer, &id).await?;
+    app.management.archive_group(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
     Ok(notice::done(&viewer, &path(&group), "The group is archived."))
 }
 
 /// Explains the effect of revoking all keys of a group, before they are revoked.
 pub(crate) async fn confirm_revoking(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let group = named(&desk, &viewer, &id).await?;
+    let group = named(&app, &viewer, &id).await?;
     let number =
         format!("{} in it, revoked ones included; those of groups in it stay.", keys_in(&group, None));
     let effects = [
@@ -229,13 +229,13 @@ pub(crate) async fn confirm_revoking(
 
 /// Revokes all keys of a group.
 pub(crate) async fn revoke_keys(
-    State(desk): State<Desk>,
+    State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let group = named(&desk, &viewer, &id).await?;
+    let group = named(&app, &viewer, &id).await?;
     let revoked =
-        desk.management.revoke_keys(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
+        app.management.revoke_keys(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
     let line = if revoked == 1 {
         "1 API key revoked.".into()
     } else {

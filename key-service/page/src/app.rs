@@ -11,7 +11,7 @@ use crate::exports::Exports;
 
 /// The dependencies of every page.
 #[derive(Clone)]
-pub struct Desk {
+pub struct App {
     /// The use-cases.
     pub management: Arc<Management>,
     /// Models in the offered order.
@@ -22,15 +22,15 @@ pub struct Desk {
     pub exports: Exports,
 }
 
-impl Desk {
-    /// The desk of an installation.
+impl App {
+    /// The pages of an installation.
     pub fn new(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Self {
         Self { management, catalog, behind_tls, exports: Exports::new() }
     }
 }
 
-impl FromRef<Desk> for Arc<Management> {
-    fn from_ref(desk: &Desk) -> Self {
-        desk.management.clone()
+impl FromRef<App> for Arc<Management> {
+    fn from_ref(app: &App) -> Self {
+        app.management.clone()
     }
 }
