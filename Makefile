@@ -18,11 +18,12 @@
 run:
 	cargo run
 
-# The domains are checked once more by themselves: what they must not use is not even built then.
+# The pure crates are checked once more by themselves: what they must not use is not even built then.
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo check --quiet --package key-service-domain --package inference-gateway-domain
+	cargo check --quiet --package key-service-domain --package inference-gateway-request --package inference-gateway-metering \
+		--package inference-gateway-routing
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	tests/tools/words.py
 

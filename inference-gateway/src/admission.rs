@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use request::CountBody;
 use shared::{
     error::{ApiError, Code},
     ids::AccountId,
@@ -19,7 +20,6 @@ use tokio::{
 };
 
 use crate::sizes::Sizes;
-use domain::request::CountBody;
 
 /// Timeout of an unauthenticated caller for a permit: the work takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -12,7 +12,10 @@ mod whole;
 
 use std::{sync::Arc, time::Duration};
 
+use answer::Reported;
 use bytes::Bytes;
+use metering::{UsageBounds, UsageCounter};
+use request::Forward;
 use shared::{
     clock::Clock,
     error::{ApiError, Code},
@@ -37,11 +40,6 @@ use crate::{
 };
 use authorize::Authorized;
 use dispatch::{Reached, Route};
-use domain::{
-    answer::{self, Reported},
-    metering::{UsageBounds, UsageCounter},
-    request::Forward,
-};
 use log::GenerationLog;
 
 /// Characters of an upstream's finish reason that are logged.

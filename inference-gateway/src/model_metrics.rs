@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use foldhash::HashMap;
 use metrics::{Counter, Histogram, counter, histogram};
+use request::Forward;
 use shared::tokens::{TOKEN_KINDS, Usage};
 use shared_catalog::{Catalog, UpstreamKind};
-
-use domain::request::Forward;
 
 /// The outcome of a generation that nothing disturbed.
 pub(crate) const OK: &str = "ok";

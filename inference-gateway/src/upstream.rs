@@ -15,6 +15,9 @@ use bytes::{Buf, Bytes};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use metering::UsageScope;
+use request::{BodyForm, Forward, ProgressReports, UpstreamParams};
+use routing::cache_salt;
 use serde::Deserialize;
 use shared::ids::AccountId;
 use shared_catalog::UpstreamApi;
@@ -22,17 +25,12 @@ use shared_config::ConfigError;
 use shared_door::admission::{Owner, Quota};
 use shared_observe::traces::{Span, TRACEPARENT};
 use tokio::time::{Instant, timeout, timeout_at};
+use upstream_error::{UpstreamError, Verdict};
 
 use crate::admission::Admission;
 use client::Server;
 pub(crate) use client::UpstreamClient;
 use dialect::{Counter, Dialect};
-use domain::{
-    affinity::{self, cache_salt},
-    metering::UsageScope,
-    request::{BodyForm, Forward, ProgressReports, UpstreamParams},
-    upstream_error::{UpstreamError, Verdict},
-};
 pub(crate) use drained::DrainedAddresses;
 pub(crate) use failure::{Failure, NotAnswered, of_event};
 use headers::{HeaderValues, UpstreamHeaders};
@@ -149,7 +147,7 @@ impl Upstream {
         let dialect = Dialect::of(entry.kind);
         Ok(Self {
             entry: entry.clone(),
-            identity: affinity::identity(&base.to_string(), &entry.model),
+            identity: routing::identity(&base.to_string(), &entry.model),
             server: Server::of(base, &entry.access)?,
             dialect,
             chat: at("/chat/completions")?,

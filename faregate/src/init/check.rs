@@ -1,10 +1,8 @@
 //! A small generation by the API that a server speaks, and the exact cost of the usage that the server reports.
 
-use inference_gateway_domain::{
-    answer::Reported,
-    metering::{UsageBounds, UsageCounter, UsageScope},
-};
+use answer::Reported;
 use key_service_domain::pricing;
+use metering::{UsageBounds, UsageCounter, UsageScope};
 use serde_json::{Value, json};
 use shared::{money::NanoUsd, tokens::Usage};
 use shared_catalog::{Model, Upstream, UpstreamApi};

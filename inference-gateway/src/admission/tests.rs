@@ -1,6 +1,6 @@
 //! Shares of accounts, and work that waits for its turn.
 
-use domain::request::{BodyForm, ProgressReports, UpstreamParams};
+use request::{BodyForm, ProgressReports, UpstreamParams};
 use shared::clock::System;
 use shared_door::serve::Bounds;
 
@@ -102,7 +102,7 @@ async fn the_body_of_a_large_count_is_written_in_the_turn_of_its_account_and_wit
         model = "m"
     "#;
     let catalogue = shared_catalog::Catalog::parse(catalogue, "test").unwrap();
-    let parsed = domain::messages::parse_to_count(&Bytes::from(request.to_string())).unwrap();
+    let parsed = request::messages::parse_to_count(&Bytes::from(request.to_string())).unwrap();
     let forward = parsed.forward(&catalogue.models[0]).unwrap();
     let question = || {
         forward.count_body(UpstreamParams {

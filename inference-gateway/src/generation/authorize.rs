@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use metering::GRANT_TOKENS;
+use request::Forward;
 use shared::{
     error::{ApiError, Code},
     ids::AccountId,
@@ -19,7 +21,6 @@ use crate::{
     hold::OpenHold,
     upstream::{CountTerms, Failure, NotCounted, PassedHead, Pool, Running},
 };
-use domain::{metering::GRANT_TOKENS, request::Forward};
 
 /// Fewest tokens to begin a stream by grants with. If only other holds leave fewer, repeating later is better.
 const ENOUGH_BY_GRANTS: u64 = 64;

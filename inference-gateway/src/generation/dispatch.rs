@@ -2,16 +2,17 @@
 
 use http::HeaderValue;
 use hyper::body::Incoming;
+use routing::{AttemptOutcome, affinity};
 use shared_catalog::{UpstreamApi, UpstreamKind};
 use shared_observe::traces::Span;
 use shared_rpc::{Extended, Extension};
+use upstream_error::RefusedLimit;
 
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
     upstream::{Failure, NotAnswered, Pool, Running, Terms},
 };
-use domain::{affinity::affinity, routing::AttemptOutcome, upstream_error::RefusedLimit};
 
 /// Longest time of a whole answer, as a multiple of the answer deadline. The client was answered 504 after the first
 /// multiple, and pays all the same.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use answer::FinishReason;
+use request::Sampling;
 use shared::{
     error::ApiError,
     ids::{GenerationId, KeyId},
@@ -20,7 +22,6 @@ use tokio::time::Instant;
 
 use super::Job;
 use crate::{model_metrics::Operation, upstream::Upstream};
-use domain::{answer::FinishReason, request::Sampling};
 
 /// Attributes of the usage, in the order of [`Usage::by_kind`].
 const USAGE: [&str; TOKEN_KINDS] = [

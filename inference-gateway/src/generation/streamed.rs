@@ -11,8 +11,10 @@ use std::{
     sync::Arc,
 };
 
+use answer::{AnswerReader, StreamWriter};
 use bytes::Bytes;
 use hyper::body::Incoming;
+use metering::{GrantedTokens, PaceMeter, StreamEnd, StreamMeter};
 use shared::error::{ApiError, Code};
 use shared_catalog::LeftMidStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -26,10 +28,6 @@ use crate::{
     upstream::{Running, next_bytes},
 };
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
-use domain::{
-    answer::{AnswerReader, StreamWriter},
-    metering::{GrantedTokens, PaceMeter, StreamEnd, StreamMeter},
-};
 use end::End;
 use extension::{Extending, in_flight};
 

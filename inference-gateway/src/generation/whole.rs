@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use answer::{AnswerReader, Completion, Nonsense, Reported, Settled, whole_as_chat};
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Incoming};
+use metering::{FoldEnd, FoldMeter, UsageCounter};
+use routing::AttemptOutcome;
 use shared::error::{ApiError, Code};
 use tokio::time::{Instant, sleep_until, timeout};
+use upstream_error::UpstreamError;
 
 use super::{
     AnswerBody, Generator, Job, Started,
@@ -18,12 +22,6 @@ use crate::{
     hold::OpenHold,
     model_metrics::OK,
     upstream::{Failure, Running, next_bytes, of_event},
-};
-use domain::{
-    answer::{AnswerReader, Completion, Nonsense, Reported, Settled, whole_as_chat},
-    metering::{FoldEnd, FoldMeter, UsageCounter},
-    routing::AttemptOutcome,
-    upstream_error::UpstreamError,
 };
 
 /// Largest answer that is given out, however large the budget is. Of a larger answer only the usage is read, from the

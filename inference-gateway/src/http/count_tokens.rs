@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
+use request::messages;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shared::error::ApiError;
@@ -16,7 +17,6 @@ use super::{
     model_call::check,
 };
 use crate::upstream::PassedHead;
-use domain::messages;
 
 /// Tokens of a prompt.
 #[derive(JsonSchema, Serialize)]

@@ -1,5 +1,6 @@
 //! The public dialects of model calls: their routes, their parsers, and the forms of their errors.
 
+use answer::message_error;
 use axum::{
     body::Body,
     extract::Request,
@@ -7,12 +8,9 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use request::{Request as ModelRequest, chat, embeddings, messages, responses};
 use shared::{error::ApiError, ids::RequestId};
 use shared_catalog::{ANTHROPIC_VERSION, Catalog, UpstreamApi};
-
-use domain::{
-    answer::message_error, chat, embeddings, messages, request::Request as ModelRequest, responses,
-};
 
 /// Header with the request's id under the name that the Messages API has for it.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");

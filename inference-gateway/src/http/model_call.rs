@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use request::{Forward, Request};
 use shared::{
     error::{ApiError, Code},
     ids::GenerationId,
@@ -35,7 +36,6 @@ use crate::{
     models::Models,
     upstream::PassedHead,
 };
-use domain::request::{Forward, Request};
 
 /// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
 /// bodies of unknown size, and bodies beyond the budget of unauthenticated callers, are read of authenticated

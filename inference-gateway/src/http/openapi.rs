@@ -2,11 +2,20 @@
 
 use std::sync::LazyLock;
 
+use answer::schema::{
+    ChunkSchema, CompletionSchema, EmbeddingsObject, MessageErrorSchema, MessageObject, ResponseObject,
+};
 use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use request::{
+    chat::ChatRequest,
+    embeddings::EmbeddingsRequest,
+    messages::{CountRequest, MessagesRequest},
+    responses::ResponsesRequest,
+};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::error::{Code, ErrorBody};
@@ -22,14 +31,6 @@ use super::{
     rate_headers,
 };
 use operation::Operation;
-
-use domain::{
-    answer::schema::{ChunkSchema, CompletionSchema, EmbeddingsObject},
-    chat::ChatRequest,
-    embeddings::EmbeddingsRequest,
-    messages::{CountRequest, MessageErrorSchema, MessageObject, MessagesRequest},
-    responses::{ResponseObject, ResponsesRequest},
-};
 
 /// Description of the API, made once per process.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));

@@ -1,9 +1,10 @@
 //! Features of each kind of server, and the routes to these features. Answers are read alike for all kinds: see
 //! `domain/answer` for usage, thoughts and calls, and `domain/upstream_error` for errors.
 
-use shared_catalog::UpstreamKind;
+use metering::UsageScope;
+use request::ProgressReports;
 
-use domain::{metering::UsageScope, request::ProgressReports};
+use shared_catalog::UpstreamKind;
 
 /// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,19 +5,17 @@ use std::{error::Error as _, fmt, time::Duration};
 use http::{HeaderMap, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use request::Forward;
+use routing::AttemptOutcome;
 use shared::{
     error::{ApiError, Code},
     ids::AccountId,
     text::{cut, shown},
 };
 use tokio::time::timeout;
+use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict};
 
 use super::client::SendError;
-use domain::{
-    request::Forward,
-    routing::AttemptOutcome,
-    upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict},
-};
 
 /// Characters of an upstream's message that a client is shown.
 const MAX_MESSAGE_CHARS: usize = 1000;

@@ -7,7 +7,10 @@ use std::sync::{
 
 use foldhash::HashMap;
 use http::Uri;
+use metering::Pace;
 use parking_lot::Mutex;
+use request::Forward;
+use routing::{AttemptOutcome, Candidate, Health, TemplateReports};
 use shared_catalog::{Catalog, ImageUrls, Model};
 use shared_config::ConfigError;
 use tokio::time::{Duration, Instant};
@@ -15,12 +18,6 @@ use tokio::time::{Duration, Instant};
 use super::{
     DrainedAddresses, Upstream,
     state::{UpstreamNow, UpstreamState},
-};
-use domain::{
-    metering::Pace,
-    request::Forward,
-    routing::{self, AttemptOutcome, Candidate, Health},
-    template::TemplateReports,
 };
 
 /// The upstreams of every model, by id. Shared by all workers, so that all see the same state of an upstream.

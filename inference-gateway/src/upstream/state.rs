@@ -1,10 +1,9 @@
 //! The state of an upstream as this gateway knows it: its health, whether an operator drains it, and its last failure.
 
+use routing::Health;
 use shared_catalog::Model;
 use shared_observe::metrics::Counted;
 use tokio::time::Duration;
-
-use domain::routing::Health;
 
 /// What an upstream is right now, by durations from now.
 pub(crate) struct UpstreamNow {

@@ -1,16 +1,14 @@
 //! The end of a stream: the reason, the bill, and the last bytes for the client.
 
+use answer::{FinishReason, Settled};
+use metering::StreamEnd;
+use routing::AttemptOutcome;
 use shared::error::{ApiError, Code};
+use upstream_error::UpstreamError;
 
 use super::Stream;
 use crate::model_metrics::OK;
 use crate::upstream::{Failure, of_event};
-use domain::{
-    answer::{FinishReason, Settled},
-    metering::StreamEnd,
-    routing::AttemptOutcome,
-    upstream_error::UpstreamError,
-};
 
 /// Outcome in the log of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use metering::Pace;
 use tokio::time::Instant;
 
 use super::Stream;
-use domain::metering::Pace;
 
 /// Time between two looks at a silent upstream: it generates some tens of tokens meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -1,0 +1,83 @@
+//! Why a choice ended, in the API's words.
+
+/// Why a choice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model was done, or met a stop sequence.
+    Stop,
+    /// The limit of output was reached.
+    Length,
+    /// The model calls tools.
+    ToolCalls,
+    /// A filter withheld the rest.
+    ContentFilter,
+}
+
+impl FinishReason {
+    /// Every reason there is.
+    pub(crate) const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
+
+    /// Returns the reason in the form for clients.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+            Self::ContentFilter => "content_filter",
+        }
+    }
+}
+
+/// An upstream's finish reason, as far as understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FinishWord {
+    /// A word that some server uses for this reason.
+    Known(FinishReason),
+    /// A word that no known server uses. The answer is complete, and is billed: clients read `stop`.
+    Unknown,
+    /// A word of a failure: an answer that was cut short must not pass for a finished answer.
+    Failure,
+}
+
+impl FinishWord {
+    /// Finish reasons of servers, matched in any case.
+    const WORDS: [(&str, Self); 20] = [
+        ("stop", Self::Known(FinishReason::Stop)),
+        ("length", Self::Known(FinishReason::Length)),
+        ("tool_calls", Self::Known(FinishReason::ToolCalls)),
+        ("content_filter", Self::Known(FinishReason::ContentFilter)),
+        ("eos", Self::Known(FinishReason::Stop)),
+        ("eos_token", Self::Known(FinishReason::Stop)),
+        ("stop_sequence", Self::Known(FinishReason::Stop)),
+        ("end_turn", Self::Known(FinishReason::Stop)),
+        ("max_tokens", Self::Known(FinishReason::Length)),
+        ("model_length", Self::Known(FinishReason::Length)),
+        ("function_call", Self::Known(FinishReason::ToolCalls)),
+        ("tool_use", Self::Known(FinishReason::ToolCalls)),
+        // Of Anthropic's API.
+        ("refusal", Self::Known(FinishReason::ContentFilter)),
+        ("pause_turn", Self::Known(FinishReason::Stop)),
+        ("compaction", Self::Known(FinishReason::Stop)),
+        ("model_context_window_exceeded", Self::Known(FinishReason::Length)),
+        // Of the Responses API.
+        ("max_output_tokens", Self::Known(FinishReason::Length)),
+        ("max_messages", Self::Known(FinishReason::Length)),
+        ("abort", Self::Failure),
+        ("error", Self::Failure),
+    ];
+
+    /// Reads the word of an upstream.
+    pub(super) fn read(upstream: &str) -> Self {
+        let known = Self::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(upstream));
+        known.map_or(Self::Unknown, |(_, meaning)| *meaning)
+    }
+
+    /// The reason that clients read; `None` for a failure.
+    pub(super) fn reason(self) -> Option<FinishReason> {
+        match self {
+            Self::Known(reason) => Some(reason),
+            Self::Unknown => Some(FinishReason::Stop),
+            Self::Failure => None,
+        }
+    }
+}

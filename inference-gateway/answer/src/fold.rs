@@ -1,0 +1,313 @@
+//! A streamed answer, folded into the whole answer that its server would have sent.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use raw_json::RawString;
+use shared::json::{Kind, RawValue};
+
+use super::{
+    Chunk, FinishReason, Nonsense,
+    calls::{Calls, PieceId},
+    finish::FinishWord,
+    logprobs::Logprobs,
+    parts::{Delta, MAX_CALLS, ToolCall},
+    stream::ChunkChoice,
+};
+
+/// The choices of a stream so far. Texts are kept as the upstream spelled them. Has no `Debug`, so that no log can show a
+/// text.
+#[derive(Default)]
+pub struct Fold {
+    choices: Vec<FoldedChoice>,
+    held_bytes: usize,
+}
+
+#[derive(Default)]
+struct FoldedChoice {
+    content: Option<String>,
+    refusal: Option<String>,
+    reasoning: Option<String>,
+    known_calls: Calls,
+    calls: Vec<FoldedCall>,
+    /// Elements of the lists in `logprobs`: of the text's tokens and of a refusal's.
+    logprobs: [Option<String>; 2],
+    finish: Option<FinishReason>,
+}
+
+#[derive(Default)]
+struct FoldedCall {
+    /// Place among the calls, as clients count.
+    index: u64,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Fold {
+    /// Adds a chunk of the stream.
+    pub fn add(&mut self, chunk: &Chunk<'_>) {
+        for choice in &chunk.choices {
+            self.add_choice(choice);
+        }
+    }
+
+    /// Adds a piece of the only choice.
+    pub(super) fn add_piece(&mut self, delta: Delta<'_>, logprobs: Option<&RawValue>) {
+        self.add_choice(&ChunkChoice::of(delta, logprobs));
+    }
+
+    fn add_choice(&mut self, choice: &ChunkChoice<'_>) {
+        if self.choices.len() <= choice.index {
+            self.choices.resize_with(choice.index + 1, FoldedChoice::default);
+        }
+        self.held_bytes += self.choices[choice.index].add(choice);
+    }
+
+    /// Returns whether this many choices have their finish reasons.
+    pub fn is_finished(&self, choices: u64) -> bool {
+        let finished = self.choices.iter().filter(|choice| choice.finish.is_some()).count();
+        finished as u64 >= choices && finished == self.choices.len()
+    }
+
+    /// Bytes that the texts take.
+    pub const fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// The whole answer, without usage.
+    pub fn into_answer(self) -> Result<Bytes, Nonsense> {
+        self.write(None)
+    }
+
+    /// The whole answer of a single choice that ended with this word of its server, with the usage as spelled by it.
+    pub(super) fn into_whole(mut self, word: &str, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
+        self.choices.resize_with(1, FoldedChoice::default);
+        self.choices[0].finish = FinishWord::read(word).reason();
+        self.write(usage)
+    }
+
+    fn write(&self, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
+        let mut json = String::with_capacity(self.held_bytes + self.held_bytes / 8);
+        json.push_str(r#"{"choices":["#);
+        for (index, choice) in self.choices.iter().enumerate() {
+            if index > 0 {
+                json.push(',');
+            }
+            choice.write(index, &mut json)?;
+        }
+        json.push(']');
+        if let Some(usage) = usage {
+            json.push_str(r#","usage":"#);
+            json.push_str(usage.get());
+        }
+        json.push('}');
+        Ok(Bytes::from(json))
+    }
+}
+
+impl FoldedChoice {
+    /// Adds a piece, and returns the bytes that it takes.
+    fn add(&mut self, piece: &ChunkChoice<'_>) -> usize {
+        let Delta { content, refusal, .. } = piece.delta;
+        let mut added = append(&mut self.content, content)
+            + append(&mut self.refusal, refusal)
+            + append(&mut self.reasoning, piece.delta.reasoning());
+        for (place, call) in piece.delta.calls().iter().enumerate() {
+            added += self.add_call(call, place);
+        }
+        added += self.add_logprobs(piece.logprobs);
+        self.finish = piece.finish.or(self.finish);
+        added
+    }
+
+    fn add_call(&mut self, call: &ToolCall<'_>, place: usize) -> usize {
+        let piece = self.known_calls.place(call, place);
+        let at = self.calls.iter().position(|known| known.index == piece.index).unwrap_or(self.calls.len());
+        let mut added = 0;
+        if at == self.calls.len() {
+            // Keeps one call too many, by which the reader of the answer refuses it.
+            if at > MAX_CALLS {
+                return 0;
+            }
+            self.calls.push(FoldedCall { index: piece.index, ..FoldedCall::default() });
+            added += size_of::<FoldedCall>();
+        }
+        let known = &mut self.calls[at];
+        let id = call.id().filter(|_| piece.id == PieceId::Upstream && known.id.is_empty());
+        for (text, new) in [
+            (&mut known.id, id),
+            (&mut known.name, call.name().filter(|_| piece.name_is_new)),
+            (&mut known.arguments, call.arguments()),
+        ] {
+            let new = new.map_or("", RawString::inner);
+            text.push_str(new);
+            added += new.len();
+        }
+        added
+    }
+
+    fn add_logprobs(&mut self, logprobs: Option<&RawValue>) -> usize {
+        let Some(Logprobs { content, refusal }) = logprobs.and_then(Logprobs::read) else { return 0 };
+        let mut added = 0;
+        for (list, new) in self.logprobs.iter_mut().zip([content, refusal]) {
+            let Some(new) = new.filter(|new| Kind::of(new) == Kind::Array) else { continue };
+            let new = new.get()[1..new.get().len() - 1].trim_ascii();
+            let list = list.get_or_insert_default();
+            if !list.is_empty() && !new.is_empty() {
+                list.push(',');
+            }
+            list.push_str(new);
+            added += new.len() + 1;
+        }
+        added
+    }
+
+    fn write(&self, index: usize, json: &mut String) -> Result<(), Nonsense> {
+        let finish = self.finish.ok_or(Nonsense::Unfinished)?;
+        // Writing to a string cannot fail.
+        let _ = write!(json, r#"{{"index":{index},"message":{{"role":"assistant","content":"#);
+        put_text(self.content.as_deref(), json);
+        for (name, text) in [("refusal", &self.refusal), ("reasoning_content", &self.reasoning)] {
+            if let Some(text) = text {
+                let _ = write!(json, r#","{name}":"{text}""#);
+            }
+        }
+        let mut before = r#","tool_calls":["#;
+        for FoldedCall { id, name, arguments, .. } in &self.calls {
+            let _ = write!(
+                json,
+                r#"{before}{{"id":"{id}","type":"function","function":{{"name":"{name}","arguments":"{arguments}"}}}}"#
+            );
+            before = ",";
+        }
+        json.push_str(if before == "," { "]}" } else { "}" });
+        if let [Some(_), _] | [_, Some(_)] = &self.logprobs {
+            let [content, refusal] = &self.logprobs;
+            json.push_str(r#","logprobs":{"content":"#);
+            put_list(content.as_deref(), json);
+            json.push_str(r#","refusal":"#);
+            put_list(refusal.as_deref(), json);
+            json.push('}');
+        }
+        let _ = write!(json, r#","finish_reason":"{}"}}"#, finish.as_str());
+        Ok(())
+    }
+}
+
+/// Appends a text as spelled, without quotes, and returns its bytes.
+fn append(text: &mut Option<String>, new: Option<RawString<'_>>) -> usize {
+    let Some(new) = new else { return 0 };
+    text.get_or_insert_default().push_str(new.inner());
+    new.inner().len()
+}
+
+fn put_text(text: Option<&str>, json: &mut String) {
+    match text {
+        Some(text) => {
+            json.push('"');
+            json.push_str(text);
+            json.push('"');
+        }
+        None => json.push_str("null"),
+    }
+}
+
+fn put_list(elements: Option<&str>, json: &mut String) {
+    match elements {
+        Some(elements) => {
+            json.push('[');
+            json.push_str(elements);
+            json.push(']');
+        }
+        None => json.push_str("null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Event;
+
+    fn fold(chunks: &[Value]) -> Fold {
+        let mut fold = Fold::default();
+        for chunk in chunks {
+            let chunk = chunk.to_string();
+            let Ok(Event::Chunk(chunk)) = Event::read(chunk.as_bytes()) else { panic!("{chunk}") };
+            fold.add(&chunk);
+        }
+        fold
+    }
+
+    fn piece(index: u64, delta: &Value, finish: Option<&str>) -> Value {
+        json!({"choices": [{"index": index, "delta": delta, "finish_reason": finish}]})
+    }
+
+    fn answer(chunks: &[Value]) -> Value {
+        serde_json::from_slice(&fold(chunks).into_answer().ok().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn pieces_of_several_choices_make_the_whole_answer() {
+        let call = |call: Value| piece(1, &json!({ "tool_calls": [call] }), None);
+        let mut logged = piece(0, &json!({"content": "b\"\u{e9}"}), None);
+        logged["choices"][0]["logprobs"] = json!({"content": [{"token": "b"}, {"token": "c"}]});
+        let mut first =
+            piece(0, &json!({"role": "assistant", "content": "a\n", "reasoning_content": "r"}), None);
+        first["choices"][0]["logprobs"] = json!({"content": [{"token": "a"}]});
+        let chunks = [
+            first,
+            call(json!({"index": 0, "id": "c1", "function": {"name": "f", "arguments": "{\"q"}})),
+            logged,
+            call(json!({"index": 1, "function": {"name": "g", "arguments": "{}"}})),
+            piece(0, &json!({}), Some("stop")),
+            call(json!({"index": 0, "id": "c1", "function": {"name": "f", "arguments": "\":1}"}})),
+            json!({"choices": [], "usage": {"completion_tokens": 3}}),
+            piece(1, &json!({}), Some("tool_calls")),
+        ];
+        let expected = json!({"choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "a\nb\"\u{e9}", "reasoning_content": "r"},
+                "logprobs": {"content": [{"token": "a"}, {"token": "b"}, {"token": "c"}], "refusal": null},
+                "finish_reason": "stop"},
+            {"index": 1, "message": {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"q\":1}"}},
+                {"id": "", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+                "finish_reason": "tool_calls"},
+        ]});
+        assert_eq!(answer(&chunks), expected);
+        assert!(fold(&chunks).is_finished(2) && !fold(&chunks[..7]).is_finished(2));
+    }
+
+    #[test]
+    fn halves_of_a_surrogate_pair_in_two_pieces_meet_again() {
+        let half = |spelled: &str| {
+            let text = format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{spelled}"}}}}]}}"#);
+            text.into_bytes()
+        };
+        let mut fold = Fold::default();
+        for spelled in ["\\ud83d", "\\ude00"] {
+            let bytes = half(spelled);
+            let Ok(Event::Chunk(chunk)) = Event::read(&bytes) else { panic!("{spelled}") };
+            fold.add(&chunk);
+        }
+        let end = piece(0, &json!({}), Some("stop")).to_string();
+        let Ok(Event::Chunk(chunk)) = Event::read(end.as_bytes()) else { panic!("{end}") };
+        fold.add(&chunk);
+        let answer: Value = serde_json::from_slice(&fold.into_answer().ok().unwrap()).unwrap();
+        assert_eq!(answer["choices"][0]["message"]["content"], "\u{1f600}");
+    }
+
+    #[test]
+    fn a_choice_without_a_finish_reason_makes_no_answer() {
+        for chunks in [
+            vec![piece(0, &json!({"content": "a"}), None)],
+            vec![piece(0, &json!({"content": "a"}), Some("stop")), piece(1, &json!({"content": "b"}), None)],
+            // The first choice never came.
+            vec![piece(1, &json!({"content": "a"}), Some("stop"))],
+        ] {
+            assert!(fold(&chunks).into_answer().is_err_and(|nonsense| nonsense == Nonsense::Unfinished));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Answers of upstreams, rewritten for the gateway's clients.
+//!
+//! Everything here is an allow-list. Identifiers, model names and fingerprints of upstreams are replaced, and members
+//! beyond the OpenAI API are dropped. Texts are copied as the upstream spelled them. Types with such texts have no
+//! `Debug`, so that no log can show a text.
+
+mod call_ids;
+mod calls;
+mod finish;
+mod fold;
+mod logprobs;
+mod messages;
+mod parts;
+mod passed;
+mod reader;
+mod responses;
+mod rewriter;
+pub mod schema;
+mod sse;
+mod stream;
+mod turn;
+mod usage;
+mod whole;
+mod writer;
+
+use std::str::Utf8Error;
+
+use bytes::BytesMut;
+use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
+
+pub use finish::FinishReason;
+pub use fold::Fold;
+pub use messages::message_error;
+use parts::BEYOND;
+pub use parts::OutputSize;
+pub use reader::{AnswerReader, whole_as_chat};
+use rewriter::Rewriter;
+pub use sse::{Decoder, EventTooLong};
+pub use stream::{Chunk, Event};
+pub use usage::{MOST_TOKENS, Reported};
+pub use whole::Completion;
+pub use writer::StreamWriter;
+
+/// Members that all objects of an answer share.
+#[derive(Clone, Copy, Debug)]
+pub struct Generation<'a> {
+    /// Our id, which is also the billing id.
+    pub id: GenerationId,
+    /// Time of creation, in seconds since 1970.
+    pub created: i64,
+    /// Model, as named by the request.
+    pub model: &'a str,
+}
+
+/// Error of an upstream's answer that cannot be used. The message is for the log, and repeats nothing that was
+/// generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Nonsense {
+    /// The answer is not JSON, or has members of other types than in the API.
+    #[error("not the JSON that was expected, at line {line}, column {column}")]
+    Malformed {
+        /// Line of the payload, from 1.
+        line: usize,
+        /// Column of the line, from 1.
+        column: usize,
+    },
+    /// The answer is an error, though the status was 200.
+    #[error("an error with the status 200")]
+    Error,
+    /// The answer has no choice, or more than can be requested.
+    #[error("no choices, or too many")]
+    Choices,
+    /// The answer has more calls than any model makes, or longer names.
+    #[error("more calls, or longer names, than are taken")]
+    Beyond,
+    /// A choice ended without a finish reason, or with a reason that means failure.
+    #[error("a choice ended without a finish reason, or with one that is a failure")]
+    Unfinished,
+    /// Pieces of several calls came mixed so that a call went on after its end.
+    #[error("a call went on after its arguments were complete")]
+    Interleaved,
+}
+
+/// The bill of an answer, as its client reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled {
+    /// Usage that is billed.
+    pub usage: Usage,
+    /// Amount billed; `None` while unknown.
+    pub cost: Option<NanoUsd>,
+    /// Time of the answer's end, in seconds since 1970.
+    pub completed: i64,
+}
+
+impl From<serde_json::Error> for Nonsense {
+    fn from(error: serde_json::Error) -> Self {
+        if error.is_data() && error.to_string().starts_with(BEYOND) {
+            return Self::Beyond;
+        }
+        // The error's text may quote generated text, and is left out.
+        Self::Malformed { line: error.line(), column: error.column() }
+    }
+}
+
+impl From<Utf8Error> for Nonsense {
+    fn from(error: Utf8Error) -> Self {
+        Self::Malformed { line: 1, column: error.valid_up_to() + 1 }
+    }
+}
+
+impl Generation<'_> {
+    /// Writes the members that begin every object, without the closing brace.
+    fn write(&self, object: &str, out: &mut BytesMut) {
+        put(out, r#"{"id":""#);
+        put(out, &self.id.to_string());
+        put(out, r#"","object":""#);
+        put(out, object);
+        put(out, r#"","created":"#);
+        put(out, itoa::Buffer::new().format(self.created));
+        put(out, r#","model":"#);
+        put(out, &self.model_json());
+    }
+
+    /// The model as a JSON string.
+    fn model_json(&self) -> String {
+        serde_json::Value::from(self.model).to_string()
+    }
+}
+
+fn put(out: &mut BytesMut, json: &str) {
+    out.extend_from_slice(json.as_bytes());
+}
+
+fn put_number(out: &mut BytesMut, number: u64) {
+    put(out, itoa::Buffer::new().format(number));
+}
+
+#[cfg(test)]
+mod tests;

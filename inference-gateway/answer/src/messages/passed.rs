@@ -1,0 +1,36 @@
+//! A message whose events pass as they came: what has to be known of them to end it in their place.
+
+use bytes::BytesMut;
+
+use super::{MessagesStream, STOP_EVENT, put_usage};
+use crate::{
+    passed::{PassedWriter, UsageOf},
+    stream::Original,
+    turn::{Block, BlockContent},
+};
+
+impl PassedWriter for MessagesStream {
+    fn pass(&mut self, event: &Original<'_>) {
+        match event.kind {
+            "content_block_start" => self.open = event.index.and_then(|index| index.get().parse().ok()),
+            "content_block_stop" => self.open = None,
+            _ => {}
+        }
+    }
+
+    fn close_passed(&mut self, out: &mut BytesMut) {
+        // A thought gets no signature, which only the vendor can make.
+        if let Some(index) = self.open.take() {
+            let block = Block { index, content: BlockContent::Text };
+            Self::block_event("content_block_stop", &block, |_| {}, out);
+        }
+    }
+
+    fn behind(&self) -> &'static str {
+        STOP_EVENT
+    }
+
+    fn usage(&self) -> UsageOf {
+        put_usage
+    }
+}

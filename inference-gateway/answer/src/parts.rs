@@ -1,0 +1,211 @@
+//! Parts that whole answers and chunks have in common: texts, tool calls, log probabilities.
+
+use std::{fmt, marker::PhantomData};
+
+use raw_json::RawString;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
+use shared::json::RawValue;
+
+/// Size of generated output: the base of an estimate of its tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputSize {
+    /// Bytes of text, as spelled in JSON.
+    pub bytes: u64,
+    /// Tokens that log probabilities list.
+    pub listed_tokens: u64,
+}
+
+impl OutputSize {
+    /// Returns whether there is no output.
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Content of a message, or the addition of a delta.
+#[derive(Default, Deserialize)]
+pub(super) struct Delta<'a> {
+    #[serde(borrow)]
+    pub(super) content: Option<RawString<'a>>,
+    #[serde(borrow)]
+    pub(super) refusal: Option<RawString<'a>>,
+    /// Reasoning of the model, as named by DeepSeek, SGLang and llama.cpp.
+    #[serde(borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    /// Reasoning, as named by vLLM, Ollama and OpenRouter.
+    #[serde(borrow)]
+    reasoning: Option<&'a RawValue>,
+    /// Reasoning, as named by other servers; some send other values than texts.
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<AtMost<ToolCall<'a>, MAX_CALLS>>,
+}
+
+/// Longest list of choices: more than a request can ask for, as a chunk may bring several pieces of a choice.
+pub(super) const MAX_LISTED_CHOICES: usize = 64;
+/// Most tool calls in a message or a delta: more than any model makes.
+pub(super) const MAX_CALLS: usize = 512;
+/// Most bytes of a call's id or name as spelled: ids have some 40, and names come from the request's tools.
+const MAX_NAME_BYTES: u64 = 1024;
+
+/// The parser's error for a list or a name that is too long. A request can cause it: a model may be asked for many calls.
+pub(super) const BEYOND: &str = "beyond the bounds of answers";
+
+/// A list of at most `MOST` elements. A longer list is refused: an event of `{}` alone would have millions of
+/// elements, each many times larger in memory.
+pub(super) struct AtMost<T, const MOST: usize>(pub(super) Vec<T>);
+
+impl<T, const MOST: usize> Default for AtMost<T, MOST> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Elements<T, const MOST: usize>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Elements<T, MOST> {
+            type Value = AtMost<T, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a list of at most {MOST} elements")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<AtMost<T, MOST>, A::Error> {
+                let mut read = Vec::new();
+                while let Some(element) = elements.next_element()? {
+                    if read.len() == MOST {
+                        return Err(A::Error::custom(BEYOND));
+                    }
+                    read.push(element);
+                }
+                Ok(AtMost(read))
+            }
+        }
+        deserializer.deserialize_seq(Elements(PhantomData))
+    }
+}
+
+impl<'a> Delta<'a> {
+    /// A piece of the text.
+    pub(super) fn of_text(text: RawString<'a>) -> Self {
+        Self { content: Some(text), ..Self::default() }
+    }
+
+    /// A piece of a refusal.
+    pub(super) fn of_refusal(text: RawString<'a>) -> Self {
+        Self { refusal: Some(text), ..Self::default() }
+    }
+
+    /// A piece of the model's reasoning.
+    pub(super) fn of_reasoning(text: &'a RawValue) -> Self {
+        Self { reasoning_content: Some(text), ..Self::default() }
+    }
+
+    /// A piece of the call at this place among the calls; the first piece has the id and the name.
+    pub(super) fn of_call(
+        place: u64,
+        [id, name]: [Option<RawString<'a>>; 2],
+        arguments: RawString<'a>,
+    ) -> Self {
+        let function = Some(Function { name, arguments: Some(arguments) });
+        Self {
+            tool_calls: Some(AtMost(vec![ToolCall { index: Some(place), id, function }])),
+            ..Self::default()
+        }
+    }
+
+    /// Reasoning of the model, under any of the names. Some upstreams send two names with the same text.
+    pub(super) fn reasoning(&self) -> Option<RawString<'a>> {
+        let names = [self.reasoning_content, self.reasoning, self.thinking];
+        names.into_iter().flatten().find_map(RawString::of)
+    }
+
+    /// Bytes of all texts of a whole message, as spelled in JSON.
+    pub(super) fn text_bytes(&self) -> u64 {
+        let calls = self.functions().flat_map(|function| [function.name, function.arguments]);
+        self.texts().chain(calls.flatten()).map(RawString::len).sum()
+    }
+
+    /// Bytes added by a delta. A function's name counts only without arguments: some servers repeat the name with
+    /// every piece of the arguments.
+    pub(super) fn added_bytes(&self) -> u64 {
+        let calls = self.functions().filter_map(|function| {
+            function.arguments.filter(|arguments| !arguments.is_empty()).or(function.name)
+        });
+        self.texts().chain(calls).map(RawString::len).sum()
+    }
+
+    fn texts(&self) -> impl Iterator<Item = RawString<'a>> {
+        [self.content, self.refusal, self.reasoning()].into_iter().flatten()
+    }
+
+    fn functions(&self) -> impl Iterator<Item = &Function<'a>> {
+        self.calls().iter().filter_map(|call| call.function.as_ref())
+    }
+
+    pub(super) fn calls(&self) -> &[ToolCall<'a>] {
+        self.tool_calls.as_ref().map_or(&[], |calls| &calls.0)
+    }
+
+    /// Returns whether the delta has no content at all, not even an empty text.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.texts().next().is_none() && self.calls().is_empty()
+    }
+}
+
+/// A tool call, or a piece of a call.
+#[derive(Deserialize)]
+pub(super) struct ToolCall<'a> {
+    index: Option<u64>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    pub(super) id: Option<RawString<'a>>,
+    #[serde(borrow)]
+    pub(super) function: Option<Function<'a>>,
+}
+
+/// The function that a call names.
+#[derive(Deserialize)]
+pub(super) struct Function<'a> {
+    #[serde(borrow, default, deserialize_with = "short")]
+    pub(super) name: Option<RawString<'a>>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<RawString<'a>>,
+}
+
+/// Reads an id or a name, which is kept while a stream goes on and so has to be short.
+pub(super) fn short<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<RawString<'a>>, D::Error> {
+    let read = Option::<RawString<'a>>::deserialize(deserializer)?;
+    if read.is_some_and(|text| text.len() > MAX_NAME_BYTES) {
+        return Err(D::Error::custom(BEYOND));
+    }
+    Ok(read)
+}
+
+impl ToolCall<'_> {
+    /// Index given by the upstream; without an index, as of calls sent whole, the place in the array.
+    pub(super) fn index(&self, place: usize) -> u64 {
+        self.index.unwrap_or(place as u64)
+    }
+
+    /// The call's id, if any.
+    pub(super) fn id(&self) -> Option<RawString<'_>> {
+        self.id
+    }
+
+    /// The function's name, if any.
+    pub(super) fn name(&self) -> Option<RawString<'_>> {
+        self.function.as_ref().and_then(|function| function.name)
+    }
+
+    /// The function's arguments, if any.
+    pub(super) fn arguments(&self) -> Option<RawString<'_>> {
+        self.function.as_ref().and_then(|function| function.arguments)
+    }
+}

@@ -1,0 +1,201 @@
+//! Answers in Anthropic's Messages API.
+
+use raw_json::RawString;
+use serde::Deserialize;
+use serde_json::Value;
+use shared::json::RawValue;
+use upstream_error::UpstreamError;
+
+use super::{Pieces, WholeAnswer, calls::CallPlaces};
+use crate::{
+    Chunk, Event, Nonsense,
+    parts::{AtMost, Delta, short},
+    stream::{Edited, Original},
+};
+
+/// Most blocks of a message: more than any model makes.
+const MAX_BLOCKS: usize = 4096;
+
+/// Reader of a message's events.
+#[derive(Default)]
+pub(super) struct MessagesReader {
+    calls: CallPlaces,
+}
+
+/// Members of all events. What only some events have is read once their type is known, so that events of unknown types
+/// may have any members.
+#[derive(Deserialize)]
+struct RawEvent<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<RawString<'a>>,
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A whole message, or the beginning of one.
+#[derive(Deserialize)]
+struct RawMessage<'a> {
+    #[serde(borrow)]
+    content: Option<AtMost<RawBlock<'a>, MAX_BLOCKS>>,
+    #[serde(borrow)]
+    stop_reason: Option<RawString<'a>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A block of a message. Blocks of other kinds than texts, thoughts and calls are not shown.
+#[derive(Deserialize)]
+struct RawBlock<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: RawString<'a>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    id: Option<RawString<'a>>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    name: Option<RawString<'a>>,
+    #[serde(borrow)]
+    text: Option<RawString<'a>>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+/// An addition to a block, or the end of a message.
+#[derive(Deserialize)]
+struct RawDelta<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<RawString<'a>>,
+    #[serde(borrow)]
+    text: Option<RawString<'a>>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    partial_json: Option<RawString<'a>>,
+    #[serde(borrow)]
+    stop_reason: Option<RawString<'a>>,
+    #[serde(borrow)]
+    stop_sequence: Option<RawString<'a>>,
+}
+
+impl MessagesReader {
+    pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
+        let raw: RawEvent<'_> = serde_json::from_str(payload)?;
+        let kind = raw.kind.map_or("", RawString::inner);
+        let message = if kind == "message_start" { Some(read::<RawMessage<'_>>(raw.message)?) } else { None };
+        let (model, usage) = match &message {
+            Some(message) => (message.model, message.usage),
+            None => (None, raw.usage),
+        };
+        let [object, model, usage] =
+            [raw.message.filter(|_| message.is_some()), model, usage].map(|value| value.map(RawValue::get));
+        let edited = Edited { object, model, usage };
+        let index = raw.index;
+        let original =
+            Original { payload, kind, number: None, index, edited, item: None, id: None, delta: None };
+        Ok(self.read(&raw, message, &original)?.with_original(original))
+    }
+
+    fn read<'a>(
+        &mut self,
+        raw: &RawEvent<'a>,
+        message: Option<RawMessage<'a>>,
+        event: &Original<'a>,
+    ) -> Result<Event<'a>, Nonsense> {
+        let index = || read::<u64>(raw.index);
+        let delta = match event.kind {
+            "content_block_delta" => self.addition(index()?, &read(raw.delta)?),
+            "content_block_start" => self.begin(index()?, &read(raw.content_block)?)?,
+            "content_block_stop" => self.calls.end(index()?, None),
+            "message_start" => {
+                let usage = message.and_then(|message| message.usage);
+                return Ok(Event::Chunk(Chunk::new(Vec::new(), usage, None)));
+            }
+            "message_delta" => {
+                let RawDelta { stop_reason, stop_sequence, .. } = read(raw.delta)?;
+                return Ok(match stop_reason {
+                    Some(reason) => Event::end(reason.inner(), stop_sequence, raw.usage),
+                    None => Event::Chunk(Chunk::new(Vec::new(), raw.usage, None)),
+                });
+            }
+            "message_stop" => return Ok(Event::Done),
+            "error" => return Ok(failed(event.payload)),
+            // Errors of proxies on the way are not in this form.
+            "" if raw.error.is_some() => return Ok(failed(event.payload)),
+            // `ping`, and what is added to the API.
+            _ => None,
+        };
+        Ok(Event::piece(delta))
+    }
+
+    fn begin<'a>(&mut self, index: u64, block: &RawBlock<'a>) -> Result<Option<Delta<'a>>, Nonsense> {
+        Ok(match block.kind.inner() {
+            "tool_use" => Some(self.calls.begin(index, [block.id, block.name])?),
+            _ => block.text_delta(),
+        })
+    }
+
+    fn addition<'a>(&mut self, index: u64, delta: &RawDelta<'a>) -> Option<Delta<'a>> {
+        match delta.kind.map_or("", RawString::inner) {
+            "text_delta" => delta.text.map(Delta::of_text),
+            "thinking_delta" => delta.thinking.map(Delta::of_reasoning),
+            "input_json_delta" => self.calls.add(index, delta.partial_json.unwrap_or(RawString::EMPTY)),
+            // Signatures and citations.
+            _ => None,
+        }
+    }
+}
+
+impl<'a> RawBlock<'a> {
+    /// The text or the thought of a block; `None` for an empty block, and for one of another kind.
+    fn text_delta(&self) -> Option<Delta<'a>> {
+        let delta = match self.kind.inner() {
+            "text" => self.text.map(Delta::of_text),
+            "thinking" => self.thinking.map(Delta::of_reasoning),
+            _ => None,
+        };
+        delta.filter(|delta| delta.added_bytes() > 0)
+    }
+}
+
+fn failed(payload: &str) -> Event<'_> {
+    Event::Failed(UpstreamError::read(payload.as_bytes()), Chunk::new(Vec::new(), None, None))
+}
+
+/// Reads a member that an event of this type has to have.
+pub(super) fn read<'a, T: Deserialize<'a>>(member: Option<&'a RawValue>) -> Result<T, Nonsense> {
+    Ok(serde_json::from_str(member.map_or("null", RawValue::get))?)
+}
+
+/// Reads a whole message.
+pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'a>, Nonsense> {
+    let message: RawMessage<'_> = serde_json::from_str(body)?;
+    if message.error.is_some() {
+        return Err(Nonsense::Error);
+    }
+    let mut calls = 0;
+    for block in message.content.ok_or(Nonsense::Choices)?.0 {
+        if block.kind.inner() == "tool_use" {
+            let input = Value::from(block.input.map_or("{}", RawValue::get)).to_string();
+            take(Delta::of_call(calls, [block.id, block.name], RawString::trusted(&input)), None);
+            calls += 1;
+        } else if let Some(delta) = block.text_delta() {
+            take(delta, None);
+        }
+    }
+    let word = message.stop_reason.ok_or(Nonsense::Unfinished)?.inner();
+    Ok(WholeAnswer { word, usage: message.usage, model: message.model })
+}

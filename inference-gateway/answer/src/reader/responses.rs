@@ -1,0 +1,290 @@
+//! Answers in OpenAI's Responses API.
+
+use raw_json::RawString;
+use serde::Deserialize;
+use shared::json::{RawValue, each_element};
+use upstream_error::UpstreamError;
+
+use super::{Pieces, WholeAnswer, calls::CallPlaces, messages::read};
+use crate::{
+    Chunk, Event, Nonsense,
+    parts::{Delta, short},
+    stream::{ChunkChoice, Edited, Original},
+};
+
+/// The empty line between two parts of a summary, as a JSON string.
+const EMPTY_LINE: &str = r#""\n\n""#;
+
+/// Reader of a response's events.
+#[derive(Default)]
+pub(super) struct ResponsesReader {
+    calls: CallPlaces,
+    /// Place of the item whose reasoning came last, and whether its summary is shown. Servers that send both send the same
+    /// thoughts twice.
+    reasoning: Option<(u64, bool)>,
+}
+
+/// Members of all events. What only some events have is read once their type is known.
+#[derive(Deserialize)]
+struct RawEvent<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<RawString<'a>>,
+    #[serde(borrow)]
+    sequence_number: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output_index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    summary_index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A whole response, or the state of one.
+#[derive(Deserialize)]
+struct RawResponse<'a> {
+    #[serde(borrow)]
+    id: Option<RawString<'a>>,
+    #[serde(borrow)]
+    status: Option<RawString<'a>>,
+    #[serde(borrow)]
+    incomplete_details: Option<RawDetails<'a>>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RawDetails<'a> {
+    #[serde(borrow)]
+    reason: Option<RawString<'a>>,
+}
+
+/// An item of the output. Items of other kinds than messages, reasoning and calls are not shown.
+#[derive(Deserialize)]
+struct RawItem<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: RawString<'a>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    call_id: Option<RawString<'a>>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    name: Option<RawString<'a>>,
+    #[serde(borrow)]
+    arguments: Option<RawString<'a>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    summary: Option<&'a RawValue>,
+}
+
+/// A part of a message or of reasoning.
+#[derive(Deserialize)]
+struct RawPart<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: RawString<'a>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<RawString<'a>>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
+}
+
+impl ResponsesReader {
+    pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
+        let raw: RawEvent<'_> = serde_json::from_str(payload)?;
+        // An unknown event may have anything under this name.
+        let response = raw.response.and_then(|told| serde_json::from_str::<RawResponse<'_>>(told.get()).ok());
+        let (model, usage) = response.as_ref().map_or((None, None), |told| (told.model, told.usage));
+        let [object, model, usage] = [raw.response, model, usage].map(|value| value.map(RawValue::get));
+        let original = Original {
+            payload,
+            kind: raw.kind.map_or("", RawString::inner),
+            number: raw.sequence_number,
+            index: raw.output_index,
+            edited: Edited { object, model, usage },
+            item: raw.item,
+            id: response.as_ref().and_then(|told| told.id),
+            delta: raw.delta,
+        };
+        Ok(self.read(&raw, response, &original)?.with_original(original))
+    }
+
+    fn read<'a>(
+        &mut self,
+        raw: &RawEvent<'a>,
+        response: Option<RawResponse<'a>>,
+        event: &Original<'a>,
+    ) -> Result<Event<'a>, Nonsense> {
+        let index = || read::<u64>(raw.output_index);
+        let kind = event.kind;
+        let delta = match kind {
+            "response.output_text.delta" => {
+                let choice = ChunkChoice::of(Delta::of_text(read(raw.delta)?), raw.logprobs);
+                return Ok(Event::Chunk(Chunk::new(vec![choice], None, None)));
+            }
+            "response.refusal.delta" => Some(Delta::of_refusal(read(raw.delta)?)),
+            "response.reasoning_text.delta" => self.thought(index()?, false, raw.delta),
+            "response.reasoning_summary_text.delta" => self.thought(index()?, true, raw.delta),
+            "response.reasoning_summary_part.added" if self.goes_on(index()?, raw.summary_index) => {
+                serde_json::from_str(EMPTY_LINE).ok().map(Delta::of_reasoning)
+            }
+            "response.output_item.added" => self.begin(index()?, &read(raw.item)?)?,
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                self.calls.add(index()?, read(raw.delta)?)
+            }
+            "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
+                self.calls.end(index()?, raw.arguments.or(raw.input).and_then(RawString::of))
+            }
+            "response.completed" | "response.incomplete" => {
+                let response = response.map_or_else(|| read(raw.response), Ok)?;
+                let reason = response.reason(kind == "response.completed", !self.calls.is_empty());
+                return Ok(Event::end(reason, None, response.usage));
+            }
+            "response.failed" | "response.cancelled" | "response.error" | "error" => {
+                return Ok(failed(event, response.and_then(|told| told.usage)));
+            }
+            "" if raw.error.is_some() => {
+                return Ok(failed(event, response.and_then(|told| told.usage)));
+            }
+            // What repeats earlier events, and what is added to the API.
+            _ => None,
+        };
+        Ok(Event::piece(delta))
+    }
+
+    fn begin<'a>(&mut self, index: u64, item: &RawItem<'a>) -> Result<Option<Delta<'a>>, Nonsense> {
+        match item.kind.inner() {
+            "function_call" | "custom_tool_call" => {
+                self.calls.begin(index, [item.call_id, item.name]).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A piece of reasoning, unless the same thoughts came in the other form.
+    fn thought<'a>(
+        &mut self,
+        index: u64,
+        is_summary: bool,
+        delta: Option<&'a RawValue>,
+    ) -> Option<Delta<'a>> {
+        if self.reasoning.is_none_or(|(of, _)| of != index) {
+            self.reasoning = Some((index, is_summary));
+        }
+        delta.filter(|_| self.reasoning == Some((index, is_summary))).map(Delta::of_reasoning)
+    }
+
+    /// Returns whether a part of a summary follows another part that is shown.
+    fn goes_on(&self, index: u64, part: Option<&RawValue>) -> bool {
+        self.reasoning == Some((index, true)) && part.is_some_and(|part| part.get() != "0")
+    }
+}
+
+impl<'a> RawResponse<'a> {
+    /// Why a response ended, as a word of chat where its status says no more.
+    fn reason(&self, is_completed: bool, has_calls: bool) -> &'a str {
+        let told = self.incomplete_details.as_ref().and_then(|details| details.reason);
+        match told {
+            _ if is_completed && has_calls => "tool_calls",
+            _ if is_completed => "stop",
+            Some(reason) => reason.inner(),
+            None => "length",
+        }
+    }
+}
+
+fn failed<'a>(event: &Original<'a>, usage: Option<&'a RawValue>) -> Event<'a> {
+    Event::Failed(UpstreamError::read(event.payload.as_bytes()), Chunk::new(Vec::new(), usage, None))
+}
+
+/// Reads a whole response.
+pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'a>, Nonsense> {
+    let response: RawResponse<'_> = serde_json::from_str(body)?;
+    let status = response.status.map_or("", RawString::inner);
+    match status {
+        "completed" | "incomplete" => {}
+        _ if response.error.is_some() => return Err(Nonsense::Error),
+        _ => return Err(Nonsense::Unfinished),
+    }
+    let (mut calls, mut is_read) = (0, Ok(()));
+    each_element(response.output.ok_or(Nonsense::Choices)?, |item: RawItem<'_>| {
+        is_read = add_item(&item, &mut calls, take);
+        is_read.is_ok()
+    })?;
+    is_read?;
+    let word = response.reason(status == "completed", calls > 0);
+    Ok(WholeAnswer { word, usage: response.usage, model: response.model })
+}
+
+fn add_item(item: &RawItem<'_>, calls: &mut u64, take: Pieces<'_>) -> Result<(), serde_json::Error> {
+    match item.kind.inner() {
+        "function_call" | "custom_tool_call" => {
+            let arguments = item.arguments.or(item.input.and_then(RawString::of));
+            let arguments = arguments.unwrap_or(RawString::EMPTY);
+            take(Delta::of_call(*calls, [item.call_id, item.name], arguments), None);
+            *calls += 1;
+        }
+        "message" => each_part(item.content, |part| match part.kind.inner() {
+            "output_text" => {
+                let text = part.text.and_then(RawString::of).unwrap_or(RawString::EMPTY);
+                take(Delta::of_text(text), part.logprobs);
+            }
+            "refusal" => {
+                take(Delta::of_refusal(part.refusal.unwrap_or(RawString::EMPTY)), None);
+            }
+            _ => {}
+        })?,
+        "reasoning" => {
+            let are_whole = add_thoughts(item.content, take)?;
+            add_thoughts(item.summary.filter(|_| !are_whole), take)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Adds the parts of reasoning, with empty lines in between. Returns whether there are any.
+fn add_thoughts(parts: Option<&RawValue>, take: Pieces<'_>) -> Result<bool, serde_json::Error> {
+    let empty_line: &RawValue = serde_json::from_str(EMPTY_LINE)?;
+    let mut before = None;
+    each_part(parts, |part| {
+        if let Some(text) = part.text {
+            for text in before.into_iter().chain([text]) {
+                take(Delta::of_reasoning(text), None);
+            }
+            before = Some(empty_line);
+        }
+    })?;
+    Ok(before.is_some())
+}
+
+/// Passes on the parts of an item, if there are any.
+fn each_part<'a>(
+    parts: Option<&'a RawValue>,
+    mut take: impl FnMut(RawPart<'a>),
+) -> Result<(), serde_json::Error> {
+    let Some(parts) = parts else { return Ok(()) };
+    each_element(parts, |part| {
+        take(part);
+        true
+    })
+}

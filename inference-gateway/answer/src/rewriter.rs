@@ -1,0 +1,197 @@
+//! Writes the stream that the client reads.
+
+use bytes::{Bytes, BytesMut};
+use raw_json::RawString;
+use shared::{error::ApiError, ids::GenerationId, money::NanoUsd, tokens::Usage};
+
+use super::{
+    Chunk, FinishReason, Generation, call_ids::MadeIds, calls::Calls, logprobs::put_logprobs, parts::Delta,
+    put, put_number, stream::ChunkChoice, usage::put_usage,
+};
+
+/// The delta that opens a choice of which nothing was generated.
+const OPENING: &str = r#"{"role":"assistant","content":""}"#;
+
+/// Rewriter of an upstream's chunks into the gateway's. For any upstream, the client sees for each choice: first the
+/// role, then the generated output, then a finish reason, and nothing more.
+pub(crate) struct Rewriter {
+    generation: GenerationId,
+    /// Beginning of each chunk.
+    head: Bytes,
+    /// End of each chunk.
+    tail: &'static str,
+    include_usage: bool,
+    choices: Vec<ChoiceState>,
+}
+
+/// Parts of a choice that were sent.
+#[derive(Default)]
+struct ChoiceState {
+    progress: ChoiceProgress,
+    calls: Calls,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ChoiceProgress {
+    /// The role was not sent.
+    #[default]
+    Unseen,
+    /// The choice goes on.
+    Open,
+    /// The finish reason was sent.
+    Finished,
+}
+
+impl Rewriter {
+    /// A stream of which nothing was written.
+    pub(crate) fn new(generation: Generation<'_>, include_usage: bool) -> Self {
+        let mut head = BytesMut::from("data: ");
+        generation.write("chat.completion.chunk", &mut head);
+        put(&mut head, r#","choices":["#);
+        let tail = if include_usage { "],\"usage\":null}\n\n" } else { "]}\n\n" };
+        let generation = generation.id;
+        Self { generation, head: head.freeze(), tail, include_usage, choices: Vec::new() }
+    }
+
+    /// Writes the additions of a chunk, if any.
+    pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
+        let start = out.len();
+        out.extend_from_slice(&self.head);
+        let empty = out.len();
+        for choice in &chunk.choices {
+            let Some(first) = self.advance(choice) else { continue };
+            if out.len() > empty {
+                put(out, ",");
+            }
+            let made = MadeIds { generation: self.generation, choice: choice.index };
+            write_choice(choice, first, &mut self.choices[choice.index].calls, made, out);
+        }
+        if out.len() == empty {
+            out.truncate(start);
+        } else {
+            put(out, self.tail);
+        }
+    }
+
+    /// Returns whether the upstream has begun a choice and finished every begun choice; any other end is a failure.
+    pub(crate) fn is_finished(&self) -> bool {
+        let any = |progress| self.choices.iter().any(|choice| choice.progress == progress);
+        any(ChoiceProgress::Finished) && !any(ChoiceProgress::Open)
+    }
+
+    /// Number of choices whose finish reason was written.
+    pub(crate) fn finished_choices(&self) -> u64 {
+        let finished = |choice: &&ChoiceState| choice.progress == ChoiceProgress::Finished;
+        self.choices.iter().filter(finished).count() as u64
+    }
+
+    /// Ends every choice that goes on, with the finish reason `length`: nothing more can be granted.
+    pub(crate) fn cut(&mut self, out: &mut BytesMut) {
+        if self.choices.is_empty() {
+            self.choices.push(ChoiceState::default());
+        }
+        for (index, ChoiceState { progress, .. }) in self.choices.iter_mut().enumerate() {
+            let delta = match progress {
+                ChoiceProgress::Unseen => OPENING,
+                ChoiceProgress::Open => "{}",
+                ChoiceProgress::Finished => continue,
+            };
+            *progress = ChoiceProgress::Finished;
+            out.extend_from_slice(&self.head);
+            put(out, r#"{"index":"#);
+            put_number(out, index as u64);
+            put(out, r#","delta":"#);
+            put(out, delta);
+            put(out, r#","logprobs":null,"finish_reason":"length"}"#);
+            put(out, self.tail);
+        }
+    }
+
+    /// Ends the stream with `[DONE]`, after usage if requested. `cost` is the billed amount; `None` while unknown.
+    pub(crate) fn done(&self, usage: Usage, cost: Option<NanoUsd>, out: &mut BytesMut) {
+        if self.include_usage {
+            out.extend_from_slice(&self.head);
+            put(out, r#"],"usage":"#);
+            put_usage(usage, cost, out);
+            put(out, "}\n\n");
+        }
+        put(out, "data: [DONE]\n\n");
+    }
+
+    /// Ends a failed stream. SDKs take a stream that merely stops for a finished stream, and an event after an error
+    /// for the error's cure, so the error is the last event.
+    pub(crate) fn error(error: &ApiError, out: &mut BytesMut) {
+        put(out, "data: ");
+        put(out, &error.to_json());
+        put(out, "\n\n");
+    }
+
+    /// Moves a choice on. `None` without anything to write; else whether the role is still to be written.
+    fn advance(&mut self, choice: &ChunkChoice<'_>) -> Option<bool> {
+        if self.choices.len() <= choice.index {
+            self.choices.resize_with(choice.index + 1, ChoiceState::default);
+        }
+        let progress = &mut self.choices[choice.index].progress;
+        let first = match *progress {
+            ChoiceProgress::Finished => return None,
+            ChoiceProgress::Unseen => true,
+            ChoiceProgress::Open => false,
+        };
+        *progress = if choice.finish.is_some() { ChoiceProgress::Finished } else { ChoiceProgress::Open };
+        let adds =
+            first || choice.finish.is_some() || choice.logprobs.is_some() || !choice.delta.is_nothing();
+        adds.then_some(first)
+    }
+}
+
+fn write_choice(choice: &ChunkChoice<'_>, first: bool, calls: &mut Calls, made: MadeIds, out: &mut BytesMut) {
+    put(out, r#"{"index":"#);
+    put_number(out, choice.index as u64);
+    put(out, r#","delta":"#);
+    write_delta(&choice.delta, first, calls, made, out);
+    put(out, r#","logprobs":"#);
+    put_logprobs(choice.logprobs, out);
+    match choice.finish.map(FinishReason::as_str) {
+        Some(reason) => {
+            put(out, r#","finish_reason":""#);
+            put(out, reason);
+            put(out, "\"}");
+        }
+        None => put(out, r#","finish_reason":null}"#),
+    }
+}
+
+/// Writes a delta. The first delta of a choice has the role, and a text, even an empty text.
+fn write_delta(delta: &Delta<'_>, first: bool, known: &mut Calls, made: MadeIds, out: &mut BytesMut) {
+    let content = delta.content.or(first.then_some(RawString::EMPTY));
+    let texts = [
+        (r#""content":"#, content),
+        (r#""reasoning_content":"#, delta.reasoning()),
+        (r#""refusal":"#, delta.refusal),
+    ];
+    let mut before = "{";
+    if first {
+        put(out, r#"{"role":"assistant""#);
+        before = ",";
+    }
+    for (name, text) in texts {
+        if let Some(text) = text {
+            put(out, before);
+            before = ",";
+            put(out, name);
+            text.write(out);
+        }
+    }
+    let calls = delta.calls();
+    if !calls.is_empty() {
+        put(out, before);
+        before = r#""tool_calls":["#;
+        for (place, call) in calls.iter().enumerate() {
+            put(out, before);
+            before = ",";
+            call.write_piece(&known.place(call, place), made, out);
+        }
+        put(out, "]");
+    }
+    put(out, if before == "{" { "{}" } else { "}" });
+}

@@ -1,0 +1,227 @@
+//! Events of an upstream's stream.
+
+use raw_json::RawString;
+use reply::MAX_CHOICES;
+use serde::Deserialize;
+use shared::json::{RawValue, from_slice};
+use upstream_error::UpstreamError;
+
+use super::{
+    FinishReason, Nonsense, Reported,
+    finish::FinishWord,
+    logprobs::listed_tokens,
+    parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
+    usage::ReportForm,
+};
+
+/// The event that a chunk was read from. Its members are those that writers of the same API look at.
+#[derive(Clone, Copy)]
+pub(super) struct Original<'a> {
+    pub(super) payload: &'a str,
+    /// Type of the event, as spelled in JSON without quotes.
+    pub(super) kind: &'a str,
+    /// Number of the event.
+    pub(super) number: Option<&'a RawValue>,
+    /// Place of the block or the item.
+    pub(super) index: Option<&'a RawValue>,
+    pub(super) edited: Edited<'a>,
+    /// The item.
+    pub(super) item: Option<&'a RawValue>,
+    /// Id of the response.
+    pub(super) id: Option<RawString<'a>>,
+    pub(super) delta: Option<&'a RawValue>,
+}
+
+/// The parts of an event or of an answer that are edited, each as a slice of the text.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Edited<'a> {
+    /// The message or the response that an event tells of.
+    pub(super) object: Option<&'a str>,
+    pub(super) model: Option<&'a str>,
+    pub(super) usage: Option<&'a str>,
+}
+
+/// An event of an upstream's stream.
+pub enum Event<'a> {
+    /// A piece of the answer.
+    Chunk(Chunk<'a>),
+    /// The upstream failed, with this error, in a chunk whose text is no answer. The chunk's usage counts.
+    Failed(UpstreamError, Chunk<'a>),
+    /// The upstream has nothing more to say.
+    Done,
+}
+
+/// A piece of the answer, borrowed from an event.
+pub struct Chunk<'a> {
+    usage: Option<&'a RawValue>,
+    timings: Option<&'a RawValue>,
+    /// Place of the only choice that the chunk adds to.
+    pub choice: Option<usize>,
+    /// A finish reason that no known server uses.
+    pub unknown_finish: Option<&'a str>,
+    /// The event itself, of the APIs whose events can be passed on.
+    pub(super) original: Option<Original<'a>>,
+    pub(super) choices: Vec<ChunkChoice<'a>>,
+}
+
+/// Part of an answer that a chunk adds to a choice.
+pub(super) struct ChunkChoice<'a> {
+    pub(super) index: usize,
+    pub(super) delta: Delta<'a>,
+    pub(super) logprobs: Option<&'a RawValue>,
+    pub(super) finish: Option<FinishReason>,
+    /// Sequence that ended the choice, of servers that tell.
+    pub(super) stop: Option<RawString<'a>>,
+    /// Size of the output that the chunk adds.
+    size: OutputSize,
+}
+
+#[derive(Deserialize)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    choices: Option<AtMost<RawChoice<'a>, MAX_LISTED_CHOICES>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timings: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RawChoice<'a> {
+    index: Option<usize>,
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
+    #[serde(borrow)]
+    finish_reason: Option<RawString<'a>>,
+    /// The sequence or the token that ended the choice, by vLLM.
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+    /// The same, by SGLang.
+    #[serde(borrow)]
+    matched_stop: Option<&'a RawValue>,
+}
+
+impl<'a> Event<'a> {
+    /// Reads the payload of an event.
+    pub fn read(payload: &'a [u8]) -> Result<Self, Nonsense> {
+        if payload.trim_ascii() == b"[DONE]" {
+            return Ok(Self::Done);
+        }
+        let raw: Raw<'_> = from_slice(payload)?;
+        let (usage, timings) = (raw.usage, raw.timings);
+        // Not all errors are wrapped: SGLang sends error objects without a wrapper.
+        if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {
+            return Ok(Self::Failed(UpstreamError::read(payload), Chunk::new(Vec::new(), usage, timings)));
+        }
+        let mut choices = Vec::with_capacity(1);
+        let (mut failed, mut unknown_finish) = (false, None);
+        for (place, choice) in raw.choices.unwrap_or_default().0.into_iter().enumerate() {
+            let index = choice.index.unwrap_or(place);
+            if index >= usize::from(MAX_CHOICES) {
+                return Err(Nonsense::Choices);
+            }
+            let reason = choice.finish_reason.map(RawString::inner).filter(|reason| !reason.is_empty());
+            let word = reason.map(FinishWord::read);
+            failed |= word == Some(FinishWord::Failure);
+            unknown_finish = unknown_finish.or(reason.filter(|_| word == Some(FinishWord::Unknown)));
+            choices.push(ChunkChoice {
+                index,
+                finish: word.and_then(FinishWord::reason),
+                stop: choice.stop_reason.or(choice.matched_stop).and_then(RawString::of),
+                ..ChunkChoice::of(choice.delta.unwrap_or_default(), choice.logprobs)
+            });
+        }
+        let chunk = Chunk { unknown_finish, ..Chunk::new(choices, usage, timings) };
+        // After a reason like `abort` the generated text is no answer.
+        Ok(if failed { Self::Failed(UpstreamError::default(), chunk) } else { Self::Chunk(chunk) })
+    }
+
+    /// The end of the only choice, in the upstream's word.
+    pub(super) fn end(word: &'a str, stop: Option<RawString<'a>>, usage: Option<&'a RawValue>) -> Self {
+        let read = FinishWord::read(word);
+        let choice = ChunkChoice { finish: read.reason(), stop, ..ChunkChoice::of(Delta::default(), None) };
+        let unknown_finish = (read == FinishWord::Unknown).then_some(word);
+        let chunk = Chunk { unknown_finish, ..Chunk::new(vec![choice], usage, None) };
+        match read {
+            FinishWord::Known(_) | FinishWord::Unknown => Self::Chunk(chunk),
+            FinishWord::Failure => Self::Failed(UpstreamError::default(), chunk),
+        }
+    }
+
+    /// Adds the event itself.
+    pub(super) fn with_original(mut self, original: Original<'a>) -> Self {
+        match &mut self {
+            Self::Chunk(chunk) => chunk.original = Some(original),
+            Self::Failed(..) | Self::Done => {}
+        }
+        self
+    }
+
+    /// A piece of the only choice, or an event that adds nothing.
+    pub(super) fn piece(delta: Option<Delta<'a>>) -> Self {
+        let choices = delta.map(|delta| ChunkChoice::of(delta, None)).into_iter().collect();
+        Self::Chunk(Chunk::new(choices, None, None))
+    }
+}
+
+impl<'a> ChunkChoice<'a> {
+    /// A piece of the first choice, which goes on.
+    pub(super) fn of(delta: Delta<'a>, logprobs: Option<&'a RawValue>) -> Self {
+        let size = OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(logprobs) };
+        Self { index: 0, delta, logprobs, finish: None, stop: None, size }
+    }
+}
+
+impl<'a> Chunk<'a> {
+    pub(super) fn new(
+        choices: Vec<ChunkChoice<'a>>,
+        usage: Option<&'a RawValue>,
+        timings: Option<&'a RawValue>,
+    ) -> Self {
+        let first = choices.first().map(|choice| choice.index);
+        Self {
+            usage,
+            timings,
+            choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
+            unknown_finish: None,
+            original: None,
+            choices,
+        }
+    }
+
+    /// Reads the usage so far, or in all, if the chunk reports any.
+    pub fn usage(&self) -> Option<Reported> {
+        self.usage.map(|usage| Reported::read(ReportForm::Usage, usage))
+    }
+
+    /// Reads the usage so far of a single choice, if the chunk reports any.
+    pub fn timings(&self) -> Option<Reported> {
+        self.timings.map(|timings| Reported::read(ReportForm::Timings, timings))
+    }
+
+    /// Returns whether the chunk adds to no choice, as one whose usage ends a stream.
+    pub const fn is_without_choices(&self) -> bool {
+        self.choices.is_empty()
+    }
+
+    /// The sizes of what was generated, each with the place of its choice: at least a token each.
+    pub fn outputs(&self) -> impl Iterator<Item = (usize, OutputSize)> {
+        self.choices.iter().map(|choice| (choice.index, choice.size)).filter(|(_, size)| !size.is_empty())
+    }
+
+    /// Returns whether something was generated.
+    pub fn has_output(&self) -> bool {
+        self.outputs().next().is_some()
+    }
+
+    /// Why choices end with this chunk, if any do.
+    pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
+        self.choices.iter().filter_map(|choice| choice.finish)
+    }
+}

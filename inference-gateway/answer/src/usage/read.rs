@@ -1,0 +1,246 @@
+//! The one reader of upstreams' reports of usage, for every kind of upstream and every form of report.
+
+use std::{fmt, num::IntErrorKind};
+
+use raw_json::RawString;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use shared::json::{RawValue, Text, each_element};
+
+use super::{MOST_TOKENS, Reported};
+
+/// Objects of answers that report usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReportForm {
+    /// `usage`, as of OpenAI's API, with the additions of other servers.
+    Usage,
+    /// `timings`, which llama.cpp's server adds to every chunk on request (`timings_per_token`), of a single choice.
+    Timings,
+}
+
+impl Reported {
+    /// Reads a report. The largest of several names' counts wins: servers that know two names may leave one at zero.
+    pub(crate) fn read(form: ReportForm, report: &RawValue) -> Self {
+        let mut counts = Counts::default();
+        counts.read(
+            match form {
+                ReportForm::Usage => Place::Usage,
+                ReportForm::Timings => Place::Timings,
+            },
+            report,
+        );
+        counts.reported()
+    }
+}
+
+/// Objects that counts stand in.
+#[derive(Clone, Copy)]
+enum Place {
+    Usage,
+    /// Details of the prompt's tokens.
+    Prompt,
+    /// Details of the output's tokens.
+    Output,
+    /// Tokens written to a cache, by the time that they are kept.
+    Writes,
+    Timings,
+}
+
+/// Counts of a report, under the names of various servers.
+#[derive(Default)]
+struct Counts {
+    /// The prompt, by OpenAI's name: with all of its parts.
+    prompt: Option<u64>,
+    /// The prompt, by the name in Anthropic's API and in OpenAI's newer API.
+    input: Option<u64>,
+    /// Tokens of the prompt that were read from a cache.
+    cached: Option<u64>,
+    /// Tokens of the prompt that were not.
+    uncached: Option<u64>,
+    written: Option<u64>,
+    written_short: Option<u64>,
+    written_long: Option<u64>,
+    audio_input: Option<u64>,
+    completion: Option<u64>,
+    reasoning: Option<u64>,
+    audio_output: Option<u64>,
+    total: Option<u64>,
+    /// True if the report has members of Anthropic's API.
+    by_anthropic: bool,
+    /// Usage that the members beside it leave out.
+    apart: Reported,
+    /// True if the report is a round of another report, which has no rounds itself.
+    is_round: bool,
+}
+
+impl Counts {
+    /// Takes in the counts of an object; anything else has none.
+    fn read(&mut self, place: Place, value: &RawValue) {
+        // The value is JSON already: the only error is another type than an object.
+        let _ = serde_json::Deserializer::from_str(value.get()).deserialize_map(Members(place, self));
+    }
+
+    /// Takes in a member.
+    fn take(&mut self, place: Place, name: &str, value: &RawValue) {
+        self.by_anthropic |= matches!(
+            (place, name),
+            (Place::Usage, "cache_read_input_tokens" | "cache_creation_input_tokens" | "cache_creation")
+        );
+        let counted = match (place, name) {
+            (Place::Usage, "prompt_tokens") => &mut self.prompt,
+            (Place::Usage, "input_tokens") => &mut self.input,
+            (Place::Usage, "completion_tokens" | "output_tokens") | (Place::Timings, "predicted_n") => {
+                &mut self.completion
+            }
+            (Place::Usage, "total_tokens") => &mut self.total,
+            // OpenAI's name, SGLang's, and Anthropic's.
+            (Place::Output | Place::Usage, "reasoning_tokens") | (Place::Output, "thinking_tokens") => {
+                &mut self.reasoning
+            }
+            (Place::Output, "audio_tokens") => &mut self.audio_output,
+            (Place::Prompt, "audio_tokens") => &mut self.audio_input,
+            // OpenAI's name, Moonshot's, DeepSeek's, llama.cpp's, and Anthropic's.
+            (Place::Prompt | Place::Usage, "cached_tokens" | "cache_read_input_tokens")
+            | (Place::Usage, "prompt_cache_hit_tokens")
+            | (Place::Timings, "cache_n") => &mut self.cached,
+            (Place::Usage, "prompt_cache_miss_tokens") | (Place::Timings, "prompt_n") => &mut self.uncached,
+            // OpenAI's name, and three of gateways to Anthropic's API; the last is Anthropic's own.
+            (Place::Prompt, "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens")
+            | (Place::Prompt | Place::Usage, "cache_creation_input_tokens") => &mut self.written,
+            (Place::Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
+            | (Place::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
+            (Place::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
+            | (Place::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
+            (Place::Usage, "prompt_tokens_details" | "input_tokens_details") => {
+                return self.read(Place::Prompt, value);
+            }
+            (Place::Usage, "completion_tokens_details" | "output_tokens_details") => {
+                return self.read(Place::Output, value);
+            }
+            (Place::Usage | Place::Prompt, "cache_creation")
+            | (Place::Prompt, "cache_creation_token_details" | "cache_write_tokens_details") => {
+                return self.read(Place::Writes, value);
+            }
+            (Place::Usage, "iterations") if !self.is_round => return self.read_apart(value),
+            _ => return,
+        };
+        *counted = (*counted).max(count(value));
+    }
+
+    /// Takes in the rounds of an answer of Anthropic's API that its other members leave out: those that summarise the
+    /// conversation, and those of an adviser.
+    fn read_apart(&mut self, rounds: &RawValue) {
+        // Anything but a list of objects has none.
+        let _ = each_element(rounds, |round: &RawValue| {
+            if serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| round.is_apart()) {
+                let mut counts = Self { is_round: true, ..Self::default() };
+                counts.read(Place::Usage, round);
+                self.apart = self.apart.plus(counts.reported());
+            }
+            true
+        });
+    }
+
+    fn reported(self) -> Reported {
+        let written = self.written.max(sum(self.written_short, self.written_long));
+        let beside = Reported {
+            prompt: self.prompt(written),
+            cached: self.cached,
+            written,
+            written_long: self.written_long,
+            audio_input: self.audio_input,
+            completion: self.completion,
+            reasoning: self.reasoning,
+            audio_output: self.audio_output,
+            total: self.total,
+        };
+        beside.plus(self.apart)
+    }
+
+    /// Tokens of the prompt with all of its parts.
+    fn prompt(&self, written: Option<u64>) -> Option<u64> {
+        let named = counted(self.prompt).max(self.input);
+        let cache = if self.by_anthropic { sum(self.cached, written).unwrap_or(0) } else { 0 };
+        let whole = named.map(|named| if self.leaves_out(cache, named) { named + cache } else { named });
+        let both = self.uncached.and_then(|_| sum(self.uncached, self.cached));
+        counted(whole).or(counted(both))
+    }
+
+    /// Returns whether a prompt of `named` tokens leaves out its `cache` tokens, which were read from a cache or
+    /// written to one: `input_tokens` of Anthropic's API do, and numbers in OpenAI's form do not, unless the total says so.
+    fn leaves_out(&self, cache: u64, named: u64) -> bool {
+        let by_anthropics_name = counted(self.prompt).is_none();
+        match self.total {
+            Some(total) if total == named + cache + self.completion.unwrap_or(0) => true,
+            Some(_) => by_anthropics_name && cache > named,
+            None => by_anthropics_name,
+        }
+    }
+}
+
+/// A round of generation in a report of several.
+#[derive(Deserialize)]
+struct Round<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: RawString<'a>,
+}
+
+impl Round<'_> {
+    fn is_apart(&self) -> bool {
+        matches!(self.kind.inner(), "compaction" | "advisor_message")
+    }
+}
+
+/// Reads the members of the object at a place.
+struct Members<'c>(Place, &'c mut Counts);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let Self(place, counts) = self;
+        while let Some((name, value)) = members.next_entry::<Text<'de>, &'de RawValue>()? {
+            counts.take(place, &name.0, value);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the tokens of a prompt. No template renders an empty prompt: a server that reports zero has not counted.
+fn counted(tokens: Option<u64>) -> Option<u64> {
+    tokens.filter(|tokens| *tokens > 0)
+}
+
+/// Adds up the counts that there are.
+fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.or(b).map(|_| a.unwrap_or(0) + b.unwrap_or(0))
+}
+
+/// Reads a number of tokens: an integer, also spelled as a float or as a text.
+fn count(value: &RawValue) -> Option<u64> {
+    let spelled = value.get();
+    let spelled = spelled.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(spelled);
+    match spelled.parse::<u64>() {
+        Ok(tokens) => Some(tokens.min(MOST_TOKENS)),
+        Err(e) if *e.kind() == IntErrorKind::PosOverflow => Some(MOST_TOKENS),
+        Err(_) => integral(spelled.parse().ok()?),
+    }
+}
+
+/// Returns the number of tokens of an integral float.
+fn integral(tokens: f64) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative and without a fraction; a larger one than any integer becomes the largest"
+    )]
+    let integer = tokens as u64;
+    // The remainder of a non-finite number is no number either.
+    (tokens >= 0.0 && tokens % 1.0 == 0.0).then(|| integer.min(MOST_TOKENS))
+}

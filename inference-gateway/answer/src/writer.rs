@@ -1,0 +1,188 @@
+//! The writers of a stream, one for each dialect of clients.
+
+use bytes::BytesMut;
+use reply::Reply;
+use shared::error::ApiError;
+
+use super::{
+    Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,
+    call_ids::AnswerCallIds,
+    messages::MessagesStream,
+    passed::{PassedStream, PassedWriter},
+    put,
+    responses::ResponsesStream,
+    turn::{Turn, TurnEnd, TurnWriter},
+};
+
+/// Writer of the stream that a client reads.
+pub struct StreamWriter(DialectWriter);
+
+/// The writer of the client's dialect.
+enum DialectWriter {
+    /// Chunks of a chat completion, of any number of choices.
+    Chat(Rewriter),
+    /// Another dialect, of a single choice.
+    Turn(Box<TurnStream>),
+    /// Another dialect, as the upstream speaks it.
+    Passed(Box<PassedStream>),
+}
+
+/// The stream of a dialect that knows blocks.
+struct TurnStream {
+    turn: Turn,
+    writer: Box<dyn TurnWriter>,
+    has_begun: bool,
+}
+
+impl StreamWriter {
+    /// A stream of which nothing was written. `prompt_tokens` stands for the prompt where the upstream does not begin with
+    /// a report. `passes` says that the upstream was asked in the client's own API: then its events pass as they come.
+    pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64, passes: bool) -> Self {
+        match reply {
+            Reply::Responses(reply) if passes => {
+                return Self::passed(generation, ResponsesStream::new(generation, reply.clone()));
+            }
+            Reply::Messages(reply) if passes => {
+                return Self::passed(
+                    generation,
+                    MessagesStream::new(generation, reply.clone(), prompt_tokens),
+                );
+            }
+            Reply::Chat { .. } | Reply::Embeddings | Reply::Responses(_) | Reply::Messages(_) => {}
+        }
+        match reply {
+            Reply::Chat { include_usage } => Self::chat(generation, *include_usage),
+            Reply::Embeddings => Self::chat(generation, false),
+            Reply::Responses(reply) => {
+                let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
+                Self::turn(Turn::new(call_ids, true), ResponsesStream::new(generation, reply.clone()))
+            }
+            Reply::Messages(reply) => {
+                let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
+                let writer = MessagesStream::new(generation, reply.clone(), prompt_tokens);
+                Self::turn(Turn::new(call_ids, reply.thinking), writer)
+            }
+        }
+    }
+
+    fn chat(generation: Generation<'_>, include_usage: bool) -> Self {
+        Self(DialectWriter::Chat(Rewriter::new(generation, include_usage)))
+    }
+
+    fn turn(turn: Turn, writer: impl TurnWriter + 'static) -> Self {
+        Self(DialectWriter::Turn(Box::new(TurnStream { turn, writer: Box::new(writer), has_begun: false })))
+    }
+
+    fn passed(generation: Generation<'_>, writer: impl PassedWriter + 'static) -> Self {
+        Self(DialectWriter::Passed(Box::new(PassedStream::new(generation, Box::new(writer)))))
+    }
+
+    /// Writes the additions of a chunk, if any. The error is about an answer that the dialect cannot express.
+    pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
+        match &mut self.0 {
+            DialectWriter::Chat(rewriter) => {
+                rewriter.chunk(chunk, out);
+                Ok(())
+            }
+            DialectWriter::Turn(stream) => stream.chunk(chunk, out),
+            DialectWriter::Passed(stream) => {
+                stream.chunk(chunk, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns whether the upstream has begun a choice and finished every begun choice; any other end is a failure.
+    pub fn is_finished(&self) -> bool {
+        match &self.0 {
+            DialectWriter::Chat(rewriter) => rewriter.is_finished(),
+            DialectWriter::Turn(stream) => stream.turn.end().is_some(),
+            DialectWriter::Passed(stream) => stream.is_finished(),
+        }
+    }
+
+    /// Number of choices whose finish reason came.
+    pub fn finished_choices(&self) -> u64 {
+        match &self.0 {
+            DialectWriter::Chat(rewriter) => rewriter.finished_choices(),
+            DialectWriter::Turn(_) | DialectWriter::Passed(_) => u64::from(self.is_finished()),
+        }
+    }
+
+    /// Ends what goes on, since nothing more can be granted.
+    pub fn cut(&mut self, out: &mut BytesMut) {
+        match &mut self.0 {
+            DialectWriter::Chat(rewriter) => rewriter.cut(out),
+            DialectWriter::Turn(stream) => stream.cut(out),
+            DialectWriter::Passed(stream) => stream.cut(out),
+        }
+    }
+
+    /// Writes the last events of a stream that succeeded.
+    pub fn done(&mut self, settled: Settled, out: &mut BytesMut) {
+        match &mut self.0 {
+            DialectWriter::Chat(rewriter) => rewriter.done(settled.usage, settled.cost, out),
+            DialectWriter::Turn(stream) => {
+                stream.cut(out);
+                if let Some(end) = stream.turn.end() {
+                    stream.writer.done(end, settled, out);
+                }
+            }
+            DialectWriter::Passed(stream) => stream.done(settled, out),
+        }
+    }
+
+    /// Writes the last event of a stream that failed. `settled` is the bill of what came before, if any.
+    pub fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut) {
+        match &mut self.0 {
+            DialectWriter::Chat(_) => Rewriter::error(error, out),
+            DialectWriter::Turn(stream) => stream.writer.fail(error, settled, out),
+            DialectWriter::Passed(stream) => stream.fail(error, settled, out),
+        }
+    }
+
+    /// Writes what clients ignore, so that intermediate proxies do not time out.
+    pub fn keep_alive(&self, out: &mut BytesMut) {
+        match &self.0 {
+            DialectWriter::Chat(_) => put(out, ": keep-alive\n\n"),
+            DialectWriter::Turn(stream) => put(out, stream.writer.keep_alive()),
+            DialectWriter::Passed(stream) => put(out, stream.keep_alive()),
+        }
+    }
+
+    /// Bytes kept until the stream ends.
+    pub fn held_bytes(&self) -> usize {
+        match &self.0 {
+            DialectWriter::Chat(_) => 0,
+            DialectWriter::Turn(stream) => stream.turn.held_bytes() + stream.writer.held_bytes(),
+            DialectWriter::Passed(stream) => stream.held_bytes(),
+        }
+    }
+}
+
+impl TurnStream {
+    fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
+        if !self.has_begun {
+            self.has_begun = true;
+            let report = chunk.usage().or_else(|| chunk.timings());
+            self.writer.begin(report.and_then(|report| report.prompt), out);
+        }
+        // A single choice was asked for: the first.
+        let choices = chunk.choices.iter().filter(|choice| choice.index == 0);
+        for choice in choices {
+            self.turn.chunk(choice, &mut *self.writer, out)?;
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, out: &mut BytesMut) {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.writer.begin(None, out);
+        }
+        if self.turn.end().is_none() {
+            let end = TurnEnd { finish: FinishReason::Length, stop: None };
+            self.turn.finish(end, &mut *self.writer, out);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Metering of a whole answer that is asked for as a stream, since its server counts the choices of a stream alone.
+
+use answer::{AnswerReader, Decoder, Event, Fold, Nonsense};
+use bytes::Bytes;
+use upstream_error::UpstreamError;
+
+use super::usage::UsageCounter;
+
+/// The meter of a stream that becomes a whole answer.
+pub struct FoldMeter {
+    decoder: Decoder,
+    reader: AnswerReader,
+    counter: UsageCounter,
+    /// The answer so far; `None` once it is not kept.
+    fold: Option<Fold>,
+    choices: u64,
+    unknown_finish: Option<String>,
+    is_finished: bool,
+}
+
+/// The end of the stream.
+pub enum FoldEnd {
+    /// The upstream has nothing more to say.
+    Complete,
+    /// The upstream reported an error.
+    Complained(UpstreamError),
+    /// The upstream sent an invalid answer; the reason is for the log.
+    Broken(String),
+}
+
+impl FoldMeter {
+    /// Metering of a stream of `choices` that has not begun.
+    pub fn new(reader: AnswerReader, counter: UsageCounter, choices: u64) -> Self {
+        let (decoder, fold) = (Decoder::default(), Some(Fold::default()));
+        Self { decoder, reader, counter, fold, choices, unknown_finish: None, is_finished: false }
+    }
+
+    /// Takes the next bytes of the upstream.
+    pub fn push(&mut self, piece: Bytes) -> Option<FoldEnd> {
+        self.decoder.push(piece);
+        loop {
+            let data = match self.decoder.next_data()? {
+                Ok(data) => data,
+                Err(e) => return Some(FoldEnd::Broken(e.to_string())),
+            };
+            match self.reader.event(&data) {
+                Ok(Event::Chunk(chunk)) => {
+                    self.counter.count_chunk(&chunk);
+                    if let Some(unknown) = chunk.unknown_finish {
+                        self.unknown_finish.get_or_insert_with(|| unknown.to_owned());
+                    }
+                    if let Some(fold) = &mut self.fold {
+                        fold.add(&chunk);
+                        self.is_finished = fold.is_finished(self.choices);
+                    }
+                }
+                Ok(Event::Done) => return Some(FoldEnd::Complete),
+                Ok(Event::Failed(error, _)) => return Some(FoldEnd::Complained(error)),
+                // Generated all the same: the rest is counted, and not given out.
+                Err(Nonsense::Beyond) => self.forget_texts(),
+                Err(nonsense) => return Some(FoldEnd::Broken(nonsense.to_string())),
+            }
+        }
+    }
+
+    /// Ends the stream at the end of the upstream's body. The last event may lack the blank line behind it.
+    pub fn upstream_ended(&mut self) -> FoldEnd {
+        self.push(Bytes::from_static(b"\n\n")).unwrap_or(FoldEnd::Complete)
+    }
+
+    /// Returns whether every requested choice has its finish reason, so that at most usage is missing.
+    pub const fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Bytes in memory.
+    pub fn held_bytes(&self) -> usize {
+        self.decoder.held_bytes() + self.fold.as_ref().map_or(0, Fold::held_bytes)
+    }
+
+    /// Lets the texts go: the answer cannot be given out. What follows is counted.
+    pub fn forget_texts(&mut self) {
+        self.fold = None;
+    }
+
+    /// A finish reason that no known server uses.
+    pub fn unknown_finish(&self) -> Option<&str> {
+        self.unknown_finish.as_deref()
+    }
+
+    /// The count of the tokens.
+    pub const fn counter(&self) -> &UsageCounter {
+        &self.counter
+    }
+
+    /// Takes the whole answer; `None` if it was not kept.
+    pub fn take_answer(&mut self) -> Option<Result<Bytes, Nonsense>> {
+        self.fold.take().map(Fold::into_answer)
+    }
+}

@@ -1,0 +1,360 @@
+//! Tokens used by an answer so far: reported by the upstream, as far as believable, or else counted in passing.
+
+mod choices;
+
+use answer::{Chunk, Completion, MOST_TOKENS, OutputSize, Reported};
+use shared::tokens::{Usage, UsageDetails};
+use token_bounds::BYTES_PER_TOKEN;
+
+use choices::{Choices, OutputPart};
+
+/// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts
+/// exceed the bounds by less.
+const BELIEVED_TIMES: u64 = 4;
+/// Number of tokens that is believed of any request: a catalogue may name a window that is too small.
+const BELIEVED_TOKENS: u64 = 1_000_000;
+
+/// Output that a report of usage counts, where an answer has several choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageScope {
+    /// The output of all choices.
+    Answer,
+    /// The output of the choice in a chunk of a single choice; elsewhere the output of all choices.
+    ChunkChoice,
+    /// The output of a single choice: the chunk's or the previous chunk's. A whole answer of several choices has no
+    /// report of all, and is asked for as a stream.
+    Choice,
+}
+
+/// A member of a report, to read and to replace.
+type ReportedMember = fn(&mut Reported) -> &mut Option<u64>;
+
+/// Bytes of output per token that no long text exceeds on average.
+const LONG_TOKEN_BYTES: u64 = 32;
+
+/// Bounds of the usage of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct UsageBounds {
+    /// Tokens assumed for the prompt until a report comes.
+    pub prompt_estimate: u64,
+    /// Images in the prompt.
+    pub images: u64,
+    /// Output tokens that the upstream was limited to, for each choice.
+    pub max_tokens: u64,
+    /// Choices requested.
+    pub choices: u64,
+    /// Most tokens that the catalogue allows the request.
+    pub catalogue: Usage,
+}
+
+impl UsageBounds {
+    /// Output tokens that the upstream was limited to, over all choices.
+    const fn most_completion(&self) -> u64 {
+        self.max_tokens.saturating_mul(self.choices)
+    }
+
+    /// Returns the largest counts that are believed. Each member of a report is judged alone: a false member says
+    /// nothing against the others, which come from other counters of the upstream.
+    fn believable(&self) -> Reported {
+        let most = |bound: u64| bound.saturating_mul(BELIEVED_TIMES).clamp(BELIEVED_TOKENS, MOST_TOKENS - 1);
+        let (prompt, completion) = (most(self.catalogue.prompt), most(self.catalogue.completion));
+        Reported {
+            prompt: Some(prompt),
+            cached: Some(prompt),
+            written: Some(prompt),
+            written_long: Some(prompt),
+            audio_input: Some(prompt),
+            completion: Some(completion),
+            reasoning: Some(completion),
+            audio_output: Some(completion),
+            total: Some(prompt + completion),
+        }
+    }
+}
+
+/// Counter of an answer's tokens. Counts in place, as a copy for each chunk of a stream would cost more than the count.
+#[derive(Debug)]
+pub struct UsageCounter {
+    bounds: UsageBounds,
+    scope: UsageScope,
+    /// Output that passed, reported or not.
+    passed: Passed,
+    /// Reports of output.
+    output_reports: u64,
+    /// The largest of each member that was reported and believed; the completion is that of all choices.
+    reported: Reported,
+    /// The largest of each member that was reported and not believed.
+    disbelieved: Reported,
+    /// The output of each choice, as far as the upstream reports choices separately.
+    choices: Choices,
+    /// Choice of the last chunk with a single choice.
+    last_choice: Option<usize>,
+    /// True if the prompt was neither reported nor counted exactly, or if the last report was false.
+    prompt_is_estimate: bool,
+    /// True if output came after the last report, or if the last report of output was false.
+    completion_is_estimate: bool,
+    /// True if the last report of reasoning or audio in the output was false.
+    output_parts_are_false: bool,
+}
+
+/// Text that passed in all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    bytes: u64,
+    /// Each choice of a chunk is a piece.
+    pieces: u64,
+    /// Tokens that log probabilities listed.
+    listed: u64,
+}
+
+impl UsageCounter {
+    /// Starts before the first token.
+    pub fn new(bounds: UsageBounds, scope: UsageScope) -> Self {
+        Self {
+            bounds,
+            scope,
+            passed: Passed::default(),
+            output_reports: 0,
+            reported: Reported::default(),
+            disbelieved: Reported::default(),
+            choices: Choices::default(),
+            last_choice: None,
+            prompt_is_estimate: true,
+            completion_is_estimate: true,
+            output_parts_are_false: false,
+        }
+    }
+
+    /// Counts the text and the reported usage of this chunk.
+    pub(crate) fn count_chunk(&mut self, chunk: &Chunk<'_>) {
+        for (choice, size) in chunk.outputs() {
+            self.count_text(choice, size);
+        }
+        self.count_report_of(chunk);
+    }
+
+    /// Counts the usage that this chunk reports, but not the chunk's text.
+    pub(crate) fn count_report_of(&mut self, chunk: &Chunk<'_>) {
+        self.last_choice = chunk.choice.or(self.last_choice);
+        let counts = match self.scope {
+            UsageScope::Answer => None,
+            UsageScope::ChunkChoice => chunk.choice,
+            UsageScope::Choice => self.last_choice,
+        };
+        if let Some(usage) = chunk.usage() {
+            self.learn(usage, counts);
+        }
+        if let Some(timings) = chunk.timings() {
+            self.learn(timings, self.last_choice);
+        }
+    }
+
+    /// The count of a whole answer.
+    #[must_use]
+    pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
+        for (choice, size) in answer.outputs.iter().enumerate() {
+            self.count_text(choice, *size);
+        }
+        self.learn(answer.usage, None);
+        self
+    }
+
+    /// The count of a whole answer that was not kept, from the bytes and the usage found at the end.
+    #[must_use]
+    pub fn with_end_of_answer(mut self, bytes: u64, usage: Reported) -> Self {
+        self.count_output(0, OutputSize { bytes, ..OutputSize::default() });
+        self.learn(usage, None);
+        self
+    }
+
+    /// Counts a text of this choice.
+    fn count_text(&mut self, choice: usize, size: OutputSize) {
+        self.passed.bytes += size.bytes;
+        self.passed.pieces += 1;
+        self.passed.listed += size.listed_tokens;
+        self.count_output(choice, size);
+    }
+
+    fn count_output(&mut self, choice: usize, size: OutputSize) {
+        self.choices.pass(choice, estimated(size));
+        self.completion_is_estimate = true;
+    }
+
+    /// Signs of output so far: texts, and reports of output. Without a new one, nothing shows what an upstream generates.
+    pub const fn signs(&self) -> u64 {
+        self.passed.pieces + self.output_reports
+    }
+
+    /// Sets the exact tokens of the prompt.
+    pub(crate) const fn set_prompt(&mut self, exact: u64) {
+        self.bounds.prompt_estimate = exact;
+        self.prompt_is_estimate = false;
+    }
+
+    /// Output tokens so far, over all choices.
+    pub fn completion(&self) -> u64 {
+        let reported = self.reported.completion.unwrap_or(0);
+        if self.runs_away() {
+            return reported + self.choices.counted();
+        }
+        // Texts may have more or fewer tokens than estimated; an estimate never bills beyond a limit that the upstream obeys.
+        reported + self.choices.counted().min(self.bounds.most_completion().saturating_sub(reported))
+    }
+
+    /// Returns whether the output that passed shows that the upstream does not obey its limit: an estimate too low for any text
+    /// is beyond twice the limit. Text that comes letter by letter has more pieces than tokens, and text of long words fewer
+    /// tokens than a byte count suggests; no text has both. Tokens that are listed are counted.
+    pub(crate) fn runs_away(&self) -> bool {
+        let Passed { bytes, pieces, listed } = self.passed;
+        let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES).max(listed);
+        least > self.bounds.most_completion().saturating_mul(2)
+    }
+
+    /// The usage up to this many output tokens. All of it where more came than the upstream was limited to.
+    pub(crate) fn usage_up_to(&self, completion: u64) -> Usage {
+        let mut usage = self.usage();
+        if usage.completion <= self.bounds.most_completion() {
+            usage.completion = usage.completion.min(completion);
+            for part in [&mut usage.details.reasoning, &mut usage.details.audio_output] {
+                *part = usage.completion.min(*part);
+            }
+        }
+        usage
+    }
+
+    /// The members that were reported and believed: the largest of each.
+    pub const fn reported(&self) -> &Reported {
+        &self.reported
+    }
+
+    /// The members that were reported and not believed: the largest of each.
+    pub const fn disbelieved(&self) -> &Reported {
+        &self.disbelieved
+    }
+
+    /// The usage to bill if the answer ended now. No part is larger than its whole, but for what was written to caches:
+    /// where that has two prices, the price decides which of it fits.
+    pub fn usage(&self) -> Usage {
+        let part = |tokens: Option<u64>, whole: u64| tokens.unwrap_or(0).min(whole);
+        let reported = &self.reported;
+        let prompt = reported.prompt.unwrap_or(self.bounds.prompt_estimate);
+        let completion = self.completion();
+        let written_long = reported.written_long.unwrap_or(0);
+        let details = UsageDetails {
+            cache_write: reported.written.unwrap_or(0).saturating_sub(written_long),
+            cache_write_long: written_long,
+            audio_input: part(reported.audio_input, prompt),
+            images: self.bounds.images,
+            reasoning: part(reported.reasoning, completion),
+            audio_output: part(reported.audio_output, completion),
+        };
+        Usage { prompt, cached: part(reported.cached, prompt), completion, details }
+    }
+
+    /// Returns whether a part was reported larger than its whole, which the usage to bill does not show.
+    pub fn has_part_beyond_whole(&self) -> bool {
+        let Reported { cached, written, written_long, audio_input, reasoning, audio_output, .. } =
+            self.reported;
+        let usage = self.usage();
+        [cached, written, written_long, audio_input].into_iter().max().flatten() > Some(usage.prompt)
+            || reasoning.max(audio_output) > Some(usage.completion)
+    }
+
+    /// Returns whether the usage to bill is an estimate.
+    pub const fn is_estimate(&self) -> bool {
+        self.prompt_is_estimate || self.completion_is_estimate || self.output_parts_are_false
+    }
+
+    /// Returns whether the output to bill is an estimate.
+    pub(crate) const fn completion_is_estimate(&self) -> bool {
+        self.completion_is_estimate
+    }
+
+    /// Takes in a report of usage, with the output of this choice, or of all.
+    fn learn(&mut self, report: Reported, choice: Option<usize>) {
+        if report == Reported::default() {
+            return;
+        }
+        let believable = self.bounds.believable();
+        let mut beyond = report.beyond(believable);
+        let mut report = self.resolve_total(report.within(believable));
+        beyond.total = beyond.total.max(report.total.take());
+        if beyond.tells_prompt() {
+            self.prompt_is_estimate = true;
+        } else if report.prompt.is_some() {
+            self.prompt_is_estimate = false;
+        }
+        if beyond.tells_parts_of_output() || report.tells_parts_of_output() {
+            self.output_parts_are_false = beyond.tells_parts_of_output();
+        }
+        let output = report.completion.take();
+        self.add_up_parts(choice, &mut report, &mut beyond, believable);
+        if let Some(output) = output {
+            let of_all = self.choices.completion_after(output, choice);
+            if Some(of_all) > believable.completion {
+                beyond.completion = beyond.completion.max(Some(of_all));
+            } else if output > 0 || self.choices.counted() == 0 {
+                // A server that reports none after some was delivered has not counted.
+                self.output_reports += 1;
+                self.reported.completion = self.reported.completion.max(Some(of_all));
+                self.choices.reported(output, choice);
+                self.completion_is_estimate = self.choices.counted() > 0;
+            }
+        }
+        self.completion_is_estimate |= beyond.completion.is_some();
+        self.reported = self.reported.max(report);
+        self.disbelieved = self.disbelieved.max(beyond);
+    }
+
+    /// Replaces reasoning and audio in the output of a single choice by those of all choices, where these are believed.
+    fn add_up_parts(
+        &mut self,
+        choice: Option<usize>,
+        report: &mut Reported,
+        beyond: &mut Reported,
+        believable: Reported,
+    ) {
+        let parts: [(ReportedMember, OutputPart); 2] = [
+            (|report| &mut report.reasoning, |of_choice| &mut of_choice.reasoning),
+            (|report| &mut report.audio_output, |of_choice| &mut of_choice.audio),
+        ];
+        for (member, part) in parts {
+            let Some(tokens) = *member(report) else { continue };
+            let of_all = Some(self.choices.part_after(tokens, choice, part));
+            if of_all > believable.completion {
+                *member(report) = None;
+                *member(beyond) = of_all.max(*member(beyond));
+                self.output_parts_are_false = true;
+            } else {
+                *member(report) = of_all;
+                self.choices.part_reported(tokens, choice, part);
+            }
+        }
+    }
+
+    /// Adds to the completion the output that a report shows in the total alone: some servers count reasoning apart. A
+    /// total beyond the upstream's limit is false. Only a false total is left in the report.
+    fn resolve_total(&self, mut report: Reported) -> Reported {
+        let total = report.total.take();
+        let prompt = report.prompt.or(self.reported.prompt);
+        let rest = total.zip(prompt).and_then(|(total, prompt)| total.checked_sub(prompt));
+        match rest.filter(|rest| *rest > 0 && Some(*rest) > report.completion) {
+            Some(rest) if rest <= self.bounds.most_completion() => {
+                let beside = rest - report.completion.unwrap_or(rest);
+                report.reasoning = report.reasoning.max(Some(beside));
+                report.completion = Some(rest);
+            }
+            Some(_) => report.total = total,
+            None => {}
+        }
+        report
+    }
+}
+
+/// Estimates the tokens of output, which has at least one.
+fn estimated(size: OutputSize) -> u64 {
+    (size.bytes / BYTES_PER_TOKEN).max(size.listed_tokens).max(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Output of each choice: reported apart by some upstreams, or else counted in passing.
+
+use reply::MAX_CHOICES;
+
+/// The output of all choices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Choices {
+    each: [ChoiceOutput; MAX_CHOICES as usize],
+    /// Tokens by which the last report of all choices was ahead of their text.
+    ahead: u64,
+}
+
+/// Output of a choice.
+#[derive(Clone, Copy, Debug, Default)]
+struct ChoiceOutput {
+    /// Tokens that reports of this choice alone show.
+    reported: ReportedOutput,
+    /// Tokens of all text that passed, by estimate.
+    passed: u64,
+    /// Tokens by which the last report of this choice was ahead of its text.
+    ahead: u64,
+    /// Tokens of text beyond what reports show.
+    counted: u64,
+}
+
+/// Tokens of a choice, and parts of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReportedOutput {
+    completion: u64,
+    pub(super) reasoning: u64,
+    pub(super) audio: u64,
+}
+
+/// Selects a part of a choice's output.
+pub(super) type OutputPart = fn(&mut ReportedOutput) -> &mut u64;
+
+impl Choices {
+    /// Counts text of a choice. What the last reports were ahead is reported already, so only the rest is counted.
+    pub(super) fn pass(&mut self, choice: usize, tokens: u64) {
+        let choice = &mut self.each[choice];
+        choice.passed += tokens;
+        let mut beyond = tokens;
+        for ahead in [&mut choice.ahead, &mut self.ahead] {
+            let reported = beyond.min(*ahead);
+            *ahead -= reported;
+            beyond -= reported;
+        }
+        choice.counted += beyond;
+    }
+
+    /// Tokens of text beyond what reports show.
+    pub(super) fn counted(&self) -> u64 {
+        self.each.iter().map(|choice| choice.counted).sum()
+    }
+
+    /// The completion over all choices after a report of `choice`, or of all.
+    pub(super) fn completion_after(&self, tokens: u64, choice: Option<usize>) -> u64 {
+        self.part_after(tokens, choice, |output| &mut output.completion)
+    }
+
+    /// A part of the output over all choices after a report of `choice`, or of all.
+    pub(super) fn part_after(&self, tokens: u64, choice: Option<usize>, part: OutputPart) -> u64 {
+        let Some(choice) = choice else { return tokens };
+        let of = |mut output: ChoiceOutput| *part(&mut output.reported);
+        let own = of(self.each[choice]);
+        self.each.iter().copied().map(of).sum::<u64>() - own + own.max(tokens)
+    }
+
+    /// Records a report of a part of a choice's output.
+    pub(super) fn part_reported(&mut self, tokens: u64, choice: Option<usize>, part: OutputPart) {
+        if let Some(choice) = choice {
+            let known = part(&mut self.each[choice].reported);
+            *known = tokens.max(*known);
+        }
+    }
+
+    /// Records a report of the output of `choice`, or of all choices.
+    pub(super) fn reported(&mut self, output: u64, choice: Option<usize>) {
+        if let Some(choice) = choice {
+            let choice = &mut self.each[choice];
+            choice.reported.completion = choice.reported.completion.max(output);
+            choice.ahead = choice.reported.completion.saturating_sub(choice.passed);
+            choice.counted = 0;
+            self.ahead = 0;
+            return;
+        }
+        let passed = self.each.iter().map(|choice| choice.passed).sum();
+        for choice in &mut self.each {
+            (choice.ahead, choice.counted) = (0, 0);
+        }
+        self.ahead = output.saturating_sub(passed);
+    }
+}

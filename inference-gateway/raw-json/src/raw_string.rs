@@ -1,0 +1,118 @@
+//! Strings as they are spelled.
+
+use std::borrow::Cow;
+
+use bytes::BytesMut;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use shared::json::{Kind, RawValue};
+
+/// A JSON string as its sender spelled it, quotes included.
+#[derive(Clone, Copy)]
+pub struct RawString<'a>(&'a str);
+
+impl<'a> RawString<'a> {
+    /// An empty string.
+    pub const EMPTY: Self = Self(r#""""#);
+
+    /// The value, if `raw` is a string.
+    pub fn of(raw: &'a RawValue) -> Option<Self> {
+        (Kind::of(raw) == Kind::String).then(|| Self(raw.get()))
+    }
+
+    /// The text between the quotes.
+    pub fn inner(self) -> &'a str {
+        &self.0[1..self.0.len() - 1]
+    }
+
+    /// A string spelled here, quotes included.
+    pub const fn trusted(spelled: &'a str) -> Self {
+        Self(spelled)
+    }
+
+    /// Writes the string. Unpaired halves of surrogate pairs, which strict readers of JSON refuse, become replacement
+    /// characters.
+    pub fn write(self, out: &mut BytesMut) {
+        self.pieces(|piece| out.extend_from_slice(piece.as_bytes()));
+    }
+
+    /// Writes the text between the quotes.
+    pub fn write_inner(self, out: &mut BytesMut) {
+        out.extend_from_slice(self.sound().as_bytes());
+    }
+
+    /// The text between the quotes as it is written.
+    pub fn sound(self) -> Cow<'a, str> {
+        if find_surrogate(self.0).is_none() {
+            return Cow::Borrowed(self.inner());
+        }
+        let mut spelled = String::new();
+        self.pieces(|piece| spelled.push_str(piece));
+        Cow::Owned(spelled[1..spelled.len() - 1].to_owned())
+    }
+
+    /// The text that the string spells.
+    pub fn decoded(self) -> Cow<'a, str> {
+        if memchr::memchr(b'\\', self.0.as_bytes()).is_none() {
+            return Cow::Borrowed(self.inner());
+        }
+        let sound = format!("\"{}\"", self.sound());
+        // Without halves of surrogate pairs every string of a parser is well-formed.
+        Cow::Owned(serde_json::from_str(&sound).unwrap_or_default())
+    }
+
+    fn pieces(self, mut put: impl FnMut(&'a str)) {
+        let mut rest = self.0;
+        while let Some(at) = find_surrogate(rest) {
+            let (before, escape) = rest.split_at(at);
+            put(before);
+            let pair = is_high(escape) && escape[ESCAPE..].starts_with("\\u") && is_low(&escape[ESCAPE..]);
+            let length = if pair { 2 * ESCAPE } else { ESCAPE };
+            put(if pair { &escape[..length] } else { "\\ufffd" });
+            rest = &escape[length..];
+        }
+        put(rest);
+    }
+
+    /// Returns whether the text is empty.
+    pub fn is_empty(self) -> bool {
+        self.inner().is_empty()
+    }
+
+    /// Bytes between the quotes.
+    pub fn len(self) -> u64 {
+        self.inner().len() as u64
+    }
+}
+
+/// Bytes of an escape such as `\u00e9`.
+const ESCAPE: usize = 6;
+
+/// The place of the next escape of half a surrogate pair in a well-formed JSON text.
+fn find_surrogate(text: &str) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + memchr::memchr(b'\\', &text.as_bytes()[from..])?;
+        if is_high(&text[at..]) || is_low(&text[at..]) {
+            return Some(at);
+        }
+        // A backslash and the escaped character, which may be another backslash: a byte each.
+        from = at + 2;
+    }
+}
+
+/// Returns whether a text begins with the escape of a pair's first half.
+fn is_high(escape: &str) -> bool {
+    matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..])
+}
+
+/// Returns whether a text begins with the escape of a pair's second half.
+fn is_low(escape: &str) -> bool {
+    matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..])
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawString<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&'a RawValue>::deserialize(deserializer)?;
+        Self::of(raw).ok_or_else(|| D::Error::custom("expected a string"))
+    }
+}

@@ -1,0 +1,242 @@
+//! Edits of a JSON text in place: all else stays byte for byte as the sender spelled it.
+
+use std::borrow::Cow;
+
+/// Edits of a JSON text, at any depth and in any order. Values are named by the slices of the text that a reader
+/// borrowed. An edit inside of a value that is replaced or removed has no effect, nor has one of another text.
+pub struct Splice<'a> {
+    source: &'a str,
+    edits: Vec<Edit<'a>>,
+}
+
+struct Edit<'a> {
+    start: usize,
+    end: usize,
+    kind: EditKind<'a>,
+}
+
+enum EditKind<'a> {
+    Replace(Cow<'a, str>),
+    /// Removes an element, and a comma beside it.
+    Remove,
+    /// Adds a member in front of a closing brace.
+    Insert {
+        name: &'a str,
+        value: Cow<'a, str>,
+    },
+}
+
+impl<'a> Splice<'a> {
+    /// Begins with the text of a JSON value.
+    pub const fn of(source: &'a str) -> Self {
+        Self { source, edits: Vec::new() }
+    }
+
+    /// Replaces a value by a JSON text.
+    pub fn replace(&mut self, value: &str, with: impl Into<Cow<'a, str>>) {
+        if let Some(start) = self.place_of(value) {
+            self.edit(start, start + value.len(), EditKind::Replace(with.into()));
+        }
+    }
+
+    /// Removes an element of an array.
+    pub fn remove_element(&mut self, value: &str) {
+        if let Some(start) = self.place_of(value) {
+            self.edit(start, start + value.len(), EditKind::Remove);
+        }
+    }
+
+    /// Adds a member to an object, behind all others. The name needs no escapes; the value is a JSON text.
+    pub fn insert(&mut self, object: &str, name: &'a str, value: impl Into<Cow<'a, str>>) {
+        if let Some(start) = self.place_of(object) {
+            self.insert_before(start + object.len(), name, value.into());
+        }
+    }
+
+    /// Adds a member to the object that is the whole text.
+    pub fn insert_at_root(&mut self, name: &'a str, value: impl Into<Cow<'a, str>>) {
+        self.insert_before(self.source.trim_ascii_end().len(), name, value.into());
+    }
+
+    /// The text with all edits.
+    pub fn finish(mut self) -> String {
+        // If two edits begin together, the longer one includes the other.
+        self.edits.sort_by_key(|edit| (edit.start, std::cmp::Reverse(edit.end)));
+        let mut out = String::with_capacity(self.source.len() + 64);
+        let mut at = 0;
+        for Edit { start, end, kind } in self.edits {
+            if start < at {
+                continue;
+            }
+            out.push_str(&self.source[at..start]);
+            at = end;
+            match kind {
+                EditKind::Replace(with) => out.push_str(&with),
+                EditKind::Remove => at = after_removal(self.source, end, &mut out),
+                EditKind::Insert { name, value } => put_member(name, &value, &mut out),
+            }
+        }
+        out.push_str(&self.source[at..]);
+        out
+    }
+
+    /// The place of a value that was borrowed from the text.
+    fn place_of(&self, value: &str) -> Option<usize> {
+        let start = (value.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
+        (start + value.len() <= self.source.len()).then_some(start)
+    }
+
+    fn insert_before(&mut self, end_of_object: usize, name: &'a str, value: Cow<'a, str>) {
+        if self.source[..end_of_object].ends_with('}') {
+            let brace = end_of_object - 1;
+            self.edit(brace, brace, EditKind::Insert { name, value });
+        }
+    }
+
+    fn edit(&mut self, start: usize, end: usize, kind: EditKind<'a>) {
+        self.edits.push(Edit { start, end, kind });
+    }
+}
+
+/// Removes the comma behind a removed part, or else the one in front, if that is still there. Returns where the rest of
+/// the text begins.
+fn after_removal(source: &str, end: usize, out: &mut String) -> usize {
+    let rest = source[end..].trim_ascii_start();
+    if let Some(rest) = rest.strip_prefix(',') {
+        return source.len() - rest.trim_ascii_start().len();
+    }
+    if let Some(before) = out.trim_ascii_end().strip_suffix(',') {
+        out.truncate(before.len());
+    }
+    end
+}
+
+fn put_member(name: &str, value: &str, out: &mut String) {
+    if !out.trim_ascii_end().ends_with('{') {
+        out.push(',');
+    }
+    for part in ["\"", name, "\":", value] {
+        out.push_str(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*, sample::select};
+    use serde_json::Value;
+    use shared::json::{Object, RawValue};
+
+    use super::*;
+
+    fn member<'a>(object: &'a str, name: &str) -> &'a str {
+        Object::from_slice(object.as_bytes()).unwrap().get(name).unwrap().get()
+    }
+
+    fn elements_of(array: &str) -> Vec<&str> {
+        let elements: Vec<&RawValue> = serde_json::from_str(array).unwrap();
+        elements.into_iter().map(RawValue::get).collect()
+    }
+
+    #[test]
+    fn edits_come_in_any_order_and_at_any_depth() {
+        let source = r#" {"a" : {"x": [1 , 2,3], "y":"\"}"} , "b\\\"{":2,"c":[], "d":{ } } "#;
+        let (a, d) = (member(source, "a"), member(source, "d"));
+        let list = elements_of(member(a, "x"));
+        let mut splice = Splice::of(source);
+        splice.insert_at_root("e", "7");
+        splice.insert(d, "z", "null");
+        splice.insert(d, "z2", String::from("[]"));
+        splice.remove_element(list[2]);
+        splice.remove_element(list[0]);
+        splice.replace(member(a, "y"), "\"\u{e9}\"");
+        let expected = r#" {"a" : {"x": [2], "y":"é"} , "b\\\"{":2,"c":[], "d":{ "z":null,"z2":[]} ,"e":7} "#;
+        let edited = splice.finish();
+        assert_eq!(edited.replace(' ', ""), expected.replace(' ', ""));
+        assert!(serde_json::from_str::<Value>(&edited).is_ok(), "{edited}");
+    }
+
+    #[test]
+    fn an_edit_inside_of_a_removed_or_replaced_value_and_one_of_another_text_have_no_effect() {
+        let source = r#"{"a":{"x":1},"b":2,"c":[{"x":1}]}"#;
+        let (a, c) = (member(source, "a"), elements_of(member(source, "c"))[0]);
+        let mut splice = Splice::of(source);
+        splice.replace(member(a, "x"), "5");
+        splice.insert(a, "y", "6");
+        splice.replace(a, "0");
+        splice.insert(c, "y", "6");
+        splice.remove_element(c);
+        let other = r#"{"a":1}"#.to_owned();
+        splice.replace(member(&other, "a"), "0");
+        splice.insert(member(source, "b"), "y", "6");
+        assert_eq!(splice.finish(), r#"{"a":0,"b":2,"c":[]}"#);
+    }
+
+    /// What happens to a member.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Fate {
+        Stays,
+        IsReplaced,
+        LosesElements,
+    }
+
+    fn members() -> impl Strategy<Value = Vec<(String, Vec<String>, Fate)>> {
+        let names = ["a", "\\\"", "b\\\\", "{", "}]", "\u{e9}", ":", ",\\u0022:"];
+        let values =
+            ["1", "-2.5e3", "\"x,}\"", "\"\\\\\\\"\"", "{}", "[ ]", "{\"k\" : [1, 2]}", "null", "true"];
+        let fates = [Fate::Stays, Fate::IsReplaced, Fate::LosesElements];
+        let member = (select(names.to_vec()), vec(select(values.to_vec()), 0..4), select(fates.to_vec()));
+        vec(member, 0..8).prop_map(|members| {
+            let spelled = |(at, (name, list, fate)): (usize, (&str, Vec<&str>, Fate))| {
+                (format!("{name}{at}"), list.into_iter().map(str::to_owned).collect(), fate)
+            };
+            members.into_iter().enumerate().map(spelled).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn all_else_stays_byte_for_byte(members in members(), blanks in vec(select(vec!["", " ", "\n\t"]), 8)) {
+            let [open, name, colon, value, comma, first, next, close] = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| blanks[at]);
+            let object = |members: &[String]| format!("{open}{{{}{close}}}", members.join(","));
+            let list = |list: &[String]| format!("[{first}{}]", list.join(&format!("{next},{first}")));
+            let spell = |spelled: &str, json: &str| format!("{name}\"{spelled}\"{colon}:{value}{json}{comma}");
+            let source = object(&members.iter().map(|(name, values, _)| spell(name, &list(values))).collect::<Vec<_>>());
+            let read = Object::from_slice(source.as_bytes()).unwrap();
+            let raws: Vec<&str> = read.iter().map(|(_, raw)| raw.get()).collect();
+            let mut splice = Splice::of(&source);
+            let mut expected = Vec::new();
+            for (raw, (name, values, fate)) in raws.iter().zip(&members).rev() {
+                let kept: Vec<String> = match fate {
+                    Fate::LosesElements => values.iter().skip(1).step_by(2).cloned().collect(),
+                    Fate::Stays | Fate::IsReplaced => values.clone(),
+                };
+                match fate {
+                    Fate::Stays => {}
+                    Fate::IsReplaced => splice.replace(raw, "\"new\""),
+                    Fate::LosesElements => {
+                        for element in elements_of(raw).into_iter().step_by(2) {
+                            splice.remove_element(element);
+                        }
+                    }
+                }
+                match fate {
+                    Fate::IsReplaced => expected.insert(0, spell(name, "\"new\"")),
+                    Fate::Stays | Fate::LosesElements => expected.insert(0, spell(name, &list(&kept))),
+                }
+            }
+            splice.insert_at_root("new", "1");
+            expected.push("\"new\":1".to_owned());
+            let (edited, expected) = (splice.finish(), object(&expected));
+            prop_assert!(serde_json::from_str::<Value>(&edited).is_ok(), "{edited}");
+            let is_no_blank = |c: &char| !matches!(c, ' ' | '\n' | '\t');
+            // Blanks beside a comma that goes may go with it; without blanks every byte stays.
+            prop_assert_eq!(edited.chars().filter(is_no_blank).collect::<String>(), expected.chars().filter(is_no_blank).collect::<String>());
+            if members.iter().all(|(_, _, fate)| matches!(fate, Fate::Stays | Fate::IsReplaced)) {
+                prop_assert!(edited.len() == expected.len(), "{edited:?} {expected:?}");
+            }
+            if blanks.iter().all(|blank| blank.is_empty()) {
+                prop_assert_eq!(edited, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Ids of earlier calls, which no new call may have.
+
+use std::sync::Arc;
+
+use raw_json::RawString;
+
+/// Ids of the calls in the conversation of a request, each as a number of eight bytes: a conversation of an agent has
+/// thousands. Two ids with the same number would make a new id where none is needed.
+#[derive(Default)]
+pub struct EarlierCalls(Vec<u64>);
+
+impl EarlierCalls {
+    /// Adds the id of a call, a JSON string.
+    pub fn add(&mut self, token: &str) {
+        self.0.push(Self::number_of(RawString::trusted(token)));
+    }
+
+    /// Ends the conversation: no more ids are added.
+    pub fn complete(mut self) -> Arc<Self> {
+        self.0.sort_unstable();
+        self.0.shrink_to_fit();
+        Arc::new(self)
+    }
+
+    /// Bytes that the ids take.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<u64>()
+    }
+
+    /// The number that stands for an id.
+    pub fn number_of(id: RawString<'_>) -> u64 {
+        let mut first = [0; 8];
+        first.copy_from_slice(&blake3::hash(id.decoded().as_bytes()).as_bytes()[..8]);
+        u64::from_le_bytes(first)
+    }
+
+    /// Returns whether a call has the id that this number stands for.
+    pub fn contains(&self, number: u64) -> bool {
+        self.0.binary_search(&number).is_ok()
+    }
+}

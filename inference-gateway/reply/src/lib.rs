@@ -1,0 +1,92 @@
+//! The form in which a request wants its answer, and the parts of the request that its answer repeats.
+
+mod earlier_calls;
+mod tool_names;
+
+use std::sync::Arc;
+
+use shared_catalog::UpstreamApi;
+
+pub use earlier_calls::EarlierCalls;
+pub use tool_names::{ToolName, ToolNames};
+
+/// Choices that a request may ask for.
+pub const MAX_CHOICES: u8 = 8;
+
+/// The form in which a request wants its answer.
+#[derive(Clone)]
+pub enum Reply {
+    /// Chat completions.
+    Chat {
+        /// True if a stream ends with usage.
+        include_usage: bool,
+    },
+    /// The Responses API.
+    Responses(Arc<ResponsesReply>),
+    /// The Messages API.
+    Messages(Arc<MessagesReply>),
+    /// Embeddings, which are never streamed.
+    Embeddings,
+}
+
+impl Reply {
+    /// Returns whether a chat is asked for, in whatever dialect, rather than embeddings.
+    pub const fn is_of_chat(&self) -> bool {
+        match self {
+            Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) => true,
+            Self::Embeddings => false,
+        }
+    }
+
+    /// Bytes that are kept for the answer.
+    pub fn kept_bytes(&self) -> usize {
+        match self {
+            Self::Chat { .. } | Self::Embeddings => 0,
+            Self::Responses(reply) => {
+                reply.echo.capacity() + reply.names.bytes() + reply.earlier_calls.bytes()
+            }
+            Self::Messages(reply) => {
+                reply.stops.iter().map(String::capacity).sum::<usize>() + reply.earlier_calls.bytes()
+            }
+        }
+    }
+
+    /// The API of the client.
+    pub const fn api(&self) -> UpstreamApi {
+        match self {
+            Self::Chat { .. } | Self::Embeddings => UpstreamApi::Chat,
+            Self::Responses(_) => UpstreamApi::Responses,
+            Self::Messages(_) => UpstreamApi::Messages,
+        }
+    }
+
+    /// The member of the request that holds the conversation, or the prompts.
+    pub const fn input(&self) -> &'static str {
+        match self {
+            Self::Chat { .. } | Self::Messages(_) => "messages",
+            Self::Responses(_) | Self::Embeddings => "input",
+        }
+    }
+}
+
+/// Parts of a request that its response repeats, or that shape the response.
+pub struct ResponsesReply {
+    /// Members of the response that repeat the request's, each with the comma in front, on one line.
+    pub echo: String,
+    /// Tools whose names for upstreams are not the client's.
+    pub names: ToolNames,
+    /// True if reasoning is also wanted as a summary.
+    pub summary: bool,
+    /// Calls of the conversation so far.
+    pub earlier_calls: Arc<EarlierCalls>,
+}
+
+/// Parts of a request that shape its message.
+pub struct MessagesReply {
+    /// True if reasoning is shown.
+    pub thinking: bool,
+    /// Sequences that end the answer.
+    pub stops: Vec<String>,
+    /// Calls of the conversation so far.
+    pub earlier_calls: Arc<EarlierCalls>,
+}

@@ -1,0 +1,208 @@
+//! The messages: roles, texts, images, and calls.
+
+use raw_json::{ANY_NUMBER, Members, Value};
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+
+use crate::draft::{Draft, MessageList, image_url};
+
+/// An empty string in JSON.
+const EMPTY: &str = r#""""#;
+
+/// Role of a message's author.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+impl Role {
+    fn read(value: &Value<'_, '_>) -> Result<Self, ApiError> {
+        match value.one_of(&["system", "developer", "user", "assistant", "tool"])? {
+            "user" => Ok(Self::User),
+            "assistant" => Ok(Self::Assistant),
+            "tool" => Ok(Self::Tool),
+            // The newer name for the same role, which few templates have.
+            _ => Ok(Self::System),
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// Checks the messages, and writes the known members.
+pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    draft.name("messages");
+    let mut written = MessageList::new(draft.len());
+    draft.array(list, ANY_NUMBER, |draft, message| {
+        let start = draft.len();
+        match self::message(message, draft)? {
+            Role::System => written.system(start..draft.len()),
+            Role::User => written.user(draft.len()),
+            Role::Assistant | Role::Tool => {}
+        }
+        Ok(())
+    })?;
+    draft.messages(written);
+    Ok(())
+}
+
+fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<Role, ApiError> {
+    let role = Role::read(&message.require("role")?)?;
+    draft.shown.message();
+    draft.push("{\"role\":\"");
+    draft.push(role.as_str());
+    draft.push("\"");
+    if let Some(name) = message.get("name") {
+        draft.shown_member("name", name.string_token()?);
+    }
+    match role {
+        Role::System | Role::User => content(&message.require("content")?, role, draft)?,
+        Role::Assistant => assistant(message, draft)?,
+        Role::Tool => {
+            draft.shown_member("tool_call_id", message.require("tool_call_id")?.filled_string_token()?);
+            content(&message.require("content")?, role, draft)?;
+        }
+    }
+    draft.push("}");
+    Ok(role)
+}
+
+/// An earlier message of the model: a text or a refusal, reasoning, calls of tools.
+fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let (reasoning, calls) = (message.get("reasoning_content"), message.get("tool_calls"));
+    match (message.get("content"), message.get("refusal")) {
+        (Some(text), None) => content(&text, Role::Assistant, draft)?,
+        (None, Some(refusal)) => draft.shown_member("content", refusal.string_token()?),
+        (Some(text), Some(refusal)) => content_and_refusal(&text, &refusal, draft)?,
+        (None, None) if calls.is_some() || reasoning.is_some() => draft.member("content", "null"),
+        // Absent or null: either way the error names the required content.
+        (None, None) => content(&message.require("content")?, Role::Assistant, draft)?,
+    }
+    if let Some(reasoning) = reasoning {
+        draft.shown_member("reasoning_content", reasoning.string_token()?);
+    }
+    if let Some(calls) = calls {
+        draft.name("tool_calls");
+        draft.array(&calls, ANY_NUMBER, |draft, call| tool_call(call, draft))?;
+    }
+    Ok(())
+}
+
+/// Writes a content and its refusal as a single content. Templates, and most servers, have no refusals: the model reads
+/// a refusal as plain text.
+fn content_and_refusal(
+    content: &Value<'_, '_>,
+    refusal: &Value<'_, '_>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let refusal = refusal.string_token()?;
+    match content.kind() {
+        _ if refusal == EMPTY => self::content(content, Role::Assistant, draft),
+        Kind::Array => {
+            draft.name("content");
+            draft.push("[");
+            content.objects(ANY_NUMBER, |part| {
+                self::part(part, Role::Assistant, draft)?;
+                draft.push(",");
+                Ok(())
+            })?;
+            text_part(refusal, Role::Assistant, draft);
+            draft.push("]");
+            Ok(())
+        }
+        Kind::String => {
+            let text = content.string_token()?;
+            if text == EMPTY {
+                draft.shown_member("content", refusal);
+            } else {
+                draft.shown_member("content", &format!("{}\\n\\n{}", &text[..text.len() - 1], &refusal[1..]));
+            }
+            Ok(())
+        }
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => Err(wrong_content(content)),
+    }
+}
+
+fn tool_call(call: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let id = call.require("id")?.filled_string_token()?;
+    call.require("type")?.one_of(&["function"])?;
+    let function = call.require("function")?;
+    let function = function.object()?;
+    let name = function.require("name")?.filled_string_token()?;
+    let arguments = function.require("arguments")?;
+    draft.show_spelled_arguments(&arguments)?;
+    draft.call(id, name, arguments.raw());
+    Ok(())
+}
+
+/// A text, or parts.
+fn content(content: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
+    match content.kind() {
+        Kind::String => {
+            shown_text("content", content.string_token()?, role, draft);
+            Ok(())
+        }
+        Kind::Array => {
+            draft.name("content");
+            draft.array(content, ANY_NUMBER, |draft, part| self::part(part, role, draft))
+        }
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => Err(wrong_content(content)),
+    }
+}
+
+fn wrong_content(content: &Value<'_, '_>) -> ApiError {
+    content.wrong_type("a string or an array of content parts")
+}
+
+fn part(part: &Members<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
+    let kind = part.require("type")?;
+    match &*kind.string()? {
+        "text" => {
+            text_part(part.require("text")?.string_token()?, role, draft);
+            Ok(())
+        }
+        "refusal" if role == Role::Assistant => {
+            text_part(part.require("refusal")?.string_token()?, role, draft);
+            Ok(())
+        }
+        "image_url" if role == Role::User => {
+            let image = part.require("image_url")?;
+            let image = image.object()?;
+            image_url(&image.require("url")?, image.get("detail").as_ref(), draft)
+        }
+        "image_url" => {
+            let problem = format!("only 'user' messages can show images, not those of '{}'", role.as_str());
+            Err(kind.error(Code::InvalidValue, &problem))
+        }
+        "input_audio" | "audio" | "file" => Err(kind
+            .error(Code::UnsupportedValue, "audio and files are not supported; send 'text' or 'image_url'")),
+        _ => Err(kind.error(Code::InvalidValue, "must be 'text' or 'image_url'")),
+    }
+}
+
+/// Writes a part of text; `token` is the text's spelling in JSON.
+fn text_part(token: &str, role: Role, draft: &mut Draft) {
+    draft.push("{\"type\":\"text\"");
+    shown_text("text", token, role, draft);
+    draft.push("}");
+}
+
+/// Writes a member with a text of a message. Templates leave out reasoning in earlier texts of the model, and no other text.
+fn shown_text(name: &str, token: &str, role: Role, draft: &mut Draft) {
+    draft.shown_member(name, token);
+    if role != Role::Assistant {
+        draft.shown.kept(token);
+    }
+}

@@ -1,0 +1,290 @@
+//! A checked request, whatever the dialect of its body.
+
+use bytes::Bytes;
+use reply::Reply;
+use shared::{
+    error::{ApiError, Code},
+    tokens::Usage,
+};
+use shared_catalog::{Effort, ImageUrls, Model, UpstreamApi, UpstreamKind};
+use token_bounds::{MAX_DEPTH, TooDeep};
+
+use crate::{
+    draft::{AskedEffort, Draft, Limit},
+    dropped::DroppedNames,
+    forward::{Bodies, BodyForm, Forward},
+    hub::Hub,
+    passage::Passage,
+    trimmed::trimmed,
+};
+
+/// Fewest output tokens that the vendor of the Responses API takes as a limit.
+const LEAST_OF_RESPONSES: u64 = 16;
+
+/// A request with a valid body. The existence and the limits of the model are not checked yet.
+pub struct Request {
+    /// The requested model.
+    pub model: String,
+    /// The answer is to be streamed.
+    pub stream: bool,
+    /// Requested choices, 1 to 8.
+    pub n: u64,
+    /// The limit that the request sets to each choice.
+    pub(crate) limit: Option<Limit>,
+    /// Fewest output tokens that leave room for an answer beside what the request has the model think.
+    pub(crate) least_output: u64,
+    /// The effort of reasoning that the request asks for.
+    pub(crate) effort: Option<AskedEffort>,
+    /// The form of the answer.
+    pub reply: Reply,
+    /// Names of the offered tools that a chat has not.
+    pub(crate) dropped_tools: DroppedNames,
+    /// Names of members that a chat has not.
+    pub(crate) dropped_members: DroppedNames,
+    /// The checked request as a chat, without the head's members and the model's extra parameters.
+    pub(crate) draft: Draft,
+    /// Members that are forwarded only if the model allows: slices of the body.
+    pub(crate) others: Vec<(String, Bytes)>,
+    /// The client's own body, of an API that some upstreams speak.
+    pub(crate) passage: Option<Passage>,
+}
+
+/// Reserves memory for a request that takes this many bytes in all; the error refuses the request.
+pub type Room<'r> = dyn FnMut(usize) -> Result<(), ApiError> + 'r;
+
+impl Request {
+    /// Returns the bytes of the request kept in memory beside the received body.
+    pub fn kept_bytes(&self) -> usize {
+        let replaced = self.passage.as_ref().map_or(0, Passage::replaced_bytes);
+        self.draft.room() + self.reply.kept_bytes() + replaced
+    }
+
+    /// Checks the limits of the model, and completes the request for upstreams.
+    pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
+        self.forward_within(model, &mut |_| Ok(()))
+    }
+
+    /// The same, with memory for each body before it is written.
+    pub fn forward_within(mut self, model: &Model, room: &mut Room<'_>) -> Result<Forward, ApiError> {
+        self.check_served(model)?;
+        for (name, json) in &mut self.others {
+            // Slices would keep the received body.
+            let is_sent = model.extra_params.contains(name);
+            *json = if is_sent { Bytes::copy_from_slice(json) } else { Bytes::new() };
+        }
+        let forms = BodyForm::all(model, &self.reply);
+        let is_passed = forms.iter().all(|form| form.is_passed());
+        if let Some(fault) = self.draft.untranslatable.take().filter(|_| !is_passed) {
+            return Err(fault);
+        }
+        // Vectors are no tokens.
+        let most = if self.reply.is_of_chat() { model.max_output_tokens } else { 0 };
+        let limit = self.limit.map(|limit| Limit { is_lowered: limit.is_lowered || is_passed, ..limit });
+        let max_tokens = limit.map(|limit| limit.within(model)).transpose()?;
+        let image_urls = handed_to_some(model, self.draft.image_need.take())?;
+        let least_output = self.least_output(&forms);
+        let bodies = self.bodies(model, &forms, room)?;
+        for (name, _) in self.others.iter().filter(|(name, _)| !model.extra_params.contains(name)) {
+            self.dropped_members.add(name);
+        }
+        let Self { stream, n, reply, draft, .. } = self;
+        let dropped = (self.dropped_tools.into_header(), self.dropped_members.into_header());
+        Ok(Forward {
+            stream,
+            reply,
+            dropped_tools: dropped.0,
+            dropped_members: dropped.1,
+            max_tokens: max_tokens.unwrap_or(most).max(least_to_write(&forms).min(most)),
+            n,
+            least_output,
+            needs_count: draft.needs_count,
+            image_urls,
+            images: draft.shown.images,
+            image_tokens: draft.shown.most_of_images(model),
+            limited: max_tokens.is_some() || most == 0,
+            sampling: draft.sampling,
+            prompt_bound: draft.shown.bound(model),
+            prompt_estimate: draft.shown.estimate(model),
+            prompt_least: draft.shown.least(),
+            has_tools: draft.shown.has_preamble(),
+            may_hide_tokens: draft.may_hide_tokens,
+            is_plain: draft.shown.is_plain(),
+            places: draft.places,
+            bounds: Usage::of(model.context_window, model.context_window, most.saturating_mul(n)),
+            opening: bodies.opening,
+            bodies: bodies.bodies,
+        })
+    }
+
+    /// Fewest output tokens of all choices that the upstreams take, or that leave room for an answer.
+    fn least_output(&self, forms: &[BodyForm]) -> u64 {
+        let of_api = |form: &BodyForm| match form.api() {
+            UpstreamApi::Chat => self.n,
+            UpstreamApi::Responses => LEAST_OF_RESPONSES,
+            UpstreamApi::Messages if form.is_passed() => self.least_output,
+            UpstreamApi::Messages => 1,
+        };
+        forms.iter().map(of_api).max().unwrap_or(self.n)
+    }
+
+    /// Writes the bodies in these forms.
+    fn bodies(
+        &mut self,
+        model: &Model,
+        forms: &[BodyForm],
+        room: &mut Room<'_>,
+    ) -> Result<Written, ApiError> {
+        let needs = |is: fn(UpstreamKind) -> bool| {
+            let is_checked = |form| form == BodyForm::Checked;
+            model.upstreams.iter().any(|u| is(u.kind) && is_checked(BodyForm::of(u, &self.reply)))
+        };
+        let (renders, is_hosted) = (needs(renders_templates), needs(|kind| kind == UpstreamKind::Openai));
+        let is_written = |form: &BodyForm| matches!(form, BodyForm::Written { .. });
+        // The Messages API has one system prompt, beside the messages.
+        let has_one_prompt = |form: &BodyForm| is_written(form) && form.api() == UpstreamApi::Messages;
+        if renders || forms.iter().any(has_one_prompt) {
+            self.draft.merge_system_messages()?;
+        }
+        let is_chat_needed = forms.contains(&BodyForm::Checked);
+        let is_draft_needed = is_chat_needed || forms.iter().any(is_written);
+        // A slice of the chat, where there is one.
+        let copied = if is_chat_needed { 0..0 } else { self.draft.opening.clone() };
+        let mut opening = Bytes::copy_from_slice(&self.draft.json[copied]);
+        if !is_draft_needed {
+            self.draft.json = Vec::new();
+        }
+        let mut bodies = Bodies::default();
+        self.pass(model, forms, &mut bodies, room)?;
+        let effort = self.effort.filter(|_| is_draft_needed);
+        let effort = effort.map(|effort| effort.of_model(model)).transpose()?.flatten();
+        for form in forms.iter().copied().filter(is_written) {
+            // About as long as the draft that it is written from.
+            room(self.kept_bytes() + bodies.bytes() + self.draft.len())?;
+            bodies.add(form, self.write_for(form, model, effort)?);
+        }
+        if is_chat_needed {
+            if is_hosted {
+                self.draft.leave_out_optional();
+            }
+            if let Some(effort) = effort {
+                self.draft.member(AskedEffort::NAME, &format!("\"{}\"", effort.word()));
+            }
+            self.put_extra_params(model)?;
+            let (at, rest) = (self.draft.opening.clone(), self.draft.take());
+            opening = rest.slice(at);
+            bodies.add(BodyForm::Checked, rest);
+        }
+        Ok(Written { bodies, opening })
+    }
+
+    /// Writes the client's own body, if an upstream gets it, and frees the received one.
+    fn pass(
+        &mut self,
+        model: &Model,
+        forms: &[BodyForm],
+        bodies: &mut Bodies,
+        room: &mut Room<'_>,
+    ) -> Result<(), ApiError> {
+        let Some(passage) = self.passage.take() else { return Ok(()) };
+        let Some(form) = forms.iter().find(|form| form.is_passed()) else { return Ok(()) };
+        room(self.kept_bytes() + 2 * (passage.received_bytes() + passage.replaced_bytes()))?;
+        let passage = self.pass_names(passage, forms.len() == 1);
+        bodies.pass(form.api(), passage.write(&model.efforts));
+        Ok(())
+    }
+
+    /// Takes the names that a passed body lacks, where no upstream gets another body.
+    fn pass_names(&mut self, mut passage: Passage, is_only: bool) -> Passage {
+        if is_only {
+            self.dropped_tools = std::mem::take(&mut passage.dropped_tools);
+            self.dropped_members = std::mem::take(&mut passage.dropped_members);
+        }
+        passage
+    }
+
+    /// Writes the body for upstreams of another API.
+    fn write_for(
+        &mut self,
+        form: BodyForm,
+        model: &Model,
+        effort: Option<Effort>,
+    ) -> Result<Bytes, ApiError> {
+        let (reply, choices, dropped) = (&self.reply, self.n, &mut self.dropped_members);
+        self.draft.read_back(|chat, length| {
+            let reasons = !model.efforts.is_empty();
+            Hub { chat, length, reply, choices, effort, reasons }
+                .write(form, dropped)
+                .map(|json| trimmed(json.into_bytes()))
+        })
+    }
+
+    /// Writes the members beyond the API that the model's upstreams take.
+    fn put_extra_params(&mut self, model: &Model) -> Result<(), ApiError> {
+        for name in &model.extra_params {
+            if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
+                let json = String::from_utf8_lossy(json);
+                // Templates may include such parameters in the prompt: most are arguments of the template itself.
+                self.draft.shown.json(&json).map_err(|TooDeep| {
+                    let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
+                    ApiError::at(Code::InvalidValue, name, message)
+                })?;
+                self.draft.push(&format!(",{}:{json}", serde_json::Value::from(name.as_str())));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bodies of a request, and the opening of its conversation.
+struct Written {
+    bodies: Bodies,
+    opening: Bytes,
+}
+
+/// The least limit that is written for upstreams of another API, which refuse lower ones.
+fn least_to_write(forms: &[BodyForm]) -> u64 {
+    let is_written = |form: &&BodyForm| form.api() == UpstreamApi::Responses && !form.is_passed();
+    forms.iter().find(is_written).map_or(0, |_| LEAST_OF_RESPONSES)
+}
+
+impl Request {
+    /// Refuses a model that does not serve this kind of request.
+    fn check_served(&self, model: &Model) -> Result<(), ApiError> {
+        let (is_served, other) = if self.reply.is_of_chat() {
+            (model.serves.chat, "serves embeddings, and no chat")
+        } else {
+            (model.serves.embeddings, "serves chat, and no embeddings")
+        };
+        if is_served {
+            return Ok(());
+        }
+        let message = format!("Invalid 'model': the model '{}' {other}.", model.id);
+        Err(ApiError::at(Code::UnsupportedValue, "model", message))
+    }
+}
+
+/// Returns whether the model's own template renders the messages. Many templates refuse a system message that is not the
+/// first one; others need it as little.
+const fn renders_templates(kind: UpstreamKind) -> bool {
+    match kind {
+        UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => true,
+        UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Builtin => false,
+    }
+}
+
+/// Refuses images that no upstream of the model may be handed; returns the kind of image URLs that an upstream has to
+/// take.
+fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<ImageUrls, ApiError> {
+    let Some((need, place)) = need else { return Ok(ImageUrls::Data) };
+    let most = model.upstreams.iter().map(|upstream| upstream.image_urls).max().unwrap_or_default();
+    if need <= most {
+        return Ok(need);
+    }
+    let problem = match most {
+        ImageUrls::Data => "this model takes images as data URLs only",
+        ImageUrls::Https | ImageUrls::Any => {
+            "this model takes images as data URLs, and from https addresses of public hosts spelled plainly"
+        }
+    };
+    Err(ApiError::at(Code::InvalidValue, place.clone(), format!("Invalid '{place}': {problem}.")))
+}

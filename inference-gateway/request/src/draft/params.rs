@@ -1,0 +1,132 @@
+//! Bounds and checks of parameters that several dialects have, under names of their own.
+
+use std::ops::RangeInclusive;
+
+use raw_json::{Members, Value};
+use shared::error::{ApiError, Code};
+use shared_catalog::{Effort, Model};
+
+use super::Draft;
+
+/// Output tokens that no request may ask more of; a model's own bound may be lower.
+pub(crate) const MAX_TOKENS: i64 = 131_072;
+/// Between the likeliest word alone and mere chance.
+pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
+/// The share of likelihood that is drawn from.
+pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
+/// Alternatives that may be reported for each token.
+pub(crate) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
+/// Sequences that may end an answer.
+pub(crate) const MAX_STOPS: usize = 4;
+/// Characters of a sequence that ends an answer: about a paragraph.
+pub(crate) const MAX_STOP_CHARS: usize = 1024;
+
+/// Limit that a request sets to the length of the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// Output tokens of each choice.
+    pub(crate) tokens: u64,
+    /// Name of the parameter that sets the limit.
+    pub(crate) name: &'static str,
+    /// True if a limit above the model's own is lowered rather than refused, since the dialect makes every request
+    /// name a limit.
+    pub(crate) is_lowered: bool,
+}
+
+impl Limit {
+    /// Reads a limit that may be absent, and is refused beyond the model's own.
+    pub(crate) fn read(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
+        Self::read_within(body, name, MAX_TOKENS)
+    }
+
+    /// Reads a limit that may be absent, and is lowered to the model's own.
+    pub(crate) fn read_lowered(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
+        let limit = Self::read_within(body, name, i64::MAX)?;
+        Ok(limit.map(|limit| Self { is_lowered: true, ..limit }))
+    }
+
+    fn read_within(body: &Members<'_, '_>, name: &'static str, most: i64) -> Result<Option<Self>, ApiError> {
+        let Some(value) = body.get(name) else { return Ok(None) };
+        Ok(Some(Self { tokens: value.integer(1..=most)?.unsigned_abs(), name, is_lowered: false }))
+    }
+
+    /// The tokens of this limit, which the model has to allow.
+    pub(crate) fn within(self, model: &Model) -> Result<u64, ApiError> {
+        let Self { tokens, name, is_lowered } = self;
+        let most = model.max_output_tokens;
+        if tokens <= most || is_lowered {
+            return Ok(tokens.min(most));
+        }
+        let message = format!("Invalid '{name}': must be at most {most} with the model '{}'.", model.id);
+        Err(ApiError::at(Code::IntegerAboveMaxValue, name, message))
+    }
+}
+
+/// Effort of reasoning that a request asks for. Which words are taken is known with the model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedEffort {
+    /// `None` for a word that no model takes.
+    effort: Option<Effort>,
+    /// True if the word has to be one of the model's: the newer dialects take the nearest.
+    is_exact: bool,
+}
+
+impl AskedEffort {
+    /// Name of the member of a chat.
+    pub(crate) const NAME: &str = "reasoning_effort";
+
+    /// Reads a word that has to be one of the model's.
+    pub(crate) fn exact(value: &Value<'_, '_>) -> Result<Self, ApiError> {
+        Ok(Self { effort: Effort::read(&value.string()?), is_exact: true })
+    }
+
+    /// Reads any word that a model may take.
+    pub(crate) fn nearest(value: &Value<'_, '_>) -> Result<Self, ApiError> {
+        Ok(Self { effort: Effort::read(value.one_of(&Effort::WORDS)?), is_exact: false })
+    }
+
+    /// As little reasoning as the model can do.
+    pub(crate) const NONE: Self = Self { effort: Some(Effort::None), is_exact: false };
+
+    /// The word for this model; `None` where the model's own default comes nearest.
+    pub(crate) fn of_model(self, model: &Model) -> Result<Option<Effort>, ApiError> {
+        match self.effort {
+            Some(effort) if !self.is_exact => Ok(effort.nearest(&model.efforts)),
+            Some(effort) if model.efforts.contains(&effort) => Ok(Some(effort)),
+            Some(_) | None => Err(Self::refuse(model)),
+        }
+    }
+
+    fn refuse(model: &Model) -> ApiError {
+        let (name, id) = (Self::NAME, &model.id);
+        if model.efforts.is_empty() {
+            let message = format!("Invalid '{name}': the model '{id}' takes none.");
+            return ApiError::at(Code::UnsupportedParameter, name, message);
+        }
+        let taken: Vec<_> = model.efforts.iter().map(|effort| format!("'{}'", effort.word())).collect();
+        let message = format!("Invalid '{name}': must be {} with the model '{id}'.", taken.join(" or "));
+        ApiError::at(Code::InvalidValue, name, message)
+    }
+}
+
+/// Checks and writes temperature and `top_p`, which are of the same bounds in the newer dialects.
+pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
+        if let Some(value) = members.get(name) {
+            value.decimal(bounds)?;
+            draft.sampling.note(name, &value);
+            draft.member(name, value.raw());
+        }
+    }
+    Ok(())
+}
+
+/// Checks a sequence that ends the answer.
+pub(crate) fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
+    value.filled_string_token()?;
+    if value.string()?.chars().count() > MAX_STOP_CHARS {
+        let problem = format!("must have at most {MAX_STOP_CHARS} characters");
+        return Err(value.error(Code::StringAboveMaxLength, &problem));
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Tools and the shape of the answer, as upstreams read them.
+
+use raw_json::{Members, Value};
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+use token_bounds::{MAX_DEPTH, TooDeep};
+
+use super::Draft;
+use crate::dropped::{is_of_name, plain};
+
+/// Tools that a request may offer: agents with several servers of tools offer well over a hundred.
+pub(crate) const MAX_TOOLS: usize = 512;
+/// Characters in the name of a function or a schema.
+pub(crate) const MAX_NAME: usize = 128;
+
+/// A function that the model may call, before its checks.
+pub(crate) struct Function<'v, 'a, 'p> {
+    /// Name as a JSON string, already checked.
+    pub(crate) name: &'v str,
+    /// Description as a JSON string, already checked.
+    pub(crate) description: Option<&'v str>,
+    /// Schema of the arguments.
+    pub(crate) parameters: Option<Value<'a, 'p>>,
+    /// True if the arguments have to follow the schema.
+    pub(crate) strict: Option<Value<'a, 'p>>,
+}
+
+impl Function<'_, '_, '_> {
+    /// Checks and writes the tool.
+    pub(crate) fn write(&self, draft: &mut Draft) -> Result<(), ApiError> {
+        draft.open_function(self.name);
+        if let Some(description) = self.description {
+            draft.shown.maybe_json(description);
+            draft.member("description", description);
+        }
+        if let Some(parameters) = &self.parameters {
+            schema(parameters, "parameters", draft)?;
+        }
+        if let Some(strict) = &self.strict {
+            strict.boolean()?;
+            draft.member("strict", strict.raw());
+        }
+        draft.push("}}");
+        Ok(())
+    }
+}
+
+impl Draft {
+    /// Counts a tool that clients run and their vendor describes to the model. No other upstream is sent it.
+    pub(crate) fn vendors_tool(&mut self, tool: &Members<'_, '_>) {
+        self.shown.vendors_tool();
+        tool.iter().for_each(|(_, value)| self.shown.maybe_json(value.raw()));
+    }
+
+    /// Writes the beginning of a tool up to its name, a JSON string.
+    pub(crate) fn open_function(&mut self, name: &str) {
+        self.shown.tool();
+        self.shown.text(name);
+        self.push("{\"type\":\"function\",\"function\":{\"name\":");
+        self.push(name);
+    }
+
+    /// Writes a call of a function by an earlier answer of the model; all three are JSON strings, and the arguments
+    /// were counted.
+    pub(crate) fn call(&mut self, id: &str, name: &str, arguments: &str) {
+        self.shown.tool();
+        self.shown.text(id);
+        self.shown.text(name);
+        self.push("{\"id\":");
+        self.push(id);
+        self.push(",\"type\":\"function\",\"function\":{\"name\":");
+        self.push(name);
+        self.member("arguments", arguments);
+        self.push("}}");
+    }
+}
+
+/// Checks and writes a requested shape of the answer; `title` is the name of a schema without one.
+pub(crate) fn json_schema(
+    described: &Members<'_, '_>,
+    title: Option<&str>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    draft.push("{\"name\":");
+    if let Some(title) = title {
+        draft.push(title);
+    } else {
+        let title = described.require("name")?;
+        name(&title)?;
+        draft.push(title.raw());
+    }
+    if let Some(description) = described.get("description") {
+        description.string_token()?;
+        show_json(&description, draft)?;
+        draft.member("description", description.raw());
+    }
+    schema(&described.require("schema")?, "schema", draft)?;
+    if let Some(strict) = described.get("strict") {
+        strict.boolean()?;
+        draft.member("strict", strict.raw());
+    }
+    draft.push("}");
+    Ok(())
+}
+
+fn schema(value: &Value<'_, '_>, name: &str, draft: &mut Draft) -> Result<(), ApiError> {
+    if value.kind() != Kind::Object {
+        return Err(value.wrong_type("an object"));
+    }
+    show_json(value, draft)?;
+    draft.member(name, value.raw());
+    Ok(())
+}
+
+/// Counts a value that templates write anew as JSON.
+fn show_json(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    draft.shown.json(value.raw()).map_err(|TooDeep| {
+        value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))
+    })
+}
+
+/// The name of a function or a schema: `[a-zA-Z0-9_-]{1,128}`.
+pub(crate) fn name(value: &Value<'_, '_>) -> Result<String, ApiError> {
+    value.filled_string_token()?;
+    let name = value.string()?;
+    if name.chars().count() > MAX_NAME {
+        return Err(
+            value.error(Code::StringAboveMaxLength, &format!("must have at most {MAX_NAME} characters"))
+        );
+    }
+    if !name.bytes().all(is_of_name) {
+        return Err(value.error(Code::InvalidValue, "must consist of a-z, A-Z, 0-9, '_' and '-'"));
+    }
+    Ok(name.into_owned())
+}
+
+/// The error of a kind of value that is not supported; `what` names such values.
+pub(crate) fn unsupported_kind(kind: &Value<'_, '_>, what: &str, supported: &str) -> ApiError {
+    let given = kind.string().map(|kind| plain(&kind)).unwrap_or_default();
+    let problem = format!("{what} of the type '{given}' are not supported; send {supported}");
+    kind.error(Code::UnsupportedValue, &problem)
+}

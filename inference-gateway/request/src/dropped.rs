@@ -1,0 +1,51 @@
+//! Names that clients chose, repeated in errors and headers.
+
+use raw_json::{Members, Value};
+use shared::json::Kind;
+
+/// Dropped members or tools that an answer names.
+const MAX_DROPPED: usize = 16;
+/// Characters of a client's word that are repeated.
+const MAX_WORD: usize = 64;
+
+/// Names of members or of tools that no upstream is sent, as an answer's header tells them.
+#[derive(Default)]
+pub(crate) struct DroppedNames(Vec<String>);
+
+impl DroppedNames {
+    /// Notes a name, once.
+    pub(crate) fn add(&mut self, name: &str) {
+        let name = plain(name);
+        if !name.is_empty() && self.0.len() < MAX_DROPPED && !self.0.contains(&name) {
+            self.0.push(name);
+        }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Names of the members that are not among these.
+    pub(crate) fn but(members: &Members<'_, '_>, known: &[&str]) -> Self {
+        let mut dropped = Self::default();
+        let unknown =
+            |(name, value): &(&str, Value<'_, '_>)| value.kind() != Kind::Null && !known.contains(name);
+        members.iter().filter(unknown).for_each(|(name, _)| dropped.add(name));
+        dropped
+    }
+
+    /// The value of a header that has the names; `None` without any.
+    pub(super) fn into_header(self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.0.join(", "))
+    }
+}
+
+/// A client's word, fit for an error or a header.
+pub(super) fn plain(word: &str) -> String {
+    word.bytes().filter(|byte| is_of_name(*byte)).take(MAX_WORD).map(char::from).collect()
+}
+
+/// Returns whether the name of a function may have this byte.
+pub(super) const fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}

@@ -1,0 +1,190 @@
+//! The request as upstreams read it: written once, sent to any upstream behind a small head.
+
+mod count;
+mod form;
+mod refused;
+
+use bytes::Bytes;
+use reply::Reply;
+use shared::{ids::AccountId, tokens::Usage};
+use shared_catalog::{ImageUrls, LimitParam, UpstreamApi};
+
+use crate::{draft::RefusablePlaces, sampled::Sampling};
+pub use count::{CountBody, UnwrittenCount};
+pub(crate) use form::Bodies;
+pub use form::BodyForm;
+
+/// The form in which an upstream reports, with every chunk of a stream, the tokens used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgressReports {
+    /// The upstream reports no progress.
+    None,
+    /// By `continuous_usage_stats`: as `usage`.
+    Usage,
+    /// By `timings_per_token`: as `timings`, of each choice by itself.
+    Timings,
+}
+
+/// Members of a request that depend on its upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamParams<'a> {
+    /// Form of the body.
+    pub form: BodyForm,
+    /// Account that pays; `None` for a count, which tells nothing of the caller.
+    pub account: Option<AccountId>,
+    /// Name of the model at the upstream.
+    pub model: &'a str,
+    /// Name of the upstream's limit of output.
+    pub limit_param: LimitParam,
+    /// Tokens per choice; `None` leaves the limit to the upstream, which stops where its context ends.
+    pub max_tokens: Option<u64>,
+    /// Form of the upstream's progress reports.
+    pub progress: ProgressReports,
+    /// Salt that keeps the account's part of the upstream's cache apart, if supported.
+    pub cache_salt: Option<&'a str>,
+    /// True if a whole answer is asked for as a stream.
+    pub folded: bool,
+}
+
+/// A checked request, ready to be sent.
+#[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
+pub struct Forward {
+    /// True if the answer is wanted as a stream.
+    pub stream: bool,
+    /// The form of the answer.
+    pub reply: Reply,
+    /// Names of the offered tools that were dropped, as the value of a header.
+    pub dropped_tools: Option<String>,
+    /// Names of members that no upstream is sent, as the value of a header.
+    pub dropped_members: Option<String>,
+    /// Output tokens wanted of each choice: the request's limit, or the model's most.
+    pub max_tokens: u64,
+    /// True if the request set the limit.
+    pub limited: bool,
+    /// Parameters of sampling that the request sets.
+    pub sampling: Sampling,
+    /// Choices wanted, 1 to 8.
+    pub n: u64,
+    /// Fewest output tokens of all choices that an upstream takes as a limit, or that leave room for an answer.
+    pub least_output: u64,
+    /// True if only an upstream's own count bounds the prompt's tokens: a document has more than its bytes show.
+    pub needs_count: bool,
+    /// Kind of image URLs that an upstream has to accept to be handed the images.
+    pub image_urls: ImageUrls,
+    /// Images in the prompt.
+    pub images: u64,
+    /// Tokens of the images in the prompt, at most.
+    pub image_tokens: u64,
+    /// True if the prompt explains tools to the model, which not every exact count includes.
+    pub has_tools: bool,
+    /// True if the request may make an upstream generate tokens without a sign: a bias towards half a character keeps text
+    /// back, and with it every report, until the character is complete.
+    pub may_hide_tokens: bool,
+    /// True if the prompt is of texts alone: no images, no tools, no parameters of the template.
+    pub is_plain: bool,
+    /// Upper bound of the prompt's tokens, apart from unusual additions of an upstream's template.
+    pub prompt_bound: u64,
+    /// Tokens of the prompt, if no exact count is to be had.
+    pub prompt_estimate: u64,
+    /// Tokens of the prompt, at least, whatever the tokenizer.
+    pub prompt_least: u64,
+    /// Places of the body that an upstream may refuse.
+    pub(crate) places: RefusablePlaces,
+    /// Bounds that the catalogue names. A report beyond these bounds is billed as reported, and logged.
+    pub bounds: Usage,
+    /// Opening messages that further requests of the conversation repeat.
+    pub(crate) opening: Bytes,
+    /// Everything but the head's members, in each form that an upstream needs.
+    pub(crate) bodies: Bodies,
+}
+
+impl Forward {
+    /// Returns the body for an upstream, in two pieces. The first is small; the second is shared by all attempts.
+    pub fn body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
+        let mut head = String::with_capacity(256);
+        head.push_str("{\"model\":");
+        head.push_str(&serde_json::Value::from(to.model).to_string());
+        match to.form.api() {
+            UpstreamApi::Chat => self.put_chat_head(to, &mut head),
+            api @ (UpstreamApi::Responses | UpstreamApi::Messages) => self.put_head(api, to, &mut head),
+        }
+        (Bytes::from(head), self.bodies.rest(to.form))
+    }
+
+    /// Returns the body of a question for the prompt's tokens.
+    pub fn count_body(&self, to: UpstreamParams<'_>) -> CountBody {
+        match to.form.api() {
+            UpstreamApi::Chat => {
+                let (head, rest) = self.body(UpstreamParams { max_tokens: Some(1), ..to });
+                CountBody::Written(head, rest)
+            }
+            api @ (UpstreamApi::Responses | UpstreamApi::Messages) => {
+                CountBody::of(api, to.model, self.bodies.rest(to.form))
+            }
+        }
+    }
+
+    fn put_chat_head(&self, to: UpstreamParams<'_>, head: &mut String) {
+        if let Some(max_tokens) = to.max_tokens.filter(|_| self.reply.is_of_chat()) {
+            put_limit(to.limit_param.as_str(), max_tokens, head);
+        }
+        if let Some(salt) = to.cache_salt.filter(|_| self.reply.is_of_chat()) {
+            head.push_str(",\"cache_salt\":");
+            head.push_str(&serde_json::Value::from(salt).to_string());
+        }
+        if self.stream || to.folded {
+            head.push_str(",\"stream\":true,\"stream_options\":{\"include_usage\":true");
+            head.push_str(match to.progress {
+                ProgressReports::Usage => ",\"continuous_usage_stats\":true}",
+                ProgressReports::Timings => "},\"timings_per_token\":true",
+                ProgressReports::None => "}",
+            });
+        }
+    }
+
+    fn put_head(&self, api: UpstreamApi, to: UpstreamParams<'_>, head: &mut String) {
+        let is_of_responses = api == UpstreamApi::Responses;
+        if let Some(max_tokens) = to.max_tokens {
+            put_limit(if is_of_responses { "max_output_tokens" } else { "max_tokens" }, max_tokens, head);
+        }
+        if is_of_responses {
+            head.push_str(",\"store\":false");
+        }
+        if let Some(account) = to.account {
+            self.bodies.write_pseudonyms(to.form, account, head);
+        }
+        if self.stream && !to.form.is_passed() {
+            head.push_str(",\"stream\":true");
+        }
+    }
+
+    /// Returns whether every upstream is asked for a chat, or for embeddings.
+    pub fn is_chat_alone(&self) -> bool {
+        self.bodies.are_checked()
+    }
+
+    /// Returns the bytes of the request kept in memory: its bodies, and what the answer repeats of it.
+    pub fn kept_bytes(&self) -> usize {
+        self.bodies.bytes() + self.reply.kept_bytes()
+    }
+
+    /// Frees the prompt, which is not sent again.
+    pub fn forget_prompt(&mut self) {
+        self.bodies = Bodies::default();
+        self.opening = Bytes::new();
+    }
+
+    /// Returns the prefix that further requests of the same conversation share, and other requests with the same long
+    /// beginning; `None` where the messages are too short for the choice of the upstream to matter.
+    pub fn prompt_prefix(&self) -> Option<&[u8]> {
+        (!self.opening.is_empty()).then_some(&self.opening[..])
+    }
+}
+
+fn put_limit(name: &str, max_tokens: u64, head: &mut String) {
+    head.push_str(",\"");
+    head.push_str(name);
+    head.push_str("\":");
+    head.push_str(itoa::Buffer::new().format(max_tokens));
+}

@@ -1,0 +1,153 @@
+//! A checked request in the form that all dialects share, a chat, written for upstreams of other APIs.
+//!
+//! The chat was written by the parsers of this crate, so its members and their types are known. What another API cannot
+//! say is left out by name, or refused where the answer would be another one.
+
+mod calls;
+mod messages;
+mod responses;
+
+use raw_json::Members;
+use reply::Reply;
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+use shared_catalog::{Effort, UpstreamApi};
+
+use crate::{dropped::DroppedNames, forward::BodyForm};
+
+/// Sampling parameters that neither API knows. They make an answer likelier, and no answer wrong.
+const LEFT_OUT: [&str; 3] = ["seed", "frequency_penalty", "presence_penalty"];
+
+/// A request to be written for an upstream of another API.
+pub(crate) struct Hub<'h> {
+    /// The chat, without the members of its head.
+    pub(crate) chat: &'h Members<'h, 'h>,
+    /// Bytes of the chat.
+    pub(crate) length: usize,
+    /// The form of the client's answer, whose words errors use.
+    pub(crate) reply: &'h Reply,
+    /// Choices that are asked for.
+    pub(crate) choices: u64,
+    /// Amount of reasoning that is asked for, in the model's words.
+    pub(crate) effort: Option<Effort>,
+    /// True if the model takes words of effort, so that it reasons.
+    pub(crate) reasons: bool,
+}
+
+impl Hub<'_> {
+    /// Writes the body of this form, but for the members of its head. Names of members that the API cannot say
+    /// go to `dropped`.
+    pub(crate) fn write(&self, form: BodyForm, dropped: &mut DroppedNames) -> Result<String, ApiError> {
+        match form {
+            BodyForm::Written { api: UpstreamApi::Responses, .. } => responses::write(self, dropped),
+            BodyForm::Written { api: UpstreamApi::Messages, cache_breakpoints } => {
+                messages::write(self, cache_breakpoints, dropped)
+            }
+            BodyForm::Written { api: UpstreamApi::Chat, .. } | BodyForm::Checked | BodyForm::Passed(_) => {
+                Err(ApiError::internal())
+            }
+        }
+    }
+
+    /// An empty body with room for the chat's texts.
+    fn begin(&self) -> String {
+        String::with_capacity(self.length + self.length / 8 + 256)
+    }
+
+    /// Refuses several choices, which neither API has, and biases, which make another answer.
+    fn refuse_unsaid(&self) -> Result<(), ApiError> {
+        if self.choices > 1 {
+            return Err(self.refusal("n"));
+        }
+        self.refuse("logit_bias")
+    }
+
+    /// Refuses a member, if the request has it.
+    fn refuse(&self, name: &str) -> Result<(), ApiError> {
+        self.chat.get(name).map_or(Ok(()), |_| Err(self.refusal(name)))
+    }
+
+    /// The refusal of a member, by the client's name for it.
+    fn refusal(&self, name: &str) -> ApiError {
+        let name = match (self.reply, name) {
+            (Reply::Messages(_), "stop") => "stop_sequences",
+            (Reply::Messages(_), "response_format") => "output_config.format",
+            (Reply::Responses(_), "logprobs") => "top_logprobs",
+            (Reply::Responses(_), "response_format") => "text.format",
+            (_, name) => name,
+        };
+        let message = format!("Unsupported parameter: '{name}' is not supported with this model.");
+        ApiError::at(Code::UnsupportedParameter, name, message)
+    }
+
+    /// Copies a member as it is.
+    fn copy(&self, name: &str, out: &mut String) {
+        if let Some(value) = self.chat.get(name) {
+            member(name, value.raw(), out);
+        }
+    }
+
+    /// Notes the members of these names that the request has.
+    fn leave_out(&self, names: &[&str], dropped: &mut DroppedNames) {
+        for name in names.iter().filter(|name| self.chat.get(name).is_some()) {
+            dropped.add(name);
+        }
+    }
+
+    /// Returns whether the client is shown the model's reasoning.
+    fn shows_reasoning(&self) -> bool {
+        match self.reply {
+            Reply::Chat { .. } => true,
+            Reply::Responses(reply) => reply.summary,
+            Reply::Messages(reply) => reply.thinking,
+            Reply::Embeddings => false,
+        }
+    }
+
+    /// Passes each offered function to `take`.
+    fn each_function(
+        &self,
+        mut take: impl FnMut(&Members<'_, '_>) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let Some(tools) = self.chat.get("tools") else { return Ok(()) };
+        tools.objects_if_any(usize::MAX, |tool| take(&tool.require("function")?.object()?)).map(drop)
+    }
+}
+
+/// The choice of tools.
+enum ToolChoice<'h> {
+    /// `auto`, `none` or `required`.
+    Mode(&'h str),
+    /// The name of a function, a JSON string.
+    Function(String),
+}
+
+impl<'h> ToolChoice<'h> {
+    /// Reads the choice, if there is one.
+    fn read(hub: &'h Hub<'_>) -> Result<Option<Self>, ApiError> {
+        let Some(choice) = hub.chat.get("tool_choice") else { return Ok(None) };
+        if choice.kind() == Kind::String {
+            return Ok(Some(Self::Mode(choice.one_of(&["auto", "none", "required"])?)));
+        }
+        let choice = choice.object()?;
+        let function = choice.require("function")?;
+        let name = function.object()?.require("name")?.raw().to_owned();
+        Ok(Some(Self::Function(name)))
+    }
+}
+
+/// Writes a member, with the comma in front.
+fn member(name: &str, json: &str, out: &mut String) {
+    out.push_str(",\"");
+    out.push_str(name);
+    out.push_str("\":");
+    out.push_str(json);
+}
+
+/// An empty text as a JSON string.
+const EMPTY: &str = r#""""#;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! The messages of a chat as turns of user and assistant, which alternate here.
+
+use std::borrow::Cow;
+
+use raw_json::{Members, Value};
+use shared::{error::ApiError, json::Kind};
+
+use super::cache::Breakpoints;
+use crate::hub::{EMPTY, calls, member};
+
+/// The turns while they are written.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// Author of the open turn.
+    open: Option<Author>,
+    /// The list has begun.
+    has_begun: bool,
+    /// The open turn has a block.
+    has_block: bool,
+    /// Closing brace of the system prompt's only block.
+    system: Option<usize>,
+    /// Closing braces of the last blocks of the last two turns of the user.
+    ends: [Option<usize>; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Author {
+    User,
+    Assistant,
+}
+
+impl Turns {
+    /// Writes a message. Answers of tools and what the user says after them are one turn.
+    pub(super) fn add(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
+        let role = message.require("role")?.string()?;
+        match &*role {
+            // The parsers merge all system messages into the first.
+            "system" => self.system(message, out),
+            "assistant" => {
+                self.texts(Author::Assistant, &message.require("content")?, out)?;
+                self.calls(message, out)
+            }
+            "tool" => self.tool_result(message, out),
+            _ => self.texts(Author::User, &message.require("content")?, out),
+        }
+    }
+
+    /// Ends the list.
+    pub(super) fn end(&mut self, breakpoints: &mut Breakpoints, out: &mut String) {
+        self.close(out);
+        out.push_str(if self.has_begun { "]" } else { ",\"messages\":[]" });
+        if let Some(brace) = self.system {
+            breakpoints.after_system(brace);
+        }
+        breakpoints.after_turns(self.ends);
+    }
+
+    /// Writes the system prompt, which stands beside the messages here.
+    fn system(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
+        let content = message.require("content")?;
+        let mut before = ",\"system\":[";
+        each_part(&content, |part| {
+            out.push_str(std::mem::replace(&mut before, ","));
+            put_part(part, out);
+            Ok(())
+        })?;
+        if before == "," {
+            self.system = Some(out.len() - 1);
+            out.push(']');
+        }
+        Ok(())
+    }
+
+    /// Writes texts and images as blocks of a turn.
+    fn texts(&mut self, author: Author, content: &Value<'_, '_>, out: &mut String) -> Result<(), ApiError> {
+        each_part(content, |part| {
+            self.block(author, out, |out| put_part(part, out));
+            Ok(())
+        })
+    }
+
+    fn calls(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
+        let Some(calls) = message.get("tool_calls") else { return Ok(()) };
+        calls.objects(usize::MAX, |call| {
+            let id = calls::id(call, "id")?;
+            let function = call.require("function")?;
+            let function = function.object()?;
+            let (name, arguments) = (function.require("name")?, function.require("arguments")?);
+            let input = calls::object(&arguments.string()?);
+            self.block(Author::Assistant, out, |out| {
+                out.push_str("{\"type\":\"tool_use\",\"id\":");
+                out.push_str(&id);
+                member("name", name.raw(), out);
+                member("input", &input, out);
+                out.push('}');
+            });
+            Ok(())
+        })
+    }
+
+    fn tool_result(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
+        let id = calls::id(message, "tool_call_id")?;
+        let content = message.require("content")?;
+        let mut texts = String::new();
+        each_part(&content, |part| {
+            texts.push_str(if texts.is_empty() { "" } else { "," });
+            put_part(part, &mut texts);
+            Ok(())
+        })?;
+        self.block(Author::User, out, |out| {
+            out.push_str("{\"type\":\"tool_result\",\"tool_use_id\":");
+            out.push_str(&id);
+            if !texts.is_empty() {
+                member("content", &format!("[{texts}]"), out);
+            }
+            out.push('}');
+        });
+        Ok(())
+    }
+
+    /// Writes a block in the turn of this author.
+    fn block(&mut self, author: Author, out: &mut String, write: impl FnOnce(&mut String)) {
+        if self.open != Some(author) {
+            self.close(out);
+            out.push_str(if self.has_begun { "," } else { ",\"messages\":[" });
+            self.has_begun = true;
+            out.push_str("{\"role\":\"");
+            out.push_str(match author {
+                Author::User => "user",
+                Author::Assistant => "assistant",
+            });
+            out.push_str("\",\"content\":[");
+            self.open = Some(author);
+            if author == Author::User {
+                self.ends = [self.ends[1], None];
+            }
+        }
+        out.push_str(if self.has_block { "," } else { "" });
+        self.has_block = true;
+        write(out);
+        if author == Author::User {
+            self.ends[1] = Some(out.len() - 1);
+        }
+    }
+
+    /// Ends the open turn.
+    fn close(&mut self, out: &mut String) {
+        if self.open.take().is_some() {
+            out.push_str("]}");
+        }
+        self.has_block = false;
+    }
+}
+
+/// A part of a content.
+enum Part<'a> {
+    /// A text, a JSON string.
+    Text(&'a str),
+    /// The URL of an image.
+    Image(Cow<'a, str>),
+}
+
+/// Passes each part of a content to `take`, without empty texts, which the API refuses.
+fn each_part<'a>(
+    content: &Value<'a, '_>,
+    mut take: impl FnMut(Part<'a>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    match content.kind() {
+        Kind::String if content.raw() == EMPTY => Ok(()),
+        Kind::String => take(Part::Text(content.raw())),
+        Kind::Array => content
+            .objects_if_any(usize::MAX, |part| match part.get("text") {
+                Some(text) if text.raw() == EMPTY => Ok(()),
+                Some(text) => take(Part::Text(text.raw())),
+                None => take(Part::Image(part.require("image_url")?.object()?.require("url")?.string()?)),
+            })
+            .map(drop),
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => Ok(()),
+    }
+}
+
+fn put_part(part: Part<'_>, out: &mut String) {
+    match part {
+        Part::Text(token) => put_text(token, out),
+        Part::Image(url) => put_image(&url, out),
+    }
+}
+
+fn put_text(token: &str, out: &mut String) {
+    out.push_str("{\"type\":\"text\"");
+    member("text", token, out);
+    out.push('}');
+}
+
+/// Writes an image by its URL: the data of a data URL, or the address.
+fn put_image(url: &str, out: &mut String) {
+    let data = url
+        .split_once(',')
+        .filter(|(head, _)| head.get(..5).is_some_and(|s| s.eq_ignore_ascii_case("data:")));
+    out.push_str("{\"type\":\"image\",\"source\":{\"type\":");
+    if let Some((head, data)) = data {
+        let media_type = head[5..].split(';').next().unwrap_or_default().to_ascii_lowercase();
+        out.push_str("\"base64\"");
+        // Checked by the parsers: a media type, and digits of base64, which JSON does not escape.
+        member("media_type", &format!("\"{media_type}\""), out);
+        member("data", "", out);
+        out.push('"');
+        out.push_str(data);
+        out.push('"');
+    } else {
+        out.push_str("\"url\"");
+        member("url", &serde_json::Value::from(url).to_string(), out);
+    }
+    out.push_str("}}");
+}

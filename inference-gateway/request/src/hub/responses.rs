@@ -1,0 +1,172 @@
+//! A chat as a request of the Responses API.
+
+use raw_json::Members;
+use shared::error::ApiError;
+use shared_catalog::Effort;
+
+use super::{EMPTY, Hub, LEFT_OUT, ToolChoice, calls, member};
+use crate::dropped::DroppedNames;
+
+/// Member of the chat with the sequences that end an answer, which this API has none of.
+const STOP: &str = "stop";
+
+/// Parameters of a function that names none.
+const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
+
+/// Writes the body but for its head.
+pub(super) fn write(hub: &Hub<'_>, dropped: &mut DroppedNames) -> Result<String, ApiError> {
+    hub.refuse_unsaid()?;
+    hub.refuse(STOP)?;
+    hub.leave_out(&LEFT_OUT, dropped);
+    hub.leave_out(&["top_k"], dropped);
+    let mut out = hub.begin();
+    hub.copy("temperature", &mut out);
+    hub.copy("top_p", &mut out);
+    if hub.chat.get("logprobs").is_some_and(|value| value.raw() == "true") {
+        member("include", r#"["message.output_text.logprobs"]"#, &mut out);
+        let most = hub.chat.get("top_logprobs");
+        member("top_logprobs", most.as_ref().map_or("0", |most| most.raw()), &mut out);
+    }
+    reasoning(hub, &mut out);
+    tools(hub, &mut out)?;
+    text_format(hub, &mut out)?;
+    out.push_str(",\"input\":[");
+    let mut before = "";
+    hub.chat.require("messages")?.objects(usize::MAX, |message| items(message, &mut before, &mut out))?;
+    out.push_str("]}");
+    Ok(out)
+}
+
+/// Writes the amount of reasoning, and asks for a summary where the client is shown one.
+fn reasoning(hub: &Hub<'_>, out: &mut String) {
+    let reasons = hub.reasons && hub.effort != Some(Effort::None);
+    let summary = if reasons && hub.shows_reasoning() { r#","summary":"auto""# } else { "" };
+    let effort = hub.effort.map(|effort| format!(r#","effort":"{}""#, effort.word())).unwrap_or_default();
+    let members = effort + summary;
+    if !members.is_empty() {
+        member("reasoning", &format!("{{{}}}", &members[1..]), out);
+    }
+}
+
+/// Writes the functions. Without a word of the client's, their arguments need not follow the schema to the letter, as in
+/// chats: this API's own default would refuse most schemas.
+fn tools(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
+    let mut before = ",\"tools\":[";
+    hub.each_function(|function| {
+        out.push_str(std::mem::replace(&mut before, ","));
+        out.push_str("{\"type\":\"function\",\"name\":");
+        out.push_str(function.require("name")?.raw());
+        if let Some(description) = function.get("description") {
+            member("description", description.raw(), out);
+        }
+        let parameters = function.get("parameters");
+        member("parameters", parameters.as_ref().map_or(NO_PARAMETERS, |value| value.raw()), out);
+        let strict = function.get("strict");
+        member("strict", strict.as_ref().map_or("false", |value| value.raw()), out);
+        out.push('}');
+        Ok(())
+    })?;
+    if before == "," {
+        out.push(']');
+    }
+    match ToolChoice::read(hub)? {
+        None => {}
+        Some(ToolChoice::Mode(mode)) => member("tool_choice", &format!("\"{mode}\""), out),
+        Some(ToolChoice::Function(name)) => {
+            member("tool_choice", &format!(r#"{{"type":"function","name":{name}}}"#), out);
+        }
+    }
+    hub.copy("parallel_tool_calls", out);
+    Ok(())
+}
+
+/// Writes the shape of the answer's text, whose schema stands beside its type here.
+fn text_format(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
+    let Some(format) = hub.chat.get("response_format") else { return Ok(()) };
+    let format = format.object()?;
+    let kind = format.require("type")?;
+    out.push_str(",\"text\":{\"format\":{\"type\":");
+    out.push_str(kind.raw());
+    if let Some(described) = format.get("json_schema") {
+        for (name, value) in described.object()?.iter() {
+            member(name, value.raw(), out);
+        }
+    }
+    out.push_str("}}");
+    Ok(())
+}
+
+/// Writes the items of a message: its texts and images, or the calls of an earlier answer, or the output of a tool.
+fn items(message: &Members<'_, '_>, before: &mut &'static str, out: &mut String) -> Result<(), ApiError> {
+    let role = message.require("role")?.string()?;
+    let mut open = |out: &mut String| out.push_str(std::mem::replace(before, ","));
+    if role == "tool" {
+        open(out);
+        out.push_str("{\"type\":\"function_call_output\",\"call_id\":");
+        out.push_str(&calls::id(message, "tool_call_id")?);
+        out.push_str(",\"output\":");
+        parts(message, "input_text", out)?;
+        out.push('}');
+        return Ok(());
+    }
+    let is_answer = role == "assistant";
+    if message.get("content").is_some_and(|content| content.raw() != EMPTY || !is_answer) {
+        open(out);
+        out.push_str("{\"role\":\"");
+        out.push_str(&role);
+        out.push_str("\",\"content\":");
+        parts(message, if is_answer { "output_text" } else { "input_text" }, out)?;
+        out.push('}');
+    }
+    let Some(calls) = message.get("tool_calls") else { return Ok(()) };
+    calls.objects(usize::MAX, |call| {
+        let function = call.require("function")?;
+        let function = function.object()?;
+        open(out);
+        out.push_str("{\"type\":\"function_call\",\"call_id\":");
+        out.push_str(&calls::id(call, "id")?);
+        member("name", function.require("name")?.raw(), out);
+        member("arguments", function.require("arguments")?.raw(), out);
+        out.push('}');
+        Ok(())
+    })
+}
+
+/// Writes the content of a message: a text as it is, parts by their types here.
+fn parts(message: &Members<'_, '_>, text_type: &str, out: &mut String) -> Result<(), ApiError> {
+    let content = message.require("content")?;
+    if !content.is_text("an array of content parts")? {
+        out.push('[');
+        let start = out.len();
+        content.objects_if_any(usize::MAX, |part| {
+            if out.len() > start {
+                out.push(',');
+            }
+            part_of(part, text_type, out)
+        })?;
+        out.push(']');
+        return Ok(());
+    }
+    out.push_str(content.raw());
+    Ok(())
+}
+
+/// Writes a part of a content.
+fn part_of(part: &Members<'_, '_>, text_type: &str, out: &mut String) -> Result<(), ApiError> {
+    if let Some(text) = part.get("text") {
+        out.push_str("{\"type\":\"");
+        out.push_str(text_type);
+        out.push('"');
+        member("text", text.raw(), out);
+    } else {
+        let image = part.require("image_url")?;
+        let image = image.object()?;
+        out.push_str("{\"type\":\"input_image\"");
+        member("image_url", image.require("url")?.raw(), out);
+        if let Some(detail) = image.get("detail") {
+            member("detail", detail.raw(), out);
+        }
+    }
+    out.push('}');
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Requests: from the bytes of a client's dialect to the bytes that an upstream reads.
+//!
+//! No part of a body becomes a tree. Values are borrowed as spelled and checked in place, and the text for an
+//! upstream is written in one pass: a single copy of each byte. Types with a prompt have no `Debug`, so that no log can
+//! show a prompt.
+
+pub mod chat;
+mod checked;
+mod draft;
+mod dropped;
+pub mod embeddings;
+mod forward;
+mod hub;
+pub mod messages;
+mod passage;
+mod pseudonym;
+pub mod responses;
+mod sampled;
+mod trimmed;
+
+pub use checked::{Request, Room};
+pub use forward::{BodyForm, CountBody, Forward, ProgressReports, UnwrittenCount, UpstreamParams};
+pub use sampled::Sampling;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! A request of the Messages API: from received bytes to a checked request, translated to a chat.
+//!
+//! Unknown members are dropped: agents send many that only one provider knows, and stop where one is refused.
+
+mod content;
+mod passage;
+mod schema;
+mod tools;
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use memchr::memmem::Finder;
+use raw_json::{ANY_NUMBER, Members, Value};
+use reply::{MessagesReply, Reply};
+use shared::error::ApiError;
+
+pub use schema::{CountRequest, MessagesRequest};
+
+use crate::{
+    checked::Request,
+    draft::{self, AskedEffort, Draft, Limit, MAX_STOPS, SystemTexts, json_schema, stop_sequence},
+};
+
+/// Name of a list of blocks in errors.
+const BLOCKS: &str = "an array of content blocks";
+
+/// Name of the limit of output, which is lowered to the model's own: every request has to name one.
+const LIMIT: &str = "max_tokens";
+
+/// Name of a schema for the answer, which this dialect leaves unnamed.
+const SCHEMA_NAME: &str = r#""answer""#;
+
+/// Parses the body of a request. The error names the first fault and the fault's place.
+pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
+    let members = Members::of_body(body)?;
+    members.require(LIMIT)?;
+    read(&members, body)
+}
+
+/// Parses the body of a request whose prompt is only to be counted: nothing limits an answer.
+pub fn parse_to_count(body: &Bytes) -> Result<Request, ApiError> {
+    read(&Members::of_body(body)?, body)
+}
+
+fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
+    passage::refuse_stored(members)?;
+    let model = members.require("model")?.string()?.into_owned();
+    let stream = members.get("stream").map_or(Ok(false), |value| value.boolean())?;
+    let limit = Limit::read_lowered(members, LIMIT)?;
+    let mut draft = Draft::of(body);
+    sampling(members, &mut draft)?;
+    let stops = stops(members, &mut draft)?;
+    let Reasoning { effort, is_shown: thinking, budget } = reasoning(members, &mut draft)?;
+    let dropped_tools = tools::tools(members, &mut draft)?;
+    let list = members.require("messages")?;
+    let system = system(members, &list, &mut draft)?;
+    content::messages(&list, &system, &mut draft)?;
+    let passage = passage::of(body, members, &mut draft)?;
+    let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();
+    Ok(Request {
+        model,
+        stream,
+        n: 1,
+        // What the budget leaves of the limit is the answer.
+        least_output: budget.map_or(1, |budget| budget.saturating_add(1)),
+        limit,
+        effort,
+        reply: Reply::Messages(Arc::new(MessagesReply { thinking, stops, earlier_calls })),
+        dropped_tools,
+        dropped_members: passage::dropped_of_chat(members),
+        others: Vec::new(),
+        passage: Some(passage),
+        draft,
+    })
+}
+
+/// Checks and writes the parameters of sampling.
+fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    draft::sampling(members, draft)?;
+    if let Some(value) = members.get("top_k")
+        && value.integer(0..=i64::MAX)? > 0
+    {
+        draft.optional(|draft| draft.member("top_k", value.raw()));
+    }
+    Ok(())
+}
+
+/// Checks and writes the sequences that end the answer.
+fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, ApiError> {
+    let Some(value) = members.get("stop_sequences") else { return Ok(Vec::new()) };
+    let mut stops = Vec::new();
+    value.each_if_any(MAX_STOPS, |stop| {
+        stop_sequence(&stop)?;
+        stops.push(stop.string()?.into_owned());
+        Ok(())
+    })?;
+    if !stops.is_empty() {
+        draft.member("stop", value.raw());
+    }
+    Ok(stops)
+}
+
+/// The request's wishes for reasoning.
+struct Reasoning {
+    effort: Option<AskedEffort>,
+    /// True if the client reads it.
+    is_shown: bool,
+    /// Tokens that it may take of the limit.
+    budget: Option<u64>,
+}
+
+/// Checks the members about thinking, effort and shape of the answer, and writes the shape.
+fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Reasoning, ApiError> {
+    let mut read = Reasoning { effort: None, is_shown: false, budget: None };
+    if let Some(value) = members.get("thinking") {
+        let thinking = value.object()?;
+        let kind = thinking.require("type")?.one_of(&["enabled", "adaptive", "between_tools", "disabled"])?;
+        read.is_shown = kind != "disabled";
+        if !read.is_shown {
+            read.effort = Some(AskedEffort::NONE);
+        }
+        let budget = thinking.get("budget_tokens").filter(|_| kind == "enabled");
+        read.budget = budget.map(|value| value.integer(0..=i64::MAX)).transpose()?.map(i64::unsigned_abs);
+    }
+    let Some(config) = members.get("output_config") else { return Ok(read) };
+    let config = config.object()?;
+    if let Some(value) = config.get("effort") {
+        read.effort = Some(AskedEffort::nearest(&value)?);
+        draft.passage.effort(&value)?;
+    }
+    if let Some(format) = config.get("format") {
+        let format = format.object()?;
+        format.require("type")?.one_of(&["json_schema"])?;
+        draft.shown.preamble();
+        draft.name("response_format");
+        draft.push("{\"type\":\"json_schema\"");
+        draft.name("json_schema");
+        json_schema(&format, Some(SCHEMA_NAME), draft)?;
+        draft.push("}");
+    }
+    Ok(read)
+}
+
+/// The role of a system message.
+static SYSTEM: LazyLock<[Finder<'_>; 1]> = LazyLock::new(|| [Finder::new("system")]);
+
+/// Beginning of a system block by which agents tell their vendor whom to bill, a JSON string. It is no prompt: it differs
+/// with every request, so that a cache behind it would find nothing.
+const BILLING_BLOCK: &str = "\"x-anthropic-billing-header:";
+
+/// The texts of the system prompt, without a billing block at its head, and of all system messages.
+fn system<'a>(
+    members: &Members<'a, '_>,
+    list: &Value<'a, '_>,
+    draft: &mut Draft,
+) -> Result<SystemTexts<'a>, ApiError> {
+    let mut texts = SystemTexts::default();
+    if let Some(system) = members.get("system") {
+        let mut may_bill = !system.is_text(BLOCKS)?;
+        system.each_text(BLOCKS, content::text_of, |text| {
+            if !std::mem::take(&mut may_bill) || !text.starts_with(BILLING_BLOCK) {
+                texts.add(text);
+            } else {
+                // A passed body has it.
+                draft.shown.text(text);
+            }
+        })?;
+    }
+    if !list.may_have(&*SYSTEM) {
+        return Ok(texts);
+    }
+    list.objects(ANY_NUMBER, |message| {
+        if message.require("role")?.string()? == "system" {
+            let content = message.require("content")?;
+            if content.is_text(BLOCKS)? {
+                texts.add(content.string_token()?);
+                return Ok(());
+            }
+            content.objects_if_any(ANY_NUMBER, |block| match &*block.require("type")?.string()? {
+                // A change of tools in between is the vendor's alone.
+                "tool_addition" | "tool_removal" => tools::change(block, draft),
+                _ => {
+                    texts.add(content::text_of(block)?);
+                    Ok(())
+                }
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The messages and their content blocks.
+
+use raw_json::{ANY_NUMBER, Members, Value};
+use shared::error::{ApiError, Code};
+
+use super::BLOCKS;
+use crate::draft::{
+    Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_data, image_url,
+    unsupported_kind,
+};
+
+/// Checks the messages, and writes those of the chat.
+pub(super) fn messages(
+    list: &Value<'_, '_>,
+    system: &SystemTexts<'_>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let mut conversation = Conversation::begin(draft, system);
+    list.objects(ANY_NUMBER, |message| {
+        let role = message.require("role")?.one_of(&["user", "assistant", "system"])?;
+        let content = message.require("content")?;
+        match role {
+            "user" => user(&content, &mut conversation),
+            "assistant" => assistant(&content, &mut conversation),
+            // Written with the first.
+            _ => Ok(()),
+        }
+    })?;
+    conversation.end(list)
+}
+
+/// Writes results of tools each as a message, and then the rest of the user's message with the results' images.
+fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
+    if content.is_text(BLOCKS)? {
+        return conversation.user_text(content.string_token()?);
+    }
+    let mut has_parts = false;
+    content.objects(ANY_NUMBER, |block| {
+        let is_result = block.require("type")?.string()? == "tool_result";
+        has_parts |= if is_result { tool_result(block, conversation)? } else { true };
+        Ok(())
+    })?;
+    if !has_parts {
+        return Ok(());
+    }
+    conversation.user(|draft| {
+        let mut before = "[";
+        content.objects(ANY_NUMBER, |block| parts(block, &mut before, draft))?;
+        draft.push("]");
+        Ok(())
+    })
+}
+
+/// Writes the parts of a user's message that a block has: a text, an image, or the images of a result.
+fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) -> Result<(), ApiError> {
+    let kind = block.require("type")?;
+    match &*kind.string()? {
+        "text" => {
+            draft.push(std::mem::replace(before, ","));
+            draft.text_part(block.require("text")?.string_token()?);
+            Ok(())
+        }
+        "image" => {
+            draft.push(std::mem::replace(before, ","));
+            image(block, draft)
+        }
+        "tool_result" => {
+            let Some(content) = block.get("content") else { return Ok(()) };
+            if content.is_text(BLOCKS)? {
+                return Ok(());
+            }
+            content.objects_if_any(ANY_NUMBER, |part| {
+                if part.require("type")?.string()? == "image" {
+                    draft.push(std::mem::replace(before, ","));
+                    image(part, draft)?;
+                }
+                Ok(())
+            })?;
+            Ok(())
+        }
+        _ => only_passed(block, "'text', 'image' or 'tool_result'", draft),
+    }
+}
+
+/// Notes a block that only an upstream of this API takes. A document by its content is counted there; one at an address, or
+/// that is stored, is refused.
+fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> Result<(), ApiError> {
+    let kind = block.require("type")?;
+    let fault = unsupported_kind(&kind, "blocks", supported);
+    match &*kind.string()? {
+        "container_upload" => Err(fault),
+        "document" => {
+            let source = block.require("source")?;
+            let source = source.object()?;
+            let source = source.require("type")?;
+            match &*source.string()? {
+                "base64" | "text" | "content" => draft.document(block, fault),
+                _ => Err(source.error(
+                    Code::UnsupportedValue,
+                    "must be 'base64', 'text' or 'content'; no files are stored or fetched here",
+                )),
+            }
+        }
+        _ => draft.pass_only(block, || fault),
+    }
+}
+
+fn image(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let source = block.require("source")?;
+    let source = source.object()?;
+    let kind = source.require("type")?;
+    match &*kind.string()? {
+        "base64" => image_data(&source.require("media_type")?, &source.require("data")?, draft),
+        "url" => image_url(&source.require("url")?, None, draft),
+        _ => Err(kind.error(Code::UnsupportedValue, "must be 'base64' or 'url'; no files are stored here")),
+    }
+}
+
+/// Writes the result of a tool. Returns whether images of the result follow.
+fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> Result<bool, ApiError> {
+    let id = block.require("tool_use_id")?.filled_string_token()?;
+    let is_error = block.get("is_error").map_or(Ok(false), |value| value.boolean())?;
+    let (mut texts, mut has_images) = (Vec::new(), false);
+    match block.get("content") {
+        None => {}
+        Some(content) if content.is_text(BLOCKS)? => texts.push(content.string_token()?),
+        Some(content) => {
+            content.objects_if_any(ANY_NUMBER, |part| {
+                let kind = part.require("type")?;
+                match &*kind.string()? {
+                    "text" => texts.push(part.require("text")?.string_token()?),
+                    "tool_reference" => texts.push(part.require("tool_name")?.string_token()?),
+                    "image" => has_images = true,
+                    _ => only_passed(part, "'text', 'image' or 'tool_reference'", conversation.draft)?,
+                }
+                Ok(())
+            })?;
+        }
+    }
+    conversation.tool(ToolAnswer { id, texts, has_images, is_error });
+    Ok(has_images)
+}
+
+fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
+    let mut answer = EarlierAnswer::default();
+    if content.is_text(BLOCKS)? {
+        answer.text(content.string_token()?);
+    } else {
+        content.objects_if_any(ANY_NUMBER, |block| earlier_block(block, &mut answer, conversation.draft))?;
+    }
+    conversation.assistant(&mut answer);
+    Ok(())
+}
+
+/// Reads a block of an earlier answer. Thinking of any vendor's model is taken, whatever its signature; what is
+/// encrypted is dropped.
+fn earlier_block<'a>(
+    block: &Members<'a, '_>,
+    answer: &mut EarlierAnswer<'a>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let kind = block.require("type")?;
+    match &*kind.string()? {
+        "text" => answer.text(block.require("text")?.string_token()?),
+        "thinking" => {
+            answer.reasoning(block.require("thinking")?.string_token()?);
+            if let Some(signature) = block.get("signature") {
+                draft.shown.text(signature.raw());
+            }
+        }
+        "redacted_thinking" => block.iter().try_for_each(|(name, value)| draft.pass_value(name, &value))?,
+        "tool_use" => {
+            let id = block.require("id")?.filled_string_token()?;
+            let name = block.require("name")?.filled_string_token()?;
+            let input = block.require("input")?;
+            input.object()?;
+            draft.show_arguments(&input)?;
+            answer.call(id, name.to_owned(), Arguments::Object(input.raw()));
+        }
+        _ => only_passed(block, "'text', 'thinking' or 'tool_use'", draft)?,
+    }
+    Ok(())
+}
+
+/// The text of a block that has to be one.
+pub(super) fn text_of<'a>(block: &Members<'a, '_>) -> Result<&'a str, ApiError> {
+    let kind = block.require("type")?;
+    if kind.string()? != "text" {
+        return Err(unsupported_kind(&kind, "blocks", "'text'"));
+    }
+    block.require("text")?.string_token()
+}

@@ -1,0 +1,77 @@
+//! The body as an upstream of the Messages API gets it.
+
+use bytes::Bytes;
+use raw_json::Members;
+use shared::error::{ApiError, Code};
+
+use super::{LIMIT, tools::is_run_by_vendor};
+use crate::{
+    draft::Draft,
+    dropped::DroppedNames,
+    passage::{Left, Passage},
+};
+
+/// Members that refer to what a vendor keeps of earlier requests.
+const STORED: [&str; 2] = ["container", "thread"];
+
+/// Members that are written as a chat. The others are not told to upstreams of other APIs.
+const OF_CHAT: [&str; 14] = [
+    "model",
+    "max_tokens",
+    "messages",
+    "system",
+    "stream",
+    "temperature",
+    "top_p",
+    "top_k",
+    "stop_sequences",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "betas",
+];
+
+/// Members that a body is passed on without: those of the head, those that name the caller, and those that cost money which
+/// no usage tells, or that are billed by other prices.
+const LEFT: [(&str, Left); 10] = [
+    ("model", Left::ToHead),
+    (LIMIT, Left::ToHead),
+    ("metadata", Left::Pseudonym),
+    ("service_tier", Left::Out),
+    ("speed", Left::Out),
+    ("inference_geo", Left::Out),
+    ("fallbacks", Left::Out),
+    ("fallback_credit_token", Left::Out),
+    ("billing_policy", Left::Out),
+    ("mcp_servers", Left::Out),
+];
+
+/// Refuses members that refer to stored state, rather than answering as if there were none.
+pub(super) fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
+    for name in STORED {
+        if let Some(value) = members.get(name) {
+            return Err(value.error(Code::UnsupportedParameter, "nothing is stored here"));
+        }
+    }
+    Ok(())
+}
+
+/// The body to be passed on.
+pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> Result<Passage, ApiError> {
+    let mut notes = std::mem::take(&mut draft.passage);
+    if let Some(list) = members.get("tools") {
+        notes.tools(&list, is_run_by_vendor)?;
+    }
+    if let Some(user) =
+        members.get("metadata").and_then(|metadata| metadata.object().ok()?.get("user_id")?.string().ok())
+    {
+        notes.name_caller("metadata", &user);
+    }
+    Ok(notes.finish(body, members, &LEFT))
+}
+
+/// Names of the members that a chat has not.
+pub(super) fn dropped_of_chat(members: &Members<'_, '_>) -> DroppedNames {
+    DroppedNames::but(members, &OF_CHAT)
+}

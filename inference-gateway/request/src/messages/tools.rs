@@ -1,0 +1,112 @@
+//! The offered tools and their choice.
+
+use raw_json::{Members, Value};
+use shared::error::{ApiError, Code};
+
+use crate::{
+    draft::{Draft, Function, MAX_TOOLS, name, unsupported_kind},
+    dropped::DroppedNames,
+};
+
+/// Checks and writes the tools and the choice. Tools of a provider's own servers are dropped, and without any other
+/// tool nothing is written.
+pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<DroppedNames, ApiError> {
+    let (mut dropped, mut offered) = (DroppedNames::default(), Vec::new());
+    if let Some(list) = body.get("tools") {
+        list.objects_if_any(MAX_TOOLS, |tool| match tool.get("type") {
+            Some(kind) if kind.string()? != "custom" => {
+                dropped.add(&kind.string()?);
+                // The vendor's own upstreams take it.
+                if is_run_by_vendor(tool)?.is_none() {
+                    draft.vendors_tool(tool);
+                }
+                Ok(())
+            }
+            Some(_) | None => {
+                draft.push(if offered.is_empty() { ",\"tools\":[" } else { "," });
+                offered.push(self::tool(tool, draft)?);
+                Ok(())
+            }
+        })?;
+    }
+    if !offered.is_empty() {
+        draft.push("]");
+        draft.shown.preamble();
+    }
+    if let Some(value) = body.get("tool_choice") {
+        choice(&value, &offered, draft)?;
+    }
+    Ok(dropped)
+}
+
+/// Beginnings of the types of tools that clients run themselves, though their vendor describes them to the model.
+const RUN_BY_CLIENTS: [&str; 5] = ["custom", "bash_", "text_editor_", "memory_", "tool_search_tool_"];
+
+/// The type of a tool that the vendor runs: it costs money that no usage tells.
+pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
+    let Some(kind) = tool.get("type") else { return Ok(None) };
+    let kind = kind.string()?;
+    let is_run_by_client = RUN_BY_CLIENTS.iter().any(|known| kind.starts_with(known));
+    Ok((!is_run_by_client).then(|| kind.into_owned()))
+}
+
+/// Notes a block that adds a tool to a conversation, or takes one out of it, which only an upstream of this API takes. A tool that
+/// the vendor runs is refused.
+pub(super) fn change(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let value = block.require("tool")?;
+    let tool = value.object()?;
+    let kind = tool.require("type")?;
+    let definition = tool.get("definition");
+    let definition = definition.as_ref().map(Value::object).transpose()?;
+    let is_of_client = match &definition {
+        Some(definition) => is_run_by_vendor(definition)?.is_none(),
+        None => kind.string()? == "tool_reference",
+    };
+    if !is_of_client {
+        return Err(kind.error(Code::UnsupportedValue, "only tools that the client runs are supported"));
+    }
+    draft.shown.preamble();
+    let place = block.require("type")?;
+    draft.pass_only(block, || unsupported_kind(&place, "blocks", "'text'"))
+}
+
+/// Checks and writes a tool, and returns the tool's name.
+fn tool(tool: &Members<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
+    let name_value = tool.require("name")?;
+    let name = name(&name_value)?;
+    let description = tool.get("description");
+    Function {
+        name: name_value.raw(),
+        description: description.as_ref().map(Value::string_token).transpose()?,
+        parameters: Some(tool.require("input_schema")?),
+        strict: tool.get("strict"),
+    }
+    .write(draft)?;
+    Ok(name)
+}
+
+/// Checks the choice, and writes it if there is a tool to choose.
+fn choice(value: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
+    let choice = value.object()?;
+    let kind = choice.require("type")?.one_of(&["auto", "any", "tool", "none"])?;
+    let json = match kind {
+        "any" => "\"required\"".to_owned(),
+        "tool" => {
+            let chosen = choice.require("name")?;
+            let name = name(&chosen)?;
+            if !offered.is_empty() && !offered.contains(&name) {
+                return Err(chosen.error(Code::InvalidValue, "no such tool is offered in 'tools'"));
+            }
+            format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#)
+        }
+        auto_or_none => format!("\"{auto_or_none}\""),
+    };
+    let single = choice.get("disable_parallel_tool_use").map_or(Ok(false), |value| value.boolean())?;
+    if !offered.is_empty() {
+        draft.member("tool_choice", &json);
+        if single {
+            draft.member("parallel_tool_calls", "false");
+        }
+    }
+    Ok(())
+}

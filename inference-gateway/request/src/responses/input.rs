@@ -1,0 +1,313 @@
+//! The input: items of an earlier conversation, and what is said now.
+
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+use raw_json::{ANY_NUMBER, Members, ParamPath, Value};
+use reply::ToolNames;
+use shared::{
+    error::{ApiError, Code},
+    json::{Kind, RawValue},
+};
+
+use super::{
+    NOTHING_STORED, PARTS, kind_of,
+    passage::is_run_by_vendor,
+    tools::{Tools, flat_name},
+};
+use crate::draft::{
+    Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_url, name, unsupported_kind,
+};
+
+/// Role of a message's author.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+impl Role {
+    fn read(item: &Members<'_, '_>) -> Result<Self, ApiError> {
+        Ok(match item.require("role")?.one_of(&["user", "assistant", "system", "developer"])? {
+            "user" => Self::User,
+            "assistant" => Self::Assistant,
+            _ => Self::System,
+        })
+    }
+}
+
+/// Words of the items that come first for upstreams: the roles of system messages, and the type of further tools.
+static FIRST: LazyLock<[Finder<'_>; 3]> =
+    LazyLock::new(|| ["system", "developer", "additional_tools"].map(Finder::new));
+
+/// Reads the parts of the input that come first for upstreams: texts of system messages, and further tools.
+pub(super) fn prelude<'a>(
+    body: &Members<'a, '_>,
+    input: &Value<'a, '_>,
+    tools: &mut Tools,
+    draft: &mut Draft,
+) -> Result<SystemTexts<'a>, ApiError> {
+    let mut texts = SystemTexts::default();
+    if let Some(instructions) = body.get("instructions") {
+        texts.add(instructions.string_token()?);
+    }
+    if input.is_text(PARTS)? || !input.may_have(&*FIRST) {
+        return Ok(texts);
+    }
+    input.objects(ANY_NUMBER, |item| match &*kind(item)? {
+        "message" if Role::read(item)? == Role::System => {
+            item.require("content")?.each_text(PARTS, text_of, |text| texts.add(text))
+        }
+        "additional_tools" => {
+            let list = item.require("tools")?;
+            tools.offer(&list, draft)?;
+            draft.passage.tools(&list, is_run_by_vendor)
+        }
+        _ => Ok(()),
+    })?;
+    Ok(texts)
+}
+
+/// Checks the items, and writes the messages of the chat.
+pub(super) fn messages(
+    input: &Value<'_, '_>,
+    system: &SystemTexts<'_>,
+    names: &ToolNames,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let conversation = Conversation::begin(draft, system);
+    let mut items = Items { conversation, names, answer: EarlierAnswer::default(), images: Vec::new() };
+    if input.is_text(PARTS)? {
+        items.conversation.user_text(input.string_token()?)?;
+    } else {
+        let mut index = 0;
+        input.objects(ANY_NUMBER, |item| {
+            items.item(item, index)?;
+            index += 1;
+            Ok(())
+        })?;
+        items.flush()?;
+    }
+    items.conversation.end(input)
+}
+
+/// The items while they become messages.
+struct Items<'a, 'd> {
+    conversation: Conversation<'d>,
+    names: &'d ToolNames,
+    /// The model's answer that the last items belong to.
+    answer: EarlierAnswer<'a>,
+    /// Outputs of tools with images, which follow the last of the outputs; each with the index of its item.
+    images: Vec<(usize, &'a RawValue)>,
+}
+
+impl<'a> Items<'a, '_> {
+    fn item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
+        let kind = kind(item)?;
+        match &*kind {
+            "message" => self.message(item),
+            "function_call" => {
+                let arguments = item.require("arguments")?;
+                self.conversation.draft.show_spelled_arguments(&arguments)?;
+                self.call(item, Arguments::Spelled(arguments.raw()))
+            }
+            "custom_tool_call" => {
+                let input = item.require("input")?.string_token()?;
+                self.call(item, Arguments::Input(input))
+            }
+            "function_call_output" | "custom_tool_call_output" => self.output(item, index),
+            "reasoning" => self.reasoning(item),
+            "additional_tools" => Ok(()),
+            update if update == "configuration_update" || update.starts_with("compaction") => {
+                let draft = &mut *self.conversation.draft;
+                item.iter().try_for_each(|(name, value)| draft.pass_value(name, &value))
+            }
+            "item_reference" => {
+                let id = item.require("id")?;
+                if id.string()?.starts_with("rs_") {
+                    return Ok(());
+                }
+                Err(id.error(Code::UnsupportedParameter, NOTHING_STORED))
+            }
+            _ => {
+                let supported = "messages, calls of functions and custom tools, and their outputs";
+                let draft = &mut *self.conversation.draft;
+                if kind == "tool_search_output"
+                    && let Some(found) = item.get("tools")
+                {
+                    draft.passage.tools(&found, is_run_by_vendor)?;
+                }
+                let place = item.require("type")?;
+                draft.pass_only(item, || unsupported_kind(&place, "items", supported))
+            }
+        }
+    }
+
+    fn message(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
+        let content = item.require("content")?;
+        match Role::read(item)? {
+            // Written with the first.
+            Role::System => Ok(()),
+            Role::Assistant => {
+                self.images()?;
+                content.each_text(PARTS, text_of, |text| self.answer.text(text))
+            }
+            Role::User => {
+                self.flush()?;
+                if content.is_text(PARTS)? {
+                    return self.conversation.user_text(content.string_token()?);
+                }
+                self.conversation.user(|draft| draft.array(&content, ANY_NUMBER, part))
+            }
+        }
+    }
+
+    fn call(&mut self, item: &Members<'a, '_>, arguments: Arguments<'a>) -> Result<(), ApiError> {
+        self.images()?;
+        let id = item.require("call_id")?.filled_string_token()?;
+        let called = item.require("name")?;
+        let token = called.filled_string_token()?;
+        let Some(namespace) = item.get("namespace") else {
+            self.answer.call(id, token.to_owned(), arguments);
+            return Ok(());
+        };
+        let flat = match self.names.of_tool(Some(namespace.string_token()?), token) {
+            Some(tool) => tool.flat.clone(),
+            // The tool is no longer offered.
+            None => flat_name(Some(&name(&namespace)?), &name(&called)?, |_| false),
+        };
+        self.answer.call(id, format!("\"{flat}\""), arguments);
+        Ok(())
+    }
+
+    fn output(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
+        self.conversation.assistant(&mut self.answer);
+        let id = item.require("call_id")?.filled_string_token()?;
+        let output = item.require("output")?;
+        let (mut texts, mut has_images) = (Vec::new(), false);
+        if output.is_text(PARTS)? {
+            texts.push(output.string_token()?);
+        } else {
+            output.objects_if_any(ANY_NUMBER, |part| {
+                match &*kind_of(part)? {
+                    "input_image" => has_images = true,
+                    "input_file" => file(part, self.conversation.draft)?,
+                    _ => texts.push(text_of(part)?),
+                }
+                Ok(())
+            })?;
+        }
+        if has_images {
+            self.images.push((index, output.unplaced()));
+        }
+        self.conversation.tool(ToolAnswer { id, texts, has_images, is_error: false });
+        Ok(())
+    }
+
+    /// Takes the reasoning of the answer that follows: its text, or else its summary.
+    fn reasoning(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
+        self.images()?;
+        if let Some(encrypted) = item.get("encrypted_content") {
+            self.conversation.draft.shown.text(encrypted.raw());
+        }
+        let content = item.get("content").filter(|content| content.raw() != "[]");
+        let Some(texts) = content.or_else(|| item.get("summary")) else { return Ok(()) };
+        texts.objects_if_any(ANY_NUMBER, |part| {
+            self.answer.reasoning(part.require("text")?.string_token()?);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Writes what belongs to earlier messages.
+    fn flush(&mut self) -> Result<(), ApiError> {
+        self.conversation.assistant(&mut self.answer);
+        self.images()
+    }
+
+    /// Writes the images of the last outputs as a message of the user.
+    fn images(&mut self) -> Result<(), ApiError> {
+        let images = std::mem::take(&mut self.images);
+        if images.is_empty() {
+            return Ok(());
+        }
+        self.conversation.user(|draft| {
+            let mut before = "[";
+            for (index, output) in images {
+                let (input, name) = (ParamPath::Member(None, "input"), "output");
+                let item = ParamPath::Element(&input, index);
+                Value::at(output, ParamPath::Member(Some(&item), name)).objects(ANY_NUMBER, |part| {
+                    if kind_of(part)? == "input_image" {
+                        draft.push(before);
+                        before = ",";
+                        self::part(draft, part)?;
+                    }
+                    Ok(())
+                })?;
+            }
+            draft.push("]");
+            Ok(())
+        })
+    }
+}
+
+/// The kind of an item; without one, an item with a role is a message.
+fn kind<'a>(item: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
+    match item.get("type") {
+        None if item.get("role").is_some() => Ok("message".into()),
+        Some(_) | None => kind_of(item),
+    }
+}
+
+/// The text of a part.
+fn text_of<'a>(part: &Members<'a, '_>) -> Result<&'a str, ApiError> {
+    match &*kind_of(part)? {
+        "input_text" | "output_text" | "text" => part.require("text")?.string_token(),
+        "refusal" => part.require("refusal")?.string_token(),
+        _ => Err(wrong_part(part)),
+    }
+}
+
+/// Checks and writes a part of a user's message.
+fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
+    match &*kind_of(part)? {
+        "input_image" => {}
+        "input_file" => {
+            draft.push("null");
+            return file(part, draft);
+        }
+        _ => {
+            draft.text_part(text_of(part)?);
+            return Ok(());
+        }
+    }
+    if let Some(file) = part.get("file_id") {
+        return Err(file.error(Code::UnsupportedParameter, "no files are stored here; send 'image_url'"));
+    }
+    let url = part.require("image_url")?;
+    if url.kind() != Kind::String {
+        return Err(url.wrong_type("a string"));
+    }
+    image_url(&url, part.get("detail").as_ref(), draft)
+}
+
+/// Notes a file by its content, which only an upstream of this API takes, and counts.
+fn file(part: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    for elsewhere in ["file_id", "file_url"] {
+        if let Some(value) = part.get(elsewhere) {
+            let problem = "no files are stored or fetched here; send 'file_data'";
+            return Err(value.error(Code::UnsupportedParameter, problem));
+        }
+    }
+    draft.document(part, wrong_part(part))
+}
+
+fn wrong_part(part: &Members<'_, '_>) -> ApiError {
+    let supported =
+        "'input_text', 'output_text' or 'refusal', or in user messages and outputs of tools 'input_image'";
+    match part.require("type") {
+        Ok(kind) => unsupported_kind(&kind, "parts", supported),
+        Err(missing) => missing,
+    }
+}

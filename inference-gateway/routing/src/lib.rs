@@ -1,0 +1,9 @@
+//! Which upstream a request goes to, and what is learned of upstreams on the way.
+
+mod affinity;
+mod choice;
+mod template;
+
+pub use affinity::{affinity, cache_salt, identity};
+pub use choice::{AttemptOutcome, Candidate, Health, choose};
+pub use template::TemplateReports;

@@ -1,0 +1,155 @@
+//! Types and codes of errors, by which vendors say what an event of a stream, or a body, is about.
+
+use super::UpstreamError;
+
+/// Statuses that types and codes stand for: types of Anthropic's API, and codes of failed responses.
+const STATUSES: [(&str, u16); 17] = [
+    ("invalid_request_error", 400),
+    ("authentication_error", 401),
+    ("billing_error", 402),
+    ("permission_error", 403),
+    ("not_found_error", 404),
+    ("request_too_large", 413),
+    ("rate_limit_error", 429),
+    ("timeout_error", 504),
+    ("overloaded_error", 529),
+    ("invalid_prompt", 400),
+    ("context_length_exceeded", 400),
+    ("bio_policy", 400),
+    ("cyber_policy", 400),
+    ("misalignment_policy_violation", 400),
+    ("rate_limit_exceeded", 429),
+    ("slow_down", 503),
+    ("server_is_overloaded", 503),
+];
+
+/// Types and codes about the account of whoever runs the gateway.
+const OF_ACCOUNT: [&str; 10] = [
+    "billing_error",
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "usage_not_included",
+    "contract_spend_limit_reached",
+    "enforced_spend_limit_reached",
+    "linked_organization_spend_limit_reached",
+    "linked_organization_billing_unavailable",
+    "organization_on_hold",
+];
+
+/// Words about that account, in lower case.
+const WORDS_OF_ACCOUNT: [&str; 4] = [
+    "credit balance is too low",               // Anthropic
+    "reached your specified api usage limits", // Anthropic
+    "organization has been disabled",          // Anthropic
+    "exceeded your current quota",             // OpenAI
+];
+
+impl UpstreamError {
+    /// Status of an error event in a stream: the code, if that is a status, or what its type or its code stands for.
+    pub fn status_in_stream(&self) -> u16 {
+        let status =
+            |name: &str| STATUSES.iter().find(|(known, _)| *known == name).map(|(_, status)| *status);
+        // All codes about images are about the request's.
+        let of_image = || self.code.contains("image").then_some(400);
+        self.code
+            .parse()
+            .ok()
+            .or_else(|| status(&self.code))
+            .or_else(|| status(&self.kind))
+            .or_else(of_image)
+            .unwrap_or(500)
+    }
+
+    /// Returns whether the error is about the account of whoever runs the gateway, which its clients can do nothing about.
+    pub(super) fn is_of_account(&self) -> bool {
+        let lower = self.message.to_lowercase();
+        OF_ACCOUNT.iter().any(|name| self.is(name))
+            || WORDS_OF_ACCOUNT.iter().any(|words| lower.contains(words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict;
+
+    fn in_stream(event: &str) -> (u16, Verdict) {
+        let error = UpstreamError::read(event.as_bytes());
+        let status = error.status_in_stream();
+        (status, error.verdict(status))
+    }
+
+    #[test]
+    fn an_error_of_a_message_has_the_status_of_its_type() {
+        for (kind, status, verdict) in [
+            ("invalid_request_error", 400, Verdict::Invalid(None)),
+            ("authentication_error", 401, Verdict::Broken),
+            ("billing_error", 402, Verdict::Broken),
+            ("permission_error", 403, Verdict::Broken),
+            ("not_found_error", 404, Verdict::Broken),
+            ("request_too_large", 413, Verdict::TooLarge),
+            ("rate_limit_error", 429, Verdict::Overloaded),
+            ("api_error", 500, Verdict::Broken),
+            ("timeout_error", 504, Verdict::Timeout),
+            ("overloaded_error", 529, Verdict::Overloaded),
+            ("an_error_of_tomorrow", 500, Verdict::Broken),
+        ] {
+            let event = format!(
+                r#"{{"type":"error","error":{{"type":"{kind}","message":"m","details":null}},"request_id":"req_1"}}"#
+            );
+            assert_eq!(in_stream(&event), (status, verdict), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_failed_response_has_the_status_of_its_code() {
+        for (code, status, verdict) in [
+            ("server_error", 500, Verdict::Broken),
+            ("rate_limit_exceeded", 429, Verdict::Overloaded),
+            ("server_is_overloaded", 503, Verdict::Overloaded),
+            ("invalid_prompt", 400, Verdict::Invalid(None)),
+            ("invalid_base64_image", 400, Verdict::Invalid(None)),
+            ("context_length_exceeded", 400, Verdict::TooLong),
+            ("insufficient_quota", 500, Verdict::Broken),
+        ] {
+            for event in [
+                format!(
+                    r#"{{"type":"response.failed","response":{{"error":{{"code":"{code}","message":"m"}}}}}}"#
+                ),
+                format!(
+                    r#"{{"type":"error","code":"{code}","message":"m","param":null,"sequence_number":3}}"#
+                ),
+                format!(r#"{{"type":"error","error":{{"type":"{code}","code":"{code}","message":"m"}}}}"#),
+            ] {
+                assert_eq!(UpstreamError::read(event.as_bytes()).message, "m");
+                assert_eq!(in_stream(&event), (status, verdict), "{event}");
+            }
+        }
+    }
+
+    #[test]
+    fn trouble_of_the_operators_own_account_is_never_the_clients() {
+        for (status, body) in [
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}}"#,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."}}"#,
+            ),
+            (402, r#"{"type":"error","error":{"type":"billing_error","message":"m"}}"#),
+            (
+                429,
+                r#"{"type":"error","error":{"type":"rate_limit_error","message":"m","details":{"error_code":"enforced_spend_limit_reached"}}}"#,
+            ),
+            (
+                429,
+                r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#,
+            ),
+        ] {
+            assert_eq!(UpstreamError::read(body.as_bytes()).verdict(status), Verdict::Broken, "{body}");
+        }
+    }
+}
