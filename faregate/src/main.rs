@@ -42,7 +42,6 @@ use shared_process::{
     doctor::{Doctor, DoctorOptions, InternalTokenOf},
     probe::READY,
     starting::Starting,
-    stop_signal,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -181,11 +180,11 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     let (starting, shutdown, stopping) =
         (Starting::new("starting"), process.shutdown.clone(), process.stopping.clone());
     process.admin_routes = upstream_list::admin_routes(models.clone(), clock.clone());
-    let process = process.serve(starting.readiness())?;
+    let mut process = process.serve(starting.readiness())?;
     let opened = Installation::open_when_up(&common, &key_service, secrets.peppers, clock.clone(), &starting);
     let installation = tokio::select! {
         opened = opened => opened?,
-        () = stop_signal() => return Ok(()),
+        () = process.stop.arrival() => return Ok(()),
     };
     let parts = KeyServiceParts {
         installation: installation.clone(),

@@ -1,4 +1,4 @@
-//! Metrics of the gateway, as `/metrics` and `docs/operating.md` explain them.
+//! Metrics of the gateway, as `/metrics` and `docs/observe.md` explain them.
 
 use shared_observe::metrics::{CALLS, Family, SECONDS, TOKENS};
 

@@ -125,7 +125,7 @@ fn file(options: &Options) -> Result<PathBuf, ConfigError> {
         ConfigError::new(
             "FAREGATE_STORE",
             "backup and restore are for an SQLite file; a Redis is backed up with `redis-cli --rdb` \
-             (docs/operating.md#backup-and-restore)",
+             (docs/backup.md#redis)",
         )
     })
 }

@@ -105,7 +105,7 @@ async fn examine_store(
     room(doctor, store).await;
     match store.persistence_warning().await {
         None => doctor.well("store", "keeps what it has answered"),
-        Some(says) => doctor.warn("store", says, "see docs/operating.md#what-may-be-lost"),
+        Some(says) => doctor.warn("store", says, "see docs/store.md#what-may-be-lost"),
     }
     clocks(doctor, store).await;
 }

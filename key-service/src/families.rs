@@ -1,4 +1,4 @@
-//! Metrics of the key-service, as `/metrics` and `docs/operating.md` explain them.
+//! Metrics of the key-service, as `/metrics` and `docs/observe.md` explain them.
 
 use shared_observe::metrics::{CALLS, Family, SECONDS};
 

@@ -34,7 +34,6 @@ use shared_process::{
     doctor::{Doctor, DoctorOptions, InternalTokenOf},
     probe::READY,
     starting::Starting,
-    stop_signal,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -142,11 +141,11 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     });
     let bounds = process.limits.connections.bounds(process.limits.connections(PORTS, STORE_FILES)?);
     let (starting, shutdown) = (Starting::new("starting"), process.shutdown.clone());
-    let process = process.serve(starting.readiness())?;
+    let mut process = process.serve(starting.readiness())?;
     let opened = Installation::open_when_up(&common, &options, peppers, clock, &starting);
     let installation = tokio::select! {
         opened = opened => opened?,
-        () = stop_signal() => return Ok(()),
+        () = process.stop.arrival() => return Ok(()),
     };
     let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
     let parts = KeyServiceParts {

@@ -11,7 +11,7 @@ use shared_door::{
     limits::LimitOptions,
     serve::{Port, bind, serve},
 };
-use shared_process::{Basics, CommandLine, stop_signal};
+use shared_process::{Basics, CommandLine, StopSignal};
 use tokio_util::sync::CancellationToken;
 
 /// Allocator of the whole program.
@@ -60,7 +60,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
     // Listened for from the beginning, so that a signal right after the first line drains as well.
-    let stop = stop_signal();
+    let mut stop = StopSignal::listen();
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen)?;
     let address = listener.local_addr()?;
     let limits = arguments.limits.raise();
@@ -73,7 +73,7 @@ async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
 
     let shutdown = CancellationToken::new();
     let server = tokio::spawn(serve(port, local_model::router(engine), shutdown.clone()));
-    stop.await;
+    stop.arrival().await;
     tracing::info!("draining; running requests may finish");
     shutdown.cancel();
     server.await.context("the server")

@@ -67,7 +67,7 @@ pub enum OperatorCommand {
     Doctor(DoctorOptions),
     /// Copy an SQLite file while it is served, prove the copy, and put it in the place of the backup before
     ///
-    /// Over Redis it fails: `redis-cli --rdb` is the way there, as docs/operating.md says; this command does not do it yet.
+    /// Over Redis it fails: `redis-cli --rdb` is the way there, as docs/backup.md says; this command does not do it yet.
     Backup(BackupTo),
     /// Put a backup of an SQLite file in its place; the file that was there is kept beside it
     ///

@@ -251,7 +251,9 @@ impl Doctor {
         let findings = check_servers(catalog).await;
         for model in &catalog.models {
             let found: Vec<_> = findings.iter().filter(|finding| finding.model == model.id).collect();
-            if found.is_empty() {
+            if model.upstreams.iter().all(|upstream| upstream.url.is_none()) {
+                self.well("upstreams", format!("{}: the demo model serves it, and is not asked", model.id));
+            } else if found.is_empty() {
                 self.well("upstreams", format!("{}: nothing is wrong with its servers", model.id));
             }
             for finding in found {

@@ -12,7 +12,7 @@ pub mod starting;
 
 use std::{
     fmt::Display,
-    future::{self, Future, pending},
+    future::{self, pending},
     io::{self, StdoutLock, Write},
     net::SocketAddr,
     process::{ExitCode, Termination},
@@ -102,19 +102,21 @@ pub struct Process {
     pub shutdown: CancellationToken,
     /// Routes of the admin port that this program has beside those of every program.
     pub admin_routes: Router,
+    stop: StopSignal,
     drain_pause: Duration,
     metrics: Metrics,
     admin: Port,
 }
 
 impl Process {
-    /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes.
+    /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes and signals to stop.
     pub fn start(
         common: &Common,
         options: &LimitOptions,
         admin_listen: SocketAddr,
         exported: &'static Exported,
     ) -> io::Result<Self> {
+        let stop = StopSignal::listen();
         let limits = options.raise();
         idle_memory::return_regularly();
         let metrics = Metrics::start(exported).map_err(io::Error::other)?;
@@ -124,17 +126,17 @@ impl Process {
         let admin = Port::new(listener, limits.connections.admin_bounds());
         let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
         let (admin_routes, drain_pause) = (Router::new(), common.drain_pause());
-        Ok(Self { limits, stopping, shutdown, admin_routes, drain_pause, metrics, admin })
+        Ok(Self { stop, limits, stopping, shutdown, admin_routes, drain_pause, metrics, admin })
     }
 
     /// Answers probes and requests for metrics from now on.
     pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
-        let Self { stopping, shutdown, admin_routes, drain_pause, metrics, admin, .. } = self;
+        let Self { stop, stopping, shutdown, admin_routes, drain_pause, metrics, admin, .. } = self;
         let address = admin.listener.local_addr()?;
         let ready = until_stopping(ready, stopping.clone());
         let routes = admin_router(metrics, ready, admin_routes, address.ip());
         let admin = tokio::spawn(serve(admin, routes, shutdown.clone()));
-        Ok(Serving { admin_address: address, stopping, shutdown, drain_pause, admin })
+        Ok(Serving { admin_address: address, stop, stopping, shutdown, drain_pause, admin })
     }
 }
 
@@ -142,6 +144,8 @@ impl Process {
 pub struct Serving {
     /// Address of probes and metrics.
     pub admin_address: SocketAddr,
+    /// Signals to stop, from the beginning of the process on.
+    pub stop: StopSignal,
     stopping: CancellationToken,
     shutdown: CancellationToken,
     drain_pause: Duration,
@@ -150,16 +154,15 @@ pub struct Serving {
 
 impl Serving {
     /// Prints the addresses, serves until a signal and through the pause after it, and lets `drain` end the services. A signal
-    /// counts from the first line on; a second one ends the pause.
+    /// counts that came while the process started; a second one ends the pause.
     pub async fn until_signalled(
-        self,
+        mut self,
         announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
         drain: impl AsyncFnOnce(CancellationToken) -> io::Result<()>,
     ) -> io::Result<()> {
-        let stop = stop_signal();
         announce(&mut io::stdout().lock())?;
         service_manager::tell("READY=1");
-        stop.await;
+        self.stop.arrival().await;
         service_manager::tell("STOPPING=1");
         self.stopping.cancel();
         if !self.drain_pause.is_zero() {
@@ -168,7 +171,7 @@ impl Serving {
                 "stopping soon; requests are still accepted"
             );
             // Over already if the process is signalled again.
-            let _ = timeout(self.drain_pause, stop_signal()).await;
+            let _ = timeout(self.drain_pause, self.stop.arrival()).await;
         }
         tracing::info!("draining; running requests may finish");
         drain(self.shutdown.clone()).await?;
@@ -211,14 +214,26 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
     });
 }
 
-/// Listens for Ctrl-C and SIGTERM from now on. The future ends with the first signal.
-pub fn stop_signal() -> impl Future<Output = ()> {
-    let mut terminate = listen("SIGTERM", SignalKind::terminate());
-    let mut interrupt = listen("Ctrl-C", SignalKind::interrupt());
-    async move {
+/// Ctrl-C and SIGTERM. A process listens once, from its beginning to its end: once one listener was there, a signal that finds
+/// none is lost, and ends nothing.
+pub struct StopSignal {
+    terminate: Option<Signal>,
+    interrupt: Option<Signal>,
+}
+
+impl StopSignal {
+    /// Listens from now on.
+    pub fn listen() -> Self {
+        let terminate = listen("SIGTERM", SignalKind::terminate());
+        let interrupt = listen("Ctrl-C", SignalKind::interrupt());
+        Self { terminate, interrupt }
+    }
+
+    /// Awaits the next signal, which may have come while nothing awaited it.
+    pub async fn arrival(&mut self) {
         tokio::select! {
-            () = arrival(&mut terminate) => {}
-            () = arrival(&mut interrupt) => {}
+            () = arrival(&mut self.terminate) => {}
+            () = arrival(&mut self.interrupt) => {}
         }
     }
 }
@@ -236,7 +251,20 @@ async fn arrival(signal: &mut Option<Signal>) {
 
 #[cfg(test)]
 mod tests {
-    use super::version;
+    use std::{process::Command, time::Duration};
+
+    use tokio::time::timeout;
+
+    use super::{StopSignal, version};
+
+    #[tokio::test]
+    async fn a_signal_counts_that_came_while_nothing_awaited_it() {
+        let mut stop = StopSignal::listen();
+        assert!(timeout(Duration::ZERO, stop.arrival()).await.is_err());
+        let process = std::process::id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+        timeout(Duration::from_secs(10), stop.arrival()).await.unwrap();
+    }
 
     #[test]
     fn the_version_names_the_commit_that_the_build_was_told() {

@@ -11,20 +11,26 @@ use shared_catalog::Catalog;
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 24] = [
+const DOCUMENTS: [&str; 33] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "docs/README.md",
     "docs/alerts.md",
+    "docs/backup.md",
+    "docs/callers.md",
     "docs/catalogue.md",
     "docs/clients.md",
+    "docs/commands.md",
+    "docs/first-hour.md",
     "docs/governing.md",
     "docs/measurements.md",
     "docs/moving.md",
-    "docs/operating.md",
+    "docs/observe.md",
     "docs/releasing.md",
+    "docs/run.md",
     "docs/scaling.md",
     "docs/settings.md",
     "docs/start/README.md",
@@ -35,6 +41,9 @@ const DOCUMENTS: [&str; 24] = [
     "docs/start/reseller.md",
     "docs/start/university.md",
     "docs/start/vllm.md",
+    "docs/store.md",
+    "docs/tried.md",
+    "docs/upgrade.md",
     "tests/README.md",
 ];
 
@@ -108,6 +117,23 @@ fn catalogues_that_documents_and_examples_show_are_read_and_leave_room_for_promp
             // A request without a limit wants all of the output; what is left of a server's window is for its prompt.
             assert!(2 * model.max_output_tokens <= model.context_window, "{document}: {}", model.id);
         }
+    }
+}
+
+#[test]
+fn the_first_hour_changes_lines_and_breaks_tests_that_are_there() {
+    let page = include_str!("../../../docs/first-hour.md");
+    let domain = root().join("key-service/domain/src");
+    let mut files = Vec::new();
+    collect(&domain, &mut files);
+    let sources: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let snippet = page.split("```rust\n").nth(1).unwrap().lines().next().unwrap();
+    let removed = page.lines().find_map(|line| line.strip_prefix("-  ")).unwrap();
+    for line in [snippet, removed] {
+        assert!(sources.contains(line.trim()), "{line}");
+    }
+    for test in ["a_list_of_models_is_never_wider", "checks_are_made_in", "checks_of_groups_stand_between"] {
+        assert!(page.contains(test) && sources.contains(test), "{test}");
     }
 }
 

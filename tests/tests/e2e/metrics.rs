@@ -1,4 +1,4 @@
-//! Metrics, the alerts and the dashboard made of them, and their explanations in `docs/operating.md`.
+//! Metrics, the alerts and the dashboard made of them, and their explanations in `docs/observe.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use tests::{harness::Stack, upstream::Script};
 
 use crate::documents::{collect, root};
 
-pub(crate) const PAGE: &str = include_str!("../../../docs/operating.md");
+const PAGE: &str = include_str!("../../../docs/observe.md");
 const DASHBOARD: &str = include_str!("../../../deploy/grafana/faregate.json");
 const RUNBOOK: &str = include_str!("../../../docs/alerts.md");
 const CASES: &str = include_str!("../../../deploy/prometheus/alerts.test.yml");
@@ -37,7 +37,7 @@ async fn every_metric_is_exported_from_the_start_and_explained_with_its_labels()
     let (helps, types) = (declared(&exported, "# HELP "), declared(&exported, "# TYPE "));
     assert_eq!(helps.keys().collect::<Vec<_>>(), types.keys().collect::<Vec<_>>());
     let meanings: BTreeMap<_, _> = explained.iter().map(|(name, it)| (*name, it.meaning.as_str())).collect();
-    assert_eq!(helps, meanings, "docs/operating.md and /metrics explain the same");
+    assert_eq!(helps, meanings, "docs/observe.md and /metrics explain the same");
     for (name, kind) in &types {
         assert_eq!(name.ends_with("_total"), *kind == "counter", "{name} is a {kind}");
     }
@@ -232,7 +232,7 @@ fn label_names(labels: &str) -> impl Iterator<Item = String> + '_ {
 
 /// The table of metrics.
 fn explained() -> BTreeMap<&'static str, Explained> {
-    let rows = rows(section("Probes and metrics")).map(|cells| {
+    let rows = rows(section(PAGE, "Metrics")).map(|cells| {
         let [name, labels, meaning] = cells[..] else { panic!("{cells:?}") };
         let labels = labels.split(", ").filter(|label| !label.is_empty()).map(str::to_owned).collect();
         (name.trim_matches('`'), Explained { labels, meaning: meaning.to_owned() })
@@ -240,14 +240,14 @@ fn explained() -> BTreeMap<&'static str, Explained> {
     rows.collect()
 }
 
-/// A section of `docs/operating.md`.
-pub(crate) fn section(title: &str) -> &'static str {
+/// A section of a page.
+fn section(page: &'static str, title: &str) -> &'static str {
     let (_, rest) =
-        PAGE.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no section {title}"));
+        page.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no section {title}"));
     rest.split("\n## ").next().unwrap()
 }
 
-/// Cells of the rows of the tables in a section, without the heads.
+/// Cells of the rows of the tables in a text, without the heads.
 pub(crate) fn rows(section: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = section.lines().filter(|line| line.starts_with("| `"));
     lines.map(|line| line.trim_matches('|').split(" |").map(str::trim).collect())

@@ -1,10 +1,8 @@
-//! The commands of `docs/operating.md`, run as they are printed.
+//! The pages for operators: their commands are run as they are printed, and their tables name what there is.
 
 use std::{
     collections::{BTreeSet, HashMap},
-    env,
-    fmt::Write,
-    fs,
+    env, fs,
     path::Path,
     process::Command,
 };
@@ -21,11 +19,20 @@ use tests::{
 };
 use tokio::time::sleep;
 
-use crate::metrics::{PAGE, rows, section};
+use crate::metrics::rows;
 
-/// Places in the page that have commands, each run by a test below.
-const WITH_COMMANDS: [&str; 7] = [
-    "The processes",
+const RUN: &str = include_str!("../../../docs/run.md");
+const BACKUP: &str = include_str!("../../../docs/backup.md");
+const UPGRADE: &str = include_str!("../../../docs/upgrade.md");
+const COMMANDS: &str = include_str!("../../../docs/commands.md");
+const CALLERS: &str = include_str!("../../../docs/callers.md");
+const STORE: &str = include_str!("../../../docs/store.md");
+const OBSERVE: &str = include_str!("../../../docs/observe.md");
+
+/// Headings of all pages below which there are commands, each run by a test below.
+const WITH_COMMANDS: [&str; 8] = [
+    "The services on one machine",
+    "`faregate` over Redis",
     "SQLite",
     "SQLite, restored",
     "Redis",
@@ -38,21 +45,18 @@ const WITH_COMMANDS: [&str; 7] = [
 type Env = HashMap<&'static str, String>;
 
 #[test]
-fn every_command_of_the_page_is_run() {
+fn every_command_of_the_pages_is_run() {
     let mut place = "";
     let mut fenced = false;
     let mut places = BTreeSet::new();
-    for line in PAGE.lines() {
+    for line in [RUN, BACKUP, UPGRADE, COMMANDS, CALLERS, STORE, OBSERVE].into_iter().flat_map(str::lines) {
         match line {
             "```sh" => {
                 fenced = true;
                 places.insert(place);
             }
             "```" => fenced = false,
-            _ if !fenced => {
-                let heading = line.strip_prefix("### ").or_else(|| line.strip_prefix("## "));
-                place = heading.unwrap_or(place);
-            }
+            _ if !fenced => place = line.strip_prefix("## ").unwrap_or(place),
             _ => {}
         }
     }
@@ -60,10 +64,10 @@ fn every_command_of_the_page_is_run() {
 }
 
 #[test]
-fn every_command_of_the_table_is_there() {
+fn every_command_of_the_tables_is_there() {
     let data = tempfile::TempDir::new().unwrap();
     let mut asked = 0;
-    for line in section("Commands").lines().filter(|line| line.starts_with("| ")) {
+    for line in COMMANDS.lines().filter(|line| line.starts_with("| ")) {
         // The first command of a row is written whole; others may leave its first word out.
         let Some(command) = line.split('`').nth(1) else { continue };
         let words: Vec<_> = command
@@ -88,7 +92,7 @@ fn every_command_of_the_table_is_there() {
 fn every_refusal_says_what_to_tell_the_caller() {
     let there: BTreeSet<_> = Code::ALL.iter().map(|code| (code.as_str(), code.status().as_u16())).collect();
     let mut told = BTreeSet::new();
-    for cells in rows(section("What to tell a caller")) {
+    for cells in rows(CALLERS) {
         let [codes, status, words] = cells[..] else { panic!("{cells:?}") };
         assert!(!words.is_empty(), "{codes}");
         told.extend(codes.split('`').skip(1).step_by(2).map(|code| (code, status.parse().unwrap())));
@@ -107,11 +111,11 @@ async fn a_restored_sqlite_file_knows_keys_and_what_they_had_used() {
     let mut env: Env = settings.env.iter().cloned().collect();
     env.insert("FAREGATE_DATA_DIR", settings.data.join("data").display().to_string());
     env.insert("BACKUP", backup.display().to_string());
-    run("SQLite", &env, &stack.data()).await;
+    run(BACKUP, "SQLite", &env, &stack.data()).await;
     spend_after_the_backup(&stack, &key).await;
 
     stack.server().kill();
-    run("SQLite, restored", &env, &stack.data()).await;
+    run(BACKUP, "SQLite, restored", &env, &stack.data()).await;
     stack.server().restart().await;
     assert_as_backed_up(&stack, &key).await;
 }
@@ -128,7 +132,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
     env.insert("REDIS", format!("-s {}", socket(stack.redis())));
     env.insert("REDIS_DIR", Path::new(&socket(stack.redis())).parent().unwrap().display().to_string());
     env.insert("FAREGATE_DATA_DIR", settings.data.join("data").display().to_string());
-    run("Redis", &env, &stack.data()).await;
+    run(BACKUP, "Redis", &env, &stack.data()).await;
     spend_after_the_backup(&stack, &key).await;
 
     let seen = settings.data.join("data/redis-seen");
@@ -139,7 +143,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
     stack.key_services[0].kill();
     stack.redis().kill();
     see_later(&seen);
-    let [restore, permit] = &blocks("Redis, restored")[..] else { panic!("two blocks") };
+    let [restore, permit] = &blocks(BACKUP, "Redis, restored")[..] else { panic!("two blocks") };
     shell(restore, &env, &stack.data()).await;
     stack.redis().restart().await;
     let refused = Server::refuses(settings).await;
@@ -164,7 +168,7 @@ async fn a_file_moves_to_redis_as_the_page_says() {
     let data = settings.data.join("data");
     env.insert("FAREGATE_DATA_DIR", data.display().to_string());
     env.insert("REDIS_URL", redis.url());
-    let printed = run("From SQLite to Redis", &env, &stack.data()).await;
+    let printed = run(BACKUP, "From SQLite to Redis", &env, &stack.data()).await;
     assert_eq!(printed.matches("the books balance").count(), 3, "{printed}");
     let pepper = data.join("pepper").display().to_string();
     let env = vec![("FAREGATE_STORE", redis.url()), ("FAREGATE_PEPPER_FILE", pepper)];
@@ -191,7 +195,7 @@ async fn a_pepper_is_rotated_while_keys_go_on_working() {
     let old = key["key"].as_str().unwrap();
     server.kill();
 
-    let [make, rotate] = &blocks("Rotating secrets")[..] else { panic!("two blocks") };
+    let [make, rotate] = &blocks(UPGRADE, "Rotating secrets")[..] else { panic!("two blocks") };
     shell(make, &Env::new(), folder.path()).await;
     let both = with(&[("FAREGATE_PEPPER_FILE", "pepper-new"), ("FAREGATE_PREVIOUS_PEPPER_FILE", "pepper")]);
     let server = Server::start(&both).await;
@@ -212,29 +216,41 @@ async fn a_pepper_is_rotated_while_keys_go_on_working() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn the_services_start_as_the_page_says() {
+async fn both_forms_start_as_the_page_says() {
     let folder = tempfile::TempDir::new().unwrap();
-    let free: Vec<_> = (0..6).map(|_| format!("127.0.0.1:{}", free_port())).collect();
+    let free: Vec<_> = (0..10).map(|_| format!("127.0.0.1:{}", free_port())).collect();
     let redis_port = free_port();
-    let redis = format!("redis://127.0.0.1:{redis_port}");
-    let mut script = format!("trap 'kill $(jobs -p); redis-cli -p {redis_port} shutdown nosave' EXIT\n");
-    for line in blocks("The processes").concat().lines() {
-        let line = at_free_addresses(line.split("  #").next().unwrap().trim_end(), &redis, &free);
-        let line = line.replace("redis-server ", &format!("redis-server --port {redis_port} "));
-        // Each program goes on until the shell ends.
-        let line =
-            line.strip_suffix(" &").map(|program| format!("{program} > /dev/null 2>&1 &")).unwrap_or(line);
-        writeln!(script, "{line}").unwrap();
-    }
-    let ready = format!("http://{}/readyz", free[5]);
-    writeln!(script, "for try in $(seq 300); do curl -sf {ready} && exit 0; sleep 0.1; done; exit 1")
-        .unwrap();
-    let said = shell(&script, &Env::new(), folder.path()).await;
-    assert!(said.contains("ready"), "{said}");
+    let started = |heading| {
+        let commands = blocks(RUN, heading).concat().replace("\\\n", "");
+        let lines = commands.lines().map(|line| {
+            let line = at_free_addresses(line.split("  #").next().unwrap().trim_end(), redis_port, &free);
+            // Each program goes on until the shell ends it.
+            match line.strip_suffix(" &") {
+                Some(program) => format!("{program} > /dev/null 2>&1 &\n"),
+                None => line + "\n",
+            }
+        });
+        lines.collect::<String>()
+    };
+    let is_ready = |address: &str| {
+        let url = format!("http://{address}/readyz");
+        format!("timeout 30 bash -c 'until curl -sfo /dev/null {url}; do sleep 0.1; done'\ncurl -sf {url}\n")
+    };
+    let script = [
+        format!("trap 'kill $(jobs -p); redis-cli -p {redis_port} shutdown nosave' EXIT\n"),
+        started("The services on one machine"),
+        is_ready(&free[5]),
+        "kill $(jobs -p)\nwait\n".to_owned(),
+        started("`faregate` over Redis"),
+        is_ready(&free[5]),
+        is_ready(&free[9]),
+    ];
+    let said = shell(&script.concat(), &Env::new(), folder.path()).await;
+    assert_eq!(said.matches("ready\n").count(), 3, "{said}");
 }
 
 /// A command at addresses that are free here.
-fn at_free_addresses(command: &str, redis: &str, free: &[String]) -> String {
+fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String {
     let variables = match command.split_whitespace().next().unwrap() {
         "key-service" => format!(
             "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_ADMIN_LISTEN={} ",
@@ -245,10 +261,20 @@ fn at_free_addresses(command: &str, redis: &str, free: &[String]) -> String {
             "FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} FAREGATE_KEY_SERVICE_HTTP_URL=http://{} ",
             free[4], free[5], free[2]
         ),
+        // The second one's flags go before these.
+        "faregate" => format!(
+            "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} ",
+            free[0], free[2], free[4], free[5]
+        ),
         _ => String::new(),
     };
-    let command = command.replace("redis://127.0.0.1:6379", redis);
-    let command = command.replace("127.0.0.1:50051", &free[0]).replace("127.0.0.1:8000", &free[1]);
+    let mut command = command
+        .replace("redis://127.0.0.1:6379", &format!("redis://127.0.0.1:{redis_port}"))
+        .replace("redis-server ", &format!("redis-server --port {redis_port} "));
+    let places = [("50051", 0), ("8000", 1), ("8082", 6), ("8083", 7), ("50052", 8), ("9092", 9)];
+    for (port, place) in places {
+        command = command.replace(&format!("127.0.0.1:{port}"), &free[place]);
+    }
     variables + &command
 }
 
@@ -288,21 +314,18 @@ fn socket(redis: &Redis) -> String {
     redis.url().trim_start_matches("unix:").to_owned()
 }
 
-/// The blocks of commands below a heading.
-fn blocks(heading: &str) -> Vec<&'static str> {
-    let places = [format!("\n### {heading}\n"), format!("\n## {heading}\n")];
-    let found = places.iter().filter_map(|place| Some(PAGE.split_once(place.as_str())?.1));
-    let blocks = found.map(|rest| {
-        let end = ["\n## ", "\n### "].iter().filter_map(|next| rest.find(next)).min();
-        let part = &rest[..end.unwrap_or(rest.len())];
+/// The blocks of commands below a heading of a page.
+fn blocks(page: &'static str, heading: &str) -> Vec<&'static str> {
+    let found = page.split_once(&format!("\n## {heading}\n")).map(|(_, rest)| {
+        let part = rest.split("\n## ").next().unwrap();
         part.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect::<Vec<_>>()
     });
-    blocks.into_iter().find(|blocks| !blocks.is_empty()).unwrap_or_else(|| panic!("no commands in {heading}"))
+    found.filter(|blocks| !blocks.is_empty()).unwrap_or_else(|| panic!("no commands in {heading}"))
 }
 
-/// Runs all commands below a heading.
-async fn run(heading: &str, env: &Env, folder: &Path) -> String {
-    shell(&blocks(heading).concat(), env, folder).await
+/// Runs all commands below a heading of a page.
+async fn run(page: &'static str, heading: &str, env: &Env, folder: &Path) -> String {
+    shell(&blocks(page, heading).concat(), env, folder).await
 }
 
 /// Runs commands in a folder, with the programs in reach, and returns what they print.

@@ -166,7 +166,7 @@ fn read(file: &Path) -> io::Result<Option<(String, i64)>> {
     match fs::read_to_string(file) {
         Ok(text) => parse(&text).ok_or_else(damaged).map(Some),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
+        Err(e) => Err(io::Error::new(e.kind(), format!("{} cannot be read ({e})", file.display()))),
     }
 }
 
@@ -175,8 +175,17 @@ fn parse(text: &str) -> Option<(String, i64)> {
     Some((directory.to_owned(), seen.parse().ok()?))
 }
 
-/// Replaces the file by renaming a new file, so that the file is always complete.
+/// Replaces the file by renaming a new file, so that the file is always complete. An error names the file: a command that runs
+/// as another user, or in another folder, has no data directory that it may write to.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
+    rename_over(file, text).map_err(|e| {
+        let file = file.display();
+        let says = format!("{file} cannot be written ({e}); name the data directory in FAREGATE_DATA_DIR");
+        io::Error::new(e.kind(), says)
+    })
+}
+
+fn rename_over(file: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         private_files::create_folder(folder)?;
     }

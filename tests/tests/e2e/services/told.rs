@@ -194,7 +194,7 @@ async fn the_internal_token_and_all_certificates_are_rotated_under_load_without_
 const OLD: &str = "between-the-services";
 const NEW: &str = "a-newer-one-between-them";
 
-/// Replaces the internal token in the three steps of `docs/operating.md`.
+/// Replaces the internal token in the three steps of `docs/upgrade.md`.
 async fn rotate_token(stack: &Stack, files: &Signed) {
     files.write("previous", OLD);
     files.write("of-key-services", NEW);

@@ -115,6 +115,16 @@ async fn a_clock_that_goes_back_closes_nothing() {
 }
 
 #[tokio::test]
+async fn a_data_directory_that_cannot_be_written_is_named() {
+    let server = RedisServer::start();
+    let (_data_dir, mut settings) = place(&server);
+    settings.data_dir = Some("/proc/no-data".into());
+    let refused = open(&settings).await.err().unwrap();
+    assert!(refused.contains("/proc/no-data/redis-seen cannot be written"), "{refused}");
+    assert!(refused.contains("FAREGATE_DATA_DIR"), "{refused}");
+}
+
+#[tokio::test]
 async fn who_only_reads_leaves_no_mark_and_notices_an_older_redis() {
     let server = RedisServer::start();
     let (data_dir, settings) = place(&server);

@@ -11,7 +11,7 @@ use crate::{
     servers::{RedisServer, Watched, free_port, settings},
 };
 
-/// All permissions that the store needs, as documented in docs/operating.md; `+waitaof` as well where the server has it.
+/// All permissions that the store needs, as documented in docs/store.md; `+waitaof` as well where the server has it.
 const GRANTS: &str = "~store-* +@read +@write +@scripting +@transaction +@connection +info +time +config|get";
 
 /// Certificates of an authority, as files for a server and as texts for the client.
