@@ -2,6 +2,7 @@
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
 # faults plant faults in a copy of the ledger and of its commits, each of which a named test has to catch; some fifteen minutes
+# prove  visit every state of larger models of the protocol than `test` does; some minutes, see docs/proof.md
 # upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute
@@ -13,7 +14,7 @@
 # real   compare bills with the counters of a real llama-server and vLLM; builds and installs these once, which takes a quarter of an hour;
 #        REAL="--servers llama --only caps,left" for a part
 
-.PHONY: run check test faults upgrade deny bench attack real pgo sbom reproducible
+.PHONY: run check test faults prove upgrade deny bench attack real pgo sbom reproducible
 
 run:
 	cargo run
@@ -37,6 +38,9 @@ test:
 
 faults:
 	tests/tools/faults.py
+
+prove:
+	cargo test --profile checked --package key-service-model --lib -- --include-ignored --nocapture --test-threads 1
 
 upgrade:
 	tests/tools/upgrade.sh $(FROM)

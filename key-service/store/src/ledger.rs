@@ -11,6 +11,8 @@ pub(crate) mod codec;
 mod copies;
 pub(crate) mod house;
 pub(crate) mod names;
+#[cfg(feature = "testing")]
+pub mod stepped;
 mod trim;
 
 use std::{

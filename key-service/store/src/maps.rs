@@ -37,8 +37,9 @@ pub enum Fault {
     AnsweredLate(oneshot::Receiver<()>),
 }
 
-#[derive(Default)]
-struct SpaceMaps {
+/// Records, entries and logs of a space, as plain maps.
+#[derive(Clone, Default)]
+pub struct SpaceMaps {
     records: BTreeMap<Name, Record>,
     entries: BTreeMap<Index, BTreeSet<Vec<u8>>>,
     logs: BTreeMap<Log, BTreeMap<u64, Vec<u8>>>,
@@ -95,14 +96,7 @@ impl Records for Maps {
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
         let write = || {
             let mut spaces = self.spaces.lock();
-            let maps = spaces.entry(space.clone()).or_default();
-            let present = maps.present(&commit.guards);
-            if !present.is_empty() {
-                return Ok(Committed::Conflict(present));
-            }
-            maps.check(&commit.writes)?;
-            commit.writes.into_iter().for_each(|write| maps.write(write));
-            Ok(Committed::Written)
+            spaces.entry(space.clone()).or_default().commit(commit)
         };
         self.call(write).await
     }
@@ -120,6 +114,32 @@ impl Records for Maps {
 }
 
 impl SpaceMaps {
+    /// Writes everything if every guard holds, and nothing otherwise.
+    pub fn commit(&mut self, commit: Commit) -> Result<Committed, Failure> {
+        let present = self.present(&commit.guards);
+        if !present.is_empty() {
+            return Ok(Committed::Conflict(present));
+        }
+        self.check(&commit.writes)?;
+        commit.writes.into_iter().for_each(|write| self.write(write));
+        Ok(Committed::Written)
+    }
+
+    /// The record of this name.
+    pub fn record(&self, name: &Name) -> Option<&Record> {
+        self.records.get(name)
+    }
+
+    /// All records, in the order of their names.
+    pub fn records(&self) -> impl Iterator<Item = (&Name, &Record)> {
+        self.records.iter()
+    }
+
+    /// Values of a log, in the order of their numbers.
+    pub fn values(&self, log: Log) -> impl Iterator<Item = (u64, &[u8])> {
+        self.logs.get(&log).into_iter().flatten().map(|(number, value)| (*number, &value[..]))
+    }
+
     fn places(&self) -> BTreeSet<Place> {
         let sets = self.records.keys().map(|name| Place::Set(name.set));
         let indexes = self.entries.iter().filter(|(_, entries)| !entries.is_empty());

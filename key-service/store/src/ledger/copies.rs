@@ -1,6 +1,8 @@
 //! Copies of an account's records, each with the revision that was read and the next value that the batch under way gives.
 
 mod kinds;
+#[cfg(feature = "testing")]
+mod sketch;
 
 use std::collections::HashMap;
 
@@ -16,7 +18,7 @@ use crate::{
 };
 
 /// A copy of a record.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Copy<K: Kept> {
     name: Name,
     /// Revision of the record; `None` where it is absent.
@@ -60,10 +62,11 @@ pub(super) enum Slot {
 }
 
 /// Copies of one kind.
+#[derive(Clone)]
 pub(super) struct Table<K: Kept>(HashMap<K, Copy<K>, RandomState>);
 
 /// All copies of an account.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Copies {
     pub(super) account: Table<TheAccount>,
     pub(super) turn: Table<TheTurn>,

@@ -1,0 +1,228 @@
+//! A breadth-first explorer: visits every state that a model can reach, once, and gives the shortest way to a state that breaks
+//! a promise.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt::{Debug, Write as _},
+    time::Instant,
+};
+
+/// Something that goes from state to state.
+pub(crate) trait Model {
+    type State;
+    type Action: Copy + Debug;
+
+    fn start(&self) -> Self::State;
+
+    /// Everything that can happen in a state.
+    fn actions(&self, state: &Self::State) -> Vec<Self::Action>;
+
+    /// The state after an action, or the promise that the action breaks.
+    fn take(&self, state: &Self::State, action: Self::Action) -> Result<Self::State, String>;
+
+    /// Returns whether the action may never happen. A state is at rest where only such actions can.
+    fn is_optional(&self, action: Self::Action) -> bool;
+
+    /// Looks at a state that is at rest: fails with the promise that it breaks.
+    fn rest(&self, state: &Self::State) -> Result<(), String>;
+
+    /// The bytes by which a state is known again. States with the same bytes have the same future.
+    fn sketch(&self, state: &Self::State) -> Vec<u8>;
+}
+
+/// What an exploration has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Explored {
+    /// Different states.
+    pub(crate) states: usize,
+    /// Actions taken, from all states.
+    pub(crate) steps: usize,
+    /// States at rest.
+    pub(crate) rests: usize,
+    /// Actions on the shortest way to the farthest state.
+    pub(crate) depth: usize,
+}
+
+/// A broken promise, with the shortest way there.
+pub(crate) struct Broken {
+    promise: String,
+    way: Vec<String>,
+}
+
+impl Debug for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = String::from("\n");
+        for (number, action) in self.way.iter().enumerate() {
+            writeln!(text, "{:3} {action}", number + 1)?;
+        }
+        write!(f, "{text}    broken: {}", self.promise)
+    }
+}
+
+/// A state that was reached: the state before and the action, and the number of actions.
+struct Reached<A> {
+    from: Option<(usize, A)>,
+    depth: usize,
+}
+
+struct Explorer<A> {
+    reached: Vec<Reached<A>>,
+    numbers: HashMap<[u8; 16], usize>,
+    /// For each state, those that lead there by actions that are not optional.
+    ways_back: Vec<Vec<u32>>,
+    rests: Vec<usize>,
+    steps: usize,
+}
+
+/// Visits every state. Fails with the first promise that is broken, on a shortest way.
+pub(crate) fn explore<M: Model>(model: &M) -> Result<Explored, Broken> {
+    let mut explorer = Explorer {
+        reached: Vec::new(),
+        numbers: HashMap::new(),
+        ways_back: Vec::new(),
+        rests: Vec::new(),
+        steps: 0,
+    };
+    let mut frontier = VecDeque::new();
+    let start = model.start();
+    explorer.reach(&model.sketch(&start), None);
+    frontier.push_back((0, start));
+    while let Some((number, state)) = frontier.pop_front() {
+        let mut is_at_rest = true;
+        for action in model.actions(&state) {
+            let is_optional = model.is_optional(action);
+            is_at_rest &= is_optional;
+            explorer.steps += 1;
+            let next = model
+                .take(&state, action)
+                .map_err(|promise| explorer.broken(promise, (number, Some(action))))?;
+            let (to, is_new) = explorer.reach(&model.sketch(&next), Some((number, action)));
+            if !is_optional && to != number {
+                explorer.ways_back[to].push(u32::try_from(number).expect("fewer states than that"));
+            }
+            if is_new {
+                frontier.push_back((to, next));
+            }
+        }
+        if is_at_rest {
+            explorer.rests.push(number);
+            model.rest(&state).map_err(|promise| explorer.broken(promise, (number, None)))?;
+        }
+    }
+    explorer.all_can_come_to_rest()?;
+    Ok(explorer.explored())
+}
+
+/// Explores, prints what was seen, and demands that at least so many states were.
+pub(crate) fn explore_at_least<M: Model>(name: &str, model: &M, states: usize) {
+    let began = Instant::now();
+    let explored = explore(model).unwrap_or_else(|broken| panic!("{name}: {broken:?}"));
+    println!("{name}: {explored:?} in {:.1?}", began.elapsed());
+    assert!(explored.states >= states, "{name} has become too small: {explored:?}");
+    assert!(explored.rests > 0, "{name} never comes to rest");
+}
+
+impl<A: Copy + Debug> Explorer<A> {
+    /// The number of a state, and whether the state is new.
+    fn reach(&mut self, sketch: &[u8], from: Option<(usize, A)>) -> (usize, bool) {
+        let mut name = [0; 16];
+        name.copy_from_slice(&blake3::hash(sketch).as_bytes()[..16]);
+        let next = self.reached.len();
+        let number = *self.numbers.entry(name).or_insert(next);
+        if number == next {
+            let depth = from.map_or(0, |(before, _)| self.reached[before].depth + 1);
+            self.reached.push(Reached { from, depth });
+            self.ways_back.push(Vec::new());
+        }
+        (number, number == next)
+    }
+
+    fn broken(&self, promise: String, (number, action): (usize, Option<A>)) -> Broken {
+        let mut way: Vec<_> = action.map(|action| format!("{action:?}")).into_iter().collect();
+        let mut at = number;
+        while let Some((before, action)) = self.reached[at].from {
+            way.push(format!("{action:?}"));
+            at = before;
+        }
+        way.reverse();
+        Broken { promise, way }
+    }
+
+    /// Fails if some state leads to no state at rest, even if nothing optional happens any more.
+    fn all_can_come_to_rest(&self) -> Result<(), Broken> {
+        let mut can = vec![false; self.reached.len()];
+        let mut looks = self.rests.clone();
+        while let Some(number) = looks.pop() {
+            if !std::mem::replace(&mut can[number], true) {
+                looks.extend(self.ways_back[number].iter().map(|before| *before as usize));
+            }
+        }
+        match can.iter().position(|can| !can) {
+            None => Ok(()),
+            Some(number) => Err(self.broken("the installation can come to rest".into(), (number, None))),
+        }
+    }
+
+    fn explored(&self) -> Explored {
+        let depth = self.reached.iter().map(|reached| reached.depth).max().unwrap_or_default();
+        Explored { states: self.reached.len(), steps: self.steps, rests: self.rests.len(), depth }
+    }
+}
+
+mod tests {
+    use super::*;
+
+    /// A number that counts up to seven, by one or two, and may be lost.
+    struct Counter {
+        forbidden: u8,
+        dead_end: u8,
+    }
+
+    impl Model for Counter {
+        type State = u8;
+        type Action = u8;
+
+        fn start(&self) -> u8 {
+            0
+        }
+
+        fn actions(&self, state: &u8) -> Vec<u8> {
+            if *state == self.dead_end { vec![0] } else { (1..=2).filter(|by| state + by <= 7).collect() }
+        }
+
+        fn take(&self, state: &u8, action: u8) -> Result<u8, String> {
+            let next = state + action;
+            if next == self.forbidden { Err(format!("never {next}")) } else { Ok(next) }
+        }
+
+        fn is_optional(&self, _: u8) -> bool {
+            false
+        }
+
+        fn rest(&self, _: &u8) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn sketch(&self, state: &u8) -> Vec<u8> {
+            vec![*state]
+        }
+    }
+
+    #[test]
+    fn every_state_is_visited_once() {
+        let explored = explore(&Counter { forbidden: 9, dead_end: 9 }).unwrap();
+        assert_eq!(explored, Explored { states: 8, steps: 13, rests: 1, depth: 4 });
+    }
+
+    #[test]
+    fn the_shortest_way_to_a_broken_promise_is_told() {
+        let broken = explore(&Counter { forbidden: 4, dead_end: 9 }).unwrap_err();
+        assert_eq!((broken.promise.as_str(), broken.way.len()), ("never 4", 2));
+    }
+
+    #[test]
+    fn a_state_that_cannot_come_to_rest_is_found() {
+        let broken = explore(&Counter { forbidden: 9, dead_end: 6 }).unwrap_err();
+        assert_eq!((broken.promise.as_str(), broken.way.len()), ("the installation can come to rest", 3));
+    }
+}
