@@ -14,7 +14,7 @@ use shared_config::{Common, ConfigError};
 use crate::{config::Options, installation::Installation};
 use domain::digest::Peppers;
 use key_service_cli::{BackupTo, Command, RestoreFrom};
-use key_service_store::sqlite::copy::{self, LayoutVersion};
+use key_service_records::sqlite::copy::{self, LayoutVersion};
 
 /// Name of the file in a folder of backups.
 const NAME: &str = "faregate.db";

@@ -19,12 +19,12 @@ use shared_door::tls::validity::{self, Decisive};
 
 use domain::digest::{Pepper, Peppers};
 use key_service_management::MAX_KEYS_PER_ACCOUNT;
-use key_service_store::store::{EventBounds, Kept, Store};
-use key_service_store::{
-    records::Records,
+use key_service_records::{
+    Records,
     redis::{Address, Certificates, Redis, Settings},
     sqlite::Sqlite,
 };
+use key_service_store::store::{EventBounds, Kept, Store};
 
 /// The key-service's own settings.
 #[derive(Args, Clone, Debug)]

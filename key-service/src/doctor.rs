@@ -13,7 +13,7 @@ use crate::{
 };
 use domain::{digest::Peppers, pepper_record::PepperRecord};
 use key_service_cli::Command;
-use key_service_store::sqlite::copy::{self, LayoutVersion};
+use key_service_records::sqlite::copy::{self, LayoutVersion};
 use key_service_store::store::{Capacity as _, Ledger as _, Store};
 
 /// Share of the store's room from which on it should grow; the alert `StoreFilling` has the same.

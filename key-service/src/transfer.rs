@@ -17,11 +17,11 @@ use tokio::time::Instant;
 
 use crate::config::{Backend, Options, Seen};
 use key_service_cli::{StoreCommand, StoreCopy, StoreShow};
-use key_service_store::store::Store;
-use key_service_store::{
+use key_service_records::{
     copy::{self, Copied, CopyError, Phase, Step},
     sqlite,
 };
+use key_service_store::store::Store;
 
 /// Pause between two lines of progress.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
@@ -113,7 +113,9 @@ fn advise(error: &CopyError) -> anyhow::Error {
         CopyError::Differs(_) => {
             "Somebody wrote to one of them meanwhile: stop what serves either, empty the target, and copy again."
         }
-        CopyError::Store(_) => "The source is as it was. The same command completes the copy.",
+        CopyError::Unavailable(_) | CopyError::Damaged(_) => {
+            "The source is as it was. The same command completes the copy."
+        }
     };
     anyhow::anyhow!("{error}\n{advice}")
 }

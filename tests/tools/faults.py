@@ -4,6 +4,7 @@
 `faults.py` takes some twenty minutes; `faults.py WORD…` plants only the faults whose names contain one of the words.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -20,12 +21,11 @@ KEY = "key-service/domain/src/key.rs"
 USAGE = "key-service/domain/src/usage.rs"
 REPLAY = "key-service/domain/src/audit/replay.rs"
 CALENDAR = "shared/src/calendar.rs"
-STORE = "key-service/store"
-LANES = f"{STORE}/src/ledger.rs"
-BATCH = f"{STORE}/src/ledger/batch.rs"
-COPIES = f"{STORE}/src/ledger/copies.rs"
-CODEC = f"{STORE}/src/ledger/codec.rs"
-SCRIPT = f"{STORE}/src/redis/commit.lua"
+LANES = "key-service/ledger/src/lib.rs"
+BATCH = "key-service/ledger/src/batch.rs"
+COPIES = "key-service/ledger/src/copies.rs"
+CODEC = "key-service/ledger/src/codec.rs"
+SCRIPT = "key-service/records/src/redis/commit.lua"
 
 # Tests of the ledger over records.
 MODEL = "every_history_has_the_outcomes_and_leaves_the_books_of_the_model"
@@ -295,13 +295,15 @@ FAULTS = [
 
 
 # What the tests are built of.
-FOLDERS = ["shared", "key-service/domain", "key-service/store", "key-service/model", "config", "proto"]
+CRATES = ["shared", "key-service/domain", "key-service/records", "key-service/ledger", "key-service/model"]
+FOLDERS = [*CRATES, "config", "proto"]
 
 
 def package(file, test):
+    """The package whose tests catch the faults of a file: its own, and the domain's for what is shared. Or the model's."""
     if test.startswith(("protocol::", "leases::")):
         return "key-service-model"
-    return "key-service-store" if file.startswith(STORE) else "key-service-domain"
+    return "key-service-domain" if file.startswith("shared/") else "-".join(Path(file).parts[:2])
 
 
 def main(words):
@@ -326,7 +328,7 @@ def copy():
         shutil.copytree(ROOT / folder, COPY / folder, copy_function=shutil.copyfile)
     shutil.copy(ROOT / "Cargo.lock", COPY)
     lines = (ROOT / "Cargo.toml").read_text().splitlines()
-    members = {"members": 'members = ["shared", "key-service/domain", "key-service/store", "key-service/model"]', "default-members": ""}
+    members = {"members": f"members = {json.dumps(CRATES)}", "default-members": ""}
     lines = [members.get(line.split(" = ")[0], line) for line in lines]
     (COPY / "Cargo.toml").write_text("\n".join(lines))
 

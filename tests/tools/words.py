@@ -15,7 +15,7 @@ GOAL = 15  # percent, of comment lines and of first sentences
 # The test crate, the measuring crate, and test modules that a file beside them declares: `#[cfg(test)] mod name;`.
 TEST = re.compile(r"(^tests|^bench|/tests)(/|\.rs$)")
 TEST_MODULE = re.compile(r"^#\[cfg\((?:any\()?test\b.*\]\n(?:#\[.*\]\n)*(?:pub(?:\(.*?\))? )?mod (\w+);", re.MULTILINE)
-GENERATED = ("shared/rpc/src/v1.rs", "key-service/store/src/messages.rs")
+GENERATED = ("shared/rpc/src/v1.rs", "key-service/ledger/src/messages.rs")
 INLINE_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s*(?P<mark>//[/!]?|--)(?: (?P<text>.*)|$)")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")

@@ -36,11 +36,12 @@ use domain::{
 };
 use key_service_credentials::Credentials;
 use key_service_management::{Management, members::Client, statement::Month, testing::store_over};
-use key_service_store::store::{
-    Store,
-    suite::{in_redis::settings, servers::RedisServer},
+use key_service_records::{
+    redis::Redis,
+    servers::{RedisServer, settings},
+    sqlite::Sqlite,
 };
-use key_service_store::{redis::Redis, sqlite::Sqlite};
+use key_service_store::store::Store;
 
 /// Loads of each page.
 const LOADS: usize = 21;

@@ -33,11 +33,15 @@ use domain::{
     ledger::{BoundsPatch, Budget},
 };
 use key_service_credentials::Credentials;
+use key_service_records::{
+    redis::Redis,
+    servers::{RedisServer, settings},
+    sqlite::Sqlite,
+};
 use key_service_store::store::{
     Ledger as _, Order, Store,
-    suite::{act, capture, hold, in_redis::settings, servers::RedisServer},
+    suite::{act, capture, hold},
 };
-use key_service_store::{redis::Redis, sqlite::Sqlite};
 
 /// Size of the account.
 const KEYS: u64 = 100_000;

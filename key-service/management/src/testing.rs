@@ -23,7 +23,7 @@ use domain::{
     event::Actor,
 };
 use key_service_credentials::Credentials;
-use key_service_store::records::Records;
+use key_service_records::Records;
 use key_service_store::store::{
     EVENTS_KEPT, EventBounds, Kept, Store,
     suite::{SUITE_EVENTS, Unreliable},

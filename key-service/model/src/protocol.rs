@@ -15,11 +15,9 @@ mod setup;
 
 use std::sync::Arc;
 
+use ::ledger::stepped::{Books, SteppedLane};
 use domain::ledger::{Command, Record, histories::key};
-use key_service_store::{
-    ledger::stepped::{Books, SteppedLane},
-    maps::SpaceMaps,
-};
+use records::maps::SpaceMaps;
 
 use self::{
     gateways::Request,

@@ -1,7 +1,6 @@
-//! Records, requests, answers and failures of stores.
+//! Records, requests and answers of the store.
 
-use std::time::Duration;
-
+use key_service_ledger::StoreError;
 use shared::{
     ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
@@ -9,7 +8,6 @@ use shared::{
 };
 use shared_rpc::Principal;
 
-use crate::records::Failure;
 use domain::{
     access::Access,
     digest::Digest,
@@ -19,64 +17,6 @@ use domain::{
     ledger::{Deposited, Entry, Payer},
     usage::{Counts, Day, Sums},
 };
-
-/// Life of events unless configured otherwise: a year, and time to read what it began with.
-pub const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
-/// Events that an account keeps: a hundred acts a day for longer than [`EVENTS_KEPT`], and with indexes some 40 MB of Redis.
-const MAX_EVENTS: u64 = 100_000;
-/// Bytes of events that an account keeps, without indexes: 670 for each of [`MAX_EVENTS`], which is more than most acts write.
-const MAX_EVENT_BYTES: u64 = 64 << 20;
-/// Bounds of the events that an account keeps. The oldest are dropped first; the latest always stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventBounds {
-    /// Life of an event.
-    pub life: Duration,
-    /// Number of events.
-    pub count: u64,
-    /// Bytes of the events, as the store writes each.
-    pub bytes: u64,
-}
-
-impl EventBounds {
-    /// The bounds with this life of events.
-    pub const fn with_life(life: Duration) -> Self {
-        Self { life, count: MAX_EVENTS, bytes: MAX_EVENT_BYTES }
-    }
-}
-
-/// Failure of a store call, by the caller's next step.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// The store cannot be reached, or did not confirm. The outcome is unknown, and the same call may be made again.
-    #[error("the store is unavailable: {0}")]
-    Unavailable(String),
-    /// The call waited too long for its turn, and was not made. It may be made again.
-    #[error("too much is asked of the store: {0}")]
-    Busy(&'static str),
-    /// The call contradicts the stored data, for example by naming an account that does not exist. The same call fails
-    /// again.
-    #[error("the call does not fit the stored data: {0}")]
-    Conflict(String),
-    /// A stored record cannot be read. The same call fails until an operator repairs the record.
-    #[error("a stored record is damaged: {0}")]
-    Damaged(String),
-}
-
-impl StoreError {
-    /// Error of a call for an account that does not exist.
-    pub fn no_account(account: AccountId) -> Self {
-        Self::Conflict(format!("there is no account {account}"))
-    }
-}
-
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Unknown(cause) | Failure::NotDone(cause) => Self::Unavailable(cause),
-            Failure::Damaged(cause) => Self::Damaged(cause),
-        }
-    }
-}
 
 /// Accounts with open holds.
 #[derive(Clone, Debug, Default)]

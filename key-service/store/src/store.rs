@@ -37,7 +37,12 @@ mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
+use key_service_ledger::{
+    Change, Kept as LedgerKept, Lanes,
+    view::{self, FORM, View},
+};
 use prost::Message;
+use records::{Answer, Durability, Index, Log, Name, Question, Records, Space};
 use shared::{clock::Clock, ids::AccountId};
 
 pub use self::{
@@ -47,17 +52,12 @@ pub use self::{
     spending::{Ledger, Outcomes},
 };
 pub use crate::data::{
-    AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EVENTS_KEPT, EventBounds,
-    EventSlice, EventsPage, ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex,
-    Idempotency, JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount,
-    NewManagementKey, NumberedEvent, Order, Page, RecordKind, Rotated, Skew, SpendLine, StoreError, Updated,
-    UsageLine, WebhookCreated,
+    AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
+    ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
+    JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
+    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, SpendLine, Updated, UsageLine, WebhookCreated,
 };
-use crate::{
-    ledger::{Change, Kept as LedgerKept, Lanes},
-    records::{self, Answer, Durability, Index, Log, Name, Question, Records, Space},
-    view::{self, FORM, View},
-};
+pub use key_service_ledger::{EVENTS_KEPT, EventBounds, StoreError};
 
 /// Life of the bills of expired generations, within which a late capture replaces the bill.
 const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);

@@ -22,9 +22,10 @@ use key_service_management::{
     testing::Office,
     webhooks::{MAX_WEBHOOKS, MadeWebhook},
 };
+use key_service_records::servers::PATIENCE;
 use key_service_store::store::{
     EventSlice, Store,
-    suite::{Subject as _, in_redis::InRedis, servers::PATIENCE},
+    suite::{Subject as _, in_redis::InRedis},
 };
 
 const FAILS: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";

@@ -4,10 +4,8 @@ use domain::ledger::{
     Command, Outcome, RecordId, Refused, State, apply, entry,
     histories::{group, key},
 };
-use key_service_store::{
-    ledger::{Outcomes, stepped::Books},
-    maps::SpaceMaps,
-};
+use ledger::{Outcomes, stepped::Books};
+use records::maps::SpaceMaps;
 use shared::{
     ids::{DepositId, GenerationId, GroupId, KeyId},
     time::Timestamp,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use domain::ledger::{Budget, Ending, Outcome, Payer, Record, Refused, Settlement};
-use key_service_store::ledger::{Outcomes, stepped::Books};
+use ledger::{Outcomes, stepped::Books};
 use shared::{
     ids::{GroupId, KeyId},
     money::NanoUsd,

@@ -1,10 +1,7 @@
 //! Commits on their way to the store.
 
-use key_service_store::{
-    ledger::Outcomes,
-    maps::SpaceMaps,
-    records::{self, Commit, Committed, Guard, Revision},
-};
+use ledger::Outcomes;
+use records::{Commit, Committed, Guard, Revision, maps::SpaceMaps};
 use shared::time::Timestamp;
 
 use super::setup::{EVENING, Kind};

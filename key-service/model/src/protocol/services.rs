@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use key_service_store::{
-    ledger::Outcomes,
-    records::{Committed, Revision},
-};
+use ledger::Outcomes;
+use records::{Committed, Revision};
 
 use super::{
     Fate, State, Task, promises,

@@ -9,15 +9,11 @@ use domain::{
         histories::{account, group, key},
     },
 };
-use key_service_store::{
-    ledger::{
-        Change, Kept,
-        stepped::{Books, SteppedLane},
-    },
-    maps::SpaceMaps,
-    records::Revision,
-    store::EventBounds,
+use ledger::{
+    Change, EventBounds, Kept,
+    stepped::{Books, SteppedLane},
 };
+use records::{Revision, maps::SpaceMaps};
 use shared::{
     calendar::Per,
     ids::{DepositId, GenerationId},

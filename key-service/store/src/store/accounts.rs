@@ -7,19 +7,17 @@ use std::future::ready;
 
 use domain::ledger::Account;
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use key_service_ledger::{
+    Change,
+    codec::{AccountRecord, read_account},
+    messages::{self, AccountName, AccountProfile},
+    names,
+    view::View,
+};
+use records::{Answer, Name, Question, Set, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
 use super::{AccountSummary, Funds, NewAccount, Store, StoreError, layout, message, no_answer};
-use crate::{
-    ledger::{
-        Change,
-        codec::{AccountRecord, read_account},
-        names,
-    },
-    messages::{self, AccountName, AccountProfile},
-    records::{Answer, Name, Question, Set, Space},
-    view::View,
-};
 
 /// Kind of the spaces in which names of accounts lie.
 const NAMES: &str = "accounts";
@@ -175,10 +173,8 @@ mod tests {
     use shared::clock::System;
 
     use super::*;
-    use crate::{
-        maps::Maps,
-        store::{EVENTS_KEPT, EventBounds, Kept},
-    };
+    use crate::store::{EVENTS_KEPT, EventBounds, Kept};
+    use records::maps::Maps;
 
     #[tokio::test]
     async fn an_account_that_was_left_with_its_name_alone_is_made_by_the_next_call() {

@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use domain::digest::Digest;
+use key_service_ledger::{messages::Attempts, view::View};
+use records::{Name, Order, Space};
 use shared::time::Timestamp;
 
 use super::{Store, StoreError, layout};
-use crate::{
-    messages::Attempts,
-    records::{Name, Order, Space},
-    view::View,
-};
 
 /// Expired counts that a call removes, which keeps the commit short. A call adds one count at most, so that none pile up.
 const MOST_EXPIRED: usize = 32;

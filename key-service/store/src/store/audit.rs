@@ -18,6 +18,8 @@ use domain::{
     ledger::Account,
     usage::Day,
 };
+use key_service_ledger::{codec, messages, names};
+use records::{Answer, Order, Question, Space};
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
@@ -33,11 +35,6 @@ use super::{
     Store, StoreError,
     books::{AT_ONCE, deposit_id, journal_entry},
     message, no_answer,
-};
-use crate::{
-    ledger::{codec, names},
-    messages,
-    records::{Answer, Order, Question, Space},
 };
 
 /// Attempts before an audit gives up. Entries are normally read faster than dropped.

@@ -10,17 +10,14 @@ use domain::{
     search::EntrySearch,
     usage::{Day, Margin, with_groupless},
 };
+use key_service_ledger::{codec, messages, names};
 use prost::Message;
+use records::{Answer, Cursor, Name, Order, Question, Record, Set, Space};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId};
 
 use super::{
     Deposit, Found, JournalEntry, JournalPage, SpendLine, Store, StoreError, UsageLine, message, no_answer,
     search,
-};
-use crate::{
-    ledger::{codec, names},
-    messages,
-    records::{Answer, Cursor, Name, Order, Question, Record, Set, Space},
 };
 
 /// Values of a log, entries of an index or records that are asked for at a time: some hundred kilobytes.

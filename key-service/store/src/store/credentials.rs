@@ -4,15 +4,15 @@
 //! a credential of a key that does not exist is refused by the ledger, as one that nobody knows.
 
 use domain::digest::Digest;
+use key_service_ledger::{
+    messages::{self, PepperRecord},
+    view::View,
+};
+use records::{Name, Space};
 use shared::ids::{AccountId, KeyId, ManagementKeyId};
 use shared_rpc::Principal;
 
 use super::{Credential, Store, StoreError, layout};
-use crate::{
-    messages::{self, PepperRecord},
-    records::{Name, Space},
-    view::View,
-};
 
 /// Classes of credentials.
 const API_KEY: u32 = 0;

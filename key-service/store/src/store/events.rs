@@ -1,15 +1,12 @@
 //! Events of accounts, numbered by account, and kept within [`EventBounds`](super::EventBounds).
 
+use key_service_ledger::{messages, names};
+use records::{Answer, Question, Space};
 use shared::ids::{AccountId, EventId};
 
 use super::{
     EventSlice, EventsPage, Found, NumberedEvent, Order, Store, StoreError, layout, message, no_answer,
     search::{READ_AT_ONCE, Scan},
-};
-use crate::{
-    ledger::names,
-    messages,
-    records::{self, Answer, Question, Space},
 };
 use domain::event::{Event, EventSearch};
 

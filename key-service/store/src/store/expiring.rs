@@ -9,6 +9,12 @@ use domain::{
     event::{Act, EventKind},
     member::Member,
 };
+use key_service_ledger::{
+    Change,
+    messages::{self, LatestLink},
+    view::View,
+};
+use records::{Answer, Index, Name, Order, Question};
 use shared::{
     ids::{AccountId, MemberId},
     time::Timestamp,
@@ -18,12 +24,6 @@ use super::{
     ExpiringRecord, RecordKind, Store, StoreError, layout,
     member_records::{member_id, member_name, read_member},
     message, no_answer,
-};
-use crate::{
-    ledger::Change,
-    messages::{self, LatestLink},
-    records::{Answer, Index, Name, Order, Question},
-    view::View,
 };
 
 /// Expired records that a new one removes, which keeps the commit short.

@@ -11,6 +11,8 @@ use domain::{
     group::{Group, GroupPatch, NewGroup},
     key::ApiKey,
 };
+use key_service_ledger::{messages::ExternalId, names};
+use records::{Answer, Index, Name, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 
 pub(super) use self::changes::{count_key, insert_group, tell_passed, with_external_id};
@@ -20,11 +22,6 @@ use self::{
 };
 use super::{
     GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page, Store, StoreError, idempotency, layout,
-};
-use crate::{
-    ledger::names,
-    messages::ExternalId,
-    records::{self, Answer, Index, Name, Question},
 };
 
 /// Entries of an index, and groups, that are read in a round trip: some 100 KB.

@@ -7,16 +7,13 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use key_service_ledger::{messages::Holder, names};
 use quick_cache::sync::Cache;
+use records::{Answer, Order, Question, Set, Space};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
 use super::{HoldIndex, Store, StoreError, layout, message, no_answer};
-use crate::{
-    ledger::names,
-    messages::Holder,
-    records::{Answer, Order, Question, Set, Space},
-};
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
@@ -54,7 +51,9 @@ impl Store {
             return Ok(());
         }
         // An account that does not exist holds nothing.
-        let there = self.get::<crate::messages::Account>(&layout::space(account), names::account()).await;
+        let there = self
+            .get::<key_service_ledger::messages::Account>(&layout::space(account), names::account())
+            .await;
         if matches!(there, Ok(None)) {
             return Ok(());
         }

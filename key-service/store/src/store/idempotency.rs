@@ -1,13 +1,10 @@
 //! Idempotency keys: what the request of each has made, until its time to live is over.
 
+use key_service_ledger::{Change, messages::IdempotencyKey};
+use records::{Name, Order};
 use shared::ids::AccountId;
 
 use super::{Idempotency, Store, StoreError, layout};
-use crate::{
-    ledger::Change,
-    messages::IdempotencyKey,
-    records::{Name, Order},
-};
 
 /// Number of ended idempotency keys that a call may remove: more than a call can add, so that none accumulate, and few enough
 /// that a busy day's keys delay no caller.

@@ -16,15 +16,12 @@ use domain::{
     moving::{Import, ImportRefused, Owner, Plan, Present},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
+use key_service_ledger::{Change, messages::AccountProfile, names};
+use records::{Answer, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 use shared_rpc::Principal;
 
 use super::{Credential, Store, StoreError, groups, keys, layout};
-use crate::{
-    ledger::{Change, names},
-    messages::AccountProfile,
-    records::{Answer, Question},
-};
 
 /// Digests that are looked up or reserved at once.
 const ASKED_AT_ONCE: usize = 64;

@@ -11,6 +11,12 @@ use domain::{
     key::{ApiKey, KeyPatch, NewKey, Status},
     ledger::{self, Holder},
 };
+use key_service_ledger::{
+    Change, codec,
+    messages::{self, AccountProfile, KeyProfile, key_profile::Text},
+    names,
+};
+use records::{Answer, Index, Question, Record};
 use shared::{
     ids::{AccountId, GroupId, KeyId},
     time::Timestamp,
@@ -21,11 +27,6 @@ use super::{
     Created, Credential, Idempotency, Store, StoreError, Updated, groups,
     idempotency::{self, Earlier},
     layout, message, no_answer,
-};
-use crate::{
-    ledger::{Change, codec, names},
-    messages::{self, AccountProfile, KeyProfile, key_profile::Text},
-    records::{Answer, Index, Question, Record},
 };
 
 impl Store {

@@ -1,12 +1,12 @@
-//! Where records of the nouns lie: spaces, sets of records, and indexes. Those of money are in [`crate::ledger::names`].
+//! Where records of the nouns lie: spaces, sets of records, and indexes. Those of money are in [`key_service_ledger::names`].
 
 use std::sync::Arc;
 
 use domain::digest::Digest;
+use records::{Index, Name, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
-pub(crate) use crate::ledger::names::space;
-use crate::records::{Index, Name, Set, Space};
+pub(crate) use key_service_ledger::names::space;
 
 // Sets of records in the space of an account. 1 to 6 are those of money.
 

@@ -7,6 +7,12 @@ use domain::{
     access::{Access, Scope, is_noted},
     event::{Act, EventKind},
 };
+use key_service_ledger::{
+    Change,
+    messages::{self, IdList, ManagementKeyOwner},
+    view::View,
+};
+use records::{Name, Space};
 use shared::{
     ids::{AccountId, GroupId, ManagementKeyId},
     time::Timestamp,
@@ -14,12 +20,6 @@ use shared::{
 use shared_rpc::Principal;
 
 use super::{Credential, ManagementKey, NewManagementKey, Store, StoreError, accounts::insert_id, layout};
-use crate::{
-    ledger::Change,
-    messages::{self, IdList, ManagementKeyOwner},
-    records::{Name, Space},
-    view::View,
-};
 
 impl Store {
     /// Creates a management key of an existing account; repeating it changes nothing. `false` where the account is at

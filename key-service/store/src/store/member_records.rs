@@ -4,10 +4,11 @@ use domain::{
     member::{LinkMaker, MadeLink, Member, PasswordHash, Role},
     second_factor::SecondFactor,
 };
+use key_service_ledger::messages;
+use records::Name;
 use shared::{ids::MemberId, time::Timestamp};
 
 use super::{StoreError, layout};
-use crate::{messages, records::Name};
 
 /// Name of the record of a member.
 pub(super) fn member_name(id: MemberId) -> Name {

@@ -5,6 +5,12 @@ use domain::{
     member::{Member, MemberChange},
     second_factor::SecondFactor,
 };
+use key_service_ledger::{
+    Change,
+    messages::{self, IdList, MemberName},
+    view::View,
+};
+use records::Name;
 use shared::ids::{AccountId, MemberId};
 
 use super::{
@@ -12,12 +18,6 @@ use super::{
     accounts::insert_id,
     expiring, layout,
     member_records::{member_id, member_name, name_name, read_member, write_member},
-};
-use crate::{
-    ledger::Change,
-    messages::{self, IdList, MemberName},
-    records::Name,
-    view::View,
 };
 
 impl Store {

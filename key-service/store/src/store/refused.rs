@@ -2,17 +2,17 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
+use key_service_ledger::{
+    messages::{RefusedCount, RefusedDay, RefusedDays},
+    view::View,
+};
+use records::{Answer, Name, Question, Set};
 use shared::{
     ids::{AccountId, KeyId},
     time::Timestamp,
 };
 
 use super::{Store, StoreError, layout, message, no_answer};
-use crate::{
-    messages::{RefusedCount, RefusedDay, RefusedDays},
-    records::{Answer, Name, Question, Set},
-    view::View,
-};
 use domain::usage::Day;
 
 /// Days for which counts of refused calls are kept.

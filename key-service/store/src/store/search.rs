@@ -1,15 +1,12 @@
 //! Searches without an index, by reading a bounded part.
 
+use key_service_ledger::{codec, messages, names};
 use shared::{
     ids::{AccountId, GenerationId},
     time::Timestamp,
 };
 
 use super::{Found, JournalEntry, Store, StoreError};
-use crate::{
-    ledger::{codec, names},
-    messages,
-};
 use domain::{
     ledger::{CLOCK_LEAD, Ending, Record},
     search::EntrySearch,

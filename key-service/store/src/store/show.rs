@@ -2,17 +2,14 @@
 
 use std::str::FromStr;
 
+use key_service_ledger::{messages, names};
 use prost::Message;
+use records::{Answer, Name, Order, Question, Record, Set, Space};
 use serde::Serialize;
 use serde_json::{Value, json};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
 
 use super::{Store, StoreError, layout, message, no_answer};
-use crate::{
-    ledger::names,
-    messages,
-    records::{Answer, Name, Order, Question, Record, Set, Space},
-};
 
 /// Links and sessions of a member, and days of refused calls of a key, that are shown: more than most have.
 const MOST: usize = 100;

@@ -1,10 +1,11 @@
 //! Money of accounts and keys, with the holds on that money.
 
 use async_trait::async_trait;
+use key_service_ledger::{messages, names};
+use records::{Order, timed};
 use shared::{ids::AccountId, time::Timestamp};
 
 use super::{Cursor, DueHold, DueHolds, HoldIndex, Skew, Store, StoreError, layout};
-use crate::{latency::timed, ledger::names, messages, records::Order};
 use domain::ledger::{Command, Outcome, Refused};
 
 /// Due holds on a page, which expire in one commit.

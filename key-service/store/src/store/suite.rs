@@ -40,6 +40,7 @@ mod webhooks;
 use std::sync::Arc;
 
 use domain::ledger::histories::START;
+use records::{Records, maps::Maps};
 use shared::{
     clock::{Clock, System},
     ids::AccountId,
@@ -58,8 +59,6 @@ pub use self::{
     },
 };
 use super::{EVENTS_KEPT, EventBounds, Kept, Store};
-pub use crate::servers;
-use crate::{maps::Maps, records::Records};
 
 /// Bounds of events: more than any case writes that is not about them.
 pub const SUITE_EVENTS: EventBounds = EventBounds { life: EVENTS_KEPT, count: 1_000, bytes: 512 << 10 };

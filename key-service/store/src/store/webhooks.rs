@@ -3,17 +3,17 @@
 mod deliveries;
 mod records;
 
+use ::records::{Answer, Name, Question, Set, Space, Write};
+use key_service_ledger::{
+    Change,
+    messages::{self, PendingDeliveries, WebhookAccount, WebhookList},
+};
 use shared::ids::{AccountId, WebhookId};
 
 use super::{
     Idempotency, Store, StoreError, WebhookCreated,
     idempotency::{self, Earlier},
     layout, no_answer,
-};
-use crate::{
-    ledger::Change,
-    messages::{self, PendingDeliveries, WebhookAccount, WebhookList},
-    records::{Answer, Name, Question, Set, Space, Write},
 };
 use domain::{
     event::Act,

@@ -6,6 +6,11 @@ use domain::{
     audit::{Auditor, Figure},
     ledger::{Budget, Group, Key},
 };
+use key_service_ledger::{
+    codec, messages,
+    names::{self, DueMoney},
+};
+use records::{Answer, Index, Order, Question, Record, Space};
 use shared::{
     ids::{GroupId, KeyId},
     money::NanoUsd,
@@ -14,14 +19,6 @@ use shared::{
 use super::{
     super::{Store, StoreError, books::AT_ONCE, books::damaged, layout, message, no_answer},
     ALL,
-};
-use crate::{
-    ledger::{
-        codec,
-        names::{self, DueMoney},
-    },
-    messages,
-    records::{Answer, Index, Order, Question, Record, Space},
 };
 
 /// A balance with what is compared with it.

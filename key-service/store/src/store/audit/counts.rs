@@ -3,15 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::audit::{Auditor, Figure, Quantity};
+use key_service_ledger::messages::{AccountProfile, GroupProfile};
+use records::{Answer, Index, Order, Question, Space};
 use shared::ids::GroupId;
 
 use super::{
     super::{Store, StoreError, books::AT_ONCE, layout, message, no_answer},
     ALL,
-};
-use crate::{
-    messages::{AccountProfile, GroupProfile},
-    records::{Answer, Index, Order, Question, Space},
 };
 
 /// Length of the id with which entries begin.

@@ -6,6 +6,11 @@ use domain::{
     audit::{Auditor, Figure, Quantity},
     ledger::{Hold, Record as Generation},
 };
+use key_service_ledger::{
+    codec, house, messages,
+    names::{self, DueMoney},
+};
+use records::{Answer, Cursor, Order, Question, Record, Set, Space};
 use shared::{
     ids::{AccountId, GenerationId},
     money::NanoUsd,
@@ -14,14 +19,6 @@ use shared::{
 use super::{
     super::{Store, StoreError, books::AT_ONCE, message, no_answer},
     ALL,
-};
-use crate::{
-    ledger::{
-        codec, house,
-        names::{self, DueMoney},
-    },
-    messages,
-    records::{Answer, Cursor, Order, Question, Record, Set, Space},
 };
 
 /// Sets of generations that are read at a time: twelve hours, most of which are empty in an account that was idle.

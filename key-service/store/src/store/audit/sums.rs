@@ -7,6 +7,10 @@ use domain::{
     ledger::Entry,
     usage::{COUNTED, Counts, Day, Margin},
 };
+use key_service_ledger::{
+    codec, messages,
+    names::{self, PayerName},
+};
 use shared::{
     ids::{GenerationId, GroupId, KeyId},
     money::NanoUsd,
@@ -14,13 +18,6 @@ use shared::{
 };
 
 use super::expiries::{Adds, Expiries};
-use crate::{
-    ledger::{
-        codec,
-        names::{self, PayerName},
-    },
-    messages,
-};
 
 /// Sums that are in memory at a time, some 150 MB: all days of most journals, or two days of 100,000 keys. The oldest day is
 /// compared first.

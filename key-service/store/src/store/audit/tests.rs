@@ -11,6 +11,8 @@ use domain::{
         histories::{START, account, generation, group, key},
     },
 };
+use key_service_ledger::names;
+use records::{Commit, Records, Write, maps::Maps};
 use shared::{
     calendar::Per,
     clock::System,
@@ -26,11 +28,6 @@ use super::{
         suite::{act, nanos, new_group, new_key, open_account_with},
     },
     AUDIT_ATTEMPTS,
-};
-use crate::{
-    ledger::names,
-    maps::Maps,
-    records::{Commit, Records, Write},
 };
 
 const MODEL: &str = "Model Flash";

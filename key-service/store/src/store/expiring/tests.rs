@@ -7,13 +7,11 @@ use domain::{
     ledger::histories::{START, account},
     member::Role,
 };
+use records::maps::Maps;
 use shared::clock::System;
 
 use super::*;
-use crate::{
-    maps::Maps,
-    store::{EVENTS_KEPT, EventBounds, Kept, NewAccount},
-};
+use crate::store::{EVENTS_KEPT, EventBounds, Kept, NewAccount};
 
 fn store() -> Store {
     let kept = Kept::all(EventBounds::with_life(EVENTS_KEPT));

@@ -5,6 +5,10 @@ use domain::{
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     ledger::{self, Budget, Holder},
 };
+use key_service_ledger::{
+    Change,
+    messages::{AccountProfile, ExternalId, GroupProfile},
+};
 use shared::{ids::GroupId, money::NanoUsd};
 
 use super::{
@@ -15,10 +19,6 @@ use super::{
     },
     damaged, external_id, group_id,
     profile::{from_profile, to_profile},
-};
-use crate::{
-    ledger::Change,
-    messages::{AccountProfile, ExternalId, GroupProfile},
 };
 
 /// Finds a group of the account.

@@ -5,16 +5,16 @@ use domain::{
     ledger,
     settings::Metadata,
 };
+use key_service_ledger::{
+    codec,
+    messages::{self, GroupProfile},
+};
+use records::Record;
 use shared::{ids::GroupId, time::Timestamp};
 
 use super::{
     super::{StoreError, message},
     damaged,
-};
-use crate::{
-    ledger::codec,
-    messages::{self, GroupProfile},
-    records::Record,
 };
 
 /// The profile of a group without children and opening balance.

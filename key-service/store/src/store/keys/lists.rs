@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 
 use domain::key::{ApiKey, Status};
+use key_service_ledger::{Change, names};
+use records::Index;
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
@@ -12,10 +14,6 @@ use shared::{
 use super::{
     super::{KeyName, Order, Page, Store, StoreError, layout},
     damaged, expiry_entry, status_entry, status_letter,
-};
-use crate::{
-    ledger::{Change, names},
-    records::{self, Index},
 };
 
 /// Entries, or keys, that are read in a round trip.

@@ -9,6 +9,10 @@ use domain::{
     event::Act,
     key::{ApiKey, NewCredential},
 };
+use key_service_ledger::{
+    Change,
+    messages::{KeyProfile, key_profile},
+};
 use shared_rpc::Principal;
 
 use super::{
@@ -17,10 +21,6 @@ use super::{
         idempotency::{self, Earlier},
     },
     find, put,
-};
-use crate::{
-    ledger::Change,
-    messages::{KeyProfile, key_profile},
 };
 
 /// Attempts at a rotation, each of which but the last has lost its number to another rotation of the key.

@@ -3,15 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
 use domain::ledger::Record;
+use key_service_ledger::{codec, messages, names, view::View};
+use records::{Name, Write};
 use shared::ids::{AccountId, GenerationId, KeyId};
 
-use crate::{
-    ledger::{codec, names},
-    messages,
-    records::{Name, Write},
-    store::{Store, StoreError},
-    view::View,
-};
+use crate::store::{Store, StoreError};
 
 /// A fault for an audit to find.
 #[derive(Clone, Copy, Debug)]

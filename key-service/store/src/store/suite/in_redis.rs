@@ -4,18 +4,15 @@
 
 use std::sync::Arc;
 
+use records::{
+    redis::{Redis, Settings},
+    servers::{Cluster, RedisServer, settings},
+};
 use shared::clock::System;
 use tempfile::TempDir;
 
-use super::{
-    Subject, in_maps, over,
-    servers::{Cluster, RedisServer},
-};
-pub use crate::servers::settings;
-use crate::{
-    redis::{Redis, Settings},
-    store::Store,
-};
+use super::{Subject, in_maps, over};
+use crate::store::Store;
 
 /// Opens a store.
 pub async fn open(settings: &Settings) -> Arc<Store> {

@@ -3,17 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
+use records::{
+    redis::{Redis, Settings},
+    servers::{RedisServer, settings},
+    sqlite::Sqlite,
+};
 use shared::{
     clock::System,
     ids::{AccountId, GroupId, KeyId},
 };
 
-use super::{act, digest, in_redis::settings, new_group, new_key, open_account, over, servers::RedisServer};
-use crate::{
-    redis::{Redis, Settings},
-    sqlite::Sqlite,
-    store::{Created, GroupCreated, GroupPage, Order, Page, Store},
-};
+use super::{act, digest, new_group, new_key, open_account, over};
+use crate::store::{Created, GroupCreated, GroupPage, Order, Page, Store};
 use domain::ledger::histories::START;
 
 /// Keys that exist when the listing begins.

@@ -3,11 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
-
-use crate::{
-    maps::Maps,
-    records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space},
-};
+use records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
 
 /// Records in memory that fail, or are nearly full, when a test says so.
 pub struct Unreliable {

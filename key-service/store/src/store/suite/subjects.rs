@@ -2,10 +2,11 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use records::sqlite::Sqlite;
 use tempfile::TempDir;
 
 use super::{Subject, in_maps, over};
-use crate::{sqlite::Sqlite, store::Store};
+use crate::store::Store;
 
 /// The store over maps.
 pub(super) struct InMaps(Arc<Store>);

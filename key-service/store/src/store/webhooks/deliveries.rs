@@ -1,17 +1,15 @@
 //! Deliveries of webhooks. Those that wait are one record of each webhook, which decides who attempts which, and when; what a
 //! delivery sends lies apart, and never changes.
 
+use ::records::{Answer, Question, Space};
+use key_service_ledger::messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery};
 use shared::{
     ids::{AccountId, WebhookId},
     time::Timestamp,
 };
 
 use super::{attempts, delivery, pending, read, records, unreadable, webhook};
-use crate::{
-    messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery},
-    records::{Answer, Question, Space},
-    store::{Store, StoreError, layout, message, no_answer},
-};
+use crate::store::{Store, StoreError, layout, message, no_answer};
 use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
 
 impl Store {

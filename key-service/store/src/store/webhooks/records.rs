@@ -1,11 +1,11 @@
 //! Records of webhooks, of their deliveries and of attempts. `None` is what no program writes.
 
+use key_service_ledger::messages::{self, PendingDelivery, WebhookEnd, WebhookTypes, delivery_attempt};
 use shared::{
     ids::{EventId, WebhookId},
     time::Timestamp,
 };
 
-use crate::messages::{self, PendingDelivery, WebhookEnd, WebhookTypes, delivery_attempt};
 use domain::{
     digest::Digest,
     webhook::{Answer, Attempt, Delivery, DisabledReason, StoredWebhook, Webhook, WebhookUrl},

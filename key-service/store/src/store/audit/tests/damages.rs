@@ -5,16 +5,12 @@ use domain::{
     ledger::Record as Generation,
     usage::Day,
 };
+use key_service_ledger::{codec, messages, names::PayerName, view::FORM};
 use prost::Message;
+use records::{Answer, Index, Log, Name, Order, Question, Record, Revision};
 
 use super::*;
-use crate::{
-    ledger::{codec, names::PayerName},
-    messages,
-    records::{Answer, Index, Log, Name, Order, Question, Record, Revision},
-    store::layout,
-    view::FORM,
-};
+use crate::store::layout;
 
 /// One thing that is changed behind the store's back.
 enum Damage {

@@ -1,0 +1,381 @@
+//! Calls of an account, decided together over copies.
+
+mod missing;
+
+use domain::{
+    event::Event,
+    ledger::{self, CallEvents, Command, Outcome, Record, RecordId, Refused, State, Told},
+    usage::{self, Margin},
+};
+use records::{Commit, Revision, Write};
+use shared::{
+    ids::{AccountId, DepositId, GenerationId, KeyId},
+    time::Timestamp,
+};
+
+use self::missing::Missing;
+use super::{
+    Kept,
+    codec::{self, AccountRecord, Balance},
+    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName},
+    names::{self, PayerName},
+    trim::{self, WrittenEvents},
+};
+use prost::Message;
+
+/// Outcomes of the commands of a call.
+pub type Outcomes = Vec<Result<Outcome, Refused>>;
+
+/// Commands that are applied together, at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Commands<'a> {
+    pub(super) all: &'a [Command],
+    pub(super) now: Timestamp,
+}
+
+/// A batch under way.
+pub(super) struct Batch<'a> {
+    copies: &'a mut Copies,
+    account: AccountId,
+    kept: Kept,
+    /// Time of the call under way.
+    now: Timestamp,
+    effects: Effects,
+    /// Records that turned out to be needed.
+    missing: Vec<Slot>,
+}
+
+/// What a batch does beside changing records.
+#[derive(Default)]
+pub(super) struct Effects {
+    /// Numbers of entries and of events before the batch.
+    numbers: (u64, u64),
+    entries: Vec<Vec<u8>>,
+    events: Vec<Event>,
+    /// Number of the event, and name, of each threshold that is told.
+    told: Vec<(u64, Vec<u8>)>,
+    deposits: Vec<(Timestamp, DepositId)>,
+}
+
+/// The decision on a batch.
+pub(super) enum Decided {
+    /// Outcomes of each call, and what is to be committed with the records.
+    Outcomes(Vec<Outcomes>, Effects),
+    /// These records have to be read first.
+    Missing(Vec<Slot>),
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(copies: &'a mut Copies, account: AccountId, kept: Kept) -> Self {
+        let (now, effects, missing) = (Timestamp::from_millis(0), Effects::default(), Vec::new());
+        Self { copies, account, kept, now, effects, missing }
+    }
+
+    /// Applies the commands of all calls in order.
+    pub(super) fn decide(mut self, calls: &[Commands<'_>]) -> Decided {
+        let missing = Missing::of_calls(self.copies, self.kept, calls);
+        if !missing.is_empty() {
+            return Decided::Missing(missing);
+        }
+        self.copies.turn(&TheTurn);
+        let Some(Some(mut account)) = self.copies.account(&TheAccount) else {
+            let outcomes = calls.iter().map(|call| self.without_account(call.all)).collect();
+            return Decided::Outcomes(outcomes, self.effects);
+        };
+        self.effects.numbers = (account.entries, account.events);
+        let outcomes = calls.iter().map(|call| self.call(&mut account, *call)).collect();
+        if !self.missing.is_empty() {
+            self.copies.roll_back();
+            return Decided::Missing(self.missing);
+        }
+        account.entries += self.effects.entries.len() as u64;
+        account.events += self.effects.events.len() as u64;
+        self.copies.set_account(&TheAccount, Some(account));
+        self.effects.weigh_events(self.copies);
+        Decided::Outcomes(outcomes, self.effects)
+    }
+
+    /// Outcomes where the account is absent, or cannot be read.
+    fn without_account(&self, call: &[Command]) -> Outcomes {
+        let is_damaged = self.copies.account.get(&TheAccount).is_none();
+        let refused = if is_damaged { Refused::Damaged } else { Refused::UnknownKey };
+        call.iter().map(|_| Err(refused.clone())).collect()
+    }
+
+    fn call(&mut self, account: &mut AccountRecord, Commands { all, now }: Commands<'_>) -> Outcomes {
+        self.now = now;
+        let mut events = CallEvents::new(self.account, &account.money, now);
+        let outcomes = all.iter().map(|command| self.apply(account, command, &mut events)).collect();
+        for told in events.finish(&account.money) {
+            self.needs(Slot::Events);
+            self.effects.tell(self.copies, account.events, told);
+        }
+        outcomes
+    }
+
+    /// Applies a command, and notes what it changed.
+    fn apply(
+        &mut self,
+        account: &mut AccountRecord,
+        command: &Command,
+        events: &mut CallEvents,
+    ) -> Result<Outcome, Refused> {
+        let (state, balances) = self.load(account, command)?;
+        let before = state.clone();
+        let (after, outcome) = ledger::apply(state, command, self.now)
+            .inspect_err(|refused| events.refused(command, &before, refused))?;
+        events.applied(command, &before, &after);
+        let entry = ledger::entry(&before.record, &after);
+        let mut number = None;
+        if let (Some(RecordId::Generation(id)), Some(entry)) = (command.record(), &entry) {
+            self.effects.entries.push(codec::write_entry(id, entry).encode_to_vec());
+            let last_entry = account.entries + self.effects.entries.len() as u64;
+            number = Some(last_entry);
+            self.count(usage::added(&before.record, entry), last_entry);
+        }
+        account.money = after.account;
+        self.write(account, command, &before.record, after, (balances, number));
+        Ok(outcome)
+    }
+
+    /// The state that a command reads, with the numbers of the last entries of key and groups.
+    fn load(&mut self, account: &AccountRecord, command: &Command) -> Result<(State, LastEntries), Refused> {
+        let record = match command.record() {
+            None => Record::None,
+            Some(RecordId::Deposit(id)) => self.copies.deposit(&id).ok_or(Refused::Damaged)?,
+            Some(RecordId::Generation(id)) => self.generation(account, id)?,
+        };
+        let mut last = LastEntries::default();
+        let key = match command.key() {
+            None => None,
+            Some(id) => self.copies.key(&id).ok_or(Refused::Damaged)?.map(|balance| {
+                last.key = balance.last_entry;
+                balance.of
+            }),
+        };
+        let mut groups = last.groups.iter_mut();
+        let state = State::load(account.money, key, record, |id| {
+            let found = self.copies.group(&id).ok_or(Refused::Damaged)?;
+            Ok::<_, Refused>(found.map(|Balance { of, last_entry }| {
+                if let Some(last) = groups.next() {
+                    *last = last_entry;
+                }
+                of
+            }))
+        })?;
+        Ok((state, last))
+    }
+
+    fn generation(&mut self, account: &AccountRecord, id: GenerationId) -> Result<Record, Refused> {
+        let record = self.copies.generation(&id).ok_or(Refused::Damaged)?;
+        let is_remembered =
+            account.remembers_expiries(self.kept, self.now) || self.copies.expired.has(&Expired(id));
+        if record == Record::None && is_remembered {
+            self.needs(Slot::Expired(id));
+            return self.copies.expired(&Expired(id)).ok_or(Refused::Damaged);
+        }
+        Ok(record)
+    }
+
+    fn write(
+        &mut self,
+        account: &mut AccountRecord,
+        command: &Command,
+        before: &Record,
+        after: State,
+        (last, number): (LastEntries, Option<u64>),
+    ) {
+        if let (Some(id), Some(key)) = (command.key(), after.key) {
+            let last_entry = number.unwrap_or(last.key);
+            self.copies.set_key(&id, Some(Balance { of: key, last_entry }));
+        }
+        for ((id, group), last) in after.groups.into_iter().flatten().zip(last.groups) {
+            let last_entry = number.unwrap_or(last);
+            self.copies.set_group(&id, Some(Balance { of: group, last_entry }));
+        }
+        if after.record == *before {
+            return;
+        }
+        match command.record() {
+            None => {}
+            Some(RecordId::Deposit(id)) => {
+                self.effects.deposits.push((self.now, id));
+                self.copies.set_deposit(&id, after.record);
+            }
+            Some(RecordId::Generation(id)) => self.write_generation(account, id, after.record),
+        }
+    }
+
+    /// Bills of expiries lie apart, since they are remembered for longer.
+    fn write_generation(&mut self, account: &mut AccountRecord, id: GenerationId, record: Record) {
+        let is_expired = matches!(&record, Record::Closed(bill) if bill.ending == ledger::Ending::Expired);
+        if is_expired {
+            account.last_expiry = Some(self.now);
+            self.copies.expired.presume_absent(&Expired(id));
+            self.copies.expired(&Expired(id));
+            self.copies.set_expired(&Expired(id), record);
+            self.copies.set_generation(&id, Record::None);
+            return;
+        }
+        if self.copies.expired.get(&Expired(id)).is_some_and(|record| *record != Record::None) {
+            self.copies.set_expired(&Expired(id), Record::None);
+        }
+        self.copies.set_generation(&id, record);
+    }
+
+    /// Adds an entry of this number to the sums of its day.
+    fn count(&mut self, usage::Added { payer, day, counts }: usage::Added, last_entry: u64) {
+        let of_payer = PayerSum(day, PayerName::of(&payer));
+        if !self.copies.payers.has(&of_payer) {
+            self.needs(Slot::OfPayer(of_payer.clone()));
+        }
+        // A sum that cannot be read stays as it is; the bill is not held up by it.
+        if let Some(Balance { of, .. }) = self.copies.of_payer(&of_payer) {
+            self.copies.set_of_payer(&of_payer, Balance { of: of.plus(counts), last_entry });
+        }
+        let [group, _] = payer.groups;
+        for of in std::iter::once(SumOf::Model(payer.model)).chain(group.map(SumOf::Group)) {
+            let sum = Sum(day, of);
+            if !self.copies.sums.has(&sum) {
+                self.needs(Slot::Sum(sum.clone()));
+            }
+            if let Some(Balance { of, .. }) = self.copies.sum(&sum) {
+                self.copies.set_sum(&sum, Balance { of: of.plus(Margin::from(counts)), last_entry });
+            }
+        }
+    }
+
+    /// Notes a record that the commands turn out to need, if there is no copy: what they lead to is decided again.
+    fn needs(&mut self, slot: Slot) {
+        if !self.copies.has(&slot) && !self.missing.contains(&slot) {
+            self.missing.push(slot);
+        }
+    }
+}
+
+impl Effects {
+    /// The effects, the numbers of which follow those of the account.
+    pub(super) fn numbered(self, account: &AccountRecord) -> Self {
+        Self { numbers: (account.entries, account.events), ..self }
+    }
+
+    /// Adds an event.
+    pub(super) fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Adds an event, unless it is of a threshold that is told. `last` is the number of the account's last event before the
+    /// change.
+    pub(super) fn tell(&mut self, copies: &mut Copies, last: u64, Told { once, event }: Told) {
+        if let Some(name) = once.map(ToldName) {
+            copies.told.presume_absent(&name);
+            if copies.told(&name) != Some(None) {
+                return;
+            }
+            let number = last + self.events_len() + 1;
+            copies.set_told(&name, Some(number));
+            self.told.push((number, name.0));
+        }
+        self.events.push(event);
+    }
+
+    pub(super) fn events_len(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    /// The events, if there are any.
+    pub(super) fn written_events(&self) -> Option<WrittenEvents> {
+        let at = self.events.last()?.at;
+        let bytes = self.events.iter().map(|event| trim::size(&event_value(event))).sum();
+        Some(WrittenEvents { at, bytes })
+    }
+
+    /// Counts the bytes of the events.
+    pub(super) fn weigh_events(&self, copies: &mut Copies) {
+        let Some(written) = self.written_events() else { return };
+        let Some(kept) = copies.events(&TheEvents) else { return };
+        let bytes = kept.bytes.saturating_add(written.bytes);
+        copies.set_events(&TheEvents, codec::EventsKept { bytes, ..kept });
+    }
+
+    /// The commit of what was decided.
+    pub(super) fn commit(self, copies: &Copies, revision: Revision, kept: Kept) -> Commit {
+        let (guards, records) = copies.changes(revision);
+        let (entries, events) = self.numbers;
+        let mut writes = Vec::with_capacity(records.len() + 8);
+        if !self.entries.is_empty() {
+            let (first, kept) = (entries + 1, kept.journal_entries);
+            writes.push(Write::Append { log: names::JOURNAL, first, values: self.entries, kept });
+        }
+        if !self.events.is_empty() {
+            let (first, values) = (events + 1, self.events.iter().map(event_value).collect());
+            writes.push(Write::Append { log: names::EVENTS, first, values, kept: u64::MAX });
+        }
+        writes.extend(records);
+        for (number, event) in (events + 1..).zip(&self.events) {
+            let entries = names::events_of(event, number);
+            writes.extend(entries.map(|entry| Write::Enter(names::EVENTS_OF, entry)));
+            writes.push(Write::Enter(names::EVENT_IDS, names::event_id(event.id, number)));
+        }
+        let told = self.told.iter().map(|(number, once)| names::told_at(*number, once));
+        writes.extend(told.map(|entry| Write::Enter(names::TOLD_AT, entry)));
+        let deposited = self.deposits.into_iter().map(|(at, id)| names::deposited(at, id));
+        writes.extend(deposited.map(|entry| Write::Enter(names::DEPOSITED, entry)));
+        index(copies, &mut writes);
+        Commit { guards, writes }
+    }
+}
+
+/// An event as the log keeps it.
+fn event_value(event: &Event) -> Vec<u8> {
+    [event.id.as_bytes(), event.to_json().as_bytes()].concat()
+}
+
+/// Numbers of the last entries of a key and its groups.
+#[derive(Default)]
+struct LastEntries {
+    key: u64,
+    groups: [u64; 2],
+}
+
+/// Moves entries of indexes that follow from changed records.
+fn index(copies: &Copies, writes: &mut Vec<Write>) {
+    let mut moved = |index, before: Option<Vec<u8>>, after: Option<Vec<u8>>| {
+        if before != after {
+            writes.extend(before.map(|entry| Write::Leave(index, entry)));
+            writes.extend(after.map(|entry| Write::Enter(index, entry)));
+        }
+    };
+    let due = |id, record: &Record| match record {
+        Record::Open(hold) => Some(names::due(id, hold)),
+        Record::None | Record::Closed(_) | Record::Deposited(_) => None,
+    };
+    for slot in copies.touched() {
+        match slot {
+            Slot::Generation(id) => {
+                if let Some((before, after)) = copies.generations.change(id) {
+                    moved(names::DUE, due(*id, before), due(*id, after));
+                }
+            }
+            Slot::Key(id) => {
+                if let Some((Some(before), Some(after))) = copies.keys.change(id) {
+                    let entry = |key: &Balance<_>| spender(key, *id);
+                    moved(names::SPENDERS, entry(before), entry(after));
+                }
+            }
+            Slot::Account
+            | Slot::Turn
+            | Slot::Events
+            | Slot::Group(_)
+            | Slot::Expired(_)
+            | Slot::Deposit(_)
+            | Slot::OfPayer(_)
+            | Slot::Sum(_)
+            | Slot::Told(_) => {}
+        }
+    }
+}
+
+fn spender(key: &Balance<ledger::Key>, id: KeyId) -> Option<Vec<u8>> {
+    names::spender(key.of.budget.used, id)
+}

@@ -1,0 +1,437 @@
+//! The ledger's values as messages, and back. `None` is what no program writes.
+
+use domain::{
+    ledger::{
+        Account, Bounds, Budget, Counted, Deposited, Ending, Group, GroupChain, Hold, Key, LastDeposit,
+        Payer, Progress, Rate, Record, Rotation, Settlement, Window,
+    },
+    payment::{Payment, PaymentId},
+    usage::{Counts, Margin, Sums},
+};
+use shared::{
+    calendar::Per,
+    ids::{GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::{Usage, UsageDetails},
+};
+
+use super::Kept;
+use crate::messages::{self, generation::State};
+
+const fn nanos(amount: NanoUsd) -> i64 {
+    amount.nanos()
+}
+
+/// An amount as records have it.
+pub const fn usd(nanos: i64) -> NanoUsd {
+    NanoUsd::from_nanos(nanos)
+}
+
+const fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+/// An id that may be absent. `Err` for bytes that are no id.
+fn group_id(bytes: &[u8]) -> Result<Option<GroupId>, ()> {
+    if bytes.is_empty() { Ok(None) } else { GroupId::from_slice(bytes).map(Some).ok_or(()) }
+}
+
+fn group_bytes(group: Option<GroupId>) -> Vec<u8> {
+    group.map(|id| id.as_bytes().to_vec()).unwrap_or_default()
+}
+
+/// Money of an account with the numbers that only stores need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountRecord {
+    /// Credit, what is held of it, lease time, and the last deposit.
+    pub money: Account,
+    /// Number of the last entry of the journal.
+    pub entries: u64,
+    /// Number of the last event.
+    pub events: u64,
+    /// Time of the last expiry.
+    pub(crate) last_expiry: Option<Timestamp>,
+}
+
+impl AccountRecord {
+    /// Returns whether there may be bills of expiries that are remembered.
+    pub(crate) fn remembers_expiries(&self, kept: Kept, now: Timestamp) -> bool {
+        self.last_expiry.is_some_and(|last| last.plus(kept.expired) > now)
+    }
+}
+
+/// The events that an account keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventsKept {
+    /// Number of the oldest one, or of the next one where none is kept.
+    pub(crate) first: u64,
+    /// Bytes of all.
+    pub(crate) bytes: i64,
+}
+
+impl Default for EventsKept {
+    fn default() -> Self {
+        Self { first: 1, bytes: 0 }
+    }
+}
+
+/// The oldest event that an account keeps, as of the last look.
+#[derive(Clone, Copy)]
+pub(crate) struct OldestEvent {
+    pub(crate) number: u64,
+    pub(crate) at: Timestamp,
+}
+
+/// A balance with the number of the entry that changed it last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Balance<T> {
+    /// The balance.
+    pub of: T,
+    /// Number of the entry.
+    pub last_entry: u64,
+}
+
+pub(crate) fn write_account(account: &AccountRecord) -> messages::Account {
+    let AccountRecord { money: Account { credit, held, tick, last_deposit }, entries, events, last_expiry } =
+        *account;
+    let deposit =
+        |LastDeposit { credit, at }| messages::LastDeposit { credit: nanos(credit), at: at.millis() };
+    messages::Account {
+        credit: nanos(credit),
+        held: nanos(held),
+        tick,
+        last_deposit: last_deposit.map(deposit),
+        entries,
+        events,
+        last_expiry: last_expiry.map_or(0, Timestamp::millis),
+    }
+}
+
+/// Reads the money of an account.
+pub fn read_account(account: &messages::Account) -> AccountRecord {
+    let messages::Account { credit, held, tick, last_deposit, entries, events, last_expiry } = *account;
+    let deposit = |messages::LastDeposit { credit, at }| LastDeposit { credit: usd(credit), at: time(at) };
+    let money =
+        Account { credit: usd(credit), held: usd(held), tick, last_deposit: last_deposit.map(deposit) };
+    let last_expiry = (last_expiry != 0).then(|| time(last_expiry));
+    AccountRecord { money, entries, events, last_expiry }
+}
+
+pub(crate) fn write_key(Balance { of: key, last_entry }: &Balance<Key>) -> messages::Key {
+    let Key { budget, group, rotation, expires_at, revoked_at, disabled, last_used_at } = key;
+    messages::Key {
+        budget: Some(write_budget(budget)),
+        group: group_bytes(*group),
+        credential: rotation.current,
+        previous_until: rotation.previous_until.map(Timestamp::millis),
+        expires_at: expires_at.map(Timestamp::millis),
+        revoked_at: revoked_at.map(Timestamp::millis),
+        last_used_at: last_used_at.map(Timestamp::millis),
+        last_entry: *last_entry,
+        disabled: *disabled,
+    }
+}
+
+/// Reads the money of a key; `None` of a record that no program writes.
+pub fn read_key(key: messages::Key) -> Option<Balance<Key>> {
+    let rotation =
+        Rotation { current: key.credential, previous_until: key.previous_until.map(Timestamp::from_millis) };
+    let of = Key {
+        budget: read_budget(key.budget?)?,
+        group: group_id(&key.group).ok()?,
+        rotation,
+        expires_at: key.expires_at.map(Timestamp::from_millis),
+        revoked_at: key.revoked_at.map(Timestamp::from_millis),
+        disabled: key.disabled,
+        last_used_at: key.last_used_at.map(Timestamp::from_millis),
+    };
+    Some(Balance { of, last_entry: key.last_entry })
+}
+
+pub(crate) fn write_group(Balance { of: group, last_entry }: &Balance<Group>) -> messages::Group {
+    let Group { budget, parent, archived_at } = group;
+    messages::Group {
+        budget: Some(write_budget(budget)),
+        parent: group_bytes(*parent),
+        archived_at: archived_at.map(Timestamp::millis),
+        last_entry: *last_entry,
+    }
+}
+
+/// Reads the money of a group; `None` of a record that no program writes.
+pub fn read_group(group: messages::Group) -> Option<Balance<Group>> {
+    let of = Group {
+        budget: read_budget(group.budget?)?,
+        parent: group_id(&group.parent).ok()?,
+        archived_at: group.archived_at.map(Timestamp::from_millis),
+    };
+    Some(Balance { of, last_entry: group.last_entry })
+}
+
+/// The record of a budget.
+pub fn write_budget(Budget { limit, used, held, bounds }: &Budget) -> messages::Budget {
+    messages::Budget {
+        limit: limit.map(nanos),
+        used: nanos(*used),
+        held: nanos(*held),
+        bounds: bounds.as_deref().map(write_bounds),
+    }
+}
+
+/// Reads a budget; `None` of a record that no program writes.
+pub fn read_budget(messages::Budget { limit, used, held, bounds }: messages::Budget) -> Option<Budget> {
+    let bounds = bounds.map(read_bounds).map(|bounds| bounds.map(Box::new));
+    let bounds = match bounds {
+        None => None,
+        Some(bounds) => Some(bounds?),
+    };
+    Some(Budget { limit: limit.map(usd), used: usd(used), held: usd(held), bounds })
+}
+
+fn write_bounds(bounds: &Bounds) -> messages::Bounds {
+    let window = |window: &Window| messages::Window {
+        per: window.per as u32,
+        amount: nanos(window.amount),
+        start: window.start.millis(),
+        used: nanos(window.used),
+    };
+    let rate =
+        |rate: Rate| messages::Rate { per_minute: rate.per_minute, taken: rate.taken, at: rate.at.millis() };
+    messages::Bounds {
+        windows: bounds.windows.iter().map(window).collect(),
+        requests_per_minute: bounds.requests_per_minute.map(rate),
+        tokens_per_minute: bounds.tokens_per_minute.map(rate),
+        max_in_flight: bounds.max_in_flight,
+        in_flight: bounds.in_flight,
+        models: bounds.models.clone().map(|ids| messages::Models { ids }),
+    }
+}
+
+fn read_bounds(bounds: messages::Bounds) -> Option<Bounds> {
+    let window = |window: &messages::Window| {
+        let per = Per::ALL.into_iter().find(|per| *per as u32 == window.per)?;
+        let (amount, start, used) = (usd(window.amount), time(window.start), usd(window.used));
+        Some(Window { per, amount, start, used })
+    };
+    let rate =
+        |rate: messages::Rate| Rate { per_minute: rate.per_minute, taken: rate.taken, at: time(rate.at) };
+    Some(Bounds {
+        windows: bounds.windows.iter().map(window).collect::<Option<_>>()?,
+        requests_per_minute: bounds.requests_per_minute.map(rate),
+        tokens_per_minute: bounds.tokens_per_minute.map(rate),
+        max_in_flight: bounds.max_in_flight,
+        in_flight: bounds.in_flight,
+        models: bounds.models.map(|models| models.ids),
+    })
+}
+
+/// Budgets that count a hold, as bits: 1 key, 2 group, 4 parent.
+pub(crate) fn levels(levels: [bool; 3]) -> u8 {
+    levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
+}
+
+pub(crate) fn read_levels(bits: u8) -> [bool; 3] {
+    [1, 2, 4].map(|bit| bits & bit != 0)
+}
+
+/// `None` for what is not a generation's.
+pub(crate) fn write_generation(record: &Record) -> Option<messages::Generation> {
+    match record {
+        Record::None | Record::Deposited(_) => None,
+        Record::Open(Hold { payer, amount, reported, lease_until, counted }) => {
+            let hold = messages::Hold {
+                amount: nanos(*amount),
+                lease_until: *lease_until,
+                counted_levels: levels(counted.levels).into(),
+                counted_tokens: counted.tokens,
+            };
+            Some(messages::Generation {
+                payer: Some(write_payer(payer)),
+                progress: Some(write_progress(reported)),
+                state: Some(State::Hold(hold)),
+            })
+        }
+        Record::Closed(settlement) => Some(write_bill(settlement)),
+    }
+}
+
+pub(crate) fn write_bill(settlement: &Settlement) -> messages::Generation {
+    let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at } = settlement;
+    let progress = Progress { usage: *usage, cost: *cost, upstream_cost: *upstream_cost };
+    let bill = messages::Bill {
+        charged: nanos(*charged),
+        expired: *ending == Ending::Expired,
+        estimated: *estimated,
+        at: at.millis(),
+    };
+    messages::Generation {
+        payer: Some(write_payer(payer)),
+        progress: Some(write_progress(&progress)),
+        state: Some(State::Bill(bill)),
+    }
+}
+
+/// Reads a generation; `None` of a record that no program writes.
+pub fn read_generation(generation: messages::Generation) -> Option<Record> {
+    let messages::Generation { payer, progress, state } = generation;
+    let (payer, progress) = (read_payer(payer?)?, read_progress(progress?));
+    Some(match state? {
+        State::Hold(hold) => {
+            let levels = read_levels(u8::try_from(hold.counted_levels).ok()?);
+            Record::Open(Hold {
+                payer,
+                amount: usd(hold.amount),
+                reported: progress,
+                lease_until: hold.lease_until,
+                counted: Counted { levels, tokens: hold.counted_tokens },
+            })
+        }
+        State::Bill(bill) => Record::Closed(Settlement {
+            payer,
+            usage: progress.usage,
+            cost: progress.cost,
+            upstream_cost: progress.upstream_cost,
+            charged: usd(bill.charged),
+            ending: if bill.expired { Ending::Expired } else { Ending::Captured },
+            estimated: bill.estimated,
+            at: time(bill.at),
+        }),
+    })
+}
+
+fn write_payer(Payer { key, model, groups: [group, parent] }: &Payer) -> messages::Payer {
+    messages::Payer {
+        key: key.as_bytes().to_vec(),
+        model: model.clone(),
+        group: group_bytes(*group),
+        parent: group_bytes(*parent),
+    }
+}
+
+fn read_payer(payer: messages::Payer) -> Option<Payer> {
+    let groups: GroupChain = [group_id(&payer.group).ok()?, group_id(&payer.parent).ok()?];
+    Some(Payer { key: KeyId::from_slice(&payer.key)?, model: payer.model, groups })
+}
+
+fn write_progress(Progress { usage, cost, upstream_cost }: &Progress) -> messages::Progress {
+    messages::Progress { cost: nanos(*cost), upstream_cost: upstream_cost.map(nanos), ..write_usage(usage) }
+}
+
+fn read_progress(progress: messages::Progress) -> Progress {
+    let (cost, upstream_cost) = (usd(progress.cost), progress.upstream_cost.map(usd));
+    Progress { usage: read_usage(&progress), cost, upstream_cost }
+}
+
+fn write_usage(Usage { prompt, cached, completion, details }: &Usage) -> messages::Progress {
+    let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
+        *details;
+    messages::Progress {
+        prompt: *prompt,
+        cached: *cached,
+        completion: *completion,
+        cost: 0,
+        upstream_cost: None,
+        cache_write,
+        cache_write_long,
+        audio_input,
+        images,
+        reasoning,
+        audio_output,
+    }
+}
+
+fn read_usage(usage: &messages::Progress) -> Usage {
+    let details = UsageDetails {
+        cache_write: usage.cache_write,
+        cache_write_long: usage.cache_write_long,
+        audio_input: usage.audio_input,
+        images: usage.images,
+        reasoning: usage.reasoning,
+        audio_output: usage.audio_output,
+    };
+    Usage { prompt: usage.prompt, cached: usage.cached, completion: usage.completion, details }
+}
+
+/// `None` for what is not a deposit.
+pub(crate) fn write_deposit(record: &Record) -> Option<messages::Deposit> {
+    let Record::Deposited(Deposited { amount, credit, note, payment }) = record else { return None };
+    Some(messages::Deposit {
+        amount: nanos(*amount),
+        credit: nanos(credit.unwrap_or(NanoUsd::ZERO)),
+        note: note.clone(),
+        payment_id: payment.as_ref().map(|payment| payment.id.as_str().to_owned()).unwrap_or_default(),
+        at: payment.as_ref().map_or(0, |payment| payment.at.millis()),
+    })
+}
+
+/// Reads a deposit; `None` of a record that no program writes.
+pub fn read_deposit(deposit: messages::Deposit) -> Option<Record> {
+    let messages::Deposit { amount, credit, note, payment_id, at } = deposit;
+    let payment = match payment_id.as_str() {
+        "" => None,
+        id => Some(Payment { id: PaymentId::parse(id)?, at: time(at) }),
+    };
+    Some(Record::Deposited(Deposited { amount: usd(amount), credit: Some(usd(credit)), note, payment }))
+}
+
+pub(crate) fn write_entry(
+    generation: GenerationId,
+    domain::ledger::Entry { settlement, delta, used_after }: &domain::ledger::Entry,
+) -> messages::Entry {
+    messages::Entry {
+        generation: generation.as_bytes().to_vec(),
+        bill: Some(write_bill(settlement)),
+        delta: nanos(*delta),
+        used_after: nanos(*used_after),
+    }
+}
+
+pub(crate) fn write_counts(Balance { of: counts, last_entry }: &Balance<Counts>) -> messages::Sums {
+    let Counts { requests, usage, charged, upstream_cost, charged_at_known_cost } = counts;
+    messages::Sums {
+        requests: *requests,
+        usage: Some(write_usage(usage)),
+        tokens: 0,
+        charged: nanos(*charged),
+        upstream_cost: nanos(*upstream_cost),
+        charged_at_known_cost: nanos(*charged_at_known_cost),
+        last_entry: *last_entry,
+    }
+}
+
+/// Reads the sums of a payer.
+pub fn read_counts(sums: messages::Sums) -> Balance<Counts> {
+    let last_entry = sums.last_entry;
+    let of = Counts {
+        requests: sums.requests,
+        usage: read_usage(&sums.usage.unwrap_or_default()),
+        charged: usd(sums.charged),
+        upstream_cost: usd(sums.upstream_cost),
+        charged_at_known_cost: usd(sums.charged_at_known_cost),
+    };
+    Balance { of, last_entry }
+}
+
+pub(crate) fn write_margin(Balance { of: margin, last_entry }: &Balance<Margin>) -> messages::Sums {
+    let Margin { sums: Sums { requests, tokens, charged }, upstream_cost, charged_at_known_cost } = margin;
+    messages::Sums {
+        requests: *requests,
+        usage: None,
+        tokens: *tokens,
+        charged: nanos(*charged),
+        upstream_cost: nanos(*upstream_cost),
+        charged_at_known_cost: nanos(*charged_at_known_cost),
+        last_entry: *last_entry,
+    }
+}
+
+/// Reads the sums of a model or of a group.
+pub fn read_margin(sums: &messages::Sums) -> Balance<Margin> {
+    let of = Margin {
+        sums: Sums { requests: sums.requests, tokens: sums.tokens, charged: usd(sums.charged) },
+        upstream_cost: usd(sums.upstream_cost),
+        charged_at_known_cost: usd(sums.charged_at_known_cost),
+    };
+    Balance { of, last_entry: sums.last_entry }
+}

@@ -1,0 +1,413 @@
+//! Copies of an account's records, each with the revision that was read and the next value that the batch under way gives.
+
+mod kinds;
+#[cfg(feature = "testing")]
+mod sketch;
+
+use std::collections::HashMap;
+
+use domain::{ledger::Record as GenerationRecord, usage::Day};
+use foldhash::fast::RandomState;
+use records::{Guard, Name, Record, Revision, Write};
+use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
+
+pub(super) use self::kinds::{Expired, Kept, PayerSum, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName};
+use super::codec::OldestEvent;
+use crate::view::FORM;
+
+/// A copy of a record.
+#[derive(Clone, Debug)]
+pub(super) struct Copy<K: Kept> {
+    name: Name,
+    /// Revision of the record; `None` where it is absent.
+    seen: Option<Revision>,
+    /// `None` where the record cannot be read.
+    value: Option<K::Value>,
+    /// The next value, once the batch has changed the record.
+    next: Option<K::Value>,
+    is_touched: bool,
+}
+
+/// A copy of any kind that the batch under way has read.
+pub(super) trait Touched {
+    fn guard(&self) -> Guard;
+    /// The write of the record, if the batch has changed it.
+    fn write(&self, revision: Revision) -> Option<Write>;
+    /// The batch is written.
+    fn settle(&mut self, revision: Revision);
+    /// The batch is not written.
+    fn roll_back(&mut self);
+    /// The record is another by now.
+    fn replace(&mut self, record: Option<&Record>);
+    /// Returns whether there is a record that cannot be read.
+    fn is_damaged(&self) -> bool;
+}
+
+/// Names a copy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Slot {
+    Account,
+    Turn,
+    Events,
+    Key(KeyId),
+    Group(GroupId),
+    Generation(GenerationId),
+    Expired(GenerationId),
+    Deposit(DepositId),
+    OfPayer(PayerSum),
+    Sum(Sum),
+    Told(ToldName),
+}
+
+/// Copies of one kind.
+#[derive(Clone)]
+pub(super) struct Table<K: Kept>(HashMap<K, Copy<K>, RandomState>);
+
+/// All copies of an account.
+#[derive(Clone, Default)]
+pub(super) struct Copies {
+    pub(super) account: Table<TheAccount>,
+    pub(super) turn: Table<TheTurn>,
+    pub(super) events: Table<TheEvents>,
+    pub(super) keys: Table<KeyId>,
+    pub(super) groups: Table<GroupId>,
+    pub(super) generations: Table<GenerationId>,
+    pub(super) expired: Table<Expired>,
+    pub(super) deposits: Table<DepositId>,
+    pub(super) payers: Table<PayerSum>,
+    pub(super) sums: Table<Sum>,
+    pub(super) told: Table<ToldName>,
+    /// The oldest event that is kept, where somebody has looked.
+    pub(super) oldest_event: Option<OldestEvent>,
+    /// What the batch under way has read, in this order.
+    touched: Vec<Slot>,
+}
+
+impl<K: Kept> Default for Table<K> {
+    fn default() -> Self {
+        Self(HashMap::default())
+    }
+}
+
+impl<K: Kept> Table<K> {
+    pub(super) fn has(&self, key: &K) -> bool {
+        self.0.contains_key(key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The value as the batch has left it; `None` where it cannot be read, or there is no copy.
+    pub(super) fn get(&self, key: &K) -> Option<&K::Value> {
+        let copy = self.0.get(key)?;
+        copy.next.as_ref().or(copy.value.as_ref())
+    }
+
+    /// The value before the batch, and after, if the batch has changed it.
+    pub(super) fn change(&self, key: &K) -> Option<(&K::Value, &K::Value)> {
+        let copy = self.0.get(key)?;
+        Some((copy.value.as_ref()?, copy.next.as_ref()?))
+    }
+
+    /// Keeps the record that was read.
+    fn keep(&mut self, key: K, record: Option<&Record>) {
+        let mut copy = Copy::<K> { name: key.name(), seen: None, value: None, next: None, is_touched: false };
+        copy.replace(record);
+        self.0.insert(key, copy);
+    }
+
+    /// Presumes that there is no record: the guard says so, and a conflict brings what there is.
+    pub(super) fn presume_absent(&mut self, key: &K) {
+        if !self.has(key) {
+            self.keep(key.clone(), None);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &K) {
+        self.0.remove(key);
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&K, &K::Value) -> bool) {
+        self.0.retain(|key, copy| copy.value.as_ref().is_some_and(|value| is_kept(key, value)));
+    }
+}
+
+impl<K: Kept> Touched for Copy<K> {
+    fn guard(&self) -> Guard {
+        Guard { name: self.name.clone(), seen: self.seen }
+    }
+
+    fn write(&self, revision: Revision) -> Option<Write> {
+        let next = self.next.as_ref().filter(|next| Some(*next) != self.value.as_ref())?;
+        let name = self.name.clone();
+        Some(match K::write(next) {
+            Some(message) => Write::Put(name, Record::of(revision, FORM, &message)),
+            None => Write::Remove(name),
+        })
+    }
+
+    fn settle(&mut self, revision: Revision) {
+        self.is_touched = false;
+        let Some(next) = self.next.take() else { return };
+        if Some(&next) != self.value.as_ref() {
+            self.seen = K::write(&next).is_some().then_some(revision);
+            self.value = Some(next);
+        }
+    }
+
+    fn roll_back(&mut self) {
+        self.is_touched = false;
+        self.next = None;
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.value.is_none()
+    }
+
+    fn replace(&mut self, record: Option<&Record>) {
+        self.next = None;
+        self.seen = record.map(Record::revision);
+        self.value = match record {
+            None => Some(K::Value::default()),
+            Some(record) if record.form() > FORM => None,
+            Some(record) => K::read(record.message()),
+        };
+    }
+}
+
+/// Reads and changes a value in the batch under way. `$slot` names it among what was touched.
+macro_rules! touching {
+    ($($get:ident, $set:ident, $table:ident: $key:ty as $slot:expr;)*) => {
+        $(
+            /// The value after the batch so far; `None` if the record cannot be read. The commit guards the record from now on.
+            pub(super) fn $get(&mut self, key: &$key) -> Option<<$key as Kept>::Value> {
+                let copy = self.$table.0.get_mut(key)?;
+                if !copy.is_touched {
+                    copy.is_touched = true;
+                    self.touched.push($slot(key));
+                }
+                copy.next.as_ref().or(copy.value.as_ref()).cloned()
+            }
+
+            /// Changes a value, if there is a copy. The commit guards the record from now on.
+            pub(super) fn $set(&mut self, key: &$key, value: <$key as Kept>::Value) {
+                let Some(copy) = self.$table.0.get_mut(key) else { return };
+                copy.next = Some(value);
+                if !copy.is_touched {
+                    copy.is_touched = true;
+                    self.touched.push($slot(key));
+                }
+            }
+        )*
+    };
+}
+
+impl Slot {
+    pub(super) fn name(&self) -> Name {
+        match self {
+            Self::Account => TheAccount.name(),
+            Self::Turn => TheTurn.name(),
+            Self::Events => TheEvents.name(),
+            Self::Key(id) => id.name(),
+            Self::Group(id) => id.name(),
+            Self::Generation(id) => id.name(),
+            Self::Expired(id) => Expired(*id).name(),
+            Self::Deposit(id) => id.name(),
+            Self::OfPayer(sum) => sum.name(),
+            Self::Sum(sum) => sum.name(),
+            Self::Told(name) => name.name(),
+        }
+    }
+}
+
+impl Copies {
+    touching! {
+        account, set_account, account: TheAccount as |_: &TheAccount| Slot::Account;
+        turn, set_turn, turn: TheTurn as |_: &TheTurn| Slot::Turn;
+        events, set_events, events: TheEvents as |_: &TheEvents| Slot::Events;
+        key, set_key, keys: KeyId as |key: &KeyId| Slot::Key(*key);
+        group, set_group, groups: GroupId as |group: &GroupId| Slot::Group(*group);
+        generation, set_generation, generations: GenerationId as |id: &GenerationId| Slot::Generation(*id);
+        expired, set_expired, expired: Expired as |Expired(id): &Expired| Slot::Expired(*id);
+        deposit, set_deposit, deposits: DepositId as |id: &DepositId| Slot::Deposit(*id);
+        of_payer, set_of_payer, payers: PayerSum as |sum: &PayerSum| Slot::OfPayer(sum.clone());
+        sum, set_sum, sums: Sum as |sum: &Sum| Slot::Sum(sum.clone());
+        told, set_told, told: ToldName as |name: &ToldName| Slot::Told(name.clone());
+    }
+
+    /// Names of what the batch under way has read.
+    pub(super) fn touched(&self) -> &[Slot] {
+        &self.touched
+    }
+
+    pub(super) fn has(&self, slot: &Slot) -> bool {
+        match slot {
+            Slot::Account => self.account.has(&TheAccount),
+            Slot::Turn => self.turn.has(&TheTurn),
+            Slot::Events => self.events.has(&TheEvents),
+            Slot::Key(id) => self.keys.has(id),
+            Slot::Group(id) => self.groups.has(id),
+            Slot::Generation(id) => self.generations.has(id),
+            Slot::Expired(id) => self.expired.has(&Expired(*id)),
+            Slot::Deposit(id) => self.deposits.has(id),
+            Slot::OfPayer(sum) => self.payers.has(sum),
+            Slot::Sum(sum) => self.sums.has(sum),
+            Slot::Told(name) => self.told.has(name),
+        }
+    }
+
+    /// Keeps the record that was read.
+    pub(super) fn keep(&mut self, slot: Slot, record: Option<&Record>) {
+        match slot {
+            Slot::Account => self.account.keep(TheAccount, record),
+            Slot::Turn => self.turn.keep(TheTurn, record),
+            Slot::Events => self.events.keep(TheEvents, record),
+            Slot::Key(id) => self.keys.keep(id, record),
+            Slot::Group(id) => self.groups.keep(id, record),
+            Slot::Generation(id) => self.generations.keep(id, record),
+            Slot::Expired(id) => self.expired.keep(Expired(id), record),
+            Slot::Deposit(id) => self.deposits.keep(id, record),
+            Slot::OfPayer(sum) => self.payers.keep(sum, record),
+            Slot::Sum(sum) => self.sums.keep(sum, record),
+            Slot::Told(name) => self.told.keep(name, record),
+        }
+    }
+
+    fn copy(&self, slot: &Slot) -> Option<&dyn Touched> {
+        Some(match slot {
+            Slot::Account => self.account.0.get(&TheAccount)?,
+            Slot::Turn => self.turn.0.get(&TheTurn)?,
+            Slot::Events => self.events.0.get(&TheEvents)?,
+            Slot::Key(id) => self.keys.0.get(id)?,
+            Slot::Group(id) => self.groups.0.get(id)?,
+            Slot::Generation(id) => self.generations.0.get(id)?,
+            Slot::Expired(id) => self.expired.0.get(&Expired(*id))?,
+            Slot::Deposit(id) => self.deposits.0.get(id)?,
+            Slot::OfPayer(sum) => self.payers.0.get(sum)?,
+            Slot::Sum(sum) => self.sums.0.get(sum)?,
+            Slot::Told(name) => self.told.0.get(name)?,
+        })
+    }
+
+    fn copy_mut(&mut self, slot: &Slot) -> Option<&mut dyn Touched> {
+        Some(match slot {
+            Slot::Account => self.account.0.get_mut(&TheAccount)?,
+            Slot::Turn => self.turn.0.get_mut(&TheTurn)?,
+            Slot::Events => self.events.0.get_mut(&TheEvents)?,
+            Slot::Key(id) => self.keys.0.get_mut(id)?,
+            Slot::Group(id) => self.groups.0.get_mut(id)?,
+            Slot::Generation(id) => self.generations.0.get_mut(id)?,
+            Slot::Expired(id) => self.expired.0.get_mut(&Expired(*id))?,
+            Slot::Deposit(id) => self.deposits.0.get_mut(id)?,
+            Slot::OfPayer(sum) => self.payers.0.get_mut(sum)?,
+            Slot::Sum(sum) => self.sums.0.get_mut(sum)?,
+            Slot::Told(name) => self.told.0.get_mut(name)?,
+        })
+    }
+
+    /// Returns whether there is a record that cannot be read.
+    pub(super) fn is_damaged(&self, slot: &Slot) -> bool {
+        self.copy(slot).is_some_and(Touched::is_damaged)
+    }
+
+    /// Guards of all records that the batch has read, and writes of those that it has changed.
+    pub(super) fn changes(&self, revision: Revision) -> (Vec<Guard>, Vec<Write>) {
+        let copies = self.touched.iter().filter_map(|slot| self.copy(slot));
+        let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), Vec::new());
+        for copy in copies {
+            guards.push(copy.guard());
+            writes.extend(copy.write(revision));
+        }
+        (guards, writes)
+    }
+
+    /// The batch is written.
+    pub(super) fn settle(&mut self, revision: Revision) {
+        for slot in std::mem::take(&mut self.touched) {
+            if let Some(copy) = self.copy_mut(&slot) {
+                copy.settle(revision);
+            }
+            self.forget_settled(&slot);
+        }
+    }
+
+    /// Forgets what few commands read again.
+    fn forget_settled(&mut self, slot: &Slot) {
+        match slot {
+            Slot::Generation(id) if !matches!(self.generations.get(id), Some(GenerationRecord::Open(_))) => {
+                self.generations.forget(id);
+            }
+            Slot::Expired(id) => self.expired.forget(&Expired(*id)),
+            Slot::Deposit(id) => self.deposits.forget(id),
+            Slot::Account
+            | Slot::Turn
+            | Slot::Events
+            | Slot::Key(_)
+            | Slot::Group(_)
+            | Slot::Generation(_)
+            | Slot::OfPayer(_)
+            | Slot::Sum(_)
+            | Slot::Told(_) => {}
+        }
+    }
+
+    /// The batch is not written.
+    pub(super) fn roll_back(&mut self) {
+        for slot in std::mem::take(&mut self.touched) {
+            if let Some(copy) = self.copy_mut(&slot) {
+                copy.roll_back();
+            }
+        }
+    }
+
+    /// Takes over the records that a conflict brought, each with the place of its guard, and undoes the batch. Returns the number
+    /// of guards that copies had: the guards of other records come behind them.
+    pub(super) fn replace(&mut self, present: &[(usize, Option<Record>)]) -> usize {
+        let touched = std::mem::take(&mut self.touched);
+        for (place, record) in present {
+            if let Some(copy) = touched.get(*place).and_then(|slot| self.copy_mut(slot)) {
+                copy.replace(record.as_ref());
+            }
+        }
+        let guards = touched.len();
+        self.touched = touched;
+        self.roll_back();
+        guards
+    }
+
+    /// Number of copies.
+    pub(super) fn len(&self) -> usize {
+        let Self { keys, groups, generations, expired, deposits, payers, sums, told, .. } = self;
+        let of_money = keys.len() + groups.len() + generations.len() + expired.len() + deposits.len();
+        of_money + payers.len() + sums.len() + told.len()
+    }
+
+    /// Drops copies that few commands read again, once there are many.
+    pub(super) fn shrink(&mut self, most: usize, today: Day) {
+        let Self { generations, keys, payers, told, expired, deposits, .. } = self;
+        if [generations.len(), keys.len(), payers.len(), told.len(), expired.len(), deposits.len()]
+            .iter()
+            .max()
+            <= Some(&most)
+        {
+            return;
+        }
+        let is_open =
+            |_: &GenerationId, record: &GenerationRecord| matches!(record, GenerationRecord::Open(_));
+        self.generations.retain(is_open);
+        self.expired.0.clear();
+        self.deposits.0.clear();
+        if self.keys.len() > most || self.payers.len() > most {
+            self.keys.0.clear();
+            self.groups.0.clear();
+            self.payers.0.clear();
+            self.told.0.clear();
+        }
+        if self.generations.len() > 4 * most {
+            self.generations.0.clear();
+        }
+        self.payers.0.retain(|PayerSum(day, _), _| *day == today);
+        self.sums.0.retain(|Sum(day, _), _| *day == today);
+    }
+}

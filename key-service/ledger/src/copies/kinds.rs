@@ -1,0 +1,239 @@
+//! Kinds of records: names, and messages of their values.
+
+use std::hash::Hash;
+
+use domain::{
+    ledger::{Group, Key, Record as GenerationRecord},
+    usage::{Counts, Day, Margin},
+};
+use prost::Message;
+use records::Name;
+use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
+
+use super::super::{
+    codec::{self, AccountRecord, Balance},
+    names::{self, PayerName},
+};
+use crate::messages;
+
+/// A kind of records of the ledger, named by its own id.
+pub(crate) trait Kept: Clone + Eq + Hash {
+    /// The value; its default stands for an absent record.
+    type Value: Clone + PartialEq + Default;
+
+    fn name(&self) -> Name;
+
+    /// The message of the value; `None` where no record stands for the value.
+    fn write(value: &Self::Value) -> Option<impl Message>;
+
+    /// The value of a message; `None` for one that no program writes.
+    fn read(message: &[u8]) -> Option<Self::Value>;
+}
+
+/// The account's own record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TheAccount;
+/// The record of the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TheTurn;
+/// The record of the events that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TheEvents;
+/// The bill of an expired generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Expired(pub(crate) GenerationId);
+/// Sums of a payer on a day.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PayerSum(pub(crate) Day, pub(crate) PayerName);
+/// Sums of a model or of a group on a day.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Sum(pub(crate) Day, pub(crate) SumOf);
+/// What sums are of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SumOf {
+    Model(String),
+    Group(GroupId),
+}
+/// Name under which a threshold is told once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ToldName(pub(crate) Vec<u8>);
+
+impl Kept for TheAccount {
+    type Value = Option<AccountRecord>;
+
+    fn name(&self) -> Name {
+        names::account()
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        value.as_ref().map(codec::write_account)
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        Some(Some(codec::read_account(&messages::Account::decode(message).ok()?)))
+    }
+}
+
+impl Kept for TheTurn {
+    type Value = Option<[u8; 8]>;
+
+    fn name(&self) -> Name {
+        names::turn()
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        value.map(|of| messages::Turn { of: of.to_vec() })
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        Some(Some(messages::Turn::decode(message).ok()?.of.try_into().ok()?))
+    }
+}
+
+impl Kept for TheEvents {
+    type Value = codec::EventsKept;
+
+    fn name(&self) -> Name {
+        names::events()
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        Some(messages::EventsKept { first: value.first, bytes: value.bytes })
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        let messages::EventsKept { first, bytes } = messages::EventsKept::decode(message).ok()?;
+        Some(codec::EventsKept { first, bytes })
+    }
+}
+
+impl Kept for KeyId {
+    type Value = Option<Balance<Key>>;
+
+    fn name(&self) -> Name {
+        names::key(*self)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        value.as_ref().map(codec::write_key)
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        codec::read_key(messages::Key::decode(message).ok()?).map(Some)
+    }
+}
+
+impl Kept for GroupId {
+    type Value = Option<Balance<Group>>;
+
+    fn name(&self) -> Name {
+        names::group(*self)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        value.as_ref().map(codec::write_group)
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        codec::read_group(messages::Group::decode(message).ok()?).map(Some)
+    }
+}
+
+impl Kept for GenerationId {
+    type Value = GenerationRecord;
+
+    fn name(&self) -> Name {
+        names::generation(*self)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        codec::write_generation(value)
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        codec::read_generation(messages::Generation::decode(message).ok()?)
+    }
+}
+
+impl Kept for Expired {
+    type Value = GenerationRecord;
+
+    fn name(&self) -> Name {
+        names::expired(self.0)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        codec::write_generation(value)
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        codec::read_generation(messages::Generation::decode(message).ok()?)
+    }
+}
+
+impl Kept for DepositId {
+    type Value = GenerationRecord;
+
+    fn name(&self) -> Name {
+        names::deposit(*self)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        codec::write_deposit(value)
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        codec::read_deposit(messages::Deposit::decode(message).ok()?)
+    }
+}
+
+impl Kept for PayerSum {
+    type Value = Balance<Counts>;
+
+    fn name(&self) -> Name {
+        names::of_payer(self.0, &self.1)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        Some(codec::write_counts(value))
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        Some(codec::read_counts(messages::Sums::decode(message).ok()?))
+    }
+}
+
+impl Kept for Sum {
+    type Value = Balance<Margin>;
+
+    fn name(&self) -> Name {
+        match &self.1 {
+            SumOf::Model(model) => names::of_model(self.0, model),
+            SumOf::Group(group) => names::of_group(self.0, *group),
+        }
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        Some(codec::write_margin(value))
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        Some(codec::read_margin(&messages::Sums::decode(message).ok()?))
+    }
+}
+
+impl Kept for ToldName {
+    type Value = Option<u64>;
+
+    fn name(&self) -> Name {
+        names::told(&self.0)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        value.map(|event| messages::Told { event })
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        Some(Some(messages::Told::decode(message).ok()?.event))
+    }
+}

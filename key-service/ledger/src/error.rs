@@ -1,0 +1,38 @@
+//! Failure of calls to the store.
+
+use records::Failure;
+use shared::ids::AccountId;
+
+/// Failure of a store call, by the caller's next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The store cannot be reached, or did not confirm. The outcome is unknown, and the same call may be made again.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// The call waited too long for its turn, and was not made. It may be made again.
+    #[error("too much is asked of the store: {0}")]
+    Busy(&'static str),
+    /// The call contradicts the stored data, for example by naming an account that does not exist. The same call fails
+    /// again.
+    #[error("the call does not fit the stored data: {0}")]
+    Conflict(String),
+    /// A stored record cannot be read. The same call fails until an operator repairs the record.
+    #[error("a stored record is damaged: {0}")]
+    Damaged(String),
+}
+
+impl StoreError {
+    /// Error of a call for an account that does not exist.
+    pub fn no_account(account: AccountId) -> Self {
+        Self::Conflict(format!("there is no account {account}"))
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unknown(cause) | Failure::NotDone(cause) => Self::Unavailable(cause),
+            Failure::Damaged(cause) => Self::Damaged(cause),
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! The ledger over records: what is decided is decided by [`domain::ledger::apply`], over copies of the records, and
+//! committed under the condition that the records are still as the copies.
+//!
+//! Each account has a lane in a process. One caller leads: it decides the calls that wait, commits them together, and hands
+//! out the outcomes. A conflict brings the records as they are, and the calls are decided again at once. A caller that has
+//! lost three times takes the turn, a record that all spending guards.
+
+mod batch;
+mod change;
+pub mod codec;
+mod copies;
+mod error;
+pub mod house;
+mod kept;
+/// Messages generated from `proto/store/v1`, and documented there. `tests/generated.rs` writes them anew.
+#[allow(missing_docs, clippy::pedantic, reason = "generated code")]
+#[rustfmt::skip]
+pub mod messages;
+pub mod names;
+mod show;
+#[cfg(feature = "testing")]
+pub mod stepped;
+mod trim;
+pub mod view;
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use domain::{ledger::Command, usage::Day};
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use records::{Answer, Commit, Committed, Durability, Failure, Question, Record, Records, Revision, Space};
+use shared::{
+    clock::{Clock, random_bytes},
+    ids::AccountId,
+    time::Timestamp,
+};
+use tokio::{
+    sync::{
+        Mutex as AsyncMutex,
+        oneshot::{self, error::TryRecvError},
+    },
+    time::{Instant, sleep},
+};
+
+pub use self::{
+    batch::Outcomes,
+    change::Change,
+    error::StoreError,
+    kept::{EVENTS_KEPT, EventBounds, Kept},
+};
+use self::{
+    batch::{Batch, Commands, Decided, Effects},
+    copies::{Copies, Slot, TheTurn},
+    view::View,
+};
+
+/// Commands of a commit, so that it keeps within the words of a backend.
+const MOST_COMMANDS: usize = 64;
+/// Copies of keys, and of sums of payers, that an account keeps.
+const MOST_COPIES: usize = 4_096;
+/// Attempts after which a caller takes the turn.
+const ATTEMPTS_WITHOUT_TURN: u32 = 3;
+/// Attempts at a commit; more than any rivals take with turns.
+const MOST_ATTEMPTS: u32 = 1_000;
+/// Time after which commands that keep losing to other processes are given up: before their gateway sends them to another
+/// key-service as well, which would then compete for the same account.
+const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
+/// Time after which a change of other than money is given up.
+const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
+/// Longest wait of a call for the calls before it. A hold that came later could find its caller gone.
+const MOST_WAIT: Duration = Duration::from_millis(1_500);
+/// Accounts whose copies a process keeps.
+const MOST_LANES: usize = 4_096;
+/// Copies that a process keeps of all accounts: some hundred megabytes of the largest.
+const MOST_COPIES_IN_ALL: usize = 200_000;
+/// Calls of an account that wait for a commit; further calls are not carried out.
+const MOST_WAITING: usize = 4_096;
+/// Pause between two looks at another's turn.
+const TURN_LOOK: Duration = Duration::from_micros(500);
+/// Looks after which an unchanged turn is taken over, since its owner is gone.
+const TURN_LOOKS: u32 = 40;
+
+/// The lanes of the accounts that a process serves.
+pub struct Lanes {
+    records: Arc<dyn Records>,
+    clock: Arc<dyn Clock>,
+    kept: Kept,
+    /// Lanes of the accounts that were asked for last. One that is dropped while it leads stays correct by its guards.
+    of_accounts: Cache<AccountId, Arc<Lane>>,
+    /// Copies in all lanes.
+    copies: Arc<AtomicUsize>,
+}
+
+/// The calls of an account that wait, and the copies of the account's records.
+struct Lane {
+    account: AccountId,
+    space: Space,
+    waiting: Mutex<VecDeque<Call>>,
+    /// Locked by the caller that leads.
+    copies: AsyncMutex<Copies>,
+    /// Time at which the house is kept next, in milliseconds.
+    house_due: AtomicI64,
+    /// Copies of this lane among those of all.
+    counted: AtomicUsize,
+    in_all: Arc<AtomicUsize>,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.in_all.fetch_sub(self.counted.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// A call that waits.
+struct Call {
+    commands: Vec<Command>,
+    now: Timestamp,
+    made_at: Instant,
+    reply: oneshot::Sender<Result<Outcomes, Failure>>,
+}
+
+impl Lanes {
+    /// A ledger over these records.
+    pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Kept) -> Self {
+        Self { records, clock, kept, of_accounts: Cache::new(MOST_LANES), copies: Arc::default() }
+    }
+
+    /// Changes an account by other than commands. `decide` is asked again after a conflict, and while it has looked at records
+    /// that were not read: it then finds them absent, and its answer does not count. Where it refuses, nothing changes.
+    pub async fn change<T>(
+        &self,
+        account: AccountId,
+        decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let lane = self.lane(account);
+        let answer = self.change_in_lane(&lane, decide).await?;
+        // After the lane, so that the next commit does not wait for the disk.
+        self.records.settle(&lane.space, Durability::Durable).await?;
+        Ok(answer)
+    }
+
+    async fn change_in_lane<T>(
+        &self,
+        lane: &Lane,
+        mut decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut copies = lane.copies.lock().await;
+        // A caller that gives up leaves no copies.
+        let mut held = std::mem::take(&mut *copies);
+        let mut view = View::of(&lane.space);
+        let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
+        while lost < MOST_ATTEMPTS && began.elapsed() <= CHANGE_GIVEN_UP_AFTER {
+            self.wait_for_turn(lane, &mut held, (mine, lost >= ATTEMPTS_WITHOUT_TURN)).await?;
+            let mut change = Change::new(&mut held, &mut view);
+            let answer = decide(&mut change);
+            let effects = match change.finish() {
+                Ok(effects) => effects,
+                Err(slots) => {
+                    held.roll_back();
+                    self.read_missing(lane, (&mut held, slots), &mut view).await?;
+                    continue;
+                }
+            };
+            let is_done = match &answer {
+                Ok(_) => self.commit(lane, &mut held, (mine, effects, &mut view)).await?,
+                Err(_) => self.confirm(lane, &mut held, (mine, &mut view)).await?,
+            };
+            if is_done.is_some() {
+                self.bound(lane, &mut held);
+                *copies = held;
+                return answer;
+            }
+            lost += 1;
+        }
+        Err(Failure::NotDone("others change the account".into()).into())
+    }
+
+    /// Confirms that a refusal was decided by records as they are. `None` after a conflict.
+    async fn confirm(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        (mine, view): ([u8; 8], &mut View),
+    ) -> Result<Option<()>, Failure> {
+        let revision = Revision(random_bytes(&*self.clock));
+        let (mut guards, _) = copies.changes(revision);
+        guards.extend(view.changes(revision).0);
+        match self.records.commit(&lane.space, Commit { guards, writes: Vec::new() }).await? {
+            Committed::Written => {
+                copies.roll_back();
+                if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
+                    self.set_turn(lane, copies, None).await?;
+                }
+                Ok(Some(()))
+            }
+            Committed::Conflict(present) => {
+                lane.take_over(copies, view, present);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn read_missing(
+        &self,
+        lane: &Lane,
+        (copies, slots): (&mut Copies, Vec<Slot>),
+        view: &mut View,
+    ) -> Result<(), Failure> {
+        if !slots.is_empty() {
+            self.read(lane, copies, slots).await?;
+        }
+        if view.missing().is_empty() {
+            return Ok(());
+        }
+        view::read(&self.records, &lane.space, view).await
+    }
+
+    /// Applies commands in their order to one account.
+    pub async fn execute(
+        &self,
+        account: AccountId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, Failure> {
+        let lane = self.lane(account);
+        let durability = commands.iter().map(durability).max().unwrap_or(Durability::Volatile);
+        let outcomes = if commands.len() <= MOST_COMMANDS {
+            self.execute_together(&lane, commands, now).await?
+        } else {
+            let mut outcomes = Vec::with_capacity(commands.len());
+            for part in commands.chunks(MOST_COMMANDS) {
+                outcomes.extend(self.execute_together(&lane, part.to_vec(), now).await?);
+            }
+            outcomes
+        };
+        // After the lane, so that the next commit does not wait for the disk.
+        self.records.settle(&lane.space, durability).await?;
+        Ok(outcomes)
+    }
+
+    async fn execute_together(
+        &self,
+        lane: &Lane,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, Failure> {
+        let (reply, mut answer) = oneshot::channel();
+        lane.wait(Call { commands, now, made_at: Instant::now(), reply })?;
+        // The caller that gets the copies leads, until its own call is answered.
+        let mut copies = lane.copies.lock().await;
+        loop {
+            match answer.try_recv() {
+                Ok(outcomes) => return outcomes,
+                Err(TryRecvError::Empty) => {}
+                // The caller that led gave up: nobody knows what became of the commit.
+                Err(TryRecvError::Closed) => return Err(Failure::Unknown("the call was given up".into())),
+            }
+            let calls = lane.next_calls();
+            if calls.is_empty() {
+                continue; // this caller's own call waited too long
+            }
+            // A leader that gives up leaves no copies.
+            let mut held = std::mem::take(&mut *copies);
+            let result = self.lead(lane, &mut held, &calls).await;
+            *copies = held;
+            match result {
+                Ok(outcomes) => {
+                    let now = calls.iter().map(|call| call.now).max();
+                    for (call, outcomes) in calls.into_iter().zip(outcomes) {
+                        // A caller that gave up needs no answer.
+                        let _ = call.reply.send(Ok(outcomes));
+                    }
+                    if let Some(now) = now {
+                        self.keep_house_if_due(lane, now).await;
+                    }
+                }
+                Err(failure) => {
+                    *copies = Copies::default();
+                    for call in calls {
+                        let _ = call.reply.send(Err(failure.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn lane(&self, account: AccountId) -> Arc<Lane> {
+        let lane = || {
+            let space = names::space(account);
+            let (waiting, copies) = (Mutex::default(), AsyncMutex::default());
+            let house_due = AtomicI64::new(house::next(self.clock.now()));
+            let (counted, in_all) = (AtomicUsize::new(0), Arc::clone(&self.copies));
+            Ok(Arc::new(Lane { account, space, waiting, copies, house_due, counted, in_all }))
+        };
+        let Ok::<_, Infallible>(lane) = self.of_accounts.get_or_insert_with(&account, lane);
+        lane
+    }
+
+    /// Keeps the copies of the lane, and those of all lanes, within their bounds.
+    fn bound(&self, lane: &Lane, copies: &mut Copies) {
+        copies.shrink(MOST_COPIES, Day::of(self.clock.now()));
+        let now = copies.len();
+        let before = lane.counted.swap(now, Ordering::Relaxed);
+        self.copies.fetch_add(now, Ordering::Relaxed);
+        if self.copies.fetch_sub(before, Ordering::Relaxed) - before > MOST_COPIES_IN_ALL {
+            // Seldom: lanes in use go on by themselves, and what is asked for next is read again.
+            self.of_accounts.clear();
+        }
+    }
+
+    /// Decides and commits the calls, again and again until a commit holds.
+    async fn lead(&self, lane: &Lane, copies: &mut Copies, calls: &[Call]) -> Result<Vec<Outcomes>, Failure> {
+        let (mine, began) = (random_bytes(&*self.clock), Instant::now());
+        for attempt in 1..=MOST_ATTEMPTS {
+            self.wait_for_turn(lane, copies, (mine, attempt > ATTEMPTS_WITHOUT_TURN)).await?;
+            let (outcomes, effects) = self.decide(lane, copies, calls).await?;
+            if let Some(()) = self.commit(lane, copies, (mine, effects, &mut View::default())).await? {
+                self.bound(lane, copies);
+                return Ok(outcomes);
+            }
+            if began.elapsed() > COMMANDS_GIVEN_UP_AFTER {
+                break;
+            }
+        }
+        Err(Failure::NotDone("others change the account".into()))
+    }
+
+    /// Commits what was decided. `None` after a conflict, which has brought the records as they are.
+    async fn commit(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        (mine, effects, view): ([u8; 8], Effects, &mut View),
+    ) -> Result<Option<()>, Failure> {
+        if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
+            // The turn ends with the commit.
+            copies.set_turn(&TheTurn, None);
+        }
+        let revision = Revision(random_bytes(&*self.clock));
+        let events = effects.written_events();
+        let mut commit = effects.commit(copies, revision, self.kept);
+        let (guards, writes) = view.changes(revision);
+        commit.guards.extend(guards);
+        commit.writes.extend(writes);
+        match self.records.commit(&lane.space, commit).await? {
+            Committed::Written => {
+                copies.settle(revision);
+                if let Some(events) = events {
+                    self.trim(lane, copies, events).await;
+                }
+                Ok(Some(()))
+            }
+            Committed::Conflict(present) => {
+                lane.take_over(copies, view, present);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn decide(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        calls: &[Call],
+    ) -> Result<(Vec<Outcomes>, Effects), Failure> {
+        let commands: Vec<_> =
+            calls.iter().map(|call| Commands { all: &call.commands, now: call.now }).collect();
+        loop {
+            match Batch::new(copies, lane.account, self.kept).decide(&commands) {
+                Decided::Outcomes(outcomes, effects) => return Ok((outcomes, effects)),
+                Decided::Missing(slots) => self.read(lane, copies, slots).await?,
+            }
+        }
+    }
+
+    async fn read(&self, lane: &Lane, copies: &mut Copies, slots: Vec<Slot>) -> Result<(), Failure> {
+        let names = slots.iter().map(Slot::name).collect();
+        let mut answers = self.records.read(&lane.space, vec![Question::Records(names)]).await?;
+        let Some(Answer::Records(records)) = answers.pop() else {
+            return Err(Failure::Damaged("no records in an answer".into()));
+        };
+        for (slot, record) in slots.into_iter().zip(records) {
+            copies.keep(slot.clone(), record.as_ref());
+            lane.tell_damage(copies, &slot);
+        }
+        Ok(())
+    }
+
+    /// Waits while another has the turn, and takes the turn where this caller wants it. A turn that stays the same for long is
+    /// taken over: who had it is gone. No clock is compared.
+    async fn wait_for_turn(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        (mine, is_wanted): ([u8; 8], bool),
+    ) -> Result<(), Failure> {
+        let mut looks = 0;
+        loop {
+            let present = copies.turn.get(&TheTurn).copied().flatten();
+            match present {
+                None if !is_wanted => return Ok(()),
+                Some(turn) if turn == mine => return Ok(()),
+                Some(turn) if looks < TURN_LOOKS => {
+                    sleep(TURN_LOOK).await;
+                    self.read(lane, copies, vec![Slot::Turn]).await?;
+                    let is_same = copies.turn.get(&TheTurn) == Some(&Some(turn));
+                    looks = if is_same { looks + 1 } else { 0 };
+                }
+                None | Some(_) => {
+                    if !copies.has(&Slot::Turn) {
+                        self.read(lane, copies, vec![Slot::Turn]).await?;
+                    }
+                    self.set_turn(lane, copies, Some(mine)).await?;
+                    looks = 0;
+                }
+            }
+        }
+    }
+
+    /// Tries once to write whose turn it is.
+    async fn set_turn(&self, lane: &Lane, copies: &mut Copies, of: Option<[u8; 8]>) -> Result<(), Failure> {
+        copies.turn(&TheTurn);
+        copies.set_turn(&TheTurn, of);
+        let revision = Revision(random_bytes(&*self.clock));
+        let (guards, writes) = copies.changes(revision);
+        match self.records.commit(&lane.space, Commit { guards, writes }).await? {
+            Committed::Written => copies.settle(revision),
+            Committed::Conflict(present) => {
+                copies.replace(&present);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the effect of a command has to survive. The outcome does not matter: an earlier attempt may have had the effect.
+const fn durability(command: &Command) -> Durability {
+    match command {
+        Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => Durability::Durable,
+        Command::Hold(_) | Command::Extend { .. } | Command::Release { .. } => Durability::Replicated,
+        Command::Tick { .. } | Command::Check { .. } => Durability::Volatile,
+    }
+}
+
+impl Lane {
+    /// Takes over the records that a conflict brought, each by its place among the guards: first the copies, then the others.
+    fn take_over(&self, copies: &mut Copies, view: &mut View, present: Vec<(usize, Option<Record>)>) {
+        metrics::counter!("keyservice_store_conflicts_total").increment(1);
+        let changed: Vec<_> =
+            present.iter().filter_map(|(place, _)| copies.touched().get(*place).cloned()).collect();
+        let guards = copies.replace(&present);
+        for slot in changed {
+            self.tell_damage(copies, &slot);
+        }
+        let others = |(place, record): (usize, _)| Some((place.checked_sub(guards)?, record));
+        view.replace(present.into_iter().filter_map(others));
+    }
+
+    /// Logs and counts a record that cannot be understood.
+    fn tell_damage(&self, copies: &Copies, slot: &Slot) {
+        if copies.is_damaged(slot) {
+            view::tell_damage(&self.space, &slot.name());
+        }
+    }
+
+    fn wait(&self, call: Call) -> Result<(), Failure> {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= MOST_WAITING {
+            return Err(Failure::NotDone("too many calls of the account wait".into()));
+        }
+        waiting.push_back(call);
+        Ok(())
+    }
+
+    /// The calls of the next commit: at least one, while any wait.
+    fn next_calls(&self) -> Vec<Call> {
+        let mut waiting = self.waiting.lock();
+        let (mut calls, mut commands) = (Vec::new(), 0);
+        while let Some(call) = waiting.front() {
+            if call.made_at.elapsed() > MOST_WAIT {
+                let late = Failure::NotDone("the call waited too long for others of the account".into());
+                let call = waiting.pop_front();
+                let _ = call.map(|call| call.reply.send(Err(late)));
+                continue;
+            }
+            commands += call.commands.len();
+            if commands > MOST_COMMANDS && !calls.is_empty() {
+                break;
+            }
+            calls.extend(waiting.pop_front());
+        }
+        calls
+    }
+}
+
+#[cfg(test)]
+mod tests;

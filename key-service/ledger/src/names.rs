@@ -1,0 +1,301 @@
+//! Names of the ledger's records, indexes and logs in the space of an account.
+
+use std::sync::Arc;
+
+use domain::{
+    event::Event,
+    ledger::{GroupChain, Hold, Payer},
+    usage::Day,
+};
+use records::{Index, Log, Name, Set, Space};
+use shared::{
+    ids::{AccountId, DepositId, EventId, GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use super::codec;
+
+/// Money of the account, of keys and of groups.
+pub const MONEY: u8 = 1;
+/// Generations, by ten minutes of their time.
+pub const GENERATIONS: u8 = 2;
+/// Bills of expired generations, by the day of their time.
+pub const EXPIRED: u8 = 3;
+/// Deposits, for good: each is known by its id.
+pub const DEPOSITS: u8 = 4;
+/// Sums of payers, by day.
+pub const SUMS: u8 = 5;
+/// Thresholds that were told.
+pub const TOLD: u8 = 6;
+/// What house-keeping has dropped.
+const HOUSE: u8 = 16;
+/// Sums of models and of groups, by day: apart from those of payers, of which there may be very many.
+pub const SPEND: u8 = 27;
+
+/// Open holds in the order in which they expire: lease, generation, key, amount, levels that count, groups. So an audit knows
+/// all holds as of one moment.
+pub const DUE: Index = Index(1);
+/// Keys that have spent money, the largest spend first, of equal ones the newest first.
+pub const SPENDERS: Index = Index(2);
+/// Events of keys and groups: subject, number.
+pub const EVENTS_OF: Index = Index(3);
+/// Deposits: time, id.
+pub const DEPOSITED: Index = Index(4);
+/// Numbers of events: id, number.
+pub const EVENT_IDS: Index = Index(5);
+/// Thresholds by the event that told them: number, name.
+pub(crate) const TOLD_AT: Index = Index(6);
+
+/// Entries of the journal, one for each settlement.
+pub const JOURNAL: Log = Log(1);
+/// Events of the account, in the order of their numbers.
+pub const EVENTS: Log = Log(2);
+
+/// Milliseconds of a part of the generations.
+pub const TEN_MINUTES: i64 = 10 * 60 * 1000;
+
+/// The space of an account.
+pub fn space(account: AccountId) -> Space {
+    Space::new(account.to_string())
+}
+
+/// Key, groups and model that pay, as bytes: fixed lengths first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PayerName(Arc<[u8]>);
+
+impl PayerName {
+    /// The name of a payer among [`SUMS`].
+    pub fn of(Payer { key, model, groups }: &Payer) -> Self {
+        let mut name = Vec::with_capacity(50 + model.len());
+        name.push(b'p');
+        name.extend(key.as_bytes());
+        for group in groups {
+            name.extend(group.as_ref().map_or(&[0; 16], GroupId::as_bytes));
+        }
+        name.extend(model.as_bytes());
+        Self(name.into())
+    }
+
+    /// The bytes that [`Self::read`] takes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+
+    /// The payer of a name among [`SUMS`]; `None` for bytes that name none.
+    pub fn read(name: &[u8]) -> Option<Payer> {
+        let (ids, model) = name.strip_prefix(b"p")?.split_at_checked(48)?;
+        let group = |id: &[u8]| match id {
+            [0, ..] if id.iter().all(|byte| *byte == 0) => Some(None),
+            id => GroupId::from_slice(id).map(Some),
+        };
+        let groups = [group(&ids[16..32])?, group(&ids[32..])?];
+        Some(Payer {
+            key: KeyId::from_slice(&ids[..16])?,
+            model: String::from_utf8(model.to_vec()).ok()?,
+            groups,
+        })
+    }
+}
+
+fn name(table: u8, part: u32, key: impl Into<Arc<[u8]>>) -> Name {
+    Name { set: Set { table, part }, key: key.into() }
+}
+
+fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + id.len());
+    key.push(tag);
+    key.extend(id);
+    key
+}
+
+/// A part by time; times before 1970 are in the first.
+pub fn part(at: Timestamp, millis: i64) -> u32 {
+    u32::try_from(at.millis() / millis).unwrap_or_default()
+}
+
+/// A part by the day; days before 1970 are in the first.
+pub fn day_part(day: Day) -> u32 {
+    u32::try_from(day.number()).unwrap_or_default()
+}
+
+/// Record of the account's money.
+pub fn account() -> Name {
+    name(MONEY, 0, *b"a")
+}
+
+/// Record that all spending guards, so that one process at a time can take the turn.
+pub fn turn() -> Name {
+    name(MONEY, 0, *b"t")
+}
+
+/// Record of the events that are kept: the first of them, and their bytes.
+pub fn events() -> Name {
+    name(MONEY, 0, *b"e")
+}
+
+/// Record of what house-keeping has dropped.
+pub fn house() -> Name {
+    name(HOUSE, 0, *b"h")
+}
+
+/// Record of a key's money and bounds.
+pub fn key(id: KeyId) -> Name {
+    name(MONEY, 0, tagged(b'k', id.as_bytes()))
+}
+
+/// Record of a group's money and bounds.
+pub fn group(id: GroupId) -> Name {
+    name(MONEY, 0, tagged(b'g', id.as_bytes()))
+}
+
+/// Record of a generation: open, or ended lately.
+pub fn generation(id: GenerationId) -> Name {
+    name(GENERATIONS, part(id.created_at(), TEN_MINUTES), *id.as_bytes())
+}
+
+/// Record of the bill of a generation that expired.
+pub fn expired(id: GenerationId) -> Name {
+    name(EXPIRED, day_part(Day::of(id.created_at())), *id.as_bytes())
+}
+
+/// Record of a deposit, so that it counts once.
+pub fn deposit(id: DepositId) -> Name {
+    name(DEPOSITS, 0, *id.as_bytes())
+}
+
+/// Record of what a payer used in a day.
+pub fn of_payer(day: Day, PayerName(payer): &PayerName) -> Name {
+    name(SUMS, day_part(day), Arc::clone(payer))
+}
+
+/// Record of what a model brought in a day.
+pub fn of_model(day: Day, model: &str) -> Name {
+    name(SPEND, day_part(day), model_sum(model))
+}
+
+/// Record of what a group brought in a day.
+pub fn of_group(day: Day, group: GroupId) -> Name {
+    name(SPEND, day_part(day), group_sum(group))
+}
+
+/// Name of the sums of a model in a set of a day.
+pub fn model_sum(model: &str) -> Vec<u8> {
+    tagged(b'm', model.as_bytes())
+}
+
+/// Name of the sums of a group in a set of a day.
+pub fn group_sum(group: GroupId) -> Vec<u8> {
+    tagged(b'g', group.as_bytes())
+}
+
+/// Record of a threshold that was told.
+pub fn told(once: &[u8]) -> Name {
+    name(TOLD, 0, once)
+}
+
+/// Entry of [`DUE`].
+pub fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {
+    let Hold { payer, amount, reported: _, lease_until, counted } = hold;
+    let mut entry = Vec::with_capacity(81);
+    entry.extend(lease_until.to_be_bytes());
+    entry.extend(generation.as_bytes());
+    entry.extend(payer.key.as_bytes());
+    entry.extend(amount.nanos().to_be_bytes());
+    entry.push(codec::levels(counted.levels));
+    entry.extend(payer.groups.iter().flatten().flat_map(GroupId::as_bytes));
+    entry
+}
+
+/// Key and generation of an entry of [`DUE`].
+pub fn read_due(entry: &[u8]) -> Option<(KeyId, GenerationId)> {
+    Some((KeyId::from_slice(entry.get(24..40)?)?, GenerationId::from_slice(entry.get(8..24)?)?))
+}
+
+/// Money of an entry of [`DUE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueMoney {
+    /// The key that pays.
+    pub key: KeyId,
+    /// Groups of the key when the hold was opened.
+    pub groups: GroupChain,
+    /// What the hold sets aside.
+    pub amount: NanoUsd,
+    /// Budgets that count the hold: key, group, parent.
+    pub levels: [bool; 3],
+}
+
+impl DueMoney {
+    /// Reads an entry; `None` of bytes that are none.
+    pub fn read(entry: &[u8]) -> Option<Self> {
+        let (key, _) = read_due(entry)?;
+        let amount = NanoUsd::from_nanos(i64::from_be_bytes(entry.get(40..48)?.try_into().ok()?));
+        let (levels, groups) = entry.get(48..)?.split_first()?;
+        let group = |from: usize| groups.get(from..from + 16).and_then(GroupId::from_slice);
+        Some(Self { key, groups: [group(0), group(16)], amount, levels: codec::read_levels(*levels) })
+    }
+}
+
+/// Entry of [`SPENDERS`]; `None` for a key that has spent nothing.
+pub fn spender(used: NanoUsd, key: KeyId) -> Option<Vec<u8>> {
+    if used <= NanoUsd::ZERO {
+        return None;
+    }
+    let mut entry = Vec::with_capacity(24);
+    entry.extend((u64::MAX - used.nanos().unsigned_abs()).to_be_bytes());
+    entry.extend((!u128::from_be_bytes(*key.as_bytes())).to_be_bytes());
+    Some(entry)
+}
+
+/// The key of an entry of [`SPENDERS`].
+pub fn spending_key(entry: &[u8]) -> Option<KeyId> {
+    let id = entry.get(size_of::<u64>()..)?.try_into().ok()?;
+    KeyId::from_slice(&(!u128::from_be_bytes(id)).to_be_bytes())
+}
+
+/// Entry of [`EVENTS_OF`].
+pub fn event_of(subject: &[u8; 16], number: u64) -> Vec<u8> {
+    let mut entry = Vec::with_capacity(24);
+    entry.extend(subject);
+    entry.extend(number.to_be_bytes());
+    entry
+}
+
+/// Entries of [`EVENTS_OF`] of an event: its key's and its group's.
+pub(crate) fn events_of(event: &Event, number: u64) -> impl Iterator<Item = Vec<u8>> + use<> {
+    let subjects = [event.key.map(|id| *id.as_bytes()), event.group.map(|id| *id.as_bytes())];
+    subjects.into_iter().flatten().map(move |id| event_of(&id, number))
+}
+
+/// Number of the event of an entry of [`EVENTS_OF`] or [`EVENT_IDS`].
+pub fn event_number(entry: &[u8]) -> Option<u64> {
+    entry.last_chunk().copied().map(u64::from_be_bytes)
+}
+
+/// Entry of [`EVENT_IDS`].
+pub(crate) fn event_id(id: EventId, number: u64) -> Vec<u8> {
+    [&id.as_bytes()[..], &number.to_be_bytes()].concat()
+}
+
+/// Entry of [`TOLD_AT`].
+pub(crate) fn told_at(number: u64, once: &[u8]) -> Vec<u8> {
+    [&number.to_be_bytes()[..], once].concat()
+}
+
+/// Number of the event of an entry of [`TOLD_AT`].
+pub(crate) fn told_number(entry: &[u8]) -> Option<u64> {
+    entry.first_chunk().copied().map(u64::from_be_bytes)
+}
+
+/// Name of the threshold of an entry of [`TOLD_AT`].
+pub(crate) fn told_name(entry: &[u8]) -> Option<&[u8]> {
+    entry.get(size_of::<u64>()..)
+}
+
+/// Entry of [`DEPOSITED`].
+pub(crate) fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
+    let mut entry = Vec::with_capacity(24);
+    entry.extend(at.millis().unsigned_abs().to_be_bytes());
+    entry.extend(id.as_bytes());
+    entry
+}

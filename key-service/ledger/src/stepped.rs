@@ -1,0 +1,162 @@
+//! A lane that takes one step at a call: it decides, is told that its commit was written, takes over what a conflict brought. A
+//! model of several processes explores every order of such steps. Decisions, guards and writes are those of every lane.
+
+use domain::ledger::{Account, Command, Entry, Group, Key, Record as GenerationRecord};
+use shared::{
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
+    time::Timestamp,
+};
+
+use super::{
+    Kept,
+    batch::{Batch, Commands, Decided, Effects, Outcomes},
+    change::Change,
+    codec,
+    copies::{Copies, Expired, Slot, TheAccount},
+    names,
+};
+use crate::{messages, view::View};
+use prost::Message;
+use records::{Commit, Record, Revision, maps::SpaceMaps};
+
+/// A lane between two steps.
+#[derive(Clone)]
+pub struct SteppedLane {
+    account: AccountId,
+    kept: Kept,
+    copies: Copies,
+}
+
+impl SteppedLane {
+    /// A lane without copies.
+    pub fn new(account: AccountId, kept: Kept) -> Self {
+        Self { account, kept, copies: Copies::default() }
+    }
+
+    /// Decides commands over the copies; reads what there is no copy of.
+    pub fn execute(
+        &mut self,
+        records: &SpaceMaps,
+        (commands, now): (&[Command], Timestamp),
+        revision: Revision,
+    ) -> (Outcomes, Commit) {
+        loop {
+            let calls = [Commands { all: commands, now }];
+            match Batch::new(&mut self.copies, self.account, self.kept).decide(&calls) {
+                Decided::Outcomes(mut outcomes, effects) => {
+                    return (outcomes.pop().unwrap_or_default(), self.commit(effects, revision));
+                }
+                Decided::Missing(slots) => self.read(records, slots),
+            }
+        }
+    }
+
+    /// Decides a change by other than commands.
+    pub fn change(
+        &mut self,
+        records: &SpaceMaps,
+        mut decide: impl FnMut(&mut Change<'_>),
+        revision: Revision,
+    ) -> Commit {
+        loop {
+            let mut view = View::default();
+            let mut change = Change::new(&mut self.copies, &mut view);
+            decide(&mut change);
+            match change.finish() {
+                Ok(effects) => return self.commit(effects, revision),
+                Err(slots) => {
+                    self.copies.roll_back();
+                    self.read(records, slots);
+                }
+            }
+        }
+    }
+
+    /// The commit was written.
+    pub fn written(&mut self, revision: Revision) {
+        self.copies.settle(revision);
+    }
+
+    /// The commit was not written, and the answer has brought these records.
+    pub fn conflict(&mut self, present: &[(usize, Option<Record>)]) {
+        self.copies.replace(present);
+    }
+
+    /// Appends what the copies are, apart from revisions: two lanes with the same sketch decide and guard alike.
+    pub fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
+        self.copies.sketch(records, sketch);
+    }
+
+    fn read(&mut self, records: &SpaceMaps, slots: Vec<Slot>) {
+        for slot in slots {
+            let record = records.record(&slot.name());
+            self.copies.keep(slot, record);
+        }
+    }
+
+    fn commit(&self, effects: Effects, revision: Revision) -> Commit {
+        effects.commit(&self.copies, revision, self.kept)
+    }
+}
+
+/// The books of an account, as its records have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    /// Money and lease time.
+    pub account: Account,
+    /// Keys, as asked for.
+    pub keys: Vec<Key>,
+    /// Groups, as asked for.
+    pub groups: Vec<Group>,
+    /// Holds and bills of generations, as asked for.
+    pub generations: Vec<GenerationRecord>,
+    /// Deposits, as asked for.
+    pub deposits: Vec<GenerationRecord>,
+    /// Entries of the journal.
+    pub journal: Vec<(GenerationId, Entry)>,
+}
+
+impl Books {
+    /// Reads the books; `None` if a record is missing or cannot be read, or a generation has both a hold and the bill of an expiry.
+    pub fn read(
+        records: &SpaceMaps,
+        (keys, groups): (&[KeyId], &[GroupId]),
+        (generations, deposits): (&[GenerationId], &[DepositId]),
+    ) -> Option<Self> {
+        let mut copies = Copies::default();
+        let slots = std::iter::once(Slot::Account)
+            .chain(keys.iter().copied().map(Slot::Key))
+            .chain(groups.iter().copied().map(Slot::Group))
+            .chain(generations.iter().flat_map(|id| [Slot::Generation(*id), Slot::Expired(*id)]))
+            .chain(deposits.iter().copied().map(Slot::Deposit));
+        for slot in slots {
+            let record = records.record(&slot.name());
+            copies.keep(slot, record);
+        }
+        let key = |id| Some(copies.keys.get(id)?.as_ref()?.of.clone());
+        let group = |id| Some(copies.groups.get(id)?.as_ref()?.of.clone());
+        let generation = |id: &GenerationId| {
+            let (record, expired) = (copies.generations.get(id)?, copies.expired.get(&Expired(*id))?);
+            match (record, expired) {
+                (record, GenerationRecord::None) => Some(record.clone()),
+                (GenerationRecord::None, expired) => Some(expired.clone()),
+                (_, _) => None,
+            }
+        };
+        Some(Self {
+            account: copies.account.get(&TheAccount)?.as_ref()?.money,
+            keys: keys.iter().map(key).collect::<Option<_>>()?,
+            groups: groups.iter().map(group).collect::<Option<_>>()?,
+            generations: generations.iter().map(generation).collect::<Option<_>>()?,
+            deposits: deposits.iter().map(|id| copies.deposits.get(id).cloned()).collect::<Option<_>>()?,
+            journal: records.values(names::JOURNAL).map(|(_, value)| entry(value)).collect::<Option<_>>()?,
+        })
+    }
+}
+
+fn entry(value: &[u8]) -> Option<(GenerationId, Entry)> {
+    let messages::Entry { generation, bill, delta, used_after } = messages::Entry::decode(value).ok()?;
+    let GenerationRecord::Closed(settlement) = codec::read_generation(bill?)? else { return None };
+    let entry = Entry { settlement, delta: codec::usd(delta), used_after: codec::usd(used_after) };
+    Some((GenerationId::from_slice(&generation)?, entry))
+}

@@ -1,0 +1,441 @@
+//! The ledger over records, beside the model: every history has the same outcomes and leaves the same books, over one process
+//! or several, with answers lost on the way.
+
+mod durability;
+mod measure;
+mod rivals;
+
+use std::{slice, sync::Arc};
+
+use domain::{
+    ledger::{
+        Ending, Key, Record as GenerationRecord, RecordId, Told,
+        histories::{
+            ACCOUNTS, GROUPS, KEYS, LONGEST_HISTORY, START, Step, World, account, group, history, key,
+        },
+    },
+    usage::Margin,
+};
+use futures_util::FutureExt;
+use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
+use prost::Message;
+use records::{
+    Answer, Commit, Failure, Index, Log, Order, Question, Record, Records, Revision, Write,
+    maps::{Fault, Maps},
+    redis::Redis,
+    servers::{RedisServer, settings},
+    sqlite::Sqlite,
+};
+use shared::{
+    clock::{Clock, System},
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use super::{
+    ATTEMPTS_WITHOUT_TURN, Change, Kept, Lanes,
+    codec::{self, AccountRecord},
+    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf},
+    names::{self, PayerName},
+};
+use crate::{EVENTS_KEPT, EventBounds, StoreError, messages, view::FORM};
+
+const KEPT: Kept = Kept {
+    journal_entries: 1_000_000,
+    events: EventBounds::with_life(EVENTS_KEPT),
+    expired: LONGEST_HISTORY,
+    usage_days: None,
+};
+
+/// Processes over one backend, and what they should have done.
+struct Installation {
+    records: Arc<dyn Records>,
+    processes: Vec<Lanes>,
+    model: World,
+    now: Timestamp,
+}
+
+impl Installation {
+    async fn new(records: Arc<dyn Records>, count: usize) -> Self {
+        let process = || Lanes::new(Arc::clone(&records), Arc::new(System), KEPT);
+        let processes = (0..count).map(|_| process()).collect();
+        let installation = Self { processes, records, model: World::new(), now: START };
+        for number in 0..ACCOUNTS {
+            installation.adopt(account(number), 0, &[]).await;
+        }
+        installation
+    }
+
+    /// Writes the model's account, keys and groups by this process, and tells the thresholds that their change passes.
+    async fn adopt(&self, account: AccountId, process: usize, passed: &[Told]) {
+        let (model, ledger) = (&self.model, &self.processes[process]);
+        let change = |change: &mut Change<'_>| {
+            if change.account().unwrap().is_none() {
+                change.set_account(model.accounts[&account]);
+            }
+            for id in (0..KEYS).map(key) {
+                change.key(id).unwrap();
+                change.set_key(id, model.keys[&(account, id)].clone());
+            }
+            for id in (0..GROUPS).map(group) {
+                change.group(id).unwrap();
+                change.set_group(id, model.groups[&(account, id)].clone());
+            }
+            change.tell(passed.to_vec());
+            Ok(())
+        };
+        ledger.change(account, change).await.unwrap();
+    }
+
+    /// Takes a step by this process and by the model.
+    async fn take(&mut self, step: &Step, process: usize) {
+        let now = self.now;
+        match step {
+            Step::Execute(account, commands) => {
+                let expected = self.model.execute(*account, commands, now);
+                let outcomes = self.processes[process].execute(*account, commands.clone(), now).await;
+                assert_eq!(outcomes, Ok(expected), "{commands:?}");
+            }
+            Step::Clock(clock) => self.now = clock.after(now),
+            Step::Update(account, key, patch) => {
+                let passed = self.model.update(*account, *key, patch, now);
+                self.adopt(*account, process, &passed).await;
+            }
+            Step::Rotate(new) => {
+                self.model.rotate(new, now);
+                self.adopt(new.account, process, &[]).await;
+            }
+            Step::Revoke(account, key) => {
+                self.model.revoke(*account, *key, now);
+                self.adopt(*account, process, &[]).await;
+            }
+            Step::UpdateGroup(account, group, patch) => {
+                let passed = self.model.update_group(*account, *group, patch, now);
+                self.adopt(*account, process, &passed).await;
+            }
+            Step::Archive(account, group) => {
+                self.model.archive(*account, *group, now);
+                self.adopt(*account, process, &[]).await;
+            }
+        }
+    }
+
+    /// Reads records of an account as they are kept.
+    async fn copies(&self, account: AccountId, slots: Vec<Slot>) -> Copies {
+        let names = slots.iter().map(Slot::name).collect();
+        let answers = self.records.read(&names::space(account), vec![Question::Records(names)]).await;
+        let Some(Answer::Records(records)) = answers.unwrap().pop() else { panic!("records were asked for") };
+        let mut copies = Copies::default();
+        for (slot, record) in slots.into_iter().zip(records) {
+            copies.keep(slot, record.as_ref());
+        }
+        copies
+    }
+
+    async fn entries(&self, account: AccountId, index: Index) -> Vec<Vec<u8>> {
+        let question =
+            Question::Entries { index, from: Vec::new(), to: None, order: Order::Ascending, limit: 10_000 };
+        match self.records.read(&names::space(account), vec![question]).await.unwrap().remove(0) {
+            Answer::Entries(entries) => entries,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    async fn values(&self, account: AccountId, log: Log) -> Vec<(u64, Vec<u8>)> {
+        let question =
+            Question::Values { log, from: 0, to: u64::MAX, order: Order::Ascending, limit: 10_000 };
+        match self.records.read(&names::space(account), vec![question]).await.unwrap().remove(0) {
+            Answer::Values(values) => values,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    /// Everything that is kept is as in the model.
+    async fn is_as_the_model(&self) {
+        for number in 0..ACCOUNTS {
+            let account = account(number);
+            self.money_is_as_the_model(account).await;
+            self.generations_are_as_the_model(account).await;
+            self.trail_is_as_the_model(account).await;
+        }
+    }
+
+    async fn money_is_as_the_model(&self, account: AccountId) {
+        let keys = (0..KEYS).map(|number| Slot::Key(key(number)));
+        let groups = (0..GROUPS).map(|number| Slot::Group(group(number)));
+        let slots = [Slot::Account, Slot::Turn].into_iter().chain(keys).chain(groups).collect();
+        let mut copies = self.copies(account, slots).await;
+        let kept = copies.account(&super::copies::TheAccount).flatten().unwrap();
+        assert_eq!(kept.money, self.model.accounts[&account]);
+        assert_eq!(copies.turn(&super::copies::TheTurn), Some(None), "nobody has the turn");
+        let mut spenders = Vec::new();
+        for id in (0..KEYS).map(key) {
+            let Some(Some(balance)) = copies.key(&id) else { panic!("{id} can be read") };
+            assert_eq!(balance.of, self.model.keys[&(account, id)]);
+            spenders.extend(names::spender(balance.of.budget.used, id));
+        }
+        for id in (0..GROUPS).map(group) {
+            let Some(Some(balance)) = copies.group(&id) else { panic!("{id} can be read") };
+            assert_eq!(balance.of, self.model.groups[&(account, id)]);
+        }
+        spenders.sort();
+        assert_eq!(self.entries(account, names::SPENDERS).await, spenders);
+    }
+
+    async fn generations_are_as_the_model(&self, account: AccountId) {
+        let mut due = Vec::new();
+        for ((of, id), record) in &self.model.records {
+            if *of != account {
+                continue;
+            }
+            let kept = match id {
+                RecordId::Deposit(id) => self.copies(account, vec![Slot::Deposit(*id)]).await.deposit(id),
+                RecordId::Generation(id) => {
+                    let slots = vec![Slot::Generation(*id), Slot::Expired(*id)];
+                    let mut copies = self.copies(account, slots).await;
+                    let both = [copies.generation(id), copies.expired(&Expired(*id))].map(Option::unwrap);
+                    assert!(both.contains(&GenerationRecord::None), "{both:?}");
+                    let is_expired =
+                        matches!(&both[1], GenerationRecord::Closed(bill) if bill.ending == Ending::Expired);
+                    assert_eq!(both[1] != GenerationRecord::None, is_expired);
+                    both.into_iter().find(|record| *record != GenerationRecord::None)
+                }
+            };
+            assert_eq!(kept.as_ref(), Some(record));
+            if let (RecordId::Generation(id), GenerationRecord::Open(hold)) = (id, record) {
+                due.push(names::due(*id, hold));
+            }
+        }
+        due.sort();
+        assert_eq!(self.entries(account, names::DUE).await, due);
+    }
+
+    async fn trail_is_as_the_model(&self, account: AccountId) {
+        let told = self.model.events.get(&account).cloned().unwrap_or_default();
+        let events = self.values(account, names::EVENTS).await;
+        let expected = (1..).zip(&told).map(|(number, told)| {
+            (number, [told.event.id.as_bytes(), told.event.to_json().as_bytes()].concat())
+        });
+        assert_eq!(events, expected.collect::<Vec<_>>());
+        let Some(trail) = self.model.trails.get(&account) else { return };
+        let expected = (1..)
+            .zip(&trail.journal)
+            .map(|(number, (id, entry))| (number, codec::write_entry(*id, entry).encode_to_vec()));
+        assert_eq!(self.values(account, names::JOURNAL).await, expected.collect::<Vec<_>>());
+        let mut sums = std::collections::BTreeMap::<_, Margin>::new();
+        for ((day, payer), counts) in &trail.counted {
+            let sum = PayerSum(*day, PayerName::of(payer));
+            let mut copies = self.copies(account, vec![Slot::OfPayer(sum.clone())]).await;
+            assert_eq!(copies.of_payer(&sum).map(|sum| sum.of), Some(*counts));
+            let of =
+                std::iter::once(SumOf::Model(payer.model.clone())).chain(payer.groups[0].map(SumOf::Group));
+            for of in of {
+                let slot = Slot::Sum(Sum(*day, of));
+                let sum = sums.entry(slot.name()).or_default();
+                *sum = sum.plus(Margin::from(*counts));
+            }
+        }
+        let names = sums.keys().cloned().collect();
+        let answers = self.records.read(&names::space(account), vec![Question::Records(names)]).await;
+        let Some(Answer::Records(records)) = answers.unwrap().pop() else { panic!("records were asked for") };
+        for (record, expected) in records.into_iter().zip(sums.values()) {
+            let record = record.unwrap();
+            let kept = codec::read_margin(&messages::Sums::decode(record.message()).unwrap());
+            assert_eq!(kept.of, *expected);
+        }
+    }
+}
+
+fn run<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+proptest! {
+    #[test]
+    fn every_history_has_the_outcomes_and_leaves_the_books_of_the_model(steps in history()) {
+        run(async {
+            let mut installation = Installation::new(Arc::new(Maps::default()), 1).await;
+            for step in &steps {
+                installation.take(step, 0).await;
+            }
+            installation.is_as_the_model().await;
+        });
+    }
+
+    /// Copies of a process are old whenever another has committed, and a conflict brings the present records.
+    #[test]
+    fn processes_that_take_turns_at_an_account_decide_by_what_the_others_have_written(
+        steps in vec((history(), 0..3_usize), 1..6),
+    ) {
+        run(async {
+            let mut installation = Installation::new(Arc::new(Maps::default()), 3).await;
+            for (steps, process) in &steps {
+                for (n, step) in steps.iter().enumerate() {
+                    installation.take(step, (process + n / 2) % 3).await;
+                }
+            }
+            installation.is_as_the_model().await;
+        });
+    }
+
+    /// A commit whose answer is lost is sent again by the caller, and found to be done.
+    #[test]
+    fn a_command_whose_answer_is_lost_takes_effect_once(
+        steps in history(),
+        lost in vec(0..4_u8, 1..200),
+    ) {
+        run(async {
+            let maps = Arc::new(Maps::default());
+            let mut installation = Installation::new(Arc::clone(&maps) as Arc<dyn Records>, 2).await;
+            let mut lost = lost.iter().cycle();
+            for step in &steps {
+                let Step::Execute(account, commands) = step else {
+                    installation.take(step, 0).await;
+                    continue;
+                };
+                for command in commands {
+                    let now = installation.now;
+                    let expected = installation.model.execute(*account, slice::from_ref(command), now);
+                    let faults = std::iter::repeat_with(|| Fault::Lost(Failure::Unknown("lost".into())));
+                    maps.next_calls(faults.take(usize::from(*lost.next().unwrap() / 2)));
+                    let mut attempts = 0;
+                    let outcomes = loop {
+                        attempts += 1;
+                        let process = &installation.processes[attempts % 2];
+                        match process.execute(*account, vec![command.clone()], now).await {
+                            Ok(outcomes) => break outcomes,
+                            Err(Failure::Unknown(_)) if attempts < 10 => {}
+                            Err(failure) => panic!("{failure}"),
+                        }
+                    };
+                    prop_assert_eq!(outcomes, expected, "{:?}", command);
+                }
+            }
+            installation.is_as_the_model().await;
+            Ok(())
+        })?;
+    }
+}
+
+/// The databases, with two processes over each. One Redis serves all histories.
+#[test]
+fn histories_over_redis_and_sqlite_are_those_of_the_model() {
+    let server = RedisServer::shared();
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(48));
+    let checked = runner.run(&history(), |steps| {
+        run(async {
+            let folder = tempfile::tempdir().unwrap();
+            let redis = Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap();
+            let sqlite: Arc<dyn Records> = Arc::new(Sqlite::in_memory().unwrap());
+            for records in [Arc::new(redis), sqlite] {
+                let mut installation = Installation::new(records, 2).await;
+                for (n, step) in steps.iter().enumerate() {
+                    installation.take(step, n / 2 % 2).await;
+                }
+                installation.is_as_the_model().await;
+            }
+        });
+        Ok(())
+    });
+    checked.unwrap();
+}
+
+/// Many callers of several processes spend one key's limit at once.
+#[tokio::test]
+async fn no_limit_is_passed_by_processes_that_race_for_it() {
+    const PROCESSES: usize = 4;
+    const CALLS: u64 = 400;
+    let records = Arc::new(Maps::default());
+    let process = || Arc::new(Lanes::new(Arc::clone(&records) as Arc<dyn Records>, Arc::new(System), KEPT));
+    let processes: Vec<_> = (0..PROCESSES).map(|_| process()).collect();
+    let (account, key, one) = (account(0), key(0), NanoUsd::from_nanos(10));
+    let limit = NanoUsd::from_nanos(1_000);
+    let money = domain::ledger::Account { credit: NanoUsd::from_usd(1), ..Default::default() };
+    let made = processes[0].change(account, |change| {
+        let mut of = Key::default();
+        of.budget.limit = Some(limit);
+        change.account().unwrap();
+        change.key(key).unwrap();
+        change.set_account(money);
+        change.set_key(key, of);
+        Ok(())
+    });
+    made.await.unwrap();
+    let calls = (0..CALLS).map(|n| {
+        let ledger = Arc::clone(&processes[usize::try_from(n).unwrap() % PROCESSES]);
+        tokio::spawn(async move { spend(&ledger, (account, key), one).await })
+    });
+    let mut charged = 0;
+    for call in calls.collect::<Vec<_>>() {
+        charged += i64::from(call.await.unwrap()) * one.nanos();
+    }
+    let installation = Installation { records, processes: Vec::new(), model: World::new(), now: START };
+    let mut copies = installation.copies(account, vec![Slot::Account, Slot::Key(key), Slot::Turn]).await;
+    let of = copies.key(&key).flatten().unwrap().of;
+    assert_eq!((of.budget.used.nanos(), of.budget.held), (charged, NanoUsd::ZERO));
+    assert_eq!(charged, limit.nanos(), "some were refused only while others held the rest");
+    let kept = copies.account(&super::copies::TheAccount).flatten().unwrap();
+    assert_eq!(kept.money.credit.nanos(), NanoUsd::from_usd(1).nanos() - charged);
+    let journal = installation.values(account, names::JOURNAL).await;
+    assert!(journal.iter().map(|(number, _)| *number).eq(1..=kept.entries));
+    assert_eq!(kept.entries, 100);
+    assert_eq!(copies.turn(&super::copies::TheTurn), Some(None));
+}
+
+#[tokio::test]
+async fn a_change_that_is_refused_after_lost_commits_gives_the_turn_back() {
+    let records: Arc<dyn Records> = Arc::new(Maps::default());
+    let installation = Installation::new(Arc::clone(&records), 1).await;
+    let (account, space) = (account(0), names::space(account(0)));
+    let mut decided = 0;
+    let refused = installation.processes[0].change(account, |change| {
+        let money = change.account().unwrap().unwrap_or_default();
+        decided += 1;
+        if decided <= 2 * ATTEMPTS_WITHOUT_TURN {
+            // Another process writes the account before the refusal is confirmed.
+            let message = codec::write_account(&AccountRecord { money, ..AccountRecord::default() });
+            let record =
+                Record::of(Revision(decided.to_be_bytes().repeat(2).try_into().unwrap()), FORM, &message);
+            let put = Commit { guards: Vec::new(), writes: vec![Write::Put(names::account(), record)] };
+            records.commit(&space, put).now_or_never().unwrap().unwrap();
+        }
+        Err::<(), _>(StoreError::Busy("refused"))
+    });
+    assert_eq!(refused.await, Err(StoreError::Busy("refused")));
+    assert_eq!(decided, 2 * ATTEMPTS_WITHOUT_TURN + 1);
+    let copies = installation.copies(account, vec![Slot::Turn]).await;
+    assert_eq!(copies.turn.get(&super::copies::TheTurn), Some(&None));
+}
+
+/// Holds and captures the amount. Returns whether it could.
+async fn spend(ledger: &Lanes, (account, key): (AccountId, KeyId), one: NanoUsd) -> bool {
+    use domain::ledger::{Command, NewHold, Outcome, Progress, Refused};
+    let generation = GenerationId::generate(&System);
+    loop {
+        let now = System.now();
+        let hold = Command::Hold(NewHold {
+            key,
+            credential: 0,
+            generation,
+            model: "m".into(),
+            least: one,
+            enough: one,
+            most: one,
+            prompt_tokens: 1,
+            readmitted: false,
+            lease_ticks: 7,
+        });
+        match ledger.execute(account, vec![hold], now).await.unwrap().remove(0) {
+            Ok(Outcome::Held { .. }) => break,
+            Err(Refused::Reserved) => tokio::task::yield_now().await,
+            Err(Refused::LimitReached { .. }) => return false,
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+    let total = Progress { cost: one, ..Progress::default() };
+    let capture =
+        Command::Capture { key, generation, model: "m".into(), total, chargeable: None, estimated: false };
+    let billed = ledger.execute(account, vec![capture], System.now()).await.unwrap().remove(0);
+    matches!(billed, Ok(Outcome::Captured(_)))
+}

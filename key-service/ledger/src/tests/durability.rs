@@ -1,0 +1,131 @@
+//! Answers wait until what they tell of is durable, and keep no other commit waiting.
+
+use async_trait::async_trait;
+use domain::ledger::{Command, Key, NewHold, Progress};
+use futures_util::FutureExt;
+use records::{Commit, Committed, Durability, Place, Space};
+use tokio::sync::watch;
+
+use super::*;
+
+/// Maps whose disk is as slow as the test says.
+struct SlowDisk {
+    maps: Maps,
+    disk: watch::Sender<Disk>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disk {
+    Writes,
+    Hangs,
+    Fails,
+}
+
+#[async_trait]
+impl Records for SlowDisk {
+    fn system(&self) -> &'static str {
+        "maps"
+    }
+
+    async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
+        self.maps.read(space, questions).await
+    }
+
+    async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
+        self.maps.commit(space, commit).await
+    }
+
+    async fn places(&self) -> Result<Vec<(Space, Place)>, Failure> {
+        self.maps.places().await
+    }
+
+    async fn settle(&self, _space: &Space, durability: Durability) -> Result<(), Failure> {
+        if durability < Durability::Durable {
+            return Ok(());
+        }
+        let mut disk = self.disk.subscribe();
+        let disk = *disk.wait_for(|disk| *disk != Disk::Hangs).await.unwrap();
+        if disk == Disk::Fails { Err(Failure::Unknown("the disk is on fire".into())) } else { Ok(()) }
+    }
+}
+
+async fn ledger() -> (Arc<SlowDisk>, Lanes) {
+    let records = Arc::new(SlowDisk { maps: Maps::default(), disk: watch::Sender::new(Disk::Writes) });
+    let ledger = Lanes::new(Arc::clone(&records) as Arc<dyn Records>, Arc::new(System), KEPT);
+    make(&ledger, 0).await.unwrap();
+    (records, ledger)
+}
+
+/// Makes a key, and the account where there is none.
+async fn make(ledger: &Lanes, number: u8) -> Result<(), crate::StoreError> {
+    let money = domain::ledger::Account { credit: NanoUsd::from_usd(1), ..Default::default() };
+    let decide = |change: &mut Change<'_>| {
+        if change.account()?.is_none() {
+            change.set_account(money);
+        }
+        if change.key(key(number))?.is_none() {
+            change.set_key(key(number), Key::default());
+        }
+        Ok(())
+    };
+    ledger.change(account(0), decide).await
+}
+
+fn hold(generation: GenerationId) -> Command {
+    let one = NanoUsd::from_nanos(10);
+    Command::Hold(NewHold {
+        key: key(0),
+        credential: 0,
+        generation,
+        model: "m".into(),
+        least: one,
+        enough: one,
+        most: one,
+        prompt_tokens: 1,
+        readmitted: false,
+        lease_ticks: 7,
+    })
+}
+
+fn capture(generation: GenerationId) -> Command {
+    let total = Progress { cost: NanoUsd::from_nanos(10), ..Progress::default() };
+    Command::Capture { key: key(0), generation, model: "m".into(), total, chargeable: None, estimated: false }
+}
+
+#[tokio::test]
+async fn a_bill_is_answered_when_it_is_durable_and_other_commands_meanwhile() {
+    let (records, ledger) = ledger().await;
+    let [first, second] = [1, 2].map(|n| GenerationId::new(START, [n; 10]));
+    let execute = |command| ledger.execute(account(0), vec![command], START);
+    execute(hold(first)).await.unwrap();
+    records.disk.send_replace(Disk::Hangs);
+    let mut billed = Box::pin(execute(capture(first)));
+    assert_eq!((&mut billed).now_or_never(), None);
+    let mut made = Box::pin(make(&ledger, 1));
+    assert!((&mut made).now_or_never().is_none());
+    for command in [hold(second), Command::Tick { seen: None }] {
+        let answered = execute(command.clone()).now_or_never();
+        assert!(matches!(answered, Some(Ok(outcomes)) if outcomes[0].is_ok()), "{command:?}");
+    }
+    records.disk.send_replace(Disk::Writes);
+    assert!(billed.await.unwrap()[0].is_ok());
+    made.await.unwrap();
+}
+
+/// The bill is there, but may be lost: whoever sends the command again waits again.
+#[tokio::test]
+async fn a_bill_that_may_be_lost_is_unknown_until_it_is_durable() {
+    let (records, ledger) = ledger().await;
+    let generation = GenerationId::new(START, [1; 10]);
+    let execute = |command| ledger.execute(account(0), vec![command], START);
+    execute(hold(generation)).await.unwrap();
+    records.disk.send_replace(Disk::Fails);
+    for _ in 0..2 {
+        let failed = execute(capture(generation)).await;
+        assert!(matches!(failed, Err(Failure::Unknown(_))), "{failed:?}");
+        make(&ledger, 1).await.unwrap_err();
+    }
+    records.disk.send_replace(Disk::Writes);
+    assert!(execute(capture(generation)).await.unwrap()[0].is_ok());
+    make(&ledger, 1).await.unwrap();
+}

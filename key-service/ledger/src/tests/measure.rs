@@ -1,0 +1,124 @@
+//! What a request costs, for those who change the ledger or the backend.
+
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use domain::ledger::{Account, Command, Key, NewHold, Outcome, Progress};
+use records::sqlite::Sqlite;
+use shared::{
+    clock::{Clock, System},
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+};
+
+use super::{Kept, Lanes};
+use crate::{EVENTS_KEPT, EventBounds};
+
+/// Requests of a measurement.
+const REQUESTS: usize = 64_000;
+
+/// Keys that the callers share.
+const KEYS: u8 = 16;
+
+fn account() -> AccountId {
+    AccountId::new(System.now(), [1; 10])
+}
+
+fn key(n: u8) -> KeyId {
+    KeyId::new(shared::time::Timestamp::from_millis(1), [n; 10])
+}
+
+async fn ledger(store: Arc<Sqlite>, account: AccountId) -> Arc<Lanes> {
+    let events = EventBounds::with_life(EVENTS_KEPT);
+    let ledger = Lanes::new(
+        store,
+        Arc::new(System),
+        Kept { journal_entries: 20_000, events, expired: Duration::from_hours(24), usage_days: None },
+    );
+    let made = ledger.change(account, |change| {
+        change.account()?;
+        change.set_account(Account { credit: NanoUsd::from_usd(1_000), ..Default::default() });
+        for key in (0..KEYS).map(key) {
+            change.key(key)?;
+            change.set_key(key, Key::default());
+        }
+        Ok(())
+    });
+    made.await.unwrap();
+    Arc::new(ledger)
+}
+
+/// A hold and a capture.
+async fn request(ledger: &Lanes, account: AccountId, key: KeyId) {
+    let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
+    let hold = Command::Hold(NewHold {
+        key,
+        credential: 0,
+        generation,
+        model: "Model Flash".into(),
+        least: cost,
+        enough: cost,
+        most: cost,
+        prompt_tokens: 1,
+        readmitted: false,
+        lease_ticks: 7,
+    });
+    let outcome = ledger.execute(account, vec![hold], System.now()).await.unwrap().remove(0);
+    assert!(matches!(outcome, Ok(Outcome::Held { .. })), "{outcome:?}");
+    let total = Progress { cost, ..Progress::default() };
+    let model = "Model Flash".into();
+    let capture = Command::Capture { key, generation, model, total, chargeable: None, estimated: false };
+    let captured = ledger.execute(account, vec![capture], System.now()).await.unwrap().remove(0);
+    assert!(matches!(captured, Ok(Outcome::Captured(_))), "{captured:?}");
+}
+
+/// Processor time of this process, and of it that of the kernel, to a hundredth of a second.
+fn processor_time() -> (Duration, Duration) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks = |n: usize| Duration::from_millis(10 * fields[n].parse::<u64>().unwrap());
+    (ticks(11) + ticks(12), ticks(12))
+}
+
+/// Requests of so many callers at once.
+async fn measure(store: &Arc<Sqlite>, callers: usize, requests: usize, label: &str) {
+    let account = account();
+    let ledger = ledger(Arc::clone(store), account).await;
+    let (began, (before, before_system)) = (Instant::now(), processor_time());
+    let calls = (0..callers).map(|n| {
+        let (ledger, key) = (Arc::clone(&ledger), key(u8::try_from(n % usize::from(KEYS)).unwrap()));
+        tokio::spawn(async move {
+            for _ in 0..requests / callers {
+                request(&ledger, account, key).await;
+            }
+        })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap();
+    }
+    let (after, after_system) = processor_time();
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(u32::try_from(requests).unwrap());
+    println!(
+        "{label}, {callers} at once: {:.1} µs of processors a request, {:.1} of them the kernel's; {:.1} µs",
+        each(after.saturating_sub(before)),
+        each(after_system.saturating_sub(before_system)),
+        each(began.elapsed()),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement: run it alone, optimised, with --nocapture"]
+async fn requests_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let file = Arc::new(Sqlite::open(&path).unwrap());
+    for callers in [64, 16, 1, 64] {
+        measure(&file, callers, if callers == 1 { REQUESTS / 16 } else { REQUESTS }, "file").await;
+    }
+    println!("{} KiB", fs::metadata(&path).unwrap().len() / 1024);
+    let memory = Arc::new(Sqlite::in_memory().unwrap());
+    measure(&memory, 64, REQUESTS, "memory").await;
+}

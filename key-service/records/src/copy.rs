@@ -1,0 +1,321 @@
+//! Copies all that one backend keeps to another, and compares both. Neither is served meanwhile.
+//!
+//! A record keeps its revision, and a log its numbers. A target that has a part of the source and nothing else is one of a copy
+//! that ended early, which is completed. Any other is left as it is.
+
+mod pages;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures_util::{TryStreamExt, stream};
+
+use self::{
+    pages::{Page, Pages},
+    target::Target,
+};
+use crate::records::{Answer, Durability, Failure, Name, Place, Question, Records, Set, Space};
+
+/// Entries or values that are read together.
+const AT_ONCE: usize = 500;
+/// Places that are copied or compared at a time: enough to hide round trips, and to share the transactions of SQLite.
+const PLACES_AT_ONCE: usize = 16;
+/// Spaces that are waited for together until they are durable. They share the waits of a Redis, so that most of its second is not
+/// waited for again and again.
+const SETTLED_AT_ONCE: usize = 512;
+
+/// What was copied, and found equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Spaces' sets, indexes and logs.
+    pub places: u64,
+    /// Records.
+    pub records: u64,
+    /// Entries of indexes.
+    pub entries: u64,
+    /// Values of logs.
+    pub values: u64,
+}
+
+/// How far a copy is, for whoever shows its progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What is under way.
+    pub phase: Phase,
+    /// What is done of it.
+    pub done: Copied,
+    /// Number of places in the end.
+    pub places: u64,
+}
+
+/// What is done one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Everything is written to the target.
+    Copying,
+    /// Everything is read from both, and compared.
+    Comparing,
+}
+
+/// A copy cannot be made, or is not as the original.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyError {
+    /// The target has something already that the source does not have.
+    #[error("the target is not empty, and has what the source has not: {0}")]
+    NotEmpty(String),
+    /// A part of the target is not as it is in the source.
+    #[error("the copy is not as the original: {0}")]
+    Differs(String),
+    /// A backend cannot be reached, or did not confirm.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// What a backend has cannot be read.
+    #[error("a stored record is damaged: {0}")]
+    Damaged(String),
+}
+
+impl From<Failure> for CopyError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unknown(cause) | Failure::NotDone(cause) => Self::Unavailable(cause),
+            Failure::Damaged(cause) => Self::Damaged(cause),
+        }
+    }
+}
+
+/// Two stores, and what is done of one of the phases.
+struct Pair<'a> {
+    from: &'a Arc<dyn Records>,
+    to: &'a Arc<dyn Records>,
+    counts: Counts,
+}
+
+/// What is done so far, of many places at once.
+#[derive(Default)]
+struct Counts {
+    places: AtomicU64,
+    records: AtomicU64,
+    entries: AtomicU64,
+    values: AtomicU64,
+}
+
+impl Counts {
+    fn add(&self, page: &Page) {
+        let (count, by) = match page {
+            Page::Records(records) => (&self.records, records.len()),
+            Page::Entries(_, entries) => (&self.entries, entries.len()),
+            Page::Values(_, values) => (&self.values, values.len()),
+        };
+        count.fetch_add(by as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Copied {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Self { places, records, entries, values } = self;
+        Copied {
+            places: count(places),
+            records: count(records),
+            entries: count(entries),
+            values: count(values),
+        }
+    }
+}
+
+/// What a target is to have of a place of the source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Some of it, in order.
+    Beginning,
+    /// All of it.
+    Whole,
+}
+
+/// Copies everything, compares everything, and says what there is. `tell` hears of every few hundred records, entries or values.
+pub async fn copy(
+    from: &Arc<dyn Records>,
+    to: &Arc<dyn Records>,
+    tell: impl Fn(Step),
+) -> Result<Copied, CopyError> {
+    let known: BTreeSet<_> = from.places().await?.into_iter().collect();
+    let begun: BTreeSet<_> = to.places().await?.into_iter().collect();
+    if let Some((space, place)) = begun.difference(&known).next() {
+        return Err(CopyError::NotEmpty(describe(space, *place)));
+    }
+    let earlier = Pair { from, to, counts: Counts::default() };
+    let told = |_: &Counts| ();
+    earlier.compare(&begun, Extent::Beginning, &told).await.map_err(|error| match error {
+        CopyError::Differs(place) => CopyError::NotEmpty(place),
+        other @ (CopyError::NotEmpty(_) | CopyError::Unavailable(_) | CopyError::Damaged(_)) => other,
+    })?;
+    let pair = Pair { from, to, counts: Counts::default() };
+    let places = known.len() as u64;
+    let step = |phase, counts: &Counts| tell(Step { phase, done: counts.get(), places });
+    pair.copy(&known, &|counts: &Counts| step(Phase::Copying, counts)).await?;
+    settle(to, known.iter().map(|(space, _)| space).collect()).await?;
+    let there: BTreeSet<_> = to.places().await?.into_iter().collect();
+    if let Some((space, place)) = there.symmetric_difference(&known).next() {
+        return Err(CopyError::Differs(describe(space, *place)));
+    }
+    let pair = Pair { from, to, counts: Counts::default() };
+    pair.compare(&known, Extent::Whole, &|counts: &Counts| step(Phase::Comparing, counts)).await?;
+    Ok(pair.counts.get())
+}
+
+/// Waits until all that was written is durable.
+async fn settle(to: &Arc<dyn Records>, spaces: BTreeSet<&Space>) -> Result<(), CopyError> {
+    let waits = stream::iter(spaces.into_iter().map(|space| Ok(to.settle(space, Durability::Durable))));
+    Ok(waits.try_buffer_unordered(SETTLED_AT_ONCE).try_for_each(|()| ready(Ok(()))).await?)
+}
+
+impl Pair<'_> {
+    async fn copy(
+        &self,
+        places: &BTreeSet<(Space, Place)>,
+        tell: &impl Fn(&Counts),
+    ) -> Result<(), CopyError> {
+        let copies = places.iter().map(|(space, place)| self.copy_place((space, *place), tell));
+        stream::iter(copies.map(Ok))
+            .try_buffer_unordered(PLACES_AT_ONCE)
+            .try_for_each(|()| ready(Ok(())))
+            .await
+    }
+
+    async fn copy_place(
+        &self,
+        (space, place): (&Space, Place),
+        tell: &impl Fn(&Counts),
+    ) -> Result<(), CopyError> {
+        let mut target = Target::new(self.to, space);
+        let mut pages = Pages::of(place);
+        while let Some(page) = pages.next(self.from, space).await? {
+            self.counts.add(&page);
+            match page {
+                Page::Records(records) => {
+                    for (name, record) in records {
+                        target.put(name, record).await?;
+                    }
+                }
+                Page::Entries(index, entries) => {
+                    for entry in entries {
+                        target.enter(index, entry).await?;
+                    }
+                }
+                Page::Values(log, values) => target.append(log, values).await?,
+            }
+            tell(&self.counts);
+        }
+        self.counts.places.fetch_add(1, Ordering::Relaxed);
+        target.flush().await
+    }
+
+    async fn compare(
+        &self,
+        places: &BTreeSet<(Space, Place)>,
+        extent: Extent,
+        tell: &impl Fn(&Counts),
+    ) -> Result<(), CopyError> {
+        let compared = places.iter().map(|(space, place)| self.compare_place((space, *place), extent, tell));
+        stream::iter(compared.map(Ok))
+            .try_buffer_unordered(PLACES_AT_ONCE)
+            .try_for_each(|()| ready(Ok(())))
+            .await
+    }
+
+    /// Compares a place page by page.
+    async fn compare_place(
+        &self,
+        (space, place): (&Space, Place),
+        extent: Extent,
+        tell: &impl Fn(&Counts),
+    ) -> Result<(), CopyError> {
+        let is_same = match place {
+            Place::Set(set) => self.compare_records((space, set), extent, tell).await?,
+            Place::Index(_) | Place::Log(_) => self.compare_pages((space, place), extent, tell).await?,
+        };
+        self.counts.places.fetch_add(1, Ordering::Relaxed);
+        if is_same { Ok(()) } else { Err(CopyError::Differs(describe(space, place))) }
+    }
+
+    /// Whether the target has the same entries or values in the same order.
+    async fn compare_pages(
+        &self,
+        (space, place): (&Space, Place),
+        extent: Extent,
+        tell: &impl Fn(&Counts),
+    ) -> Result<bool, CopyError> {
+        let (mut ours, mut theirs) = (Pages::of(place), Pages::of(place));
+        loop {
+            let (ours, theirs) = (ours.next(self.from, space).await?, theirs.next(self.to, space).await?);
+            let (Some(ours), Some(theirs)) = (&ours, &theirs) else {
+                return Ok(theirs.is_none() && (ours.is_none() || extent == Extent::Beginning));
+            };
+            if ours != theirs {
+                return Ok(extent == Extent::Beginning && ours.begins_with(theirs));
+            }
+            self.counts.add(ours);
+            tell(&self.counts);
+        }
+    }
+
+    /// Whether the target has the same records. A set has no order: each record of the target is looked up in the source, and both
+    /// are counted.
+    async fn compare_records(
+        &self,
+        (space, set): (&Space, Set),
+        extent: Extent,
+        tell: &impl Fn(&Counts),
+    ) -> Result<bool, CopyError> {
+        let (mut pages, mut known) = (Pages::of(Place::Set(set)), HashSet::new());
+        while let Some(page) = pages.next(self.to, space).await? {
+            let Page::Records(records) = page else { return Err(no_answer()) };
+            let (names, theirs): (Vec<Name>, Vec<_>) = records.into_iter().unzip();
+            if names.is_empty() {
+                continue;
+            }
+            let answer = self.from.read(space, vec![Question::Records(names.clone())]).await?.pop();
+            let Some(Answer::Records(ours)) = answer else { return Err(no_answer()) };
+            if theirs.into_iter().map(Some).ne(ours) {
+                return Ok(false);
+            }
+            let before = known.len();
+            known.extend(names.into_iter().map(|name| name.key));
+            self.counts.records.fetch_add((known.len() - before) as u64, Ordering::Relaxed);
+            tell(&self.counts);
+        }
+        let there = known.len();
+        Ok(extent == Extent::Beginning || there == count_records(self.from, (space, set)).await?)
+    }
+}
+
+/// The number of records. A page may have one that another has had.
+async fn count_records(of: &Arc<dyn Records>, (space, set): (&Space, Set)) -> Result<usize, CopyError> {
+    let (mut pages, mut known) = (Pages::of(Place::Set(set)), HashSet::new());
+    while let Some(page) = pages.next(of, space).await? {
+        let Page::Records(records) = page else { return Err(no_answer()) };
+        known.extend(records.into_iter().map(|(name, _)| name.key));
+    }
+    Ok(known.len())
+}
+
+fn describe(space: &Space, place: Place) -> String {
+    let space = space.as_str();
+    match place {
+        Place::Set(Set { table, part: 0 }) => format!("{space}, set {table}"),
+        Place::Set(Set { table, part }) => format!("{space}, set {table}, part {part}"),
+        Place::Index(index) => format!("{space}, index {}", index.0),
+        Place::Log(log) => format!("{space}, log {}", log.0),
+    }
+}
+
+fn no_answer() -> CopyError {
+    CopyError::Damaged("an answer to another question".into())
+}

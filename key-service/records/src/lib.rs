@@ -1,0 +1,21 @@
+//! What the store needs of a backend, which only compares and writes records, and the backends.
+
+pub mod copy;
+mod latency;
+#[cfg(any(test, feature = "testing"))]
+pub mod maps;
+mod records;
+pub mod redis;
+#[cfg(any(test, feature = "testing"))]
+pub mod servers;
+pub mod sqlite;
+#[cfg(test)]
+mod suite;
+
+pub use self::{
+    latency::timed,
+    records::{
+        Answer, Commit, Committed, Cursor, Durability, Failure, Guard, Index, Log, MOST_WORDS, Name, Order,
+        Place, Question, Record, Records, Revision, Set, Space, Write,
+    },
+};
