@@ -52,12 +52,12 @@ pub struct Options {
           value_parser = parse_redis_prefix, global = true)]
     pub redis_prefix: String,
 
-    /// Most entries that Redis keeps of an account's journal, some 180 bytes each; older entries are dropped
+    /// Most entries that Redis keeps of an account's journal, some 140 bytes each; older entries are dropped
     #[arg(long, env = "FAREGATE_REDIS_JOURNAL_ENTRIES", value_name = "ENTRIES", default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1_000..=100_000_000), global = true)]
     pub redis_journal_entries: u32,
 
-    /// Days that Redis keeps counters of usage, some 150 bytes for each key and model used on a day
+    /// Days that Redis keeps counters of usage, some 100 bytes for each key and model used on a day
     #[arg(long, env = "FAREGATE_REDIS_USAGE_DAYS", value_name = "DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub redis_usage_days: u32,

@@ -17,7 +17,7 @@ pub struct Kept {
 
 /// Life of events unless configured otherwise: a year, and time to read what it began with.
 pub const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
-/// Events that an account keeps: a hundred acts a day for longer than [`EVENTS_KEPT`], and with indexes some 40 MB of Redis.
+/// Events that an account keeps: a hundred acts a day for longer than [`EVENTS_KEPT`], and with indexes some 60 MB of Redis.
 const MAX_EVENTS: u64 = 100_000;
 /// Bytes of events that an account keeps, without indexes: 670 for each of [`MAX_EVENTS`], which is more than most acts write.
 const MAX_EVENT_BYTES: u64 = 64 << 20;

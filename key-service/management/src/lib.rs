@@ -59,8 +59,7 @@ pub mod testing;
 pub mod usage;
 pub mod webhooks;
 
-/// API keys that an account may have unless configured otherwise: some 50 MB in Redis, or 180 MB with the longest labels and
-/// idempotency keys.
+/// API keys that an account may have unless configured otherwise: some 65 MB in Redis, and more with long labels.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
 /// Timeout of an account for the permit to read: a page reads for some 20 ms, so that a hundred pages get through.

@@ -23,7 +23,7 @@ const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
 /// unauthenticated caller with a few addresses does not lock a member out.
 const ATTEMPTS_PER_NAME: u64 = 100;
 
-/// Row of a count: each count has 65,536 rows, some 4 MiB in Redis when all are in use.
+/// Row of a count: each count has 65,536 rows, so that callers who never sign in fill no store.
 type Row = u16;
 
 /// An attempt that was counted, and is not judged yet.
