@@ -2,6 +2,7 @@
 //! model of several processes explores every order of such steps. Decisions, guards and writes are those of every lane.
 
 use domain::ledger::{Account, Command, Entry, Group, Key, Record as GenerationRecord};
+use records::{Commit, Record, Revision, maps::SpaceMaps};
 use shared::{
     ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     time::Timestamp,
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{messages, view::View};
 use prost::Message;
-use records::{Commit, Record, Revision, maps::SpaceMaps};
 
 /// A lane between two steps.
 #[derive(Clone)]

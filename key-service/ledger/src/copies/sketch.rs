@@ -1,7 +1,8 @@
 //! What copies are, apart from the random bits of revisions, so that a model knows states in which it has been before.
 
-use super::{Copies, Copy, Kept, Table};
 use records::{Name, Record, maps::SpaceMaps};
+
+use super::{Copies, Copy, Kept, Table};
 
 impl Copies {
     /// Appends each copy in the order of names: that the record was absent, is as it was seen, or has changed since. Then its value
