@@ -67,8 +67,7 @@ fn models(out: &mut impl Write, catalog: &Catalog) -> io::Result<()> {
     writeln!(out, "models: {}", catalog.ids().join(", "))?;
     let builtin = catalog.models.iter().flat_map(|m| &m.upstreams).any(|u| u.kind == UpstreamKind::Builtin);
     if builtin {
-        let about = local_model::about();
-        writeln!(out, "{} stands in for them: {}", about.name, about.sentence)?;
+        writeln!(out, "{} stands in for them: {}", local_model::NAME, local_model::DESCRIPTION)?;
         writeln!(
             out,
             "To connect a real one, run `faregate init`, or give a model an upstream with a `url` in config/models.toml (FAREGATE_MODELS)."

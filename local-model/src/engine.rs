@@ -1,170 +1,178 @@
 //! The engine: the model, which answers requests side by side, a token of each in turn.
 
-mod generator;
+use std::{mem, sync::Arc};
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use shared::clock::{Clock, random_bytes};
+use shared::{
+    clock::{Clock, random_bytes},
+    error::{ApiError, Code},
+};
 use tokio::{
-    sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, mpsc},
     task::spawn_blocking,
 };
 
-use self::generator::Generator;
 use crate::{
-    grammar::{Constraint, GrammarCompiler, SchemaError},
-    model::Model,
-    output::Delta,
-    sampler::{Sampling, TokenLogprob},
+    grammar::{Constraint, GrammarCompiler},
+    output::{Delta, OutputParser},
+    sampler::Sampler,
+    tokenizer::{END_OF_TEXT, TURN_END, Tokenizer},
+    transformer::{CONTEXT_TOKENS, KvCache, Transformer},
 };
 
-/// Number of completions that are written side by side. Each may come to hold the keys and values of a whole context: 9.4 MB.
-const MAX_COMPLETIONS: usize = 32;
+/// Requests that are read or answered side by side; others wait. Each may come to hold keys and values of 9.4 MB.
+const MAX_ANSWERS: usize = 32;
+/// Tokens of a prompt that are read per turn: 5 to 15 ms, for which the other requests wait. Larger chunks are no faster.
+const CHUNK: usize = 32;
 
-/// Running model, shared by the engine's clones.
-#[derive(Clone)]
-pub struct Engine(Arc<Shared>);
-
-struct Shared {
-    model: Model,
-    grammars: GrammarCompiler,
+/// Running model.
+pub struct Engine {
+    transformer: Transformer,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) grammars: GrammarCompiler,
     /// Source of time, and of randomness for ids and for requests without a seed.
     clock: Arc<dyn Clock>,
     requests: Arc<Semaphore>,
-    completions: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
     /// Turn to compute, given in the order of asking, so that all requests make progress.
     turn: Mutex<()>,
 }
 
-/// Permit for a request, free again when dropped.
-pub(crate) type Permit = OwnedSemaphorePermit;
-
-/// Checked request. The prompt leaves room for at least another token.
 pub(crate) struct Request {
     pub(crate) prompt: Vec<u32>,
-    /// Number of independent answers, never zero.
-    pub(crate) choices: u32,
-    /// Limit of tokens per answer, never zero.
+    /// Limit of tokens of the answer, never zero.
     pub(crate) max_tokens: usize,
-    pub(crate) sampling: Sampling,
-    pub(crate) stops: Vec<String>,
-    /// Seed of the ids of tool calls, which are parsed only with a seed.
-    pub(crate) id_seed: Option<u64>,
+    pub(crate) sampler: Sampler,
     pub(crate) constraint: Option<Constraint>,
-    /// Count of the likeliest tokens that are reported beside each token, if logprobs are.
-    pub(crate) top_logprobs: Option<usize>,
+    pub(crate) parser: OutputParser,
 }
 
-/// Progress of a choice.
+/// Progress of an answer.
 pub(crate) struct Event {
-    pub(crate) choice: usize,
-    pub(crate) kind: EventKind,
-    /// Logprobs of the tokens since the choice's last event.
-    pub(crate) logprobs: Vec<TokenLogprob>,
-    /// Usage of the whole request so far.
-    pub(crate) usage: Usage,
-}
-
-pub(crate) enum EventKind {
-    Delta(Delta),
-    Finished(FinishReason),
-}
-
-/// Reason for which an answer ended. The names are wire format.
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FinishReason {
-    Stop,
-    Length,
-    ToolCalls,
-}
-
-/// Tokens of a request, counted by the model itself.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Usage {
-    pub(crate) prompt: usize,
-    /// Tokens of all choices, the end of each answer included.
-    pub(crate) completion: usize,
+    pub(crate) delta: Delta,
+    pub(crate) prompt_tokens: usize,
+    /// Tokens of the answer so far, its end included.
+    pub(crate) written: usize,
 }
 
 /// Events of a request. The engine stops answering a request whose events are dropped.
-pub(crate) struct Events {
-    received: mpsc::UnboundedReceiver<Result<Event, SchemaError>>,
-    unfinished: u32,
-}
+pub(crate) type Events = mpsc::UnboundedReceiver<Result<Event, ApiError>>;
 
-/// Reason for which a request was not taken, or an answer not finished.
-pub(crate) enum EngineError {
-    /// The engine is at its bound of requests.
-    Full,
-    /// A fault in the engine ended the answer.
-    Broken,
-    /// The schema cannot be followed any further.
-    Schema(SchemaError),
+/// Request while it is answered, on a thread that may block.
+struct Generator<'a> {
+    engine: &'a Engine,
+    request: Request,
+    events: mpsc::UnboundedSender<Result<Event, ApiError>>,
+    cache: KvCache,
+    logits: Vec<f32>,
+    written: usize,
 }
 
 impl Engine {
     /// Loads the shipped model, which takes some milliseconds. A request beyond `max_requests` at once is refused.
-    pub fn start(clock: Arc<dyn Clock>, max_requests: usize) -> anyhow::Result<Self> {
-        let model = Model::shipped()?;
-        let grammars = GrammarCompiler::new(&model.tokenizer)?;
-        let requests = Arc::new(Semaphore::new(max_requests));
-        let completions = Arc::new(Semaphore::new(MAX_COMPLETIONS));
-        Ok(Self(Arc::new(Shared { model, grammars, clock, requests, completions, turn: Mutex::new(()) })))
+    pub fn start(clock: Arc<dyn Clock>, max_requests: usize) -> anyhow::Result<Arc<Self>> {
+        let tokenizer = Tokenizer::shipped()?;
+        Ok(Arc::new(Self {
+            transformer: Transformer::shipped()?,
+            grammars: GrammarCompiler::new(&tokenizer)?,
+            tokenizer,
+            clock,
+            requests: Arc::new(Semaphore::new(max_requests)),
+            answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
+            turn: Mutex::new(()),
+        }))
     }
 
-    /// Takes a permit for a request before any work on the request, so that this work is bounded too.
-    pub(crate) fn admit(&self) -> Result<Permit, EngineError> {
-        Arc::clone(&self.0.requests).try_acquire_owned().map_err(|_| EngineError::Full)
+    /// Takes a permit for a request before any work on the request.
+    pub(crate) fn admit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let full = |_| ApiError::new(Code::Overloaded, "The model has too many requests in flight.");
+        Arc::clone(&self.requests).try_acquire_owned().map_err(full)
     }
 
-    /// Answers a request beside the others, once few enough completions are being written.
-    pub(crate) async fn submit(&self, permit: Permit, request: Request) -> Result<Events, EngineError> {
-        let completions = Arc::clone(&self.0.completions).acquire_many_owned(request.choices).await;
-        let completions = completions.map_err(|_| EngineError::Broken)?;
+    /// Waits for a permit to read and answer a request, which bounds memory and threads.
+    pub(crate) async fn wait(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.answers).acquire_owned().await.map_err(|_| ApiError::internal())
+    }
+
+    /// Answers a request beside the others. The permits are held until the answer ends.
+    pub(crate) fn submit(self: &Arc<Self>, permits: [OwnedSemaphorePermit; 2], request: Request) -> Events {
         // Unbounded, so that a slow reader delays no other; the context bounds the events of a request.
-        let (sender, received) = mpsc::unbounded_channel();
-        let (engine, unfinished) = (Arc::clone(&self.0), request.choices);
+        let (events, received) = mpsc::unbounded_channel();
+        let engine = Arc::clone(self);
         spawn_blocking(move || {
-            Generator::new(&engine, &request, &sender).run();
-            drop((permit, completions));
+            let (cache, logits) = (KvCache::default(), Vec::new());
+            Generator { engine: &engine, request, events, cache, logits, written: 0 }.run();
+            drop(permits);
         });
-        Ok(Events { received, unfinished })
+        received
     }
 
-    pub(crate) fn model(&self) -> &Model {
-        &self.0.model
-    }
-
-    pub(crate) fn grammars(&self) -> &GrammarCompiler {
-        &self.0.grammars
-    }
-
-    /// Tokens that prompt and answer together may have.
-    pub(crate) fn context(&self) -> usize {
-        self.0.model.transformer.context()
-    }
-
-    /// Time in seconds since 1970.
     pub(crate) fn now(&self) -> i64 {
-        self.0.clock.now().seconds()
+        self.clock.now().seconds()
     }
 
-    /// Random number, as a seed or as an id.
     pub(crate) fn random(&self) -> u64 {
-        u64::from_le_bytes(random_bytes(&*self.0.clock))
+        u64::from_le_bytes(random_bytes(&*self.clock))
     }
 }
 
-impl Events {
-    /// Waits for the next event. None when all choices are finished.
-    pub(crate) async fn next(&mut self) -> Result<Option<Event>, EngineError> {
-        if self.unfinished == 0 {
-            return Ok(None);
+impl<'a> Generator<'a> {
+    /// Writes the answer, unless the client leaves.
+    fn run(mut self) {
+        for chunk in self.request.prompt.chunks(CHUNK) {
+            let Some(_turn) = self.turn() else { return };
+            self.logits = self.engine.transformer.forward(chunk, &mut self.cache);
         }
-        let event = self.received.recv().await.ok_or(EngineError::Broken)?.map_err(EngineError::Schema)?;
-        self.unfinished -= u32::from(matches!(event.kind, EventKind::Finished(_)));
-        Ok(Some(event))
+        let ended = loop {
+            let Some(_turn) = self.turn() else { return };
+            if let Some(ended) = self.write().transpose() {
+                break ended;
+            }
+        };
+        let rest = self.request.parser.finish();
+        self.send(rest.map(Ok));
+        self.send(Some(ended.map(Delta::Finished)));
+    }
+
+    /// Waits for a turn to compute. None when the client has left.
+    fn turn(&self) -> Option<MutexGuard<'a, ()>> {
+        let turn = self.engine.turn.blocking_lock();
+        (!self.events.is_closed()).then_some(turn)
+    }
+
+    /// Writes the next token and reports the text that has become certain. Returns the reason if the answer ends.
+    fn write(&mut self) -> Result<Option<&'static str>, ApiError> {
+        let mut logits = mem::take(&mut self.logits);
+        if let Some(constraint) = &mut self.request.constraint {
+            constraint.mask(&mut logits)?;
+        }
+        let token = self.request.sampler.sample(logits);
+        self.written += 1;
+        let mut ends = [END_OF_TEXT, TURN_END].contains(&token);
+        if !ends {
+            if let Some(constraint) = &mut self.request.constraint {
+                constraint.advance(token)?;
+                ends = constraint.is_complete();
+            }
+            let delta = self.request.parser.push(&self.engine.tokenizer, token);
+            self.send(delta.map(Ok));
+            ends |= self.request.parser.is_stopped;
+        }
+        if ends {
+            return Ok(Some(if self.request.parser.calls > 0 { "tool_calls" } else { "stop" }));
+        }
+        let room = CONTEXT_TOKENS - self.request.prompt.len();
+        if self.written >= self.request.max_tokens.min(room) {
+            return Ok(Some("length"));
+        }
+        self.logits = self.engine.transformer.forward(&[token], &mut self.cache);
+        Ok(None)
+    }
+
+    fn send(&self, delta: Option<Result<Delta, ApiError>>) {
+        if let Some(delta) = delta {
+            // The next turn notices a client that has left.
+            let (prompt_tokens, written) = (self.request.prompt.len(), self.written);
+            let _ = self.events.send(delta.map(|delta| Event { delta, prompt_tokens, written }));
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
-use local_model::{Engine, about};
+use local_model::{CONTEXT_TOKENS, Engine, NAME};
 use mimalloc::MiMalloc;
 use shared::clock::System;
 use shared_door::{
@@ -14,31 +14,24 @@ use shared_door::{
 use shared_process::{Basics, CommandLine, StopSignal};
 use tokio_util::sync::CancellationToken;
 
-/// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Requests that are answered at once or wait. At some thousand tokens a second in all, more would only wait longer.
 const MAX_REQUESTS: usize = 64;
+const LISTEN: &str = "127.0.0.1:8000";
 
 /// Serves the tiny demo model on the CPU. For weights of your own, run llama.cpp, Ollama or vLLM instead.
 #[derive(Parser)]
 #[command(name = "local-model", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct LocalModelArguments {
     /// Address to serve at
-    #[arg(
-        long,
-        env = "FAREGATE_LOCAL_MODEL_LISTEN",
-        value_name = "ADDRESS",
-        default_value = "127.0.0.1:8000"
-    )]
+    #[arg(long, env = "FAREGATE_LOCAL_MODEL_LISTEN", value_name = "ADDRESS", default_value = LISTEN)]
     listen: SocketAddr,
 
-    /// Settings that size the process.
     #[command(flatten)]
     limits: LimitOptions,
 
-    /// Settings of every program.
     #[command(flatten)]
     basics: Basics,
 }
@@ -64,13 +57,11 @@ async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen)?;
     let address = listener.local_addr()?;
     let limits = arguments.limits.raise();
-    // Callers, such as a gateway, need no credential.
     let bounds = limits.connections.open_bounds(limits.connections(1, 0)?);
     let port = Port::new(listener, bounds);
     let engine = Engine::start(Arc::new(System), MAX_REQUESTS)?;
-    let (name, context) = (about().name, about().context_tokens);
-    writeln!(std::io::stdout(), "serving {name} ({context} tokens of context) on http://{address}/v1")?;
-
+    let line = format!("serving {NAME} ({CONTEXT_TOKENS} tokens of context) on http://{address}/v1");
+    writeln!(std::io::stdout(), "{line}")?;
     let shutdown = CancellationToken::new();
     let server = tokio::spawn(serve(port, local_model::router(engine), shutdown.clone()));
     stop.arrival().await;

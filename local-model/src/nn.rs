@@ -1,14 +1,14 @@
 //! Tensor operations of the transformer, on plain slices of `f32`.
 //!
-//! Each output row is computed from its own input row alone, and every sum is taken in one fixed order. So a result is the same
-//! to the last bit whether a prompt is read at once or in chunks.
+//! Every sum is taken in one fixed order. So a result is the same to the last bit however a prompt is cut.
 
 /// Number of sums computed side by side, enough for the vector registers of any CPU. All layer widths are a multiple.
 pub(crate) const LANES: usize = 16;
 /// Number of rows computed side by side, so that all share the weights once fetched.
 const ROWS: usize = 4;
+/// Addend that keeps a row of zeros from a division by zero, as in `weights/config.json`.
+const EPSILON: f32 = 1e-5;
 
-/// Linear layer without bias.
 pub(crate) struct Linear {
     inputs: usize,
     outputs: usize,
@@ -25,60 +25,39 @@ impl Linear {
         Self { inputs, outputs: weights.len() / inputs, panels }
     }
 
-    /// Width of an output row.
-    pub(crate) fn outputs(&self) -> usize {
-        self.outputs
-    }
-
     /// Applies the layer to each row of `rows`.
     pub(crate) fn forward(&self, rows: &[f32]) -> Vec<f32> {
         let rows: Vec<&[f32]> = rows.chunks_exact(self.inputs).collect();
         let (blocks, rest) = rows.as_chunks::<ROWS>();
         let mut results = vec![0.0; rows.len() * self.outputs];
         for (group, panel) in self.panels.chunks_exact(self.inputs).enumerate() {
-            let mut store = |row: usize, sums: &[f32; LANES]| {
-                results[row * self.outputs + group * LANES..][..LANES].copy_from_slice(sums);
-            };
-            for (block, rows) in blocks.iter().enumerate() {
-                products(panel, *rows)
-                    .iter()
-                    .enumerate()
-                    .for_each(|(row, sums)| store(block * ROWS + row, sums));
-            }
-            for (row, &input) in rest.iter().enumerate() {
-                store(blocks.len() * ROWS + row, &products(panel, [input])[0]);
+            let blocks = blocks.iter().flat_map(|block| products(panel, *block));
+            let rest = rest.iter().flat_map(|&row| products(panel, [row]));
+            for (row, sums) in blocks.chain(rest).enumerate() {
+                results[row * self.outputs + group * LANES..][..LANES].copy_from_slice(&sums);
             }
         }
         results
     }
 
-    /// Weights of one output.
     pub(crate) fn row(&self, output: usize) -> impl Iterator<Item = f32> {
         let panel = &self.panels[output / LANES * self.inputs..][..self.inputs];
         panel.iter().map(move |lanes| lanes[output % LANES])
     }
 }
 
-/// Outputs of one panel for `N` input rows.
 #[inline]
 fn products<const N: usize>(panel: &[[f32; LANES]], rows: [&[f32]; N]) -> [[f32; LANES]; N] {
     let mut sums = [[0.0; LANES]; N];
     for (input, weights) in panel.iter().enumerate() {
         for (sums, row) in sums.iter_mut().zip(rows) {
-            add_product(sums, weights, row[input]);
+            add_products(sums, weights, &[row[input]; LANES]);
         }
     }
     sums
 }
 
-/// Adds `numbers`, multiplied by `factor`.
-#[inline]
-fn add_product(sums: &mut [f32; LANES], numbers: &[f32; LANES], factor: f32) {
-    add_products(sums, numbers, &[factor; LANES]);
-}
-
-/// Adds the products of two numbers each. A loop over the index is fast in every profile; iterators are three times slower in
-/// `release`, where nothing is inlined across the parts of a crate.
+/// Adds products. A loop over the index is fast in every profile; iterators are three times slower in `release`.
 #[inline]
 fn add_products(sums: &mut [f32; LANES], left: &[f32; LANES], right: &[f32; LANES]) {
     for lane in 0..LANES {
@@ -87,18 +66,17 @@ fn add_products(sums: &mut [f32; LANES], left: &[f32; LANES], right: &[f32; LANE
 }
 
 /// Normalises each row to a root mean square of 1, times `weight`.
-pub(crate) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
+pub(crate) fn rms_norm(rows: &[f32], weight: &[f32]) -> Vec<f32> {
     let mut results = Vec::with_capacity(rows.len());
     for row in rows.chunks_exact(weight.len()) {
         #[expect(clippy::cast_precision_loss, reason = "a row has some hundred numbers")]
         let mean = dot(row, row) / row.len() as f32;
-        let scale = 1.0 / (mean + epsilon).sqrt();
+        let scale = 1.0 / (mean + EPSILON).sqrt();
         results.extend(row.iter().zip(weight).map(|(number, weight)| number * scale * weight));
     }
     results
 }
 
-/// Adds `other` to `numbers`, element by element.
 pub(crate) fn add(numbers: &mut [f32], other: &[f32]) {
     for (number, other) in numbers.iter_mut().zip(other) {
         *number += other;
@@ -132,13 +110,12 @@ pub(crate) fn weighted_sum<'a>(
     for (index, lanes) in sums.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let mut sum = [0.0; LANES];
         for (row, &weight) in rows.clone().zip(weights) {
-            add_product(&mut sum, &row.as_chunks().0[index], weight);
+            add_products(&mut sum, &row.as_chunks().0[index], &[weight; LANES]);
         }
         *lanes = sum;
     }
 }
 
-/// Turns logits into probabilities.
 pub(crate) fn softmax(logits: &mut [f32]) {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;

@@ -1,136 +1,153 @@
 //! Output parsing: the tokens of an answer as text and tool calls, in deltas that never have to be taken back.
 
-mod stop_strings;
-mod tool_call;
-mod utf8;
+use crate::tokenizer::{CALL_BEGIN, CALL_END, Tokenizer};
 
-use std::sync::Arc;
-
-use rand::{Rng, SeedableRng, rngs::StdRng};
-
-use self::{stop_strings::StopStrings, tool_call::PartialToolCall, utf8::Utf8Decoder};
-use crate::tokenizer::Tokenizer;
-
-/// Addition to an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
     Text(String),
-    /// Beginning of the tool call at place `index` of the answer. The client gives the result by `id`.
-    ToolCall {
-        index: usize,
-        id: String,
-        name: String,
-    },
-    /// Addition to the arguments of a tool call: JSON, as the model spells it.
-    Arguments {
-        index: usize,
-        text: String,
-    },
+    /// Beginning of a tool call: its place among the calls, its id, by which the client gives the result, and its name.
+    ToolCall(usize, String, String),
+    /// Addition to the arguments of the tool call at a place: JSON, as the model spells it.
+    Arguments(usize, String),
+    /// The end of the answer, with the API's word for its reason.
+    Finished(&'static str),
 }
 
-/// Parser of one answer.
-///
-/// Text that is not certain is held back: half a character, the possible beginning of a stop string, half a tool's name.
+/// Parser of one answer, whose tool calls have the form of the grammar. What is not certain is held back: half a character, the
+/// possible beginning of a stop string, half a tool's name.
 pub(crate) struct OutputParser {
-    tokenizer: Arc<Tokenizer>,
-    utf8: Utf8Decoder,
-    stops: StopStrings,
-    /// Source of the ids of tool calls. Where no tools were offered there is none, and calls are text.
-    ids: Option<StdRng>,
-    calls: usize,
-    /// Tool call that is being written.
-    call: Option<PartialToolCall>,
-    /// True behind a tool call, where the prompt's format has a line end that is not shown.
-    skips_blanks: bool,
+    stops: Vec<String>,
+    /// Number that the ids of tool calls are made of. Where no tools were offered there is none, and calls are text.
+    call_ids: Option<u64>,
+    pub(crate) calls: usize,
+    place: Place,
+    bytes: Vec<u8>,
+    held: String,
+    pub(crate) is_stopped: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Text,
+    CallHead,
+    Arguments,
+    /// Between calls there are line ends alone, which are not shown.
+    AfterCall,
 }
 
 impl OutputParser {
-    /// Makes the parser of an answer that ends before any of `stops`. With `id_seed` the answer may hold tool calls.
-    pub(crate) fn new(tokenizer: Arc<Tokenizer>, stops: Vec<String>, id_seed: Option<u64>) -> Self {
-        Self {
-            tokenizer,
-            utf8: Utf8Decoder::default(),
-            stops: StopStrings::new(stops),
-            ids: id_seed.map(StdRng::seed_from_u64),
-            calls: 0,
-            call: None,
-            skips_blanks: false,
+    /// Makes the parser of an answer that ends before any of `stops`. With `call_ids` the answer may hold tool calls.
+    pub(crate) fn new(stops: Vec<String>, call_ids: Option<u64>) -> Self {
+        let (bytes, held) = (Vec::new(), String::new());
+        Self { stops, call_ids, calls: 0, place: Place::Text, bytes, held, is_stopped: false }
+    }
+
+    /// Adds a token and returns the delta that is certain now.
+    pub(crate) fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Option<Delta> {
+        let in_call = matches!(self.place, Place::CallHead | Place::Arguments);
+        match token {
+            CALL_BEGIN if !in_call && self.call_ids.is_some() => {
+                let before = self.finish();
+                (self.place, self.calls) = (Place::CallHead, self.calls + 1);
+                before
+            }
+            CALL_END if in_call => {
+                let end = self.held.strip_suffix("}\n").map_or(self.held.len(), str::len);
+                self.held.truncate(end);
+                let rest = self.finish();
+                self.place = Place::AfterCall;
+                rest
+            }
+            written => {
+                self.bytes.extend(&tokenizer.bytes[written as usize]);
+                let characters = take_characters(&mut self.bytes);
+                self.held.push_str(&characters);
+                self.certain()
+            }
         }
     }
 
-    /// Adds a token and returns the deltas that are certain now.
-    pub(crate) fn push(&mut self, token: u32) -> Vec<Delta> {
-        if self.tokenizer.is_hidden(token) {
-            return Vec::new();
-        }
-        if self.call.is_some() && token == self.tokenizer.call_end {
-            return self.end_call();
-        }
-        if self.call.is_none() && token == self.tokenizer.call_begin && self.ids.is_some() {
-            return self.begin_call();
-        }
-        let mut written = self.utf8.push(self.tokenizer.bytes(token));
-        if let Some(call) = &mut self.call {
-            return call.push(&written);
-        }
-        if self.skips_blanks {
-            written = written.trim_start().to_owned();
-            self.skips_blanks = written.is_empty();
-        }
-        text(self.stops.push(&written))
+    /// Returns the text held back, as the text, the call or the answer ends. Half a character or name is never shown.
+    pub(crate) fn finish(&mut self) -> Option<Delta> {
+        self.bytes.clear();
+        self.take(self.held.len())
     }
 
-    /// Returns whether a stop string ended the answer.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stops.is_hit()
+    fn certain(&mut self) -> Option<Delta> {
+        match self.place {
+            Place::Text => {
+                let stop = self.first_stop();
+                if let Some(start) = stop {
+                    self.is_stopped = true;
+                    self.held.truncate(start);
+                }
+                self.take(stop.unwrap_or_else(|| self.before_stop()))
+            }
+            Place::CallHead => {
+                // No name holds what stands behind it, as quotes inside of a name are escaped.
+                let (head, arguments) = self.held.split_once("\", \"arguments\": ")?;
+                let (_, quoted) = head.split_once("{\"name\": ")?;
+                let name = serde_json::from_str(&format!("{quoted}\"")).ok()?;
+                (self.held, self.place) = (arguments.to_owned(), Place::Arguments);
+                let index = self.calls - 1;
+                let id = self.call_ids.unwrap_or_default().wrapping_add(index as u64);
+                Some(Delta::ToolCall(index, format!("call_{id:016x}"), name))
+            }
+            // The text behind the arguments may have begun.
+            Place::Arguments => self.take(self.held.trim_end_matches(['}', '\n']).len()),
+            Place::AfterCall => self.take(self.held.len()),
+        }
     }
 
-    /// Returns whether the answer has tool calls.
-    pub(crate) fn has_calls(&self) -> bool {
-        self.calls > 0
+    fn take(&mut self, length: usize) -> Option<Delta> {
+        let rest = self.held.split_off(length);
+        let text = std::mem::replace(&mut self.held, rest);
+        match self.place {
+            _ if text.is_empty() => None,
+            Place::Text => Some(Delta::Text(text)),
+            Place::Arguments => Some(Delta::Arguments(self.calls - 1, text)),
+            Place::CallHead | Place::AfterCall => None,
+        }
     }
 
-    /// Returns the text held back, as the answer ends. Half a character is never shown, nor half a tool's name.
-    pub(crate) fn finish(&mut self) -> Vec<Delta> {
-        let mut deltas = text(self.stops.finish());
-        deltas.extend(self.call.take().and_then(|call| call.finish(false)));
-        deltas
+    /// Place of the stop string that is complete first, which is the same however the text is cut.
+    fn first_stop(&self) -> Option<usize> {
+        let found = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
+        found.min_by_key(|(start, length)| (start + length, *start)).map(|(start, _)| start)
     }
 
-    fn begin_call(&mut self) -> Vec<Delta> {
-        let id: u64 = self.ids.as_mut().map_or(0, Rng::random);
-        self.call = Some(PartialToolCall::new(self.calls, format!("call_{id:016x}")));
-        self.calls += 1;
-        self.utf8 = Utf8Decoder::default();
-        // The text before a call is certain now.
-        text(self.stops.finish())
-    }
-
-    fn end_call(&mut self) -> Vec<Delta> {
-        self.utf8 = Utf8Decoder::default();
-        self.skips_blanks = true;
-        self.call.take().and_then(|call| call.finish(true)).into_iter().collect()
+    /// Count of the bytes that cannot belong to a stop string any more.
+    fn before_stop(&self) -> usize {
+        let begins_stop =
+            |start: &usize| self.stops.iter().any(|stop| stop.starts_with(&self.held[*start..]));
+        let mut starts = self.held.char_indices().map(|(start, _)| start);
+        starts.find(begins_stop).unwrap_or(self.held.len())
     }
 }
 
-fn text(certain: String) -> Vec<Delta> {
-    if certain.is_empty() { Vec::new() } else { vec![Delta::Text(certain)] }
+/// Takes the characters that are whole. Bytes that can become no character read as U+FFFD.
+fn take_characters(bytes: &mut Vec<u8>) -> String {
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    let is_unfinished = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    let end = bytes.len() - if is_unfinished { last.len() } else { 0 };
+    let unfinished = bytes.split_off(end);
+    let whole = std::mem::replace(bytes, unfinished);
+    String::from_utf8_lossy(&whole).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Model;
 
     /// Text and tool calls (name and arguments) of an answer.
     fn parse(written: &str, stops: &[&str], tools: bool) -> (String, Vec<(String, String)>) {
-        let tokenizer = Model::shipped().unwrap().tokenizer;
-        let stops = stops.iter().map(|&stop| stop.to_owned()).collect();
-        let mut parser = OutputParser::new(Arc::clone(&tokenizer), stops, tools.then_some(1));
+        let tokenizer = Tokenizer::shipped().unwrap();
+        let mut parser =
+            OutputParser::new(stops.iter().map(|&stop| stop.to_owned()).collect(), tools.then_some(1));
         let mut deltas = Vec::new();
-        for token in tokenizer.encode_answer(written) {
-            deltas.extend(parser.push(token));
-            if parser.is_stopped() {
+        for token in tokenizer.encode(written) {
+            deltas.extend(parser.push(&tokenizer, token));
+            if parser.is_stopped {
                 break;
             }
         }
@@ -139,11 +156,12 @@ mod tests {
         for delta in deltas {
             match delta {
                 Delta::Text(more) => text.push_str(&more),
-                Delta::ToolCall { index, name, .. } => {
-                    assert_eq!(index, calls.len());
+                Delta::ToolCall(index, id, name) => {
+                    assert_eq!((index, id), (calls.len(), format!("call_{:016x}", index + 1)));
                     calls.push((name, String::new()));
                 }
-                Delta::Arguments { index, text } => calls[index].1.push_str(&text),
+                Delta::Arguments(index, text) => calls[index].1.push_str(&text),
+                Delta::Finished(reason) => panic!("the parser knows no {reason}"),
             }
         }
         (text, calls)
@@ -158,6 +176,9 @@ mod tests {
         assert_eq!(parse("count one two three", &["e tw"], false).0, "count on");
         assert_eq!(parse("count one two three", &["ee!", "zzz", "three"], false).0, "count one two ");
         assert_eq!(parse("count one two three", &["threes"], false).0, "count one two three");
+        assert_eq!(parse("aaab", &["aab"], false).0, "a");
+        assert_eq!(parse("abc", &["abc", "b"], false).0, "a");
+        assert_eq!(parse("größe ö", &["ße"], false).0, "grö");
     }
 
     #[test]
@@ -170,10 +191,32 @@ mod tests {
     }
 
     #[test]
+    fn names_and_arguments_may_hold_what_stands_around_them() {
+        let arguments = r#"{"q": "}\"{", "in": {"n": [1, {}]}, "ü": {}}"#;
+        let call =
+            format!("<tool_call>\n{{\"name\": \"a\\\", \\\"b\", \"arguments\": {arguments}}}\n</tool_call>");
+        assert_eq!(parse(&call, &[], true).1, [("a\", \"b".to_owned(), arguments.to_owned())]);
+    }
+
+    #[test]
     fn a_tool_call_that_is_cut_shows_what_it_had_come_to() {
         let find = |arguments: &str| vec![("find".to_owned(), arguments.to_owned())];
         assert_eq!(parse(&CALL[..51], &[], true), (String::new(), find("{\"q\": \"ü")));
         assert_eq!(parse(&CALL[..52], &[], true), (String::new(), find("{\"q\": \"ü}")));
         assert_eq!(parse(&CALL[..27], &[], true), (String::new(), Vec::new()));
+    }
+
+    #[test]
+    fn a_character_comes_out_when_its_last_byte_is_in() {
+        let mut bytes = Vec::new();
+        let mut push = |more: &[u8]| {
+            bytes.extend(more);
+            take_characters(&mut bytes)
+        };
+        let pieces: Vec<String> = "é🙂a".bytes().map(|byte| push(&[byte])).collect();
+        assert_eq!(pieces, ["", "é", "", "", "", "🙂", "a"]);
+        assert_eq!(push(b"a\xff\xf0\x9f"), "a\u{fffd}");
+        assert_eq!(push(b"b\xc3"), "\u{fffd}b");
+        assert_eq!(push(b"\xa9"), "é");
     }
 }

@@ -3,213 +3,100 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::tokenizer::Tokenizer;
+use crate::{tokenizer::Tokenizer, transformer::CONTEXT_TOKENS};
 
-/// Message of a chat request.
+/// Bytes of a prompt that may fit. More are not worth the work of encoding: no token is longer than 32 bytes.
+const MAX_PROMPT_BYTES: usize = 32 * CONTEXT_TOKENS;
+
 #[derive(Deserialize)]
 pub(crate) struct Message {
-    role: MessageRole,
-    pub(crate) content: Option<Content>,
-    tool_calls: Option<Vec<ToolCall>>,
+    role: String,
+    /// A text, or parts of which images and files have no text.
+    #[serde(default)]
+    content: Value,
+    tool_calls: Option<Vec<Tool>>,
 }
 
-#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum MessageRole {
-    #[serde(alias = "developer")]
-    System,
-    User,
-    Assistant,
-    Tool,
-}
-
-/// Content of a message, as one text or in parts.
+/// Tool that the model may call, or a call of an earlier answer.
 #[derive(Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Content {
-    Text(String),
-    Parts(Vec<ContentPart>),
-}
-
-/// Part of a message's content. The model reads texts alone.
-#[derive(Deserialize)]
-pub(crate) struct ContentPart {
-    pub(crate) r#type: String,
-    pub(crate) text: Option<String>,
-}
-
-/// Tool call of an earlier answer.
-#[derive(Deserialize)]
-struct ToolCall {
-    function: CalledFunction,
-}
-
-#[derive(Deserialize)]
-struct CalledFunction {
-    name: String,
-    arguments: Value,
-}
-
-/// Tool that the model may call.
-#[derive(Clone, Deserialize)]
 pub(crate) struct Tool {
     pub(crate) function: Function,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct Function {
     pub(crate) name: String,
     description: Option<String>,
-    /// JSON schema of the arguments.
+    /// JSON schema of a tool's arguments.
     pub(crate) parameters: Option<Value>,
+    /// Arguments of a call, as the model spelled them.
+    arguments: Option<String>,
 }
 
-/// Piece of a prompt.
-enum Piece {
-    Special(u32),
-    Text(String),
-    /// Text of the model, which may hold tool calls as the model wrote them.
-    Answer(String),
-}
-
-/// Part of the context that a shortened prompt leaves to the answer: an eighth.
-const ANSWER_SHARE: usize = 8;
-/// Part of the room that an answer of a tool gets in a shortened prompt: a quarter.
-const TOOL_SHARE: usize = 4;
-
-/// Tokens of a prompt.
 pub(crate) struct Prompt {
     pub(crate) tokens: Vec<u32>,
     /// True if messages and tools were left out.
     pub(crate) is_shortened: bool,
 }
 
-/// A prompt that does not fit, with its tokens unless they are far too many.
-pub(crate) struct TooLong(pub(crate) Option<Vec<u32>>);
-
-/// Encodes a prompt up to the beginning of the answer. Of a conversation that is longer than `context`, such as that of
-/// an agent, the model reads the last question and its aftermath alone.
-pub(crate) fn encode(
-    tokenizer: &Tokenizer,
-    context: usize,
-    messages: &[Message],
-    tools: &[Tool],
-) -> Result<Prompt, TooLong> {
+/// Encodes a prompt up to the beginning of the answer. Of a conversation that is longer than the context, such as that of
+/// an agent, the model reads the last question alone. None if that is too long as well.
+pub(crate) fn encode(tokenizer: &Tokenizer, messages: &[Message], tools: &[Tool]) -> Option<Prompt> {
+    let is_system = |message: &Message| ["system", "developer"].contains(&message.role.as_str());
     let (system, rest) = match messages {
-        [first, rest @ ..] if first.role == MessageRole::System => (first.text(), rest),
+        [first, rest @ ..] if is_system(first) => (first.texts().concat(), rest),
         messages => (String::new(), messages),
     };
-    let mut pieces = Vec::new();
-    let system = with_tools(system, tools);
-    if !system.is_empty() {
-        begin_turn(&mut pieces, tokenizer, MessageRole::System);
-        pieces.push(Piece::Text(system));
-        end_turn(&mut pieces, tokenizer);
-    }
-    for message in rest {
-        push_message(&mut pieces, tokenizer, message, message.text());
-    }
-    begin_turn(&mut pieces, tokenizer, MessageRole::Assistant);
-    let whole = tokens(tokenizer, context, pieces);
-    match whole {
-        Some(tokens) if tokens.len() < context => Ok(Prompt { tokens, is_shortened: false }),
-        whole if messages.len() > 1 || !tools.is_empty() => {
-            let tokens = shortened(tokenizer, context, messages).ok_or(TooLong(whole))?;
-            Ok(Prompt { tokens, is_shortened: true })
-        }
-        whole => Err(TooLong(whole)),
-    }
-}
-
-/// Encodes the last message of the user, of which the last part is the question, and the latest of the messages behind.
-/// `None` if the question is too long.
-fn shortened(tokenizer: &Tokenizer, context: usize, messages: &[Message]) -> Option<Vec<u32>> {
-    let asked = messages.iter().rposition(|message| message.role == MessageRole::User)?;
-    let mut turn = Vec::new();
-    push_message(&mut turn, tokenizer, &messages[asked], messages[asked].last_text());
-    let mut turns = vec![tokens(tokenizer, context, turn)?];
-    let mut end = Vec::new();
-    begin_turn(&mut end, tokenizer, MessageRole::Assistant);
-    let end = tokens(tokenizer, context, end)?;
-    let mut room = (context - context / ANSWER_SHARE).checked_sub(turns[0].len() + end.len())?;
-    for message in messages[asked + 1..].iter().rev() {
-        let mut text = message.text();
-        if message.role == MessageRole::Tool {
-            // No token is shorter than a byte.
-            text.truncate(text.floor_char_boundary(room / TOOL_SHARE));
-        }
-        let mut turn = Vec::new();
-        push_message(&mut turn, tokenizer, message, text);
-        let Some(turn) = tokens(tokenizer, context, turn).filter(|turn| turn.len() <= room) else { break };
-        room -= turn.len();
-        turns.insert(1, turn);
-    }
-    turns.push(end);
-    Some(turns.concat())
-}
-
-/// Encodes pieces. `None` for those that are certainly longer than `context`: their tokens are not worth the work.
-fn tokens(tokenizer: &Tokenizer, context: usize, pieces: Vec<Piece>) -> Option<Vec<u32>> {
-    let bytes = pieces.iter().map(|piece| match piece {
-        Piece::Special(_) => 0,
-        Piece::Text(text) | Piece::Answer(text) => text.len(),
-    });
-    let fits = tokenizer.min_tokens(bytes.sum()) < context;
-    let encoded = |piece| match piece {
-        Piece::Special(token) => vec![token],
-        Piece::Text(text) => tokenizer.encode(&text),
-        Piece::Answer(text) => tokenizer.encode_answer(&text),
+    let system = Some(with_tools(system, tools)).filter(|system| !system.is_empty());
+    let system = system.map(|system| turn(tokenizer, "system", &system, &[]));
+    let written = |message: &Message| {
+        let role = if is_system(message) { "system" } else { &message.role };
+        let calls = message.tool_calls.as_deref().unwrap_or_default();
+        turn(tokenizer, role, &message.texts().concat(), calls)
     };
-    fits.then(|| pieces.into_iter().flat_map(encoded).collect())
-}
-
-fn push_message(pieces: &mut Vec<Piece>, tokenizer: &Tokenizer, message: &Message, text: String) {
-    begin_turn(pieces, tokenizer, message.role);
-    let is_answer = message.role == MessageRole::Assistant;
-    pieces.push(if is_answer { Piece::Answer(text) } else { Piece::Text(text) });
-    for (place, ToolCall { function }) in message.tool_calls.iter().flatten().enumerate() {
-        if place > 0 {
-            pieces.push(Piece::Text("\n".to_owned()));
-        }
-        let name = spaced(&function.name.as_str().into());
-        let call = format!("\n{{\"name\": {name}, \"arguments\": {}}}\n", arguments(&function.arguments));
-        let (begin, end) = (Piece::Special(tokenizer.call_begin), Piece::Special(tokenizer.call_end));
-        pieces.extend([begin, Piece::Text(call), end]);
+    let turns = system.into_iter().chain(rest.iter().map(written)).collect();
+    if let Some(tokens) = finish(tokenizer, turns) {
+        return Some(Prompt { tokens, is_shortened: false });
     }
-    end_turn(pieces, tokenizer);
+    // Of several parts, agents send the question last.
+    let asked = messages.iter().rfind(|message| message.role == "user")?;
+    let question = turn(tokenizer, "user", asked.texts().last()?, &[]);
+    finish(tokenizer, question).map(|tokens| Prompt { tokens, is_shortened: true })
 }
 
-fn begin_turn(pieces: &mut Vec<Piece>, tokenizer: &Tokenizer, role: MessageRole) {
-    let role = match role {
-        MessageRole::System => "system\n",
-        MessageRole::User => "user\n",
-        MessageRole::Assistant => "assistant\n",
-        MessageRole::Tool => "tool\n",
+/// Writes a turn. Nothing in it that a client wrote can be taken for a special token.
+fn turn(tokenizer: &Tokenizer, role: &str, text: &str, calls: &[Tool]) -> String {
+    let call = |Tool { function }: &Tool| {
+        let name = Value::from(function.name.as_str());
+        let sent = function.arguments.as_deref().unwrap_or("{}");
+        // Arguments that are no JSON stay as sent.
+        let arguments = serde_json::from_str(sent).map_or_else(|_| sent.to_owned(), |json| spaced(&json));
+        let call = tokenizer.plain(&format!("{{\"name\": {name}, \"arguments\": {arguments}}}"));
+        format!("<tool_call>\n{call}\n</tool_call>")
     };
-    pieces.extend([Piece::Special(tokenizer.turn_begin), Piece::Text(role.to_owned())]);
+    let calls: Vec<String> = calls.iter().map(call).collect();
+    let (role, text, calls) = (tokenizer.plain(role), tokenizer.plain(text), calls.join("\n"));
+    format!("<|im_start|>{role}\n{text}{calls}<|im_end|>\n")
 }
 
-fn end_turn(pieces: &mut Vec<Piece>, tokenizer: &Tokenizer) {
-    pieces.extend([Piece::Special(tokenizer.turn_end), Piece::Text("\n".to_owned())]);
+/// Begins the answer and encodes all. None if there is no room for a token of the answer.
+fn finish(tokenizer: &Tokenizer, mut turns: String) -> Option<Vec<u32>> {
+    turns.push_str("<|im_start|>assistant\n");
+    let tokens = (turns.len() <= MAX_PROMPT_BYTES).then(|| tokenizer.encode(&turns))?;
+    (tokens.len() < CONTEXT_TOKENS).then_some(tokens)
 }
 
 impl Message {
-    fn text(&self) -> String {
+    fn texts(&self) -> Vec<&str> {
         match &self.content {
-            None => String::new(),
-            Some(Content::Text(text)) => text.clone(),
-            Some(Content::Parts(parts)) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
+            Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+            content => content.as_str().into_iter().collect(),
         }
     }
 
-    /// The text, or the last one of several parts.
-    fn last_text(&self) -> String {
-        match &self.content {
-            Some(Content::Parts(parts)) => {
-                parts.last().and_then(|part| part.text.clone()).unwrap_or_default()
-            }
-            Some(Content::Text(_)) | None => self.text(),
-        }
+    /// Returns whether the model can read all of the message.
+    pub(crate) fn is_text(&self) -> bool {
+        self.content.as_array().is_none_or(|parts| parts.len() == self.texts().len())
     }
 }
 
@@ -218,28 +105,20 @@ fn with_tools(mut system: String, tools: &[Tool]) -> String {
     if !tools.is_empty() {
         system.push_str(if system.is_empty() { "# Tools" } else { "\n\n# Tools" });
     }
-    for Function { name, description, parameters } in tools.iter().map(|tool| &tool.function) {
+    for Function { name, description, parameters, .. } in tools.iter().map(|tool| &tool.function) {
         let shown = |(name, schema): (&String, &Value)| {
             let kind = schema.get("type").filter(|kind| kind.is_string());
             let kind = schema.get("enum").or(kind).map_or_else(|| "\"any\"".to_owned(), spaced);
-            format!("{}: {kind}", spaced(&name.as_str().into()))
+            format!("{}: {kind}", Value::from(name.as_str()))
         };
         let properties = parameters.as_ref().and_then(|schema| schema["properties"].as_object());
         let properties: Vec<String> = properties.into_iter().flatten().map(shown).collect();
-        let (name, description) =
-            (name.as_str(), description.as_ref().filter(|text| !text.is_empty()).unwrap_or(name).as_str());
-        let (name, description) = (spaced(&name.into()), spaced(&description.into()));
+        let description = description.as_deref().filter(|text| !text.is_empty()).unwrap_or(name);
+        let (name, description) = (Value::from(name.as_str()), Value::from(description));
         let head = format!("\n{{\"name\": {name}, \"description\": {description}, \"parameters\": {{");
         system.extend([head.as_str(), &properties.join(", "), "}}"]);
     }
     system
-}
-
-/// Spells the arguments of a call, a string of JSON, as in training. Any other string stays as sent.
-fn arguments(given: &Value) -> String {
-    let Some(text) = given.as_str() else { return spaced(given) };
-    let object = serde_json::from_str(text).ok().filter(Value::is_object);
-    object.map_or_else(|| text.to_owned(), |object| spaced(&object))
 }
 
 /// JSON with a blank after every comma and colon, as of Python's `json.dumps`.
@@ -261,6 +140,12 @@ fn spaced(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_token_is_longer_than_the_bound_of_prompts_takes_it_to_be() {
+        let tokenizer = Tokenizer::shipped().unwrap();
+        assert!(tokenizer.bytes.iter().all(|bytes| bytes.len() * CONTEXT_TOKENS <= MAX_PROMPT_BYTES));
+    }
 
     #[test]
     fn json_is_spelled_as_python_spells_it() {

@@ -1,180 +1,83 @@
 //! Sampling: the choice of the next token from the model's logits.
 
-use std::{cmp::Ordering, collections::HashMap};
+use rand::{
+    SeedableRng,
+    distr::{Distribution, weighted::WeightedIndex},
+    rngs::StdRng,
+};
 
-use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde::Serialize;
+use crate::nn::softmax;
 
-use crate::{nn::softmax, tokenizer::Tokenizer};
-
-/// Sampling parameters, with the meaning that the OpenAI API gives each.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sampling {
-    /// At 0 the likeliest token is always chosen.
-    pub(crate) temperature: f32,
-    /// Probability that the considered tokens reach together, the likeliest first.
-    pub(crate) top_p: f32,
-    pub(crate) frequency_penalty: f32,
-    pub(crate) presence_penalty: f32,
-    /// Addends to the logits of single tokens.
-    pub(crate) bias: Vec<(u32, f32)>,
-    /// Seed of the random choices, which are the same for the same seed.
-    pub(crate) seed: u64,
-}
-
-/// Sampling of one completion.
+/// Sampling of one answer, with the meaning that the OpenAI API gives each parameter.
 pub(crate) struct Sampler {
-    sampling: Sampling,
+    /// At 0 the likeliest token is always chosen.
+    temperature: f32,
+    /// Addends to the logits of single tokens.
+    bias: Vec<(u32, f32)>,
+    /// Random choices, the same for the same seed.
     rng: StdRng,
-    /// Number of times that each token was chosen.
-    counts: HashMap<u32, f32>,
-}
-
-/// Logarithm of a token's probability, with the members that the OpenAI API gives it.
-#[derive(Serialize)]
-pub(crate) struct TokenLogprob {
-    token: String,
-    logprob: f32,
-    bytes: Vec<u8>,
-    /// Logprobs of the likeliest tokens, beside a chosen token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_logprobs: Option<Vec<TokenLogprob>>,
 }
 
 impl Sampler {
-    /// Makes the sampler of one of a request's completions, which differ under one seed.
-    pub(crate) fn new(sampling: Sampling, completion: usize) -> Self {
-        let rng = StdRng::seed_from_u64(sampling.seed.wrapping_add(completion as u64));
-        Self { sampling, rng, counts: HashMap::new() }
+    pub(crate) fn new(temperature: f32, bias: Vec<(u32, f32)>, seed: u64) -> Self {
+        Self { temperature, bias, rng: StdRng::seed_from_u64(seed) }
     }
 
     /// Chooses the next token, never one with a logit of negative infinity.
     pub(crate) fn sample(&mut self, mut logits: Vec<f32>) -> u32 {
-        for &(token, bias) in &self.sampling.bias {
-            logits[token as usize] += bias;
+        for &(token, bias) in &self.bias {
+            if let Some(logit) = logits.get_mut(token as usize) {
+                *logit += bias.clamp(-100.0, 100.0);
+            }
         }
-        for (&token, count) in &self.counts {
-            let penalty = self.sampling.frequency_penalty * count + self.sampling.presence_penalty;
-            logits[token as usize] -= penalty;
+        let best = (0..).zip(&logits).reduce(|best, next| if next.1 > best.1 { next } else { best });
+        let (best, highest) = best.map_or((0, 0.0), |(token, logit)| (token, *logit));
+        if self.temperature == 0.0 {
+            return best;
         }
-        let token = if self.sampling.temperature == 0.0 { argmax(&logits) } else { self.draw(logits) };
-        *self.counts.entry(token).or_default() += 1.0;
-        token
-    }
-
-    fn draw(&mut self, mut logits: Vec<f32>) -> u32 {
         // Less the highest, so that none becomes infinite, however low the temperature.
-        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         for logit in &mut logits {
-            *logit = (*logit - highest) / self.sampling.temperature;
+            *logit = (*logit - highest) / self.temperature;
         }
         softmax(&mut logits);
-        let mut probabilities: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
-        if self.sampling.top_p < 1.0 {
-            probabilities.sort_unstable_by(likelier);
-            let mut reached = 0.0;
-            let considered = probabilities.iter().take_while(|(_, probability)| {
-                let wanted = reached < self.sampling.top_p || reached == 0.0;
-                reached += probability;
-                wanted
-            });
-            let considered = considered.count();
-            probabilities.truncate(considered);
-        }
-        let total: f32 = probabilities.iter().map(|(_, probability)| probability).sum();
-        let mut left = self.rng.random::<f32>() * total;
-        let drawn = probabilities.iter().find(|(_, probability)| {
-            left -= probability;
-            left < 0.0
-        });
-        // Rounding may leave a little after the last one.
-        drawn.map_or_else(|| argmax(&logits), |&(token, _)| token)
+        let drawn = WeightedIndex::new(logits).map(|probabilities| probabilities.sample(&mut self.rng));
+        drawn.ok().and_then(|token| u32::try_from(token).ok()).unwrap_or(best)
     }
-}
-
-/// Order by falling probability. Equally likely tokens keep their order.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "sorting passes what it compares by reference")]
-fn likelier(left: &(u32, f32), right: &(u32, f32)) -> Ordering {
-    right.1.total_cmp(&left.1).then(left.0.cmp(&right.0))
-}
-
-/// Token with the highest logit, the first of several.
-fn argmax(logits: &[f32]) -> u32 {
-    let best = (0..).zip(logits).reduce(|best, next| if next.1 > best.1 { next } else { best });
-    best.map_or(0, |(token, _)| token)
-}
-
-/// Logprob of `token` and of the `count` likeliest tokens, before any sampling parameter applies.
-pub(crate) fn logprob(tokenizer: &Tokenizer, logits: &[f32], token: u32, count: usize) -> TokenLogprob {
-    let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let total = highest + logits.iter().map(|logit| (logit - highest).exp()).sum::<f32>().ln();
-    let logprob = |token, logit: f32| {
-        let bytes = tokenizer.bytes(token);
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        TokenLogprob { token: text, logprob: logit - total, bytes: bytes.to_vec(), top_logprobs: None }
-    };
-    let mut ranked: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
-    ranked.sort_unstable_by(likelier);
-    let top = ranked.iter().take(count).map(|&(token, logit)| logprob(token, logit)).collect();
-    TokenLogprob { top_logprobs: Some(top), ..logprob(token, logits[token as usize]) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn samples(sampling: &Sampling, logits: &[f32]) -> Vec<u32> {
-        let mut sampler = Sampler::new(sampling.clone(), 0);
+    fn samples(mut sampler: Sampler, logits: &[f32]) -> Vec<u32> {
         (0..200).map(|_| sampler.sample(logits.to_vec())).collect()
     }
 
     #[test]
     fn without_temperature_and_with_the_lowest_the_likeliest_token_is_chosen() {
-        let lowest = Sampling { temperature: f32::from_bits(1), top_p: 1.0, ..Sampling::default() };
-        for sampling in [Sampling::default(), Sampling { top_p: 0.5, ..lowest.clone() }, lowest] {
-            let chosen = samples(&sampling, &[1.0, f32::NEG_INFINITY, 3.0, 2.0]);
+        for temperature in [0.0, f32::from_bits(1)] {
+            let sampler = Sampler::new(temperature, Vec::new(), 1);
+            let chosen = samples(sampler, &[1.0, f32::NEG_INFINITY, 3.0, 2.0]);
             assert!(chosen.iter().all(|&token| token == 2));
         }
     }
 
     #[test]
-    fn a_seed_decides_and_completions_differ_under_it() {
-        let sampling = Sampling { temperature: 1.0, top_p: 1.0, seed: 3, ..Sampling::default() };
-        let logits = [0.0; 50];
-        let chosen = samples(&sampling, &logits);
-        assert_eq!(chosen, samples(&sampling, &logits));
-        assert_ne!(chosen, samples(&Sampling { seed: 9, ..sampling.clone() }, &logits));
-        let mut other = Sampler::new(sampling, 1);
-        assert_ne!(chosen, (0..200).map(|_| other.sample(logits.to_vec())).collect::<Vec<_>>());
+    fn a_seed_decides() {
+        let seeded = |seed| samples(Sampler::new(1.0, Vec::new(), seed), &[0.0; 50]);
+        assert_eq!(seeded(3), seeded(3));
+        assert_ne!(seeded(3), seeded(9));
     }
 
     #[test]
-    fn top_p_considers_the_fewest_tokens_that_reach_it() {
-        let sampling = Sampling { temperature: 1.0, top_p: 0.6, ..Sampling::default() };
-        // Probabilities of a half, a quarter and two eighths: the first two reach 0.6.
-        let logits = [8.0_f32.ln(), 4.0_f32.ln(), 2.0_f32.ln(), 2.0_f32.ln()];
-        let chosen = samples(&sampling, &logits);
-        assert!(chosen.contains(&0) && chosen.contains(&1) && chosen.iter().all(|&token| token < 2));
-        assert!(samples(&Sampling { top_p: 0.0, ..sampling }, &logits).iter().all(|&token| token == 0));
+    fn likelier_tokens_are_drawn_more_often_and_impossible_ones_never() {
+        let chosen = samples(Sampler::new(1.0, Vec::new(), 1), &[9.0_f32.ln(), 0.0, f32::NEG_INFINITY]);
+        let count = |token| chosen.iter().filter(|&&drawn| drawn == token).count();
+        assert!((150..200).contains(&count(0)) && count(1) > 0 && count(2) == 0);
     }
 
     #[test]
-    fn penalties_and_bias_turn_away_from_the_likeliest_token() {
-        let sampling = Sampling { frequency_penalty: 0.5, ..Sampling::default() };
-        assert_eq!(samples(&sampling, &[1.0, 0.9])[..4], [0, 1, 0, 1]);
-        let sampling = Sampling { presence_penalty: 1.0, ..Sampling::default() };
-        assert_eq!(samples(&sampling, &[1.0, 0.5])[..4], [0, 1, 0, 0]);
-        let sampling = Sampling { bias: vec![(2, 100.0)], ..Sampling::default() };
-        assert_eq!(samples(&sampling, &[1.0, 3.0, 0.0])[0], 2);
-    }
-
-    #[test]
-    fn logprobs_are_natural_logarithms_of_probabilities() {
-        let tokenizer = crate::model::Model::shipped().unwrap().tokenizer;
-        let chosen = logprob(&tokenizer, &[8.0_f32.ln(), 4.0_f32.ln(), 4.0_f32.ln()], 1, 2);
-        let top = chosen.top_logprobs.unwrap();
-        assert!((chosen.logprob - 0.25_f32.ln()).abs() < 1e-6);
-        assert!((top[0].logprob - 0.5_f32.ln()).abs() < 1e-6);
-        assert_eq!([&top[0].bytes, &top[1].bytes], [tokenizer.bytes(0), tokenizer.bytes(1)]);
+    fn a_bias_makes_another_token_the_likeliest() {
+        assert_eq!(Sampler::new(0.0, vec![(2, 100.0)], 1).sample(vec![1.0, 3.0, 0.0]), 2);
     }
 }

@@ -1,107 +1,46 @@
 //! Text as tokens, and tokens as bytes.
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 
-const CALL_BEGIN: &str = "<tool_call>";
-const CALL_END: &str = "</tool_call>";
+// Special tokens of the shipped vocabulary, in front of all others. The last of them are of no use here.
+pub(crate) const END_OF_TEXT: u32 = 0;
+pub(crate) const TURN_END: u32 = 2;
+pub(crate) const CALL_BEGIN: u32 = 3;
+pub(crate) const CALL_END: u32 = 4;
+pub(crate) const FIRST_TEXT: u32 = 10;
 
-/// Byte-level BPE tokenizer with its special tokens.
 pub(crate) struct Tokenizer {
     bpe: tokenizers::Tokenizer,
-    /// Bytes that each token writes; of a special token, its name.
-    bytes: Vec<Vec<u8>>,
-    /// First token that is not special.
-    first_text: u32,
-    /// Bytes of the longest token.
-    max_bytes: usize,
-    pub(crate) end_of_text: u32,
-    pub(crate) turn_begin: u32,
-    pub(crate) turn_end: u32,
-    pub(crate) call_begin: u32,
-    pub(crate) call_end: u32,
+    special: Vec<String>,
+    /// Bytes that each token writes: often a part of a word, sometimes of a character. A special token has its name's.
+    pub(crate) bytes: Vec<Vec<u8>>,
 }
 
 impl Tokenizer {
-    /// Reads a `tokenizer.json`.
-    pub(crate) fn load(json: &[u8]) -> anyhow::Result<Self> {
-        let mut bpe = tokenizers::Tokenizer::from_bytes(json).map_err(|error| anyhow!(error))?;
-        // Special tokens that a text spells are text: what a client writes neither ends its message nor begins another.
-        bpe.set_encode_special_tokens(true);
+    /// Loads the shipped vocabulary, which takes some milliseconds.
+    pub(crate) fn shipped() -> anyhow::Result<Self> {
+        let file = include_bytes!("../weights/tokenizer.json");
+        let bpe = tokenizers::Tokenizer::from_bytes(file).map_err(|error| anyhow!(error))?;
+        let special = (0..FIRST_TEXT).filter_map(|token| bpe.id_to_token(token)).collect();
         let names = (0..).map_while(|token| bpe.id_to_token(token));
-        let bytes: Vec<Vec<u8>> = names.map(|name| bytes_of(&name)).collect();
-        let find = |name| bpe.token_to_id(name).with_context(|| format!("the tokenizer has no {name}"));
-        let first_text = bpe.get_added_tokens_decoder().into_keys().max().map_or(0, |last| last + 1);
-        Ok(Self {
-            end_of_text: find("<|endoftext|>")?,
-            turn_begin: find("<|im_start|>")?,
-            turn_end: find("<|im_end|>")?,
-            call_begin: find(CALL_BEGIN)?,
-            call_end: find(CALL_END)?,
-            max_bytes: bytes.iter().map(Vec::len).max().unwrap_or(1),
-            first_text,
-            bytes,
-            bpe,
-        })
+        let bytes = names.map(|name| name.chars().map(byte_of).collect::<Option<_>>().unwrap_or(name.into()));
+        Ok(Self { special, bytes: bytes.collect(), bpe })
     }
 
-    /// Encodes a text without special tokens.
+    /// Encodes a text. What spells a special token becomes that token.
     #[expect(clippy::expect_used, reason = "there is a token for every byte")]
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         self.bpe.encode_fast(text, false).expect("every text has tokens").get_ids().to_vec()
     }
 
-    /// Encodes a text of the model, in which the tokens around tool calls are special.
-    pub(crate) fn encode_answer(&self, text: &str) -> Vec<u32> {
-        let special = [(CALL_BEGIN, self.call_begin), (CALL_END, self.call_end)];
-        let (mut tokens, mut rest) = (Vec::new(), text);
-        loop {
-            let found = special.iter().filter_map(|(name, token)| Some((rest.find(name)?, name, token)));
-            let Some((place, name, &token)) = found.min() else { break };
-            tokens.extend(self.encode(&rest[..place]));
-            tokens.push(token);
-            rest = &rest[place + name.len()..];
-        }
-        tokens.extend(self.encode(rest));
-        tokens
-    }
-
-    /// Least number of tokens of a text of `bytes` bytes.
-    pub(crate) fn min_tokens(&self, bytes: usize) -> usize {
-        bytes / self.max_bytes
-    }
-
-    /// Bytes that a token writes: often a part of a word, sometimes a part of a character.
-    pub(crate) fn bytes(&self, token: u32) -> &[u8] {
-        &self.bytes[token as usize]
-    }
-
-    /// Size of the vocabulary.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub(crate) fn is_special(&self, token: u32) -> bool {
-        token < self.first_text
-    }
-
-    /// Returns whether the token ends an answer.
-    pub(crate) fn is_end(&self, token: u32) -> bool {
-        [self.end_of_text, self.turn_end].contains(&token)
-    }
-
-    /// Returns whether answers never show the token, which structures prompts alone.
-    pub(crate) fn is_hidden(&self, token: u32) -> bool {
-        self.is_special(token) && ![self.call_begin, self.call_end].contains(&token)
+    /// Writes a blank into whatever spells a special token, so that text neither ends its message nor begins another.
+    pub(crate) fn plain(&self, text: &str) -> String {
+        let spaced = |text: String, name: &String| text.replace(name, &name.replacen('<', "< ", 1));
+        self.special.iter().fold(text.to_owned(), spaced)
     }
 }
 
-/// Bytes behind a token's name. Byte-level BPE writes each byte as one printable character (the table of GPT-2). A name with any
-/// other character stands for itself.
-fn bytes_of(name: &str) -> Vec<u8> {
-    name.chars().map(byte_of).collect::<Option<_>>().unwrap_or_else(|| name.as_bytes().to_vec())
-}
-
-/// Byte behind a character: printable Latin-1 stands for itself, U+0100 and up for the other bytes in order.
+/// Byte behind a character of a token's name: printable Latin-1 stands for itself, U+0100 and up for the others in order.
 fn byte_of(character: char) -> Option<u8> {
     let printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u8::try_from(character) {
@@ -112,24 +51,42 @@ fn byte_of(character: char) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::Model;
+    use super::*;
 
     #[test]
-    fn tokens_write_the_text_that_they_came_from_and_none_is_special() {
-        let tokenizer = Model::shipped().unwrap().tokenizer;
-        for text in [
-            " two  spaces\n\ttab",
-            "größer 日本語 🙂\u{0}\u{7f}\u{ad}é",
-            "<|im_end|> <<|im_start|>system\n<tool_call><|im_<|image|>end|><think>",
-        ] {
-            let tokens = tokenizer.encode(text);
-            assert!(!tokens.iter().any(|&token| tokenizer.is_special(token)), "{text}");
-            assert!(tokens.len() >= tokenizer.min_tokens(text.len()));
-            let bytes: Vec<u8> = tokens.iter().flat_map(|&token| tokenizer.bytes(token)).copied().collect();
-            assert_eq!(String::from_utf8(bytes).unwrap(), text);
+    fn tokens_write_the_text_that_they_came_from() {
+        let tokenizer = Tokenizer::shipped().unwrap();
+        for text in [" two  spaces\n\ttab", "größer 日本語 🙂\u{0}\u{7f}\u{ad}é", "a<tool_call>b"] {
+            let bytes =
+                tokenizer.encode(text).into_iter().flat_map(|token| tokenizer.bytes[token as usize].clone());
+            assert_eq!(String::from_utf8(bytes.collect()).unwrap(), text);
         }
-        let answer = tokenizer.encode_answer("<|im_end|></tool_call>a<tool_call>");
-        let special: Vec<u32> = answer.into_iter().filter(|&token| tokenizer.is_special(token)).collect();
-        assert_eq!(special, [tokenizer.call_end, tokenizer.call_begin]);
+    }
+
+    #[test]
+    fn plain_text_has_no_special_token() {
+        let tokenizer = Tokenizer::shipped().unwrap();
+        for text in
+            ["<|im_end|> <<|im_start|>system\n<tool_call>", "<|im_<|image|>end|><think><|<|im_end|>im_end|>"]
+        {
+            assert!(tokenizer.encode(text).iter().any(|&token| token < FIRST_TEXT), "{text}");
+            let plain = tokenizer.encode(&tokenizer.plain(text));
+            assert!(plain.into_iter().all(|token| token >= FIRST_TEXT), "{text}");
+        }
+        assert_eq!(tokenizer.plain("a < b <|c|>"), "a < b <|c|>");
+    }
+
+    #[test]
+    fn the_special_tokens_are_those_of_the_vocabulary() {
+        let tokenizer = Tokenizer::shipped().unwrap();
+        for (token, name) in [
+            (END_OF_TEXT, "<|endoftext|>"),
+            (TURN_END, "<|im_end|>"),
+            (CALL_BEGIN, "<tool_call>"),
+            (CALL_END, "</tool_call>"),
+        ] {
+            assert_eq!(tokenizer.bytes[token as usize], name.as_bytes());
+        }
+        assert_eq!(tokenizer.bpe.get_added_tokens_decoder().into_keys().max(), Some(FIRST_TEXT - 1));
     }
 }

@@ -1,138 +1,136 @@
-//! Whole answers as JSON, and the parts in common with streamed answers.
+//! Answers as JSON, whole or as server-sent events.
 
-use axum::response::Response;
+use std::convert::Infallible;
+
+use axum::{
+    body::Body,
+    http::header::{CACHE_CONTROL, CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use futures_util::stream::{self, StreamExt};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::error::ApiError;
 use shared_door::http::ok;
 
-use super::failed;
 use crate::{
-    about,
-    engine::{Engine, Event, EventKind, Events, FinishReason, Usage},
+    NAME,
+    engine::{Engine, Event, Events},
     output::Delta,
-    sampler::TokenLogprob,
 };
 
-/// Answer to a request, or the error of a request that failed.
-pub(super) type Reply = Result<Response, ApiError>;
-
-/// Fields that all objects of a reply repeat.
-pub(super) struct Header {
-    id: String,
-    created: i64,
+/// Reports of usage in a stream: in a last chunk without choices, and in every chunk too.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StreamOptions {
+    include_usage: bool,
+    /// As in vLLM, nothing without `include_usage`.
+    continuous_usage_stats: bool,
 }
 
-/// A choice of a whole answer.
-#[derive(Default)]
-struct Choice {
-    text: String,
-    /// Tool calls, each with its arguments.
-    calls: Vec<(Value, String)>,
-    logprobs: Vec<TokenLogprob>,
-    finish_reason: Option<FinishReason>,
+struct ChunkWriter {
+    /// Object without choices, of which each chunk is made.
+    header: Value,
+    options: StreamOptions,
 }
 
-/// Waits for the whole answer.
-pub(super) async fn whole(mut events: Events, header: Header, with_logprobs: bool) -> Reply {
-    let (mut choices, mut used) = (Vec::new(), Usage::default());
-    while let Some(event) = events.next().await.map_err(failed)? {
-        if event.choice >= choices.len() {
-            choices.resize_with(event.choice + 1, Choice::default);
+pub(super) async fn whole(engine: &Engine, mut events: Events) -> Result<Response, ApiError> {
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    let (reason, used) = loop {
+        let event = next(&mut events).await?;
+        let used = usage(&event);
+        match event.delta {
+            Delta::Text(more) => text.push_str(&more),
+            Delta::ToolCall(_, id, name) => calls.push((id, name, String::new())),
+            Delta::Arguments(index, text) => calls[index].2.push_str(&text),
+            Delta::Finished(reason) => break (reason, used),
         }
-        used = event.usage;
-        choices[event.choice].add(event);
+    };
+    let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.iter().map(|(id, name, text)| tool_call(id, name, text)).collect();
     }
-    let choices = choices.into_iter().enumerate();
-    let choices: Vec<Value> = choices.map(|(index, choice)| choice.into_json(index, with_logprobs)).collect();
-    let mut object = header.object("chat.completion", &choices);
-    object["usage"] = usage(used);
+    let mut object = header(engine, "chat.completion");
+    object["choices"] = json!([{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}]);
+    object["usage"] = used;
     Ok(ok(&object))
 }
 
-/// Reports the tokens of a prompt in vLLM's form.
-pub(super) fn tokens(tokens: &[u32], context: usize) -> Response {
-    ok(&json!({"count": tokens.len(), "max_model_len": context, "tokens": tokens}))
-}
-
-/// Lists the served model.
-pub(super) fn models(engine: &Engine) -> Response {
-    let model = json!({
-        "id": about().name,
-        "object": "model",
-        "created": engine.now(),
-        "owned_by": "faregate",
-        "max_model_len": engine.context(),
-        "description": about().sentence,
+/// Answers as a stream. The stream begins with the first token: a failure before that is an ordinary error. It ends with
+/// `[DONE]` unless something fails, so that a part is not taken for the whole.
+pub(super) async fn stream(
+    engine: &Engine,
+    mut events: Events,
+    options: StreamOptions,
+) -> Result<Response, ApiError> {
+    let first = next(&mut events).await?;
+    let writer = ChunkWriter { header: header(engine, "chat.completion.chunk"), options };
+    let role = writer.choice(&json!({"role": "assistant", "content": ""}), None, &usage(&first));
+    let events = stream::once(async { Ok(first) }).chain(stream::poll_fn(move |task| events.poll_recv(task)));
+    let chunks = events.map(move |event| {
+        event.map_or_else(|error| format!("data: {}\n\n", error.to_json()), |event| writer.write(event))
     });
-    ok(&json!({"object": "list", "data": [model]}))
+    let body = stream::once(async { role }).chain(chunks).map(Ok::<_, Infallible>);
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")];
+    Ok((headers, [("x-accel-buffering", "no")], Body::from_stream(body)).into_response())
 }
 
-/// Usage in the OpenAI API's words.
-pub(super) fn usage(usage: Usage) -> Value {
+impl ChunkWriter {
+    fn write(&self, event: Event) -> String {
+        let used = usage(&event);
+        let delta = match event.delta {
+            Delta::Text(text) => json!({"content": text}),
+            Delta::ToolCall(index, id, name) => {
+                let mut call = tool_call(&id, &name, "");
+                call["index"] = index.into();
+                json!({"tool_calls": [call]})
+            }
+            Delta::Arguments(index, text) => {
+                json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
+            }
+            Delta::Finished(reason) => {
+                let last = self.choice(&json!({}), Some(reason), &used);
+                let usage = self.options.include_usage.then(|| self.chunk(json!([]), Some(&used)));
+                return last + &usage.unwrap_or_default() + "data: [DONE]\n\n";
+            }
+        };
+        self.choice(&delta, None, &used)
+    }
+
+    fn choice(&self, delta: &Value, reason: Option<&str>, used: &Value) -> String {
+        let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason});
+        self.chunk(json!([choice]), self.options.continuous_usage_stats.then_some(used))
+    }
+
+    fn chunk(&self, choices: Value, used: Option<&Value>) -> String {
+        let mut chunk = self.header.clone();
+        chunk["choices"] = choices;
+        if self.options.include_usage {
+            chunk["usage"] = used.cloned().into();
+        }
+        format!("data: {chunk}\n\n")
+    }
+}
+
+fn header(engine: &Engine, kind: &str) -> Value {
+    let id = format!("chatcmpl-{:016x}", engine.random());
+    json!({"id": id, "object": kind, "created": engine.now(), "model": NAME})
+}
+
+/// Waits for the next event. An answer that ends without its last event failed for a fault in the engine.
+async fn next(events: &mut Events) -> Result<Event, ApiError> {
+    events.recv().await.unwrap_or_else(|| Err(ApiError::internal()))
+}
+
+/// Usage so far, in the OpenAI API's words.
+fn usage(&Event { prompt_tokens: prompt, written, .. }: &Event) -> Value {
     json!({
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "total_tokens": usage.prompt + usage.completion,
-        "prompt_tokens_details": {"cached_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written,
+        "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 0},
     })
 }
 
-/// Logprobs of the tokens of a choice, in the OpenAI API's form.
-pub(super) fn logprobs(logprobs: &[TokenLogprob]) -> Value {
-    json!({"content": logprobs, "refusal": null})
-}
-
-/// Tool call without arguments.
-pub(super) fn tool_call(id: &str, name: &str) -> Value {
-    json!({"id": id, "type": "function", "function": {"name": name, "arguments": ""}})
-}
-
-impl Header {
-    pub(super) fn new(engine: &Engine) -> Self {
-        Self { id: format!("chatcmpl-{:016x}", engine.random()), created: engine.now() }
-    }
-
-    pub(super) fn object(&self, kind: &str, choices: &[Value]) -> Value {
-        json!({
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": about().name,
-            "choices": choices,
-        })
-    }
-}
-
-impl Choice {
-    fn add(&mut self, event: Event) {
-        self.logprobs.extend(event.logprobs);
-        match event.kind {
-            EventKind::Delta(Delta::Text(text)) => self.text.push_str(&text),
-            EventKind::Delta(Delta::ToolCall { id, name, .. }) => {
-                self.calls.push((tool_call(&id, &name), String::new()));
-            }
-            EventKind::Delta(Delta::Arguments { index, text }) => self.calls[index].1.push_str(&text),
-            EventKind::Finished(reason) => self.finish_reason = Some(reason),
-        }
-    }
-
-    fn into_json(self, index: usize, with_logprobs: bool) -> Value {
-        let only_calls = self.text.is_empty() && !self.calls.is_empty();
-        let content = if only_calls { Value::Null } else { self.text.into() };
-        let mut message = json!({"role": "assistant", "content": content, "refusal": null});
-        if !self.calls.is_empty() {
-            let whole = |(mut call, arguments): (Value, String)| {
-                call["function"]["arguments"] = arguments.into();
-                call
-            };
-            message["tool_calls"] = self.calls.into_iter().map(whole).collect();
-        }
-        json!({
-            "index": index,
-            "message": message,
-            "logprobs": with_logprobs.then(|| logprobs(&self.logprobs)),
-            "finish_reason": self.finish_reason,
-        })
-    }
+fn tool_call(id: &str, name: &str, arguments: &str) -> Value {
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }

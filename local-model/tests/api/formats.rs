@@ -60,11 +60,10 @@ async fn max_tokens_without_room_for_the_json_cut_it_and_say_so() {
 }
 
 #[tokio::test]
-async fn neither_bias_nor_penalty_leads_out_of_the_grammar() {
+async fn no_bias_leads_out_of_the_grammar() {
     let bias: Value =
         (0..200).map(|token| (token.to_string(), json!(100))).collect::<serde_json::Map<_, _>>().into();
-    let body =
-        json!({"response_format": person(), "logit_bias": bias, "presence_penalty": 2, "max_tokens": 200});
+    let body = json!({"response_format": person(), "logit_bias": bias, "max_tokens": 200});
     let answer = ask(&router(), &question("Hi", body)).await;
     assert!(text(&answer).starts_with("{\"name\": \""), "{answer}");
 }
@@ -88,7 +87,6 @@ async fn with_tools_the_answer_is_json_or_a_call() {
 async fn formats_that_cannot_be_forced_are_refused() {
     let router = router();
     let cases = [
-        json!({"type": "xml"}),
         json!({"type": "json_schema", "json_schema": {"name": "x"}}),
         json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}),
         json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"format": "poem", "type": "string"}}}),

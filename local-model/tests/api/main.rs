@@ -162,7 +162,7 @@ async fn the_last_place_of_the_context_is_used() {
 }
 
 #[tokio::test]
-async fn of_an_agents_conversation_the_last_question_and_its_aftermath_are_read() {
+async fn of_an_agents_conversation_the_last_question_is_read() {
     let router = router();
     let long = "word ".repeat(3000);
     let tool = |name: &str| json!({"type": "function", "function": {"name": name, "description": long}});
@@ -180,14 +180,12 @@ async fn of_an_agents_conversation_the_last_question_and_its_aftermath_are_read(
     let (_, counted) = post(&router, "/tokenize", &agent).await;
     assert_eq!(counted["count"], alone["usage"]["prompt_tokens"]);
 
-    // A long answer of a tool is cut, and what was called stays.
+    // What followed the question is left out as well.
     let call = json!({"id": "call_0", "type": "function", "function": {"name": "shell", "arguments": "{}"}});
     let messages = agent["messages"].as_array_mut().unwrap();
     messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
     messages.push(json!({"role": "tool", "tool_call_id": "call_0", "content": long}));
-    let answer = ask(&router, &agent).await;
-    let prompt = answer["usage"]["prompt_tokens"].as_u64().unwrap();
-    assert!((alone["usage"]["prompt_tokens"].as_u64().unwrap() + 1..2048).contains(&prompt), "{answer}");
+    assert_eq!(ask(&router, &agent).await["choices"], alone["choices"]);
 
     agent["tool_choice"] = json!("required");
     agent["max_tokens"] = json!(100);
@@ -239,46 +237,6 @@ async fn usage_is_reported_where_the_client_asks_for_it() {
 }
 
 #[tokio::test]
-async fn several_choices_are_answers_of_their_own() {
-    let router = router();
-    let body = endless(json!({"n": 3, "temperature": 1.5, "seed": 1, "max_tokens": 30}));
-    let answer = ask(&router, &body).await;
-    let choices = answer["choices"].as_array().unwrap();
-    assert_eq!(choices.iter().map(|choice| choice["index"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
-    let contents: Vec<&Value> = choices.iter().map(|choice| &choice["message"]["content"]).collect();
-    assert!(contents[0] != contents[1] && contents[1] != contents[2]);
-    assert!(answer["usage"]["completion_tokens"].as_u64().unwrap() <= 90);
-
-    let chunks = stream(&router, &body).await;
-    for (index, content) in contents.into_iter().enumerate() {
-        assert_eq!(joined(&chunks, index)["content"], *content);
-    }
-    let alone = endless(json!({"temperature": 1.5, "seed": 1, "max_tokens": 30}));
-    assert_eq!(text(&ask(&router, &alone).await), text(&answer));
-}
-
-#[tokio::test]
-async fn logprobs_are_reported_for_every_token_shown() {
-    let router = router();
-    let body = question("Hello!", json!({"logprobs": true, "top_logprobs": 2}));
-    let answer = ask(&router, &body).await;
-    let content = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
-    let shown: String = content.iter().map(|token| token["token"].as_str().unwrap()).collect();
-    assert_eq!(shown, text(&answer));
-    for token in content {
-        assert!(token["logprob"].as_f64().unwrap() <= 0.0);
-        assert_eq!(token["top_logprobs"].as_array().unwrap().len(), 2);
-        // A greedy answer takes the likeliest.
-        assert_eq!(token["top_logprobs"][0]["token"], token["token"]);
-    }
-    let chunks = stream(&router, &body).await;
-    let parts = chunks
-        .iter()
-        .flat_map(|chunk| chunk["choices"][0]["logprobs"]["content"].as_array().into_iter().flatten());
-    assert_eq!(parts.collect::<Vec<_>>(), content.iter().collect::<Vec<_>>());
-}
-
-#[tokio::test]
 async fn tools_that_may_not_be_called_are_not_offered() {
     let router = router();
     let tools = json!([{"type": "function", "function": {"name": "get_time", "parameters": {}}}]);
@@ -293,14 +251,11 @@ async fn requests_that_cannot_be_answered_say_why() {
     let router = router();
     let image = json!([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "https://x"}}]);
     let cases = [
-        (json!({"messages": []}), "invalid_value"),
         (json!({}), "invalid_type"),
-        (json!({"messages": [{"role": "robot", "content": "Hi"}]}), "invalid_type"),
+        (json!({"messages": [{"content": "Hi"}]}), "invalid_type"),
         (question("Hi", json!({"stream": "yes"})), "invalid_type"),
-        (question("Hi", json!({"stop": [1]})), "invalid_type"),
-        (question("Hi", json!({"n": -1})), "invalid_type"),
+        (question("Hi", json!({"n": 2})), "unsupported_value"),
         (question("Hi", json!({"logit_bias": {"1": "a"}})), "invalid_type"),
-        (question("Hi", json!({"logit_bias": {"5000": 1}})), "invalid_value"),
         (json!({"messages": [{"role": "user", "content": image}]}), "unsupported_value"),
         (question("Hi", json!({"tools": [{"type": "function"}]})), "invalid_type"),
     ];
@@ -314,13 +269,10 @@ async fn requests_that_cannot_be_answered_say_why() {
 #[tokio::test]
 async fn numbers_beyond_their_range_are_taken_as_the_nearest_within() {
     let router = router();
-    let beyond =
-        json!({"n": 9, "max_tokens": 0, "temperature": -1, "top_p": 2, "logprobs": true, "top_logprobs": 90});
+    let beyond = json!({"n": 0, "max_tokens": 0, "temperature": -1, "logit_bias": {"5000": 1, "7": -1000}});
     let answer = ask(&router, &question("Hi", beyond)).await;
-    assert_eq!(answer["choices"].as_array().unwrap().len(), 8);
-    assert_eq!(answer["usage"]["completion_tokens"], 8);
-    let token = &answer["choices"][0]["logprobs"]["content"][0];
-    assert_eq!(token["top_logprobs"].as_array().unwrap().len(), 20);
+    assert_eq!(answer["choices"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["usage"]["completion_tokens"], 1);
 }
 
 #[tokio::test]
@@ -360,11 +312,9 @@ async fn text_that_spells_markers_neither_ends_its_message_nor_begins_another() 
     };
     let plain = markers("text").await;
     assert_eq!(plain.iter().filter(|&&token| token == 2).count(), 5, "each message ends once");
-    for spelled in ["<|im_end|>", "<|im_start|>system", "<|image|>", "<|<|im_end|>im_end|>"] {
+    for spelled in ["<|im_end|>", "<|im_start|>system", "<|image|>", "<|<|im_end|>im_end|>", "<tool_call>"] {
         assert_eq!(markers(spelled).await, plain, "{spelled}");
     }
-    // Thoughts and calls in an assistant's message may be its own output, so their markers count.
-    assert_eq!(markers("<tool_call>").await.len(), plain.len() + 1);
 }
 
 #[tokio::test]
@@ -387,7 +337,7 @@ async fn the_service_describes_itself() {
 #[tokio::test]
 async fn one_request_too_many_is_refused_for_a_second_until_another_s_client_leaves() {
     let router = router_for(1);
-    let begun = begin(&router, &endless(json!({"stream": true, "n": 8}))).await;
+    let begun = begin(&router, &endless(json!({"stream": true}))).await;
     let refused = || request("/v1/chat/completions", question("Hi", json!({})).to_string());
     let refused = router.clone().oneshot(refused()).await.unwrap();
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -410,8 +360,8 @@ async fn one_request_too_many_is_refused_for_a_second_until_another_s_client_lea
 async fn a_request_that_waits_for_memory_is_answered_when_clients_leave() {
     let router = router();
     let mut begun = Vec::new();
-    for _ in 0..4 {
-        begun.push(begin(&router, &endless(json!({"stream": true, "n": 8}))).await);
+    for _ in 0..32 {
+        begun.push(begin(&router, &endless(json!({"stream": true}))).await);
     }
     let waits = router.clone();
     let waits = tokio::spawn(async move { ask(&waits, &question("Hello!", json!({}))).await });

@@ -130,22 +130,6 @@ async fn max_tokens_without_room_for_a_call_cut_it_and_say_so() {
 }
 
 #[tokio::test]
-async fn each_choice_has_calls_of_its_own() {
-    let body = wild(5, json!({"tool_choice": "required", "parallel_tool_calls": false, "n": 4}));
-    let answer = ask(&router(), &body).await;
-    let choices = answer["choices"].as_array().unwrap();
-    let ids: std::collections::BTreeSet<&str> = choices
-        .iter()
-        .map(|choice| {
-            let call = &choice["message"]["tool_calls"][0];
-            check(call);
-            call["id"].as_str().unwrap()
-        })
-        .collect();
-    assert_eq!(ids.len(), 4);
-}
-
-#[tokio::test]
 async fn references_inside_of_a_schema_are_followed() {
     let parameters = json!({
         "type": "object",
@@ -178,10 +162,8 @@ async fn tools_that_cannot_be_forced_are_refused() {
         json!({"tools": tool(json!([1]))}),
         json!({"tools": tool(json!({"properties": {"a": {"pattern": "(?=a)"}}}))}),
         json!({"tools": tool(json!({"$ref": "https://example.com/schema"}))}),
-        json!({"tools": tool(json!({"description": "x".repeat(200_000)}))}),
         json!({"tools": [{"type": "web_search"}]}),
         json!({"tools": [], "tool_choice": "required"}),
-        json!({"tools": tools(), "tool_choice": "sometimes"}),
         json!({"tools": tools(), "tool_choice": {"type": "function", "function": {"name": "x"}}}),
     ];
     for fields in cases {

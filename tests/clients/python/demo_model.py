@@ -83,12 +83,11 @@ def what_a_schema_asks_for_is_what_is_parsed():
 
 
 @fact
-def an_answer_stops_before_a_stop_string_and_tells_how_likely_it_was():
+def an_answer_stops_before_a_stop_string():
     whole = ask("How do I create an API key?").choices[0].message.content
     stop = whole.split()[3]
-    stopped = ask("How do I create an API key?", stop=stop, logprobs=True, top_logprobs=2).choices[0]
+    stopped = ask("How do I create an API key?", stop=stop).choices[0]
     assert stopped.message.content == whole[: whole.index(stop)] and stopped.finish_reason == "stop"
-    assert "".join(token.token for token in stopped.logprobs.content).startswith(stopped.message.content)
 
 
 run()
