@@ -122,7 +122,7 @@ impl Model for Leases {
             Record::Closed(_) | Record::Deposited(_) => 101,
         });
         let mut of_services = services.map(|Looking { clock, seen }| {
-            let since = clock.next(QUANTUM).map(|next| (next - QUANTUM).as_secs());
+            let since = clock.next(QUANTUM).map(|next| next.saturating_sub(QUANTUM).as_secs());
             let [since, last] =
                 [since, seen.map(|(_, at)| at)].map(|at| at.map_or(99, |at| age(at, 2 * LEASE)));
             // A longer gap does not count, whatever its length.

@@ -168,7 +168,7 @@ impl Model for Setup {
             Action::Does { service, what, and } => {
                 next.faults -= u8::from(and != Fate::Heard);
                 if let Some(job) = next.job(what, service) {
-                    next.carry_out(self, job, (service, and))?;
+                    next.carry_out(self, &job, (service, and))?;
                 }
             }
             Action::StrayCommits(stray) => {
@@ -214,7 +214,9 @@ impl Model for Setup {
         let mut sketch = stored.to_vec();
         sketch.push(*faults);
         sketch.extend(is_up.iter().chain(acts).map(|is| u8::from(*is)));
-        requests.iter().for_each(|request| request.sketch(&mut sketch));
+        for request in requests {
+            request.sketch(&mut sketch);
+        }
         // Key-services differ by nothing but their state, and strays have no order.
         let mut of_services = services.each_ref().map(|service| service.sketch(store));
         let mut of_strays: Vec<_> = strays.iter().map(|sent| sent.sketch(store)).collect();

@@ -126,7 +126,7 @@ impl Process {
         let admin = Port::new(listener, limits.connections.admin_bounds());
         let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
         let (admin_routes, drain_pause) = (Router::new(), common.drain_pause());
-        Ok(Self { stop, limits, stopping, shutdown, admin_routes, drain_pause, metrics, admin })
+        Ok(Self { limits, stopping, shutdown, admin_routes, stop, drain_pause, metrics, admin })
     }
 
     /// Answers probes and requests for metrics from now on.

@@ -86,7 +86,9 @@ impl Request {
             (Kind::Hold, Phase::Asked, Ok(Outcome::Held { amount, .. })) => {
                 (self.phase, self.amount) = (Phase::Open, amount.nanos());
             }
-            (Kind::Hold, Phase::Asked, _) => self.ended(),
+            (Kind::Hold, Phase::Asked, _) | (Kind::Release, Phase::Releasing, Ok(Outcome::Released)) => {
+                self.ended();
+            }
             (Kind::Extend, Phase::Open, Ok(Outcome::Extended { amount, .. })) => {
                 self.amount = self.amount.max(amount.nanos());
             }
@@ -99,9 +101,8 @@ impl Request {
             (Kind::Capture, Phase::Capturing | Phase::Spooled, answer) => {
                 return Err(format!("a capture is billed, not answered with {answer:?}"));
             }
-            (Kind::Release, Phase::Releasing, Ok(Outcome::Released)) => self.ended(),
             (Kind::Release, Phase::Orphan, Ok(Outcome::Released)) => self.phase = Phase::Done,
-            (Kind::Hold | Kind::Extend | Kind::Release, _, _) | (Kind::Capture, _, _) => {}
+            (Kind::Hold | Kind::Extend | Kind::Release | Kind::Capture, _, _) => {}
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ impl State {
     pub(super) fn carry_out(
         &mut self,
         setup: &Setup,
-        job: Job,
+        job: &Job,
         (service, and): (usize, Fate),
     ) -> Result<(), String> {
         for _ in 0..ATTEMPTS {
