@@ -308,10 +308,12 @@ pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
 pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-    // Without the time, up to the first field.
+    // Without the time, up to the first field, and with the reason: calls may fail for several.
     let said: Vec<String> = lines
         .map(|line| {
-            line.split(' ').skip(1).take_while(|word| !word.contains('=')).collect::<Vec<_>>().join(" ")
+            let text = line.split(' ').skip(1).take_while(|word| !word.contains('='));
+            let reason = line.split(' ').find(|word| word.starts_with("reason="));
+            text.chain(reason).collect::<Vec<_>>().join(" ")
         })
         .collect();
     assert_eq!(said.iter().filter(|line| line.contains(words)).count(), 1, "{said:#?}");
