@@ -58,7 +58,7 @@ pub(crate) fn encode(tokenizer: &Tokenizer, messages: &[Message], tools: &[Tool]
     if let Some(tokens) = finish(tokenizer, turns) {
         return Some(Prompt { tokens, is_shortened: false });
     }
-    // Of several parts, agents send the question last.
+    // Agents send a message of several parts, and the question comes last.
     let asked = messages.iter().rfind(|message| message.role == "user")?;
     let question = turn(tokenizer, "user", asked.texts().last()?, &[]);
     finish(tokenizer, question).map(|tokens| Prompt { tokens, is_shortened: true })

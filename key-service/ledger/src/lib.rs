@@ -158,20 +158,20 @@ impl Lanes {
         let mut view = View::of(&lane.space);
         let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
         while lost < MOST_ATTEMPTS && began.elapsed() <= CHANGE_GIVEN_UP_AFTER {
-            self.wait_for_turn(lane, &mut held, (mine, lost >= ATTEMPTS_WITHOUT_TURN)).await?;
+            self.wait_for_turn(lane, &mut held, mine, lost >= ATTEMPTS_WITHOUT_TURN).await?;
             let mut change = Change::new(&mut held, &mut view);
             let answer = decide(&mut change);
             let effects = match change.finish() {
                 Ok(effects) => effects,
                 Err(slots) => {
                     held.roll_back();
-                    self.read_missing(lane, (&mut held, slots), &mut view).await?;
+                    self.read_missing(lane, &mut held, &mut view, slots).await?;
                     continue;
                 }
             };
             let is_done = match &answer {
                 Ok(_) => self.commit(lane, &mut held, (mine, effects, &mut view)).await?,
-                Err(_) => self.confirm(lane, &mut held, (mine, &mut view)).await?,
+                Err(_) => self.confirm(lane, &mut held, &mut view, mine).await?,
             };
             if is_done.is_some() {
                 self.bound(lane, &mut held);
@@ -188,7 +188,8 @@ impl Lanes {
         &self,
         lane: &Lane,
         copies: &mut Copies,
-        (mine, view): ([u8; 8], &mut View),
+        view: &mut View,
+        mine: [u8; 8],
     ) -> Result<Option<()>, Failure> {
         let revision = Revision(random_bytes(&*self.clock));
         let (mut guards, _) = copies.changes(revision);
@@ -211,8 +212,9 @@ impl Lanes {
     async fn read_missing(
         &self,
         lane: &Lane,
-        (copies, slots): (&mut Copies, Vec<Slot>),
+        copies: &mut Copies,
         view: &mut View,
+        slots: Vec<Slot>,
     ) -> Result<(), Failure> {
         if !slots.is_empty() {
             self.read(lane, copies, slots).await?;
@@ -320,7 +322,7 @@ impl Lanes {
     async fn lead(&self, lane: &Lane, copies: &mut Copies, calls: &[Call]) -> Result<Vec<Outcomes>, Failure> {
         let (mine, began) = (random_bytes(&*self.clock), Instant::now());
         for attempt in 1..=MOST_ATTEMPTS {
-            self.wait_for_turn(lane, copies, (mine, attempt > ATTEMPTS_WITHOUT_TURN)).await?;
+            self.wait_for_turn(lane, copies, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
             let (outcomes, effects) = self.decide(lane, copies, calls).await?;
             if let Some(()) = self.commit(lane, copies, (mine, effects, &mut View::default())).await? {
                 self.bound(lane, copies);
@@ -400,7 +402,8 @@ impl Lanes {
         &self,
         lane: &Lane,
         copies: &mut Copies,
-        (mine, is_wanted): ([u8; 8], bool),
+        mine: [u8; 8],
+        is_wanted: bool,
     ) -> Result<(), Failure> {
         let mut looks = 0;
         loop {

@@ -27,7 +27,7 @@ const ID: usize = 16;
 pub(super) struct WrittenEvents {
     /// Time of the last one.
     pub(super) at: Timestamp,
-    /// Bytes of all.
+    /// Bytes of all of them.
     pub(super) bytes: i64,
 }
 

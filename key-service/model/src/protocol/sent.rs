@@ -18,7 +18,7 @@ pub(super) struct Sent {
 /// What a key-service carries out in a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// Messages of gateways.
+    /// Carries out messages that gateways sent, together.
     Calls(Vec<(usize, Kind)>),
     /// Advances lease time from the tick that was seen.
     Tick(u64),

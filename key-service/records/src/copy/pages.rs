@@ -1,4 +1,4 @@
-//! What a place of a backend has, page by page.
+//! Reads what a backend has in a place, page by page.
 
 use std::sync::Arc;
 

@@ -38,9 +38,9 @@ pub enum CopyError {
 /// Number of a file's layout beside that of this program, which is never the later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutVersion {
-    /// That of the file.
+    /// The layout that the file has.
     pub found: i64,
-    /// That of this program.
+    /// The layout that this program writes.
     pub known: i64,
 }
 

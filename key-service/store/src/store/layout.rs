@@ -105,7 +105,7 @@ pub(crate) fn key_profile(id: KeyId) -> Name {
     name(PROFILES, tagged(b'k', id.as_bytes()))
 }
 
-/// What is known of a group beside money.
+/// Names the record of all that is known of a group beside its money.
 pub(crate) fn group_profile(id: GroupId) -> Name {
     name(PROFILES, tagged(b'g', id.as_bytes()))
 }

@@ -51,9 +51,9 @@ struct Sum {
 /// Counters of a day.
 #[derive(Clone, Copy)]
 enum Counters {
-    /// Of a key and a model.
+    /// Counts of a key, its groups and a model.
     Payer(Counts),
-    /// Of a model or of a group.
+    /// Sums of a model or of a group.
     Margin(Margin),
     /// There are none.
     Absent,
