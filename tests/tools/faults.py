@@ -38,6 +38,7 @@ LEASE_CLOCK = "key-service/domain/src/lease_clock.rs"
 TWICE = "protocol::facts::no_order_of_messages_bills_twice_however_often_they_arrive"
 CRASHES = "protocol::facts::no_order_of_messages_and_crashes_bills_twice"
 ACTS = "protocol::facts::acts_of_the_owner_take_effect_at_once_among_messages_in_any_order"
+MIDNIGHT = "protocol::facts::a_request_is_billed_once_while_clocks_pass_midnight_apart"
 REVOKED = "protocol::facts::nothing_is_admitted_or_said_to_be_after_a_revocation"
 LEASES = "leases::an_unrenewed_hold_lives_for_a_lease_of_time_in_which_the_ledger_answered"
 
@@ -116,14 +117,17 @@ FAULTS = [
     ("a window turns back with the clock", BOUNDS,
      "if beginning > self.start {", "if beginning != self.start {",
      "windows::a_clock_that_steps_back_stays_in_the_window_that_has_begun"),
+    ("a hold does not begin a window", FUNDS,
+     "            budget.turn_windows(now);\n", "",
+     "windows::what_a_clock_past_midnight_held_is_billed_to_the_new_day_by_a_clock_before_it"),
     ("what is held counts against no window", BOUNDS,
      "of_windows.fold(of_limit, NanoUsd::min)", "of_windows.fold(of_limit, |limit, _| limit)",
      "windows::a_hold_of_an_earlier_window_is_held_against_the_window_that_runs"),
     ("a late capture gives back to a later window", BOUNDS,
-     "if window.start <= at {", "if window.start <= now {",
+     "filter(|window| window.start <= at)", "filter(|window| window.start <= now)",
      "windows::what_a_late_capture_gives_back_is_taken_off_the_window_of_the_earlier_bill_alone"),
     ("a late capture gives nothing back to its window", BOUNDS,
-     "if window.start <= at {", "if window.start < at && false {",
+     "filter(|window| window.start <= at)", "filter(|window| window.start < at && false)",
      "windows::what_a_late_capture_gives_back_is_taken_off_the_window_of_the_earlier_bill_alone"),
     ("a changed window forgets its spend", BOUNDS,
      "same.map_or(new, |same| Window { amount: *amount, ..*same })", "same.map_or(new, |_| new)",
@@ -280,6 +284,10 @@ FAULTS = [
      "copy.replace(record.as_ref());", "let _ = (&copy, record);", TWICE),
     ("a key that moves takes its holds along, among messages", LEDGER,
      "let groups = match (record.payer(), &key) {", "let groups = match (None::<&Payer>, &key) {", ACTS),
+    ("what a clock past midnight held is billed to the day before", FUNDS,
+     "            budget.turn_windows(now);\n", "", MIDNIGHT),
+    ("a window turns back with the clock, among clocks", BOUNDS,
+     "if beginning > self.start {", "if beginning != self.start {", MIDNIGHT),
     ("lease time runs while the ledger does not answer", LEASE_CLOCK,
      ".filter(|seen| seen.tick == tick && at.saturating_sub(seen.last) <= LONGEST_GAP)",
      ".filter(|seen| seen.tick == tick)", LEASES),

@@ -6,7 +6,7 @@
 //!
 //! A key, its group and the group's parent are a **chain of budgets**: each has a limit, windows, rates. A hold is set
 //! aside at every budget of the chain, and remembers the chain: moving a key or a group changes later holds only.
-//! Windows turn by the time of the commands; a clock that steps back stays in the window that has begun.
+//! Windows turn by the time of holds and bills; a clock that steps back stays in the window that has begun.
 //!
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services
 //! one quantum after the last tick that they saw (`domain::lease_clock`); no clock of a machine decides when a hold

@@ -12,7 +12,7 @@ const UNSURE: Duration = Duration::from_mins(10);
 
 /// The window of each length that runs after the entries so far.
 ///
-/// A window turns with the bills of its budget, and each bill has an entry. So entries tell what was billed in a window,
+/// A window turns with the holds and bills of its budget, and each bill has an entry. So entries tell what was billed in a window,
 /// but for two things: which of the bills within minutes of its beginning, or of the time at which its bound was set, count;
 /// and whether money that a late capture gave back had been billed in the same window.
 #[derive(Debug, Default)]
@@ -161,7 +161,7 @@ impl Running {
     fn allowed(&self, window: &Window) -> RangeInclusive<NanoUsd> {
         match self.start {
             None => NanoUsd::ZERO..=NanoUsd::ZERO,
-            // The bound was set at the beginning of a window, which has no entries of its own yet.
+            // A hold began the window, or its bound was set at its beginning: it has no entries of its own yet.
             Some(start) if start < window.start => NanoUsd::ZERO..=self.late,
             Some(_) => self.least.left_after(self.given_back)..=self.most,
         }

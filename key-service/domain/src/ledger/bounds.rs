@@ -133,21 +133,26 @@ impl Budget {
     }
 
     pub(super) fn bill(&mut self, amount: NanoUsd, now: Timestamp) {
+        self.turn_windows(now);
         self.used = plus(self.used, amount);
         for window in self.windows_mut() {
-            *window = window.at(now);
             window.used = plus(window.used, amount);
         }
     }
 
     /// Takes an amount back that was billed `at` an earlier time. A window that began later did not count the bill.
     pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
+        self.turn_windows(now);
         self.used = self.used.left_after(amount);
+        for window in self.windows_mut().filter(|window| window.start <= at) {
+            window.used = window.used.left_after(amount);
+        }
+    }
+
+    /// Begins the windows that the calendar has reached.
+    pub(super) fn turn_windows(&mut self, now: Timestamp) {
         for window in self.windows_mut() {
             *window = window.at(now);
-            if window.start <= at {
-                window.used = window.used.left_after(amount);
-            }
         }
     }
 

@@ -312,9 +312,13 @@ impl Funds {
         of_budgets.fold(of_credit, NanoUsd::min)
     }
 
+    /// Windows turn here as well as with a bill: what is held against a window is not billed to the window before it by a
+    /// key-service whose clock is behind.
     fn set_aside(&mut self, amount: NanoUsd) {
+        let now = self.now;
         self.account.held = plus(self.account.held, amount);
         for (_, budget) in self.budgets_mut() {
+            budget.turn_windows(now);
             budget.held = plus(budget.held, amount);
         }
     }

@@ -7,7 +7,6 @@ use ledger::{Outcomes, stepped::Books};
 use shared::{
     ids::{GroupId, KeyId},
     money::NanoUsd,
-    time::Timestamp,
 };
 
 use super::{
@@ -20,10 +19,10 @@ use super::{
 type Promise = Result<(), String>;
 
 /// Looks at the books after a commit, beside those before.
-pub(super) fn after_commit(setup: &Setup, before: &State, books: &Books, at: Timestamp) -> Promise {
+pub(super) fn after_commit(setup: &Setup, before: &State, books: &Books) -> Promise {
     let earlier = &*before.books;
     for (now, then) in budgets(books).zip(budgets(earlier)) {
-        no_bound_is_passed(now, then, at)?;
+        no_bound_is_passed(now, then)?;
     }
     let credit = books.account;
     if credit.credit < NanoUsd::ZERO || credit.held > credit.credit {
@@ -44,9 +43,9 @@ fn budgets(books: &Books) -> impl Iterator<Item = &Budget> {
     books.keys.iter().map(|key| &key.budget).chain(books.groups.iter().map(|group| &group.budget))
 }
 
-/// No bound is passed, by the clock of who commits: a budget that is above a bound, since the bound was lowered, spends and holds
-/// no more than before.
-fn no_bound_is_passed(now: &Budget, then: &Budget, at: Timestamp) -> Promise {
+/// No bound is passed, by whichever clock: a budget that is above a bound, since the bound was lowered, spends and holds no more
+/// than before.
+fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     let sum = |used: NanoUsd, held: NanoUsd| used.nanos() + held.nanos();
     let (spent, spent_before) = (sum(now.used, now.held), sum(then.used, then.held));
     if now.limit.is_some_and(|limit| spent > limit.nanos() && spent > spent_before) {
@@ -55,7 +54,7 @@ fn no_bound_is_passed(now: &Budget, then: &Budget, at: Timestamp) -> Promise {
     let windows =
         |budget: &Budget| budget.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.windows.clone());
     for (window, earlier) in windows(now).iter().zip(windows(then)) {
-        let (spent, spent_before) = (sum(window.at(at).used, now.held), sum(earlier.at(at).used, then.held));
+        let (spent, spent_before) = (sum(window.used, now.held), sum(earlier.used, then.held));
         if spent > window.amount.nanos() && spent > spent_before {
             return broken(format!("used and held are at most the window's amount: {now:?} after {then:?}"));
         }

@@ -90,7 +90,7 @@ impl State {
             written.map_err(|failure| format!("the store can write: {failure}"))?;
             self.stored = hash(&self.store);
             let found = setup.books(&self.store).ok_or("the books can be read")?;
-            promises::after_commit(setup, self, &found, sent.now)?;
+            promises::after_commit(setup, self, &found)?;
             self.books = Arc::new(found);
         }
         promises::answers_are_of_the_present(&sent.outcomes, &expected)?;

@@ -146,6 +146,20 @@ fn a_clock_that_steps_ahead_and_back_renews_a_window_once() {
     assert_eq!(book.at(MIDNIGHT).check(), reached("2026-11-22T00:00Z"));
 }
 
+#[test]
+fn what_a_clock_past_midnight_held_is_billed_to_the_new_day_by_a_clock_before_it() {
+    let mut book = book(&[(Per::Day, 100)]);
+    book.spend(1, 90);
+    book.at(MIDNIGHT).must_hold(2, 60);
+    book.must_hold(3, 10);
+    assert_eq!(book.extend(3, 30, cost(0)), Ok(Outcome::Extended { amount: nanos(30), revoked_by: None }));
+    book.now = book.now.minus(STEP);
+    assert_eq!(book.capture(2, cost(60)).charged, nanos(60));
+    assert_eq!(book.hold(4, 11, 11, 11), Err(Refused::Reserved));
+    assert_eq!(book.capture(3, cost(30)).charged, nanos(30));
+    assert_eq!(book.used(), [90]);
+}
+
 /// Lets a hold expire after a report of 80, captures it late at another time, and returns what the windows then have.
 fn late_capture(bounds: &[(Per, i64)], at: &str, total: i64) -> Vec<i64> {
     let mut book = book(bounds);
