@@ -23,7 +23,7 @@ run:
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo check --quiet --package key-service-domain --package inference-gateway-request --package inference-gateway-metering \
+	cargo check --quiet --package key-service-domain --package key-service-moving --package inference-gateway-request --package inference-gateway-metering \
 		--package inference-gateway-routing
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	tests/tools/words.py

@@ -2,6 +2,7 @@
 
 use std::{mem, sync::Arc};
 
+use local_model_transformer::{CONTEXT_TOKENS, KvCache, Transformer};
 use shared::{
     clock::{Clock, random_bytes},
     error::{ApiError, Code},
@@ -16,7 +17,6 @@ use crate::{
     output::{Delta, OutputParser},
     sampler::Sampler,
     tokenizer::{END_OF_TEXT, TURN_END, Tokenizer},
-    transformer::{CONTEXT_TOKENS, KvCache, Transformer},
 };
 
 /// Requests that are read or answered side by side; others wait. Each may come to hold keys and values of 9.4 MB.
@@ -173,6 +173,43 @@ impl<'a> Generator<'a> {
             // The next turn notices a client that has left.
             let (prompt_tokens, written) = (self.request.prompt.len(), self.written);
             let _ = self.events.send(delta.map(|delta| Event { delta, prompt_tokens, written }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::prompt::{self, Message, Tool};
+
+    /// Prompt and greedy answer of PyTorch, which `training/reference.py` recorded.
+    #[derive(Deserialize)]
+    struct Recorded {
+        messages: Vec<Message>,
+        #[serde(default)]
+        tools: Vec<Tool>,
+        prompt: String,
+        prompt_tokens: usize,
+        answer_tokens: Vec<u32>,
+    }
+
+    #[test]
+    fn prompts_are_those_of_the_training_and_the_likeliest_tokens_those_of_pytorch() {
+        let (transformer, tokenizer) = (Transformer::shipped().unwrap(), Tokenizer::shipped().unwrap());
+        let recorded: Vec<Recorded> = serde_json::from_str(include_str!("../tests/reference.json")).unwrap();
+        for case in recorded {
+            let tokens = prompt::encode(&tokenizer, &case.messages, &case.tools).unwrap().tokens;
+            let bytes = tokens.iter().flat_map(|&token| &tokenizer.bytes[token as usize]).copied().collect();
+            assert_eq!(String::from_utf8(bytes).as_ref(), Ok(&case.prompt));
+            assert_eq!(tokens.len(), case.prompt_tokens);
+            let mut cache = KvCache::default();
+            let mut logits = transformer.forward(&tokens, &mut cache);
+            for token in case.answer_tokens {
+                assert!(logits.iter().all(|&logit| logit <= logits[token as usize]), "{}", case.prompt);
+                logits = transformer.forward(&[token], &mut cache);
+            }
         }
     }
 }

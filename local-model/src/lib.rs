@@ -6,16 +6,14 @@
 mod engine;
 mod grammar;
 mod http;
-mod nn;
 mod output;
 mod prompt;
 mod sampler;
 mod tokenizer;
-mod transformer;
 
 pub use engine::Engine;
 pub use http::router;
-pub use transformer::CONTEXT_TOKENS;
+pub use local_model_transformer::CONTEXT_TOKENS;
 
 /// Name under which the shipped model is served.
 pub const NAME: &str = "tiny-demo";

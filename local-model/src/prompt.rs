@@ -1,9 +1,10 @@
 //! Messages and tools as a prompt, written as in training (the same template as `weights/chat_template.jinja`).
 
+use local_model_transformer::CONTEXT_TOKENS;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{tokenizer::Tokenizer, transformer::CONTEXT_TOKENS};
+use crate::tokenizer::Tokenizer;
 
 /// Bytes of a prompt that may fit. More are not worth the work of encoding: no token is longer than 32 bytes.
 const MAX_PROMPT_BYTES: usize = 32 * CONTEXT_TOKENS;

@@ -1,12 +1,11 @@
 //! Sampling: the choice of the next token from the model's logits.
 
+use local_model_transformer::softmax;
 use rand::{
     SeedableRng,
     distr::{Distribution, weighted::WeightedIndex},
     rngs::StdRng,
 };
-
-use crate::nn::softmax;
 
 /// Sampling of one answer, with the meaning that the OpenAI API gives each parameter.
 pub(crate) struct Sampler {

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the crates of the workspace: lines of production Rust, comments included, without tests and generated code.
+"""Measures how much of the workspace has to be read: crates, recipes of CONTRIBUTING.md, and names that mean several things.
 
-Exits with 1 where a crate is larger than a reader takes in. Crates of tests and of measurements are left out.
+Lines are those of production Rust, comments included, without tests and generated code. Exits with 1 where a measure is beyond
+its bound.
 """
 
+import collections
+import re
 import statistics
 import sys
 import tomllib
@@ -11,7 +14,13 @@ from pathlib import Path
 
 from words import production_files, production_text
 
-MOST_LINES = 7000  # about what a reader takes in within a day
+MOST_LINES = 7000  # of a crate: about what a reader takes in within a day
+MOST_PERCENT = 8  # of type names may be those of two types; of three or more, none
+# Recipes of CONTRIBUTING.md: the most lines and files that they may touch.
+RECIPES = {"A new setting of a key": (700, 4), "A new noun": (600, 9)}
+TYPE = re.compile(r"^(?:pub(?:\(.*?\))? )?(?:struct|enum|trait|type|union) (\w+)", re.MULTILINE)
+# A file that a recipe changes stands at the beginning of a line of its diff.
+CHANGED = re.compile(r"^ ([\w./-]+\.(?:rs|proto))", re.MULTILINE)
 
 
 def crates():
@@ -19,18 +28,46 @@ def crates():
     return [member for member in members if member not in ("tests", "bench")]
 
 
-def production_lines(crate):
-    files = production_files([f"{crate}/src/*.rs"])
-    return sum(len(production_text(path).splitlines()) for path in files)
+def production_rust(crate):
+    return [path for path in production_files([f"{crate}/src/*.rs"])]
 
 
-def main():
-    lines = {crate: production_lines(crate) for crate in crates()}
+def lines_of(paths):
+    return sum(len(production_text(path).splitlines()) for path in paths)
+
+
+def print_crates():
+    lines = {crate: lines_of(production_rust(crate)) for crate in crates()}
     for crate, count in sorted(lines.items(), key=lambda item: -item[1]):
-        print(f"{crate:32} {count:6}{'  more than ' + str(MOST_LINES) if count > MOST_LINES else ''}")
-    print(f"{'median':32} {round(statistics.median(lines.values())):6}")
-    return int(max(lines.values()) > MOST_LINES)
+        print(f"{crate:34} {count:6}{f'  more than {MOST_LINES}' if count > MOST_LINES else ''}")
+    print(f"{'median':34} {round(statistics.median(lines.values())):6}")
+    return max(lines.values()) <= MOST_LINES
+
+
+def print_recipes():
+    text = Path("CONTRIBUTING.md").read_text()
+    holds = True
+    for recipe, (most_lines, most_files) in RECIPES.items():
+        section = text.split(f"\n## {recipe}")[1].split("\n## ")[0]
+        files = sorted(set(CHANGED.findall(section)))
+        lines = sum(len(production_text(path).splitlines()) for path in files if Path(path).exists())
+        print(f"{recipe:34} {lines:6} lines in {len(files)} files, at most {most_lines} in {most_files}")
+        holds &= lines <= most_lines and len(files) <= most_files
+    return holds
+
+
+def print_names():
+    named = collections.Counter()
+    for crate in crates():
+        named.update(name for path in production_rust(crate) for name in TYPE.findall(production_text(path)))
+    several = sorted(name for name, count in named.items() if count > 2)
+    twice = sum(count == 2 for count in named.values())
+    percent = 100 * twice / len(named)
+    print(f"{'types of one name':34} {percent:6.1f} % of names are of two types, at most {MOST_PERCENT}")
+    print(f"{'':34} {len(several):6} are of more: {' '.join(several)}")
+    return percent <= MOST_PERCENT and not several
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    measures = [print_crates(), print_recipes(), print_names()]
+    sys.exit(int(not all(measures)))

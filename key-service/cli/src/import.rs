@@ -15,11 +15,9 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 
 use super::{operator, operator_error, store_error, table};
-use domain::{
-    group::BadGroup,
-    moving::{Draft, ImportRefused, Plan, Report, Wrong},
-};
+use domain::group::BadGroup;
 use key_service_management::{Error, Management};
+use key_service_moving::{Draft, ImportRefused, Plan, Report, Wrong};
 
 /// Number of wrong lines that are named.
 const NAMED: usize = 20;
@@ -75,7 +73,7 @@ pub(super) async fn run(
         }
         ImportCommand::Litellm { into, file } => {
             let (draft, report) =
-                domain::moving::litellm::read(litellm::read(&file)?).map_err(|rows| wrong(&rows))?;
+                key_service_moving::litellm::read(litellm::read(&file)?).map_err(|rows| wrong(&rows))?;
             write_report(out, &report)?;
             (into, draft)
         }
@@ -98,7 +96,7 @@ fn name(file: &Path) -> String {
 }
 
 fn write_report(out: &mut (dyn Write + Send), report: &Report) -> anyhow::Result<()> {
-    let row = |line: domain::moving::ReportLine<'_>| {
+    let row = |line: key_service_moving::ReportLine<'_>| {
         [line.table, line.column, &line.rows.to_string(), line.became].map(str::to_owned)
     };
     table::write(out, &["TABLE", "COLUMN", "ROWS", "BECAME"], report.lines().map(row))?;

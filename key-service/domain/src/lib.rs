@@ -10,7 +10,6 @@ pub mod key;
 pub mod lease_clock;
 pub mod ledger;
 pub mod member;
-pub mod moving;
 pub mod payment;
 pub mod pepper_record;
 pub mod pricing;

@@ -6,10 +6,8 @@ use shared::{
 };
 
 use super::{Error, Management};
-use domain::{
-    event::Actor,
-    moving::{Draft, Import, ImportRefused, ImportedKey, Plan},
-};
+use domain::event::Actor;
+use key_service_moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
 use key_service_store::store::Capacity as _;
 
 impl Management {

@@ -7,8 +7,9 @@ use std::{
 };
 
 /// Crates of pure rules, each by the name under which others import it.
-const PURE_CRATES: [(&str, &str); 9] = [
+const PURE_CRATES: [(&str, &str); 10] = [
     ("domain", "key-service/domain"),
+    ("key_service_moving", "key-service/moving"),
     ("answer", "inference-gateway/answer"),
     ("metering", "inference-gateway/metering"),
     ("raw-json", "inference-gateway/raw-json"),

@@ -9,11 +9,8 @@ use shared::{
     wire::{Fields as _, GroupField, Kept, KeyField, Kind},
 };
 
-use domain::{
-    digest::ForeignKey,
-    key::KeyPatch,
-    moving::{Draft, DraftKey, Wrong},
-};
+use domain::{digest::ForeignKey, key::KeyPatch};
+use key_service_moving::{Draft, DraftKey, Wrong};
 use key_service_objects::{settings_among, value};
 
 /// Members of a line that are no settings of keys.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Map, Value};
 
 use super::{name, open};
-use domain::moving::{
+use key_service_moving::{
     Row,
     litellm::{Table, table_with},
 };

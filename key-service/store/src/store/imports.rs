@@ -13,10 +13,10 @@ use domain::{
     group::{self, BadGroup},
     key::ApiKey,
     ledger,
-    moving::{Import, ImportRefused, Owner, Plan, Present},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use key_service_ledger::{Change, messages::AccountProfile, names};
+use key_service_moving::{Import, ImportRefused, Owner, Plan, Present};
 use records::{Answer, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 use shared_rpc::Principal;

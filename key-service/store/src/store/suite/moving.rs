@@ -18,8 +18,8 @@ use domain::{
         BoundsPatch, Budget,
         histories::{START, generation, group, key},
     },
-    moving::{Import, ImportRefused, ImportedKey, Plan},
 };
+use key_service_moving::{Import, ImportRefused, ImportedKey, Plan};
 
 /// Number of concurrent callers.
 const CALLERS: u8 = 8;

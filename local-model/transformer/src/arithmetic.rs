@@ -116,7 +116,8 @@ pub(crate) fn weighted_sum<'a>(
     }
 }
 
-pub(crate) fn softmax(logits: &mut [f32]) {
+/// Makes logits probabilities.
+pub fn softmax(logits: &mut [f32]) {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
     for logit in &mut *logits {

@@ -13,7 +13,7 @@ use super::{
     BUDGETS,
     fields::Fields,
 };
-use crate::ledger::BoundsPatch;
+use domain::ledger::BoundsPatch;
 
 /// Seconds of each window; a month has thirty days.
 const WINDOWS: [(Per, u64); 4] =

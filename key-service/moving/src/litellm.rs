@@ -15,7 +15,7 @@ use super::{
     Draft, DraftGroup, DraftKey, Report, Wrong,
     values::{self, Fault, Row},
 };
-use crate::{digest::ForeignKey, group::GroupPatch, key::KeyPatch};
+use domain::{digest::ForeignKey, group::GroupPatch, key::KeyPatch};
 
 /// Table of keys.
 const KEYS: &str = "LiteLLM_VerificationToken";

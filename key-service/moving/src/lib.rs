@@ -16,7 +16,7 @@ pub use self::{
     report::{Report, ReportLine},
     values::Row,
 };
-use crate::{
+use domain::{
     digest::{Digest, ForeignKey},
     event::EventKind,
     group::{BadGroup, Group, GroupPatch},

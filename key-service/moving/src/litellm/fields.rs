@@ -12,7 +12,7 @@ use super::super::{
     Report,
     values::{self, Fault, Row, is_empty},
 };
-use crate::settings::MetadataPatch;
+use domain::settings::MetadataPatch;
 
 /// Column with the aliases of a team: by its name in LiteLLM's schema, and in its database.
 pub(super) const MODEL_ALIASES: [&str; 2] = ["model_aliases", "aliases"];

@@ -3,7 +3,7 @@
 use shared::wire::MAX_METADATA;
 
 use super::*;
-use crate::{
+use domain::{
     ledger::histories::{START, account, group, key},
     settings::MetadataPatch,
 };
