@@ -1,27 +1,26 @@
 #!/usr/bin/env python3
-"""Counts the comment lines and first sentences that lean on a pronoun, beside their goals, and the lines of production Rust.
+"""Counts the comments of four words or fewer, beside their goal, and the lines of production Rust.
 
-`words.py` prints the counts of all tracked Rust, Lua and protobuf files; `words.py --list PATH…` prints each leaning line
-of files or folders. Tests, `bench/` and generated code are left out. The counts fail nothing: people read and judge them.
+`words.py` prints the counts of all tracked Rust, Lua and protobuf files, and the crates that have most short comments;
+`words.py --list PATH…` prints each short comment of files or folders. Tests, `bench/` and generated code are left out.
+The counts fail nothing: people read and judge them.
 """
 
-import itertools
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
-GOAL = 15  # percent, of comment lines and of first sentences
+SHORT = 4  # words; a comment this short mostly repeats a name
+GOAL = 200  # short comments in the workspace: fewer than these
+CRATES_SHOWN = 8
 # The test crate, the measuring crate, and test modules that a file beside them declares: `#[cfg(test)] mod name;`.
 TEST = re.compile(r"(^tests|^bench|/tests)(/|\.rs$)")
 TEST_MODULE = re.compile(r"^#\[cfg\((?:any\()?test\b.*\]\n(?:#\[.*\]\n)*(?:pub(?:\(.*?\))? )?mod (\w+);", re.MULTILINE)
 GENERATED = ("shared/rpc/src/v1.rs", "key-service/ledger/src/messages.rs")
 INLINE_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s*(?P<mark>//[/!]?|--)(?: (?P<text>.*)|$)")
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
-CODE = re.compile(r"`[^`]*`")
-PRONOUN = re.compile(r"\b(it|its|they|them|their|those|one|ones)\b", re.IGNORECASE)
-LEANING = re.compile(PRONOUN.pattern + r"|^whether\b|\b(what|so many|nobody|whoever)\b", re.IGNORECASE)
 
 
 def test_modules():
@@ -46,51 +45,46 @@ def production_text(path):
 
 
 def comment_blocks(text):
-    """Blocks of adjacent comment lines of one mark, each as pairs of line number and text."""
-    block, last = [], None
-    for number, line in enumerate(text.splitlines(), 1):
+    """Blocks of adjacent comment lines of one mark, each as its first line's number and its whole text."""
+    block, first, last = [], 0, None
+    for number, line in enumerate([*text.splitlines(), ""], 1):
         found = COMMENT.match(line)
         mark = found and found["mark"]
         if mark != last and block:
-            yield block
+            yield first, " ".join(block)
             block = []
         if mark:
-            block.append((number, found["text"] or ""))
+            first = first if block else number
+            block.append(found["text"] or "")
         last = mark
-    if block:
-        yield block
 
 
-def first_sentence(block):
-    paragraph = itertools.takewhile(bool, (text for _, text in block))
-    return SENTENCE_END.split(" ".join(paragraph))[0]
+def short_comments(path):
+    return [(number, text) for number, text in comment_blocks(production_text(path)) if len(text.split()) <= SHORT]
 
 
-def leans(pattern, text):
-    return pattern.search(CODE.sub("", text)) is not None
+def crate(path):
+    """The innermost folder above a file that has a manifest; for `proto/` and the scripts, the topmost."""
+    return next((str(folder) for folder in Path(path).parents if (folder / "Cargo.toml").is_file()), Path(path).parts[0])
 
 
-def list_leaning(paths):
+def list_short(paths):
     for path in production_files(paths):
-        for block in comment_blocks(production_text(path)):
-            if leans(LEANING, first_sentence(block)):
-                print(f"{path}:{block[0][0]}: first sentence: {first_sentence(block)}")
-            for number, text in block:
-                if leans(PRONOUN, text):
-                    print(f"{path}:{number}: {text}")
+        for number, text in short_comments(path):
+            print(f"{path}:{number}: {text}")
 
 
 def print_counts():
-    texts = {path: production_text(path) for path in production_files([])}
-    blocks = [block for text in texts.values() for block in comment_blocks(text)]
-    lines = [text for block in blocks for _, text in block if text]
-    leaning_lines = sum(leans(PRONOUN, text) for text in lines)
-    leaning_firsts = sum(leans(LEANING, first_sentence(block)) for block in blocks)
-    rust = sum(1 for path, text in texts.items() if path.endswith(".rs") for _ in text.splitlines())
-    print(f"comment lines with a pronoun      {leaning_lines:5} of {len(lines):5}  {100 * leaning_lines / len(lines):4.1f} %  goal {GOAL} %")
-    print(f"first sentences with a pronoun    {leaning_firsts:5} of {len(blocks):5}  {100 * leaning_firsts / len(blocks):4.1f} %  goal {GOAL} %")
-    print(f"lines of production Rust          {rust:5}")
+    files = production_files([])
+    blocks = sum(1 for path in files for _ in comment_blocks(production_text(path)))
+    short = Counter()
+    for path in files:
+        short[crate(path)] += len(short_comments(path))
+    lines = sum(len(production_text(path).splitlines()) for path in files if path.endswith(".rs"))
+    most = ", ".join(f"{name} {count}" for name, count in short.most_common(CRATES_SHOWN) if count)
+    print(f"comments of {SHORT} words or fewer  {short.total():6} of {blocks}, goal < {GOAL}; most in {most}")
+    print(f"lines of production Rust     {lines:6}")
 
 
 if __name__ == "__main__":
-    list_leaning(sys.argv[2:]) if sys.argv[1:2] == ["--list"] else print_counts()
+    list_short(sys.argv[2:]) if sys.argv[1:2] == ["--list"] else print_counts()
