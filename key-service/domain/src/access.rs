@@ -6,21 +6,17 @@ use shared::{ids::GroupId, time::Timestamp};
 
 use crate::ledger::GroupChain;
 
-/// Least time between two records of a management key's last use: reading stays cheap.
+/// Least time between two records of a management key's last use, so that a read seldom writes.
 pub const USE_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Scope of a management key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Reads and changes.
     #[default]
     Full,
-    /// Reads, and changes nothing.
     Read,
 }
 
 impl Scope {
-    /// Every scope.
     pub const ALL: [Self; 2] = [Self::Full, Self::Read];
 
     /// Returns the stored and shown form of the scope.
@@ -31,7 +27,6 @@ impl Scope {
         }
     }
 
-    /// Finds the scope of this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == text)
     }
@@ -40,22 +35,17 @@ impl Scope {
 /// Rights of a management key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Scope of the key.
     pub scope: Scope,
     /// The only group whose API keys the management key reaches, with child groups; `None` is the whole account.
     pub group: Option<GroupId>,
 }
 
-/// Effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Changes nothing.
     Read,
-    /// May change something.
     Write,
 }
 
-/// Object of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The account as a whole: money, groups with bounds, events and webhooks.

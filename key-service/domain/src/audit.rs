@@ -25,10 +25,10 @@ use self::{
 };
 use super::ledger::{Account, Budget, Entry, Group, GroupChain, Key, Payer, Settlement};
 
-/// Adds up the books of an account: takes every entry of the journal in the order of numbers, each key and group behind the
-/// last entry that the recorded balance counts, and then the account.
+/// Adds up the books of an account. It takes every entry of the journal in order, each key and group after the last
+/// entry that its recorded balance counts, and then the account.
 ///
-/// So figures need not be of one moment. Memory is the balances of each key and group, however long the journal is.
+/// The figures may therefore be of different moments. Memory grows with the keys and groups, not with the journal.
 #[derive(Debug)]
 pub struct Auditor {
     /// True if the journal still has the first entries.
@@ -39,17 +39,16 @@ pub struct Auditor {
     paid: u64,
     keys: HashMap<KeyId, Balance>,
     groups: HashMap<GroupId, Balance>,
-    /// Times at which bounds of windows were set, where that is within the window.
+    /// Times at which windows got their bounds, for bounds set within the recorded window.
     bound_since: (HashMap<KeyId, Since>, HashMap<GroupId, Since>),
-    /// Time of the first entry.
     begins_at: Option<Timestamp>,
     bills: Bills,
     entries: u64,
     /// Entries that the account's credit has paid.
     paid_entries: u64,
-    /// Keys and groups that were passed in.
+    /// Keys and groups passed in so far.
     checked: (u64, u64),
-    /// What keys have used up to the entry `paid`.
+    /// Sum of what keys used up to the entry `paid`.
     used: i128,
     wrong: Vec<Wrong>,
 }
@@ -57,13 +56,9 @@ pub struct Auditor {
 /// Fields of a journal entry that audits read.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditedEntry {
-    /// Number of the entry.
     pub number: u64,
-    /// The key that paid.
     pub key: KeyId,
-    /// The groups that paid along.
     pub groups: GroupChain,
-    /// Time of the bill.
     pub at: Timestamp,
     /// Change of the amount billed.
     pub delta: NanoUsd,
@@ -79,25 +74,19 @@ struct Balance {
     /// The first entry of a complete journal, which the opening balance proves.
     first: Option<AuditedEntry>,
     windows: Replay,
-    /// The key or group itself has been passed in.
     known: bool,
 }
 
-/// Findings of an audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
-    /// Entries of the journal that were read.
     pub entries: u64,
-    /// Keys that were checked.
     pub keys: u64,
-    /// Groups that were checked.
     pub groups: u64,
     /// Figures that do not add up; empty where all do.
     pub wrong: Vec<Wrong>,
 }
 
 impl AuditedEntry {
-    /// The entry under this number.
     pub const fn of(number: u64, entry: &Entry) -> Self {
         let Entry { settlement: Settlement { payer, at, .. }, delta, used_after } = entry;
         let Payer { key, groups, .. } = payer;
@@ -125,23 +114,24 @@ impl Auditor {
         }
     }
 
-    /// Tells the number of the last entry that the account's credit has paid. Unless told, it has paid all.
+    /// Sets the number of the last entry that the account's credit has paid. Without this call, the credit has paid
+    /// all.
     #[must_use]
     pub fn paid(self, paid: u64) -> Self {
         Self { paid, ..self }
     }
 
-    /// Tells the bounds of a key before its entries: so those are added up from the time at which a window's bound was set.
+    /// Takes the bounds of a key before its entries, so that these are added up from the time at which a window's bound
+    /// was set.
     pub fn key_bounds(&mut self, id: KeyId, budget: &Budget) {
         self.bound_since.0.extend(replay::since(budget).map(|since| (id, since)));
     }
 
-    /// Tells the bounds of a group before its entries, as those of a key.
+    /// Takes the bounds of a group before its entries, as [`Self::key_bounds`] does for a key.
     pub fn group_bounds(&mut self, id: GroupId, budget: &Budget) {
         self.bound_since.1.extend(replay::since(budget).map(|since| (id, since)));
     }
 
-    /// Adds an entry of the journal.
     pub fn entry(&mut self, entry: AuditedEntry) {
         self.entries += 1;
         self.begins_at.get_or_insert(entry.at);
@@ -151,7 +141,7 @@ impl Auditor {
         if let Some((before, _)) = known {
             self.follow(before, entry);
         }
-        // The balance of a key may be of an earlier or a later moment than the account's credit.
+        // The key's balance may be of an earlier or a later moment than the account's credit.
         match (known.is_some_and(|(_, known)| known), is_paid) {
             (true, true) => self.used += i128::from(entry.delta.nanos()),
             (false, false) => self.used -= i128::from(entry.delta.nanos()),
@@ -164,7 +154,7 @@ impl Auditor {
         }
     }
 
-    /// Adds what the entry of this generation says of the generation's bill.
+    /// Compares the bill of a generation with the entries before it.
     pub fn bill(&mut self, generation: GenerationId, entry: &Entry) {
         if let Some(proven) = self.bills.disproves(generation, entry) {
             self.compare(Figure::Bill(generation), entry.settlement.charged, proven);
@@ -188,17 +178,17 @@ impl Auditor {
         self.count(figure, recorded, holds);
     }
 
-    /// Tells the number of the first entry of the journal: the number of entries up to the account's last one is then compared
-    /// with those that are there.
+    /// Sets the number of the first entry of the journal. The audit then checks that no entry is missing between this
+    /// number and the account's last one.
     pub const fn begins(&mut self, first: u64) {
         self.first = Some(first);
     }
 
-    /// Adds a key, the key's opening balance, which an import brought, and the sum of the key's open holds.
+    /// Adds a key, its opening balance from an import, and the sum of its open holds.
     pub fn key(&mut self, id: KeyId, key: &Key, opening: NanoUsd, holds: NanoUsd) {
         self.checked.0 += 1;
         self.open(id, opening);
-        // Where all entries of the key may have been dropped, nothing is proven.
+        // Nothing is proven where all entries of the key may have been dropped.
         let nothing = if self.complete { opening } else { key.budget.used };
         let proven = proven(&mut self.keys, id, nothing);
         self.used += i128::from(proven.nanos()) - i128::from(opening.nanos());
@@ -208,7 +198,7 @@ impl Auditor {
         self.windows(windows, |per| Figure::Window(id, per));
     }
 
-    /// Adds a group, the group's opening balance, and the sum of the group's open holds.
+    /// Adds a group, its opening balance, and the sum of its open holds.
     pub fn group(&mut self, id: GroupId, group: &Group, opening: NanoUsd, holds: NanoUsd) {
         self.checked.1 += 1;
         let entries = proven(&mut self.groups, id, NanoUsd::ZERO);
@@ -224,12 +214,12 @@ impl Auditor {
         self.windows(windows, |per| Figure::GroupWindow(id, per));
     }
 
-    /// Keys that have entries but have not been passed in so far.
+    /// Keys that have entries but were not passed in so far.
     pub fn unknown(&self) -> impl Iterator<Item = KeyId> {
         self.keys.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
     }
 
-    /// Groups that have entries but have not been passed in so far.
+    /// Groups that have entries but were not passed in so far.
     pub fn unknown_groups(&self) -> impl Iterator<Item = GroupId> {
         self.groups.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
     }
@@ -262,7 +252,6 @@ impl Auditor {
         Audit { entries: self.entries, keys, groups, wrong: self.wrong }
     }
 
-    /// The entries that the journal still has.
     const fn known(&self) -> Known {
         Known { complete: self.complete, begins_at: self.begins_at }
     }
@@ -289,7 +278,7 @@ impl Auditor {
 
     fn compare(&mut self, figure: Figure, recorded: NanoUsd, proven: i128) {
         if i128::from(recorded.nanos()) != proven {
-            // A sum beyond every amount is reported as the nearest amount, and is wrong in any case.
+            // A sum that no amount can hold is reported as the nearest amount; it is wrong in any case.
             let bounds = (i128::from(i64::MIN), i128::from(i64::MAX));
             let proven = i64::try_from(proven.clamp(bounds.0, bounds.1)).unwrap_or(i64::MAX);
             let proven = Quantity::Usd(NanoUsd::from_nanos(proven));
@@ -328,7 +317,7 @@ fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, nothing: N
     balance.used
 }
 
-/// The windows that entries disprove: recorded and proven spend of each.
+/// Finds the windows that entries disprove, each with its recorded and proven spend.
 fn wrong_windows(budget: &Budget, balance: Option<&Balance>, known: Known) -> Vec<(Per, NanoUsd, NanoUsd)> {
     let nothing = Replay::default();
     let replay = balance.map_or(&nothing, |balance| &balance.windows);

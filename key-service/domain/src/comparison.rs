@@ -7,19 +7,18 @@ use std::{
 
 use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
-/// Tokens of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tokens {
     /// Tokens of the prompt, cached tokens included.
     pub prompt: u64,
-    /// Generated.
+    /// Generated tokens, reasoning included.
     pub completion: u64,
 }
 
 /// A request in the upstream's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// The generation, or a time at which the upstream worked on the request.
+    /// The generation, or else a time at which the upstream worked on the request.
     pub identity: Identity,
     /// Tokens by the upstream's count.
     pub tokens: Tokens,
@@ -28,7 +27,6 @@ pub struct Served {
 /// Means to find a request in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The request's generation.
     Generation(GenerationId),
     /// A time between the generation's start and the bill. The tokens must be equal.
     Time(Timestamp),
@@ -37,15 +35,10 @@ pub enum Identity {
 /// A billed generation, by the last entry in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Billed {
-    /// The generation.
     pub generation: GenerationId,
-    /// Time of the last bill.
     pub at: Timestamp,
-    /// Tokens that were billed.
     pub tokens: Tokens,
-    /// Money that was billed.
     pub charged: NanoUsd,
-    /// The tokens are an estimate.
     pub estimated: bool,
 }
 
@@ -60,23 +53,16 @@ pub enum Difference {
     NotServed(Billed),
 }
 
-/// Sums over a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests.
     pub requests: u64,
-    /// Tokens of prompts.
     pub prompt: u64,
-    /// Generated tokens.
     pub completion: u64,
 }
 
-/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// By the upstream's record.
     pub served: Totals,
-    /// By the journal.
     pub billed: Totals,
     /// The differences: first the upstream's requests in their order, then the rest of the journal in order of time.
     pub differences: Vec<Difference>,
@@ -111,7 +97,7 @@ pub fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Com
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
-    // Requests that name a generation come first, so that no other request takes the bill.
+    // Requests that name a generation choose first, so that no other request takes their bill.
     for request in served {
         comparison.served.add(request.tokens);
         if let Identity::Generation(generation) = request.identity
@@ -154,8 +140,8 @@ struct Group {
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a distinct bill for each request without a generation: among bills of equal tokens at a matching time, the
-/// bill that ends first. Returns for each request whether a bill was found.
+/// Finds a distinct bill for each request without a generation: among bills of equal tokens at a matching time, the one
+/// that ends first. Returns for each request whether it found a bill.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],

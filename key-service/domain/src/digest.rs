@@ -5,13 +5,12 @@ use std::fmt;
 use hex::FromHex as _;
 use shared::secret::{ExposeSecret, SecretString};
 
-/// The secret key of the hash. Without the pepper, a copy of the store neither contains usable keys nor allows to
-/// test a key.
+/// The secret key of the hash. A copy of the store without the pepper has no usable keys, and cannot be used to test a
+/// key.
 #[derive(Clone)]
 pub struct Pepper([u8; 32]);
 
 impl Pepper {
-    /// A pepper from 32 bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -21,7 +20,7 @@ impl Pepper {
         <[u8; 32]>::from_hex(digits.expose_secret()).ok().map(Self)
     }
 
-    /// Derives a secret from the pepper, which tells nothing of the pepper and of other secrets.
+    /// Derives a secret from the pepper. It reveals neither the pepper nor other secrets.
     pub(crate) fn derive(&self, context: &'static str, of: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(&self.0).update(of);
@@ -39,12 +38,11 @@ impl fmt::Debug for Pepper {
     }
 }
 
-/// The current pepper, and during a rotation the previous pepper.
+/// The current pepper and, during a rotation, the previous one.
 #[derive(Clone, Debug)]
 pub struct Peppers {
-    /// Pepper for new keys.
     pub current: Pepper,
-    /// Pepper of older keys, which are still found.
+    /// Pepper under which older keys are still found.
     pub previous: Option<Pepper>,
 }
 
@@ -70,7 +68,6 @@ impl Peppers {
 pub struct ForeignKey([u8; 32]);
 
 impl ForeignKey {
-    /// The key with this SHA-256.
     pub const fn new(sha256: [u8; 32]) -> Self {
         Self(sha256)
     }
@@ -80,7 +77,6 @@ impl ForeignKey {
         <[u8; 32]>::from_hex(digits).ok().map(Self)
     }
 
-    /// The SHA-256's 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -97,7 +93,7 @@ impl ForeignKey {
     }
 }
 
-/// Not printed: the SHA-256 of a weak key would allow to find the key.
+/// Prints nothing: the SHA-256 of a weak key would reveal the key.
 impl fmt::Debug for ForeignKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ForeignKey(…)")
@@ -114,7 +110,6 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// A digest from 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

@@ -1,4 +1,4 @@
-//! Events: acts that governed an account, and thresholds that were passed.
+//! Events: acts that governed an account, and thresholds that bills crossed.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -15,57 +15,41 @@ mod changes;
 
 pub use self::changes::{Change, MAX_CHANGE_BYTES};
 
-/// An act that governs an account: who, when, and the randomness of event ids.
+/// An act that governs an account, with the randomness for the ids of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// Who acts.
     pub actor: Actor,
-    /// Time of the act.
     pub at: Timestamp,
     /// Random bytes of the ids of the act's events.
     pub chance: [u8; 10],
 }
 
-/// Who acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Actor {
     /// A program with a management key.
-    ManagementKey {
-        /// The key.
-        id: ManagementKeyId,
-        /// Name of the key.
-        name: String,
-    },
+    ManagementKey { id: ManagementKeyId, name: String },
     /// A member of the account, in the dashboard.
-    Member {
-        /// The member.
-        id: MemberId,
-        /// Name of the member.
-        name: String,
-    },
+    Member { id: MemberId, name: String },
     /// An operator, with a command.
     Operator {
-        /// Name of the operator's user on that machine.
+        /// Name of the operator's user on the machine where the command ran.
         name: String,
     },
-    /// The service itself.
+    /// The service, without a person or a program behind the act.
     System,
 }
 
 /// An event. The same event has the same id wherever it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Identifier.
     pub id: EventId,
-    /// Time of the act, or of the bill that passed the threshold.
+    /// Time of the act, or of the bill that crossed the threshold.
     pub at: Timestamp,
-    /// Who acted.
     pub actor: Actor,
     /// The key that the event is about.
     pub key: Option<KeyId>,
     /// The group that the event is about, or the group of the key.
     pub group: Option<GroupId>,
-    /// Type and details.
     pub kind: EventKind,
 }
 
@@ -73,17 +57,15 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "data")]
 pub enum EventKind {
-    /// A key was made.
     #[serde(rename = "key.created")]
     KeyCreated {
-        /// Settings of the key, before which none were set.
+        /// Settings of the key; each `before` is empty.
         #[serde(with = "changes")]
         changes: Vec<Change>,
     },
     /// Settings of a key were changed.
     #[serde(rename = "key.updated")]
     KeyUpdated {
-        /// The changed settings.
         #[serde(with = "changes")]
         changes: Vec<Change>,
     },
@@ -93,7 +75,6 @@ pub enum EventKind {
         /// Time until which the previous plaintext works.
         previous_key_expires_at: Option<Timestamp>,
     },
-    /// A key was revoked.
     #[serde(rename = "key.revoked")]
     KeyRevoked {},
     /// A part of a key's limit is used.
@@ -102,21 +83,18 @@ pub enum EventKind {
     /// A limit of a key is used up, or its rest cannot pay for a request.
     #[serde(rename = "key.limit_reached")]
     KeyLimitReached(Threshold),
-    /// A group was made.
     #[serde(rename = "group.created")]
     GroupCreated {
-        /// Settings of the group, before which none were set.
+        /// Settings of the group; each `before` is empty.
         #[serde(with = "changes")]
         changes: Vec<Change>,
     },
     /// Settings of a group were changed.
     #[serde(rename = "group.updated")]
     GroupUpdated {
-        /// The changed settings.
         #[serde(with = "changes")]
         changes: Vec<Change>,
     },
-    /// A group was archived.
     #[serde(rename = "group.archived")]
     GroupArchived {},
     /// A part of a group's limit is used.
@@ -125,12 +103,9 @@ pub enum EventKind {
     /// A limit of a group is used up, or its rest cannot pay for a request.
     #[serde(rename = "group.limit_reached")]
     GroupLimitReached(Threshold),
-    /// Credit was added.
     #[serde(rename = "credit.added")]
     CreditAdded {
-        /// The deposit.
         deposit_id: DepositId,
-        /// Amount that was added.
         #[serde(deserialize_with = "usd")]
         amount: NanoUsd,
         /// The reason; may be empty.
@@ -149,11 +124,9 @@ pub enum EventKind {
     /// A management key was made.
     #[serde(rename = "management_key.created")]
     ManagementKeyCreated {
-        /// The management key.
         management_key_id: ManagementKeyId,
-        /// Name of the management key.
         name: String,
-        /// Extent of what the management key may do. Earlier versions wrote no rights into the event.
+        /// Extent of what the management key may do; `None` in events of versions that recorded no rights.
         #[serde(default)]
         scope: Option<String>,
         /// The only group that the management key reaches, if any.
@@ -165,56 +138,23 @@ pub enum EventKind {
     },
     /// A management key was revoked.
     #[serde(rename = "management_key.revoked")]
-    ManagementKeyRevoked {
-        /// The management key.
-        management_key_id: ManagementKeyId,
-        /// Name of the management key.
-        name: String,
-    },
+    ManagementKeyRevoked { management_key_id: ManagementKeyId, name: String },
     /// A member was made, who signs in with a link.
     #[serde(rename = "member.invited")]
-    MemberInvited {
-        /// The member.
-        member_id: MemberId,
-        /// Name of the member.
-        name: String,
-        /// Role of the member.
-        role: String,
-    },
-    /// A member was removed.
+    MemberInvited { member_id: MemberId, name: String, role: String },
     #[serde(rename = "member.removed")]
-    MemberRemoved {
-        /// The member.
-        member_id: MemberId,
-        /// Name of the member.
-        name: String,
-    },
-    /// A member signed in.
+    MemberRemoved { member_id: MemberId, name: String },
     #[serde(rename = "member.signed_in")]
-    MemberSignedIn {
-        /// The member.
-        member_id: MemberId,
-    },
+    MemberSignedIn { member_id: MemberId },
     /// A member set up a second factor.
     #[serde(rename = "member.second_factor_enabled")]
-    MemberSecondFactorEnabled {
-        /// The member.
-        member_id: MemberId,
-        /// Name of the member.
-        name: String,
-    },
+    MemberSecondFactorEnabled { member_id: MemberId, name: String },
     /// A member's second factor was removed: by the member with a code, by an owner, or by an operator.
     #[serde(rename = "member.second_factor_removed")]
-    MemberSecondFactorRemoved {
-        /// The member.
-        member_id: MemberId,
-        /// Name of the member.
-        name: String,
-    },
-    /// A webhook was disabled: by an owner, or as its deliveries failed.
+    MemberSecondFactorRemoved { member_id: MemberId, name: String },
+    /// A webhook was disabled, by an owner or because its deliveries failed.
     #[serde(rename = "webhook.disabled")]
     WebhookDisabled {
-        /// The webhook.
         webhook_id: WebhookId,
         /// Address of the webhook.
         url: String,
@@ -223,17 +163,16 @@ pub enum EventKind {
     },
 }
 
-/// A threshold that was passed.
+/// A threshold that a bill crossed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Threshold {
-    /// The bound on money.
     pub bound: MoneyBound,
-    /// Part of the amount that is used; of a credit, the part that is left.
+    /// Used part of the amount; for a credit, the part that is left.
     pub percent: u8,
-    /// Amount of the bound; of a credit, the credit just after the last deposit.
+    /// Amount of the bound; for a credit, the credit just after the last deposit.
     #[serde(deserialize_with = "usd")]
     pub amount: NanoUsd,
-    /// Amount used, of a window in the window that runs.
+    /// Amount used; for a window, within the window that runs.
     #[serde(deserialize_with = "usd")]
     pub used: NanoUsd,
 }
@@ -252,7 +191,6 @@ pub enum MoneyBound {
     Week,
     /// A limit in each month.
     Month,
-    /// The account's credit.
     Credit,
 }
 
@@ -261,7 +199,6 @@ impl MoneyBound {
     pub const ALL: [Self; 6] = [Self::Limit, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Credit];
 }
 
-/// The events that a reader looks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventSearch {
     /// Type of the events; `None` matches any.
@@ -306,7 +243,6 @@ impl Event {
         }
     }
 
-    /// The event as JSON.
     pub fn to_json(&self) -> String {
         json(&self.object())
     }
@@ -328,7 +264,6 @@ struct Parts {
 }
 
 impl EventKind {
-    /// Type of the event.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::KeyCreated { .. } => "key.created",
@@ -356,7 +291,7 @@ impl EventKind {
         }
     }
 
-    /// The threshold that was passed, if the event tells one.
+    /// The threshold of the event, if it tells one.
     pub const fn threshold(&self) -> Option<&Threshold> {
         match self {
             Self::KeyThresholdReached(threshold)
@@ -391,7 +326,7 @@ impl EventKind {
 }
 
 impl EventSearch {
-    /// Bytes of the id of the key, or else of the group, that all wanted events are about, if any.
+    /// Returns the id of the key, or else of the group, that every wanted event is about, if the search names one.
     pub fn subject(&self) -> Option<&[u8; 16]> {
         let key = self.key.as_ref().map(KeyId::as_bytes);
         key.or(self.group.as_ref().map(GroupId::as_bytes))

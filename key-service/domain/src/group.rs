@@ -1,4 +1,4 @@
-//! Life of a group of API keys: created, changed, archived.
+//! Life of a group of API keys: it is created, changed and archived.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use crate::{
     settings::{Merge, Metadata, MetadataPatch, fields, keep},
 };
 
-/// A group as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Identifier; the order of identifiers is the order of creation.
@@ -24,22 +23,18 @@ pub struct Group {
     pub name: String,
     /// The caller's own id, unique in the account.
     pub external_id: Option<String>,
-    /// Texts of the caller.
     pub metadata: Metadata,
-    /// Settings of keys made in the group.
+    /// Settings of keys made in the group that name none of their own.
     pub key_defaults: KeyDefaults,
-    /// Time of creation.
     pub created_at: Timestamp,
     /// Number of keys in the group, revoked keys included; counted by the store.
     pub keys: u64,
-    /// Money, bounds and parent.
     pub spend: ledger::Group,
 }
 
 /// A group to be made.
 #[derive(Clone, Debug)]
 pub struct NewGroup {
-    /// Account that owns the group.
     pub account: AccountId,
     /// The group, without keys.
     pub group: Group,
@@ -47,34 +42,29 @@ pub struct NewGroup {
     pub most: u64,
 }
 
-/// Settings of keys made in a group that say nothing else.
+/// Settings of keys made in a group that name none of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDefaults {
-    /// The bounds; nothing is ever used.
+    /// Bounds of each key; nothing of them is ever used.
     pub budget: Budget,
     /// Seconds from creation to expiry of a key.
     pub expires_in_seconds: Option<u64>,
-    /// Texts of the caller.
     pub metadata: Metadata,
 }
 
 /// A change of key defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultsPatch {
-    /// All earlier defaults are removed first.
+    /// Removes all earlier defaults before it sets the rest.
     pub is_cleared: bool,
-    /// Seconds from creation to expiry of a key.
     pub expires_in_seconds: Option<Option<u64>>,
-    /// Bounds.
     pub bounds: BoundsPatch,
-    /// Texts of the caller.
     pub metadata: MetadataPatch,
 }
 
 /// Reason why a group was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupNotChanged {
-    /// The group is archived.
     Archived,
     /// The metadata would have too many names.
     TooMuchMetadata,
@@ -96,17 +86,14 @@ pub enum BadGroup {
 fields! {
     Group, GroupField, GroupPatch
     settings {
-        /// A new name.
         Name = name: String, name;
-        /// The caller's own id.
         ExternalId = external_id: Option<String>, external_id;
         /// A new parent, or none.
         ParentId = parent: Option<GroupId>, spend.parent;
     }
     merged {
-        /// Settings of keys made in the group.
+        /// Settings of keys made in the group from now on.
         KeyDefaults = key_defaults: DefaultsPatch;
-        /// Texts of the caller.
         Metadata = metadata: MetadataPatch;
     }
     answered(group, _now) {
@@ -116,16 +103,15 @@ fields! {
     }
 }
 
-/// Judges whether keys may be made in a group or moved to the group. `group` and `parent` are what the account has under
-/// the id of the group, and of the group's parent.
+/// Judges whether keys may be made in a group or moved to it. `group` and `parent` are what the account has under the
+/// ids of the group and of its parent.
 pub fn takes_keys(group: Option<&ledger::Group>, parent: Option<&ledger::Group>) -> Result<(), BadGroup> {
     let group = group.ok_or(BadGroup::Unknown)?;
     let is_archived = group.archived_at.or(parent.and_then(|parent| parent.archived_at)).is_some();
     if is_archived { Err(BadGroup::Archived) } else { Ok(()) }
 }
 
-/// Judges whether a group may be the parent of another, which has children or not. `group` is what the account has under
-/// the id of the parent.
+/// Judges whether a group may become the parent of another. `group` is what the account has under the id of the parent.
 pub fn may_be_parent(
     (parent, group): (GroupId, Option<&ledger::Group>),
     of: GroupId,
@@ -140,7 +126,6 @@ pub fn may_be_parent(
 }
 
 impl Group {
-    /// A group without settings and keys.
     pub fn new(id: GroupId, created_at: Timestamp) -> Self {
         Self {
             id,
@@ -165,7 +150,7 @@ impl Group {
         (!changes.is_empty()).then_some(EventKind::GroupUpdated { changes })
     }
 
-    /// The group with the patch applied. `parent` is the judgement of [`may_be_parent`] on the patch's parent, if there is
+    /// Applies a patch to the group. `parent` is the judgement of [`may_be_parent`] on the patch's parent, if it has
     /// one.
     pub fn updated(
         self,
@@ -184,7 +169,7 @@ impl Group {
         Ok(self.with(patch, now))
     }
 
-    /// The group, archived at this time unless archived before.
+    /// Archives the group at this time, unless it was archived before.
     #[must_use]
     pub fn archived(mut self, now: Timestamp) -> Self {
         self.spend.archived_at.get_or_insert(now.to_whole_seconds());
@@ -193,7 +178,7 @@ impl Group {
 }
 
 impl KeyDefaults {
-    /// Settings of a key made at this time.
+    /// Returns the settings of a key made at this time.
     pub fn settings(&self, now: Timestamp) -> KeyPatch {
         let expires_at = |seconds| now.plus(Duration::from_secs(seconds));
         let metadata = self.metadata.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
@@ -212,7 +197,7 @@ impl KeyDefaults {
                 let windows = self.budget.settings().windows;
                 windows.map(|windows| windows.into_iter().map(limit).collect::<Vec<_>>()).to_value()
             }
-            // The bounds of defaults do not depend on the time: nothing is used of them.
+            // The time does not matter: nothing of the defaults is used.
             DefaultField::Bound(bound) => self.budget.value(bound, Timestamp::from_millis(0)),
             DefaultField::ExpiresInSeconds => self.expires_in_seconds.to_value(),
             DefaultField::Metadata => MetadataPatch::value_of(&self.metadata),

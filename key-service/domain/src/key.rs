@@ -1,4 +1,4 @@
-//! Life of an API key: created, updated, expired, revived, revoked.
+//! Life of an API key: it is created, updated, rotated, expired, revived and revoked.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use crate::{
     settings::{Metadata, MetadataPatch, fields},
 };
 
-/// An API key as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
     /// Identifier; the order of identifiers is the order of creation.
@@ -24,37 +23,29 @@ pub struct ApiKey {
     pub label: String,
     /// Part of the plaintext that may be shown.
     pub hint: String,
-    /// Time of creation.
     pub created_at: Timestamp,
-    /// Texts of the caller.
     pub metadata: Metadata,
-    /// Money, bounds, group and expiry.
     pub spend: ledger::Key,
 }
 
-/// A key to be made.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Account that owns the key.
     pub account: AccountId,
     /// The key, not used yet.
     pub key: ApiKey,
-    /// Digest of the plaintext.
     pub digest: Digest,
     /// Bound on the number of the account's keys, revoked keys and the new key included.
     pub most: u64,
 }
 
-/// State of a key, computed on read and never stored.
+/// State of a key. It is computed on read and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// May be used.
     Active,
     /// Disabled by its owner, who can enable it again.
     Disabled,
     /// Past the expiry; a later expiry revives the key.
     Expired,
-    /// Revoked for good.
     Revoked,
 }
 
@@ -72,16 +63,16 @@ impl Status {
         }
     }
 
-    /// The status of this name, if there is such a status.
+    /// Finds the status of this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 
-/// Time before the expiry from which a key expires soon: a week, in which its owner has time to extend it.
+/// Time before the expiry from which a key expires soon: its owner has a week to extend it.
 const SOON: Duration = Duration::from_hours(7 * 24);
 
-/// Condition of an active key that its owner may want to change.
+/// Condition of an active key that asks its owner for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// A limit of the key or of its groups is reached, so that requests are refused.
@@ -102,7 +93,7 @@ impl Condition {
         }
     }
 
-    /// The condition of this name, if there is such a condition.
+    /// Finds the condition of this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|condition| condition.as_str() == text)
     }
@@ -111,11 +102,8 @@ impl Condition {
 /// A new credential of a key.
 #[derive(Clone, Debug)]
 pub struct NewCredential {
-    /// Account that owns the key.
     pub account: AccountId,
-    /// The key.
     pub key: KeyId,
-    /// Digest of the plaintext.
     pub digest: Digest,
     /// Part of the plaintext that may be shown.
     pub hint: String,
@@ -128,9 +116,7 @@ pub struct NewCredential {
 /// Reason why a key was not rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyNotRotated {
-    /// The key is revoked.
     Revoked,
-    /// The key has expired.
     Expired,
     /// The credential before the last rotation is still accepted.
     InProgress,
@@ -139,7 +125,6 @@ pub enum KeyNotRotated {
 /// Reason why a key was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyNotChanged {
-    /// The key is revoked.
     Revoked,
     /// The metadata would have too many names.
     TooMuchMetadata,
@@ -148,17 +133,14 @@ pub enum KeyNotChanged {
 fields! {
     ApiKey, KeyField, KeyPatch
     settings {
-        /// A new label.
         Label = label: String, label;
         /// A new expiry, or none.
         ExpiresAt = expires_at: Option<Timestamp>, spend.expires_at;
-        /// Refused, or not any more.
+        /// Refuses the key until it is enabled again.
         Disabled = disabled: bool, spend.disabled;
-        /// Another group, or none.
         GroupId = group: Option<GroupId>, spend.group;
     }
     merged {
-        /// Texts of the caller.
         Metadata = metadata: MetadataPatch;
     }
     answered(key, now) {
@@ -192,8 +174,8 @@ impl ApiKey {
         self.spend.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Returns whether an active key is in this condition. `is_limited` says that a limit of the key or of its groups is
-    /// reached, which the key alone does not show: what is left may be too little for any request.
+    /// Returns whether an active key is in this condition. `is_limited` says that a limit of the key or of its groups
+    /// is reached. The key alone does not show this, since the rest may be too small for any request.
     pub fn is_in(&self, condition: Condition, is_limited: bool, now: Timestamp) -> bool {
         let is_so = match condition {
             Condition::LimitReached => is_limited,
@@ -214,7 +196,7 @@ impl ApiKey {
         (!changes.is_empty()).then_some(EventKind::KeyUpdated { changes })
     }
 
-    /// The key with the patch applied.
+    /// Applies a patch to the key.
     pub fn updated(self, patch: &KeyPatch, now: Timestamp) -> Result<Self, KeyNotChanged> {
         if self.spend.revoked_at.is_some() {
             return Err(KeyNotChanged::Revoked);
@@ -225,7 +207,7 @@ impl ApiKey {
         Ok(self.with(patch, now))
     }
 
-    /// The instant from which the credential before the last rotation is refused, while it is accepted.
+    /// Returns the instant from which the previous credential is refused, while it is accepted.
     pub fn previous_expires_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())
     }
@@ -235,8 +217,8 @@ impl ApiKey {
         EventKind::KeyRotated { previous_key_expires_at: self.previous_expires_at(now) }
     }
 
-    /// The key with a new credential. The credential before is accepted until the grace is over, and every older one
-    /// no more. A disabled key can be rotated too: a plaintext that leaked is replaced before the key works again.
+    /// Gives the key a new credential. The previous one is accepted until its grace is over, and every older one is
+    /// refused. A disabled key can be rotated too, so that a leaked plaintext is replaced before the key works again.
     pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, KeyNotRotated> {
         match self.status(now) {
             Status::Revoked => return Err(KeyNotRotated::Revoked),
@@ -257,7 +239,7 @@ impl ApiKey {
         Ok(self)
     }
 
-    /// The key, revoked at this time unless revoked before.
+    /// Revokes the key at this time, unless it was revoked before.
     #[must_use]
     pub fn revoked(mut self, now: Timestamp) -> Self {
         self.spend.revoked_at.get_or_insert(now.to_whole_seconds());

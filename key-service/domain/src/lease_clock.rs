@@ -1,17 +1,17 @@
 //! Decides when a key-service advances the lease time of an account.
 //!
-//! Lease time is counted in ticks of the ledger. A key-service sends a tick a quantum after the last tick that it
-//! saw, by its own monotonic time, and counts only time in which the ledger answered: a lease runs only while
-//! renewals are possible. Of several key-services, the first whose quantum is over advances the tick; the others see
-//! the new tick, and wait again. So ticks never come closer together than a quantum, whatever the clocks of machines
-//! say.
+//! Lease time is counted in ticks of the ledger. A key-service sends a tick one quantum after the last tick that it
+//! saw, by its own monotonic clock. It counts only time in which the ledger answered, so that a lease runs only while
+//! renewals are possible. If there are several key-services, the first whose quantum is over advances the tick; the
+//! others see the new tick and wait again. So ticks are never closer together than a quantum, whatever the clocks of
+//! machines say.
 
 use std::time::Duration;
 
-/// Number of quanta in a lease.
+/// Quanta in a lease: more of them expire a lost hold more exactly, and cost more writes.
 const QUANTA: u32 = 6;
 
-/// Ticks of a lease: the quanta and another tick, since the first quantum may be almost over when the lease begins.
+/// Ticks of a lease: its quanta and one more, since the first quantum may be almost over when the lease begins.
 pub const LEASE_TICKS: u64 = 7;
 
 /// Longest gap between two answers of the ledger. Time in a longer gap does not count.

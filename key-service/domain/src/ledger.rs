@@ -13,11 +13,11 @@
 //! expires.
 //!
 //! Invariants, after every step of any sequence of commands:
-//! - `used + held <= limit` for every budget, and likewise for each of its windows what is used in the window and all
-//!   that is held, unless the bound was set or lowered afterwards;
+//! - `used + held <= limit` for every budget, unless the limit was set or lowered afterwards; the same holds for each
+//!   of its windows, with what was used in the window and all that is held;
 //! - `held <= credit` for every account;
-//! - a budget's `used` is the sum of the charges of settlements with the budget in their chain, and of the changes in
-//!   the journal entries;
+//! - a budget's `used` is the sum of the charges of all settlements that have the budget in their chain, and the sum of
+//!   the changes in their journal entries;
 //! - a command sent again changes nothing and has the same outcome (an expiry: nothing left to expire).
 
 mod bounds;
@@ -49,8 +49,8 @@ pub use self::{
     record::{Counted, Deposited, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };
 
-/// Age of a generation up to which every store remembers the settlement. An older capture without a hold may have
-/// been billed before, and is recorded as shortfall.
+/// Age of a generation up to which every store remembers its settlement. An older capture without a hold may have been
+/// billed before, so it is recorded as shortfall.
 pub const REMEMBERED: Duration = Duration::from_hours(2);
 
 /// Largest lead of a gateway's clock over ours at which the age of a generation is trusted.
@@ -65,7 +65,7 @@ pub struct Account {
     pub held: NanoUsd,
     /// Lease time: the number of ticks so far.
     pub tick: u64,
-    /// The last deposit, of which thresholds of the credit are parts.
+    /// The last deposit; thresholds of the credit are parts of it.
     pub last_deposit: Option<LastDeposit>,
 }
 
@@ -74,14 +74,12 @@ pub struct Account {
 pub struct LastDeposit {
     /// Credit just after the deposit.
     pub credit: NanoUsd,
-    /// Time of the deposit.
     pub at: Timestamp,
 }
 
 /// The ledger's part of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Key {
-    /// Money and bounds.
     pub budget: Budget,
     /// The group whose bounds hold too.
     pub group: Option<GroupId>,
@@ -89,25 +87,23 @@ pub struct Key {
     pub rotation: Rotation,
     /// Instant from which the key is refused.
     pub expires_at: Option<Timestamp>,
-    /// Time of the revocation, if any.
     pub revoked_at: Option<Timestamp>,
-    /// The key is refused until its owner enables it again.
+    /// Refuses the key until its owner enables it again.
     pub disabled: bool,
-    /// Time of the last bill.
     pub last_used_at: Option<Timestamp>,
 }
 
 /// Credentials of a key, by number: a key is made with credential 0, and each rotation adds the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Number of the current credential: that of rotations so far.
+    /// Number of the current credential, which is the number of rotations so far.
     pub current: u64,
-    /// Instant from which the credential before is refused; `None` where it was refused from the rotation on.
+    /// Instant from which the previous credential is refused; `None` if the rotation refused it at once.
     pub previous_until: Option<Timestamp>,
 }
 
 impl Rotation {
-    /// The instant from which the previous credential is refused, while it is accepted.
+    /// Returns the instant from which the previous credential is refused, while it is accepted.
     pub fn grace(&self, now: Timestamp) -> Option<Timestamp> {
         self.previous_until.filter(|until| now < *until)
     }
@@ -133,12 +129,9 @@ pub struct Group {
 /// Groups that pay along with a key: the key's group and the group's parent.
 pub type Groups = [Option<(GroupId, Group)>; 2];
 
-/// Tokens so far, with the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Tokens used.
     pub usage: Usage,
-    /// Price of the tokens.
     pub cost: NanoUsd,
     /// Cost of the tokens to the operator; `None` where unknown.
     pub upstream_cost: Option<NanoUsd>,
@@ -147,11 +140,10 @@ pub struct Progress {
 /// Everything that a command reads and writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The account.
     pub account: Account,
-    /// The key that the command names; `None` if the command names none, or the account does not have the key.
+    /// The key that the command names; `None` if it names none, or if the account does not have the key.
     pub key: Option<Key>,
-    /// Groups that pay: the record's, or the key's where there is no hold or settlement yet.
+    /// Groups that pay: those of the record, or of the key if there is no hold or settlement yet.
     pub groups: Groups,
     /// The record under the command's [`RecordId`].
     pub record: Record,
@@ -206,7 +198,7 @@ pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, 
     }
     let key = key.ok_or(Refused::UnknownKey)?;
     if record.payer().is_some_and(|payer| command.key() != Some(payer.key)) {
-        // A generation is billed to the key of the hold; no other key can change the generation.
+        // A generation is billed to the key of its hold; no other key can change it.
         return Ok((State { account, key: Some(key), groups, record }, Outcome::Gone));
     }
     let mut funds = Funds { account, key, groups, now };
@@ -300,7 +292,7 @@ fn deposit(
     Ok((Account { credit, last_deposit, ..account }, record, Outcome::Deposited(credit)))
 }
 
-/// The part of a cost that is billed without a hold. An earlier bill of an old generation may be forgotten, so all of the
+/// Part of a cost that is billed without a hold. The earlier bill of an old generation may be forgotten, so its whole
 /// cost is shortfall.
 fn billable(generation: GenerationId, cost: NanoUsd, now: Timestamp) -> NanoUsd {
     let created_at = generation.created_at();

@@ -13,34 +13,27 @@ use crate::{
     second_factor::SecondFactor,
 };
 
-/// Time after a sign-in with a link within which that sign-in stands for the member's password.
+/// Time after a sign-in with a link during which it stands for the member's password.
 pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to the dashboard of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Identifier.
     pub id: MemberId,
     /// An e-mail address or any handle, unique in the account.
     pub name: String,
-    /// The rights of the member.
     pub role: Role,
-    /// The hash of a password, where the member has set one.
+    /// Hash of the password, once the member has set one.
     pub password: Option<PasswordHash>,
-    /// Creation time.
     pub created_at: Timestamp,
     /// Last sign-in link that someone else made for the member, after the invitation.
     pub last_link: Option<MadeLink>,
-    /// The second factor, where the member has set one up.
     pub second_factor: Option<SecondFactor>,
 }
 
-/// Maker and creation time of a sign-in link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeLink {
-    /// The maker.
     pub by: LinkMaker,
-    /// Creation time.
     pub at: Timestamp,
 }
 
@@ -55,17 +48,14 @@ pub enum LinkMaker {
     Owner(String),
 }
 
-/// The rights of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Reads and changes everything.
     Owner,
-    /// Reads everything, changes nothing.
     Viewer,
 }
 
 impl LinkMaker {
-    /// The maker of a link that an act makes for another member.
+    /// Returns the maker of a link that an act makes for another member.
     pub fn of(actor: &Actor) -> Self {
         match actor {
             Actor::Member { name, .. } => Self::Owner(name.clone()),
@@ -96,46 +86,37 @@ pub struct PasswordHash(pub String);
 /// A change of a member. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberChange {
-    /// Another role.
     pub role: Option<Role>,
-    /// Another password.
     pub password: Option<PasswordHash>,
-    /// Another last link.
     pub last_link: Option<MadeLink>,
 }
 
-/// An unused sign-in link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Digest of the link's token.
     pub digest: Digest,
     /// Member that the link signs in.
     pub member: MemberId,
-    /// Expiry of the link.
     pub expires_at: Timestamp,
-    /// Digest of the member's password at the time of making. Another password voids the link.
+    /// Digest of the member's password when the link was made. Another password voids the link.
     pub password: Option<Digest>,
-    /// Maker of the link.
     pub maker: LinkMaker,
 }
 
 /// The way in which a session began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignInWay {
-    /// With the member's password.
     Password,
-    /// With a link.
     Link(LinkMaker),
 }
 
 /// The condition on which a session may set the member's password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordCondition {
-    /// None: a fresh sign-in with a link stands for the password.
+    /// No condition: a fresh sign-in with a link stands for the password.
     None,
-    /// The member's present password.
     PresentPassword,
-    /// A fresh sign-in.
+    /// A fresh sign-in with a link, since the member has no password to present.
     FreshSignIn,
 }
 
@@ -146,19 +127,16 @@ pub struct Session {
     pub digest: Digest,
     /// Name of the session in lists.
     pub id: SessionId,
-    /// The member.
     pub member: MemberId,
     /// Browser, by its own description.
     pub agent: String,
     /// Network address of the sign-in; empty where it is not known.
     pub address: String,
-    /// Time of the sign-in.
     pub created_at: Timestamp,
     /// Time of the last use, to the minute.
     pub seen_at: Timestamp,
     /// Expiry of the session, unless used before.
     pub expires_at: Timestamp,
-    /// The way of the sign-in.
     pub way: SignInWay,
 }
 
@@ -170,7 +148,7 @@ impl PasswordHash {
 }
 
 impl Link {
-    /// Returns true if the member still has the password of the time when the link was made.
+    /// Returns whether the member still has the password of the time when the link was made.
     pub fn is_of_password(&self, member: &Member) -> bool {
         self.password == member.password.as_ref().map(PasswordHash::digest)
     }
@@ -198,7 +176,6 @@ const OWNER: &str = "owner ";
 /// Prefix of the text of a session that began with a link.
 const LINK: &str = "link ";
 
-/// Stored form of the maker.
 impl fmt::Display for LinkMaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -220,7 +197,6 @@ impl LinkMaker {
     }
 }
 
-/// Stored form of the way.
 impl fmt::Display for SignInWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -241,13 +217,13 @@ impl SignInWay {
 }
 
 impl Member {
-    /// Event of the member's creation.
+    /// Event that tells of the member's invitation.
     pub fn invitation(&self) -> EventKind {
         let (name, role) = (self.name.clone(), self.role.as_str().to_owned());
         EventKind::MemberInvited { member_id: self.id, name, role }
     }
 
-    /// Event of another second factor; `None` where a code was accepted.
+    /// Event of a change to the second factor; `None` if only a code was accepted.
     pub fn second_factor_event(&self, after: Option<&SecondFactor>) -> Option<EventKind> {
         let (member_id, name) = (self.id, self.name.clone());
         match (&self.second_factor, after) {
@@ -266,7 +242,7 @@ impl Member {
         self
     }
 
-    /// Returns true if the member may change things of the account.
+    /// Returns whether the member may change things of the account.
     pub fn is_owner(&self) -> bool {
         self.role == Role::Owner
     }

@@ -1,4 +1,4 @@
-//! Payments: an operator's own ids, by which a payment is added to an account's credit once.
+//! Payments: an operator's own ids, so that each payment is added to an account's credit once.
 
 use serde::{Deserialize, Serialize};
 use shared::{
@@ -7,7 +7,7 @@ use shared::{
     time::Timestamp,
 };
 
-/// Largest number of characters of a payment's id, as of the `external_id` of a group.
+/// Largest number of characters of a payment's id, the same as for the `external_id` of a group.
 pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 
 /// Id of a payment in the operator's billing system.
@@ -16,18 +16,17 @@ pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 pub struct PaymentId(String);
 
 impl PaymentId {
-    /// Reads an id: 1 to [`MAX_PAYMENT_ID_CHARS`] characters that can be seen, so that no two ids look alike.
+    /// Reads an id of 1 to [`MAX_PAYMENT_ID_CHARS`] visible characters, so that no two ids look alike.
     pub fn parse(text: &str) -> Option<Self> {
         is_name(text, MAX_PAYMENT_ID_CHARS).then(|| Self(text.to_owned()))
     }
 
-    /// The id as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The deposit of this payment to an account, the same each time. Its id has no time: nobody who sends the payment again knows
-    /// when it was first sent.
+    /// Derives the deposit of this payment to an account, the same each time. The deposit's id has no time, since
+    /// whoever sends a payment again does not know when it was sent first.
     pub fn deposit(&self, account: AccountId) -> DepositId {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 deposits of payments");
         hasher.update(account.as_bytes()).update(self.0.as_bytes());
@@ -40,9 +39,7 @@ impl PaymentId {
 /// A payment that was added to an account's credit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payment {
-    /// Id in the operator's billing system.
     pub id: PaymentId,
-    /// Time at which the payment was added.
     pub at: Timestamp,
 }
 

@@ -1,7 +1,7 @@
 //! Record in the store of the peppers that keys were made with, so that a wrong pepper is noticed at start.
 //!
-//! A store that has keys and has lost its record does not tell its pepper. Whichever pepper comes first is not believed then: only
-//! finding a key that is older than the new record proves a pepper.
+//! A store that has keys but lost its record cannot tell its pepper. It then does not trust whichever pepper comes
+//! first: only finding a key that is older than the new record proves a pepper.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ const CONTEXT: &str = "faregate 2026-11-23 fingerprint of a pepper";
 /// Bytes of a fingerprint: two peppers never have the same by accident.
 const BYTES: usize = 16;
 
-/// Keyed hash that tells two peppers apart, and nothing of a pepper.
+/// Keyed hash that tells two peppers apart and reveals nothing of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; BYTES]);
 
@@ -26,31 +26,27 @@ impl Fingerprint {
     }
 }
 
-/// Knowledge about the peppers of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PepperRecord {
     /// The store had keys before it had a record.
     Unproven {
-        /// Time of the record. Finding a key that is older proves a pepper.
+        /// Time of the record. Finding an older key proves a pepper.
         since: Timestamp,
     },
-    /// The pepper is known.
     Known {
-        /// Pepper of new keys.
         current: Fingerprint,
-        /// During a rotation, the pepper before.
+        /// The previous pepper, during a rotation.
         previous: Option<Fingerprint>,
     },
 }
 
-/// Verdict on the peppers of a process that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The peppers are the store's, as far as known.
+    /// The peppers are those of the store, as far as is known.
     Fits,
-    /// The peppers are accepted, and the record is to be replaced.
+    /// The peppers are accepted, and this record replaces the stored one.
     Replace(PepperRecord),
-    /// Keys of the store would not be found.
+    /// No key of the store would be found with these peppers.
     Wrong,
 }
 
@@ -61,7 +57,8 @@ impl PepperRecord {
         Self::Known { current: Fingerprint::of(&peppers.current), previous }
     }
 
-    /// Judges the peppers of a process by the record of the store; `has_keys` tells whether a store without a record has keys.
+    /// Judges the peppers of a process by the store's record. `has_keys` says whether a store without a record has
+    /// keys.
     pub fn judge(record: Option<Self>, peppers: &Peppers, has_keys: bool, now: Timestamp) -> Verdict {
         let own = Fingerprint::of(&peppers.current);
         let own_previous = peppers.previous.as_ref().map(Fingerprint::of);
@@ -69,14 +66,14 @@ impl PepperRecord {
             None if has_keys => Verdict::Replace(Self::Unproven { since: now }),
             None => Verdict::Replace(Self::of(peppers)),
             Some(Self::Unproven { .. }) => Verdict::Fits,
-            // The rotation is over: the pepper before is wrong from now on.
+            // The rotation is over. From now on, the previous pepper is wrong.
             Some(Self::Known { current, previous: Some(_) }) if current == own && own_previous.is_none() => {
                 Verdict::Replace(Self::of(peppers))
             }
             Some(Self::Known { current, .. }) if current == own => Verdict::Fits,
-            // A process that the rotation has not reached yet.
+            // The rotation has not reached this process yet.
             Some(Self::Known { previous, .. }) if previous == Some(own) => Verdict::Fits,
-            // A rotation begins.
+            // This process begins a rotation, and records both peppers.
             Some(Self::Known { current, .. }) if Some(current) == own_previous => {
                 Verdict::Replace(Self::of(peppers))
             }
@@ -93,7 +90,6 @@ impl PepperRecord {
     }
 }
 
-/// The text that a store keeps.
 impl fmt::Display for PepperRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -10,8 +10,9 @@ const TOKENS_PER_PRICE: i128 = 1_000_000;
 
 /// Price of a usage, bounded by [`NanoUsd::MAX`], since nothing costs more than an account can own.
 ///
-/// The tier of the prompt's size bills all of the request. Parts of the prompt (cached, written, audio) and of the
-/// completion (reasoning, audio) are disjoint. Parts that add up to more than their whole fill it, the dearest first.
+/// The prompt's size selects one tier, which prices the whole request. Parts of the prompt (cached, written, audio) and
+/// of the completion (reasoning, audio) are disjoint. If the parts add up to more than their whole, the dearest count
+/// first.
 pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     let rates = price.rates(usage.prompt);
     let Usage { prompt, cached, completion, details } = usage;
@@ -28,7 +29,7 @@ pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     round_up(scaled)
 }
 
-/// Returns whether a usage has parts that add up to more than their whole.
+/// Returns whether the parts of a usage add up to more than their whole.
 pub fn contradicts(Usage { prompt, cached, completion, details }: Usage) -> bool {
     let beyond =
         |whole: u64, parts: &[u64]| parts.iter().map(|part| u128::from(*part)).sum::<u128>() > whole.into();
@@ -42,8 +43,8 @@ pub fn worst_case(price: &Price, prompt: u64, output: u64, images: u64) -> NanoU
     round_up(dearest.input(prompt, images).saturating_add(times(output, dearest.output)))
 }
 
-/// Largest number of output tokens whose [`worst_case`], together with the prompt's, is covered by `amount`; at most
-/// `wanted`.
+/// Largest number of output tokens, up to `wanted`, that `amount` covers together with the prompt, at the
+/// [`worst_case`].
 pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, images: u64, wanted: u64) -> u64 {
     let dearest = Dearest::of(price, prompt);
     let amount = i128::from(amount.nanos()) * TOKENS_PER_PRICE;
@@ -57,7 +58,7 @@ pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, images: u64, 
     }
 }
 
-/// The dearest rates that a request may be billed by.
+/// The dearest rates at which a request may be billed.
 struct Dearest {
     prompt: NanoUsd,
     output: NanoUsd,
@@ -66,7 +67,7 @@ struct Dearest {
 }
 
 impl Dearest {
-    /// The dearest rates over the tiers that a prompt of at most this many tokens can reach.
+    /// Finds the dearest rates over the tiers that a prompt of at most this many tokens can reach.
     fn of(price: &Price, prompt: u64) -> Self {
         let reached = price.tiers.iter().filter(|tier| prompt > tier.above).map(|tier| &tier.rates);
         reached.fold(Self::in_table(&price.base), |dearest, rates| dearest.max(&Self::in_table(rates)))
@@ -91,13 +92,13 @@ impl Dearest {
         }
     }
 
-    /// Scaled cost of everything but the output.
+    /// Returns the scaled cost of everything but the output.
     fn input(&self, prompt: u64, images: u64) -> i128 {
         times(prompt, self.prompt).saturating_add(fees(self.request, self.image, images))
     }
 }
 
-/// Scaled cost of tokens whose parts have rates of their own; the rest is billed at `plain`.
+/// Returns the scaled cost of tokens whose parts have rates of their own; the rest is billed at `plain`.
 fn whole<const N: usize>(tokens: u64, plain: NanoUsd, mut parts: [(u64, NanoUsd); N]) -> i128 {
     parts.sort_unstable_by_key(|(_, rate)| Reverse(*rate));
     let (mut rest, mut scaled) = (tokens, 0_i128);
@@ -109,12 +110,12 @@ fn whole<const N: usize>(tokens: u64, plain: NanoUsd, mut parts: [(u64, NanoUsd)
     scaled.saturating_add(times(rest, plain))
 }
 
-/// Scaled cost of a request and its images, on top of their tokens.
+/// Returns the scaled cost of a request and its images, on top of their tokens.
 fn fees(request: NanoUsd, image: NanoUsd, images: u64) -> i128 {
     times(images, image).saturating_add(request.nanos().into()).saturating_mul(TOKENS_PER_PRICE)
 }
 
-/// Product in 128 bits. Exact: 2^64 tokens at 2^63 nano-USD fit. Sums of these products saturate, far above every
+/// Multiplies in 128 bits, which is exact: 2^64 tokens at 2^63 nano-USD fit. Sums of products saturate, far above every
 /// amount.
 fn times(count: u64, price: NanoUsd) -> i128 {
     i128::from(count) * i128::from(price.nanos())

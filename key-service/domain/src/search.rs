@@ -1,4 +1,4 @@
-//! Filters of the journal for members.
+//! Filters with which members search the journal.
 
 use shared::{
     ids::{GroupId, KeyId},
@@ -7,14 +7,12 @@ use shared::{
 
 use super::ledger::{Ending, Settlement};
 
-/// The entries that a member looks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntrySearch {
     /// Key of the entries; `None` matches any key.
     pub key: Option<KeyId>,
-    /// Group of the entries, or parent of their group; `None` matches any.
+    /// Group of the entries, or the parent of their group; `None` matches any.
     pub group: Option<GroupId>,
-    /// Model of the entries; `None` matches any model.
     pub model: Option<String>,
     /// Instant from which the entries were billed; `None` matches from the beginning.
     pub begins: Option<Timestamp>,
@@ -27,18 +25,15 @@ pub struct EntrySearch {
 /// Outcome of a generation, as shown to members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Billed exactly.
     Captured,
-    /// Billed by an estimate.
     Estimated,
-    /// Billed by the last report, since the gateway was lost.
+    /// Billed by the gateway's last report, since no capture came.
     Expired,
     /// Cost more than could be billed.
     Shortfall,
 }
 
 impl Outcome {
-    /// Every outcome.
     pub const ALL: [Self; 4] = [Self::Captured, Self::Estimated, Self::Expired, Self::Shortfall];
 
     /// Name of the outcome in forms and exports.
@@ -51,12 +46,12 @@ impl Outcome {
         }
     }
 
-    /// The outcome of this name.
+    /// Finds the outcome of this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
     }
 
-    /// Returns whether a settlement has this outcome. An estimate with a shortfall has two.
+    /// Returns whether a settlement has this outcome. An estimate with a shortfall has both.
     fn is_of(self, settlement: &Settlement) -> bool {
         match self {
             Self::Captured => settlement.ending == Ending::Captured && !settlement.estimated,

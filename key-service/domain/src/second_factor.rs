@@ -1,5 +1,5 @@
-//! Second factors of members: codes that an app calculates from a secret and the time (RFC 6238), and recovery codes. Each
-//! code is accepted once.
+//! Second factors of members: codes that an app calculates from a secret and the time (RFC 6238), and recovery codes.
+//! Each code is accepted once.
 
 use std::fmt;
 
@@ -27,24 +27,23 @@ const RECOVERY_GROUP: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FactorId(pub [u8; 16]);
 
-/// A second factor as stored. Nothing in it tells the secret or a recovery code to a reader without the pepper.
+/// A second factor as stored. Without the pepper, it reveals neither the secret nor a recovery code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecondFactor {
-    /// Origin of the secret.
+    /// Random number from which, with the pepper and the member, the secret is derived.
     pub id: FactorId,
-    /// Digest of the secret, by which the pepper behind the secret is recognised.
+    /// Digest of the secret, which tells the pepper that the secret was derived with.
     pub secret: Digest,
-    /// Time step of the last accepted code. Codes of this step and of earlier steps are refused.
+    /// Time step of the last accepted code. Codes of this and earlier steps are refused.
     pub last_step: u64,
     /// Keyed hashes of the unused recovery codes.
     pub recovery: Vec<Digest>,
 }
 
-/// The secret that a member's app shares with the service. Cannot be printed, and is not stored.
+/// The secret that a member's app shares with the service. It cannot be printed, and is not stored.
 pub struct TotpSecret(Totp);
 
 impl FactorId {
-    /// Parses 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 16];
         hex::decode_to_slice(text, &mut bytes).ok()?;
@@ -60,13 +59,12 @@ impl fmt::Display for FactorId {
 }
 
 impl SecondFactor {
-    /// Returns the second factor after a code of this step; `None` where the code, or a later code, was accepted before.
+    /// Accepts a code of this step; `None` if this or a later code was accepted before.
     pub fn after_step(&self, step: u64) -> Option<Self> {
         (step > self.last_step).then(|| Self { last_step: step, ..self.clone() })
     }
 
-    /// Returns the second factor after a recovery code, by the hashes that the code may have; `None` where the code is unknown
-    /// or used.
+    /// Uses up a recovery code, given the hashes that it may have; `None` if the code is unknown or used.
     pub fn after_recovery(&self, hashes: impl IntoIterator<Item = Digest>) -> Option<Self> {
         let at = hashes.into_iter().find_map(|hash| self.recovery.iter().position(|kept| *kept == hash))?;
         let mut after = self.clone();
@@ -74,7 +72,6 @@ impl SecondFactor {
         Some(after)
     }
 
-    /// Reads the stored form.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(' ');
         let id = FactorId::parse(parts.next()?)?;
@@ -93,7 +90,7 @@ impl fmt::Display for SecondFactor {
 }
 
 impl TotpSecret {
-    /// The secret of a member, by this pepper.
+    /// Derives the secret of a member from this pepper.
     pub fn new(pepper: &Pepper, member: MemberId, id: FactorId) -> Self {
         let derived = pepper.derive(CONTEXT, &[member.as_bytes(), &id.0[..]].concat());
         let mut secret = [0; SECRET];
@@ -101,7 +98,8 @@ impl TotpSecret {
         Self(Builder::new().with_secret(secret).build_noncompliant())
     }
 
-    /// The secret of a stored second factor, recognised by the digest; `None` where another pepper made it.
+    /// Derives the secret of a stored second factor, with the pepper that its digest matches; `None` if another pepper
+    /// made it.
     pub fn of(peppers: &Peppers, member: MemberId, factor: &SecondFactor) -> Option<Self> {
         let mut secrets = peppers.all().map(|pepper| Self::new(pepper, member, factor.id));
         secrets.find(|secret| secret.digest() == factor.secret)
@@ -125,21 +123,22 @@ impl TotpSecret {
         format!("otpauth://totp/{ISSUER}:{name}?secret={secret}&issuer={ISSUER}").into()
     }
 
-    /// The time step of a code; `None` where the code is of no step near this time.
+    /// Returns the time step of a code; `None` if it fits no step near this time.
     pub fn step_of(&self, code: &str, now: Timestamp) -> Option<u64> {
         let digits: String = code.chars().filter(|c| !c.is_whitespace()).collect();
         self.0.check(&digits, u64::try_from(now.seconds()).ok()?)
     }
 }
 
-/// A recovery code of these random bytes, as shown to members.
+/// Writes a recovery code of these random bytes, as shown to members.
 pub fn recovery_code(random: [u8; RECOVERY_BYTES]) -> String {
     let code = Secret::from(random.to_vec()).to_base32();
     let groups = code.as_bytes().chunks(RECOVERY_GROUP).map(|group| String::from_utf8_lossy(group));
     groups.collect::<Vec<_>>().join("-")
 }
 
-/// Text of a recovery code that is hashed, however the code was typed. The text has a NUL, which no key has.
+/// Returns the text of a recovery code that is hashed, the same however the code was typed. The text has a NUL, which
+/// no key has.
 pub fn recovery_text(member: MemberId, code: &str) -> String {
     let code: String = code.chars().filter(char::is_ascii_alphanumeric).collect();
     format!("recovery code\0{member}\0{}", code.to_ascii_uppercase())

@@ -1,5 +1,5 @@
-//! Settings of keys and groups: where each is kept, and how a change is applied. Names, types, checks and descriptions stand
-//! in `shared::wire`, with one row for each field.
+//! Settings of keys and groups: where each is kept, and how a change is applied. `shared::wire` has one row for each
+//! field, with its name, type, checks and description.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use shared::{
 
 use crate::ledger::{Bounds, BoundsPatch, Budget};
 
-/// Texts of the caller, by name.
+/// Texts that the caller chose, each under a name.
 pub type Metadata = BTreeMap<String, String>;
 
 /// A change of metadata: names that are set, and names that are removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataPatch {
-    /// All earlier names are removed first.
+    /// Removes all earlier names before it sets the rest.
     pub is_cleared: bool,
     /// Names with a new value, or to be removed.
     pub changes: BTreeMap<String, Option<String>>,
@@ -25,7 +25,6 @@ pub struct MetadataPatch {
 
 /// A change of an object's settings, or the settings of a new object.
 pub trait Patch: Default {
-    /// Fields of the object.
     type Field: Fields;
 
     /// Sets a field. Returns `false` where the field is no setting, or has values of another type.
@@ -35,16 +34,14 @@ pub trait Patch: Default {
 
 /// A change that is merged into what is there (RFC 7396).
 pub(crate) trait Merge: Sized {
-    /// What is changed.
+    /// The stored setting that a change is merged into.
     type Kept;
 
-    /// The change; `None` if the value is of another type.
+    /// Reads a change; `None` if the value is of another type.
     fn from_value(value: Value) -> Option<Self>;
 
-    /// Applies the change.
     fn apply(&self, kept: &mut Self::Kept, now: Timestamp);
 
-    /// Value of what is kept.
     fn value_of(kept: &Self::Kept) -> Value;
 }
 
@@ -86,7 +83,6 @@ impl Merge for MetadataPatch {
 }
 
 impl BoundsPatch {
-    /// A new lifetime limit, or none.
     pub fn of_limit(limit: Option<NanoUsd>) -> Self {
         Self { limit: Some(limit), ..Self::default() }
     }
@@ -112,13 +108,13 @@ impl BoundsPatch {
 }
 
 impl Budget {
-    /// Value of a bound at this time.
     pub(crate) fn value(&self, bound: Bound, now: Timestamp) -> Value {
         let of = |read: fn(&Bounds) -> Value| self.bounds.as_deref().map_or(Value::Null, read);
         match bound {
             Bound::Limit => self.limit.to_value(),
             Bound::Used => self.used.to_value(),
-            // Below zero where the limit was lowered below the used amount. Neither number is near the ends of an i64.
+            // The rest is below zero if the limit was lowered below the used amount. Neither number is near the ends of
+            // an i64.
             Bound::LimitRemaining => self.limit.and_then(|limit| limit.checked_sub(self.used)).to_value(),
             Bound::Limits => self.limits(now).to_value(),
             Bound::Models => of(|bounds| bounds.models.to_value()),
@@ -164,8 +160,8 @@ pub(crate) fn keep<T: Kept>(place: &mut Option<T>, value: Value) -> bool {
     place.is_some()
 }
 
-/// Returns whether a setting allows less than before: a bound or an expiry that is lower or was not set, or a part of a list,
-/// or that a key is disabled, which is the only flag of keys and groups.
+/// Returns whether a setting allows less than before. It does if a bound or an expiry is lower or is set for the first
+/// time, if a list lost entries, or if the key was disabled (the only flag of keys and groups).
 pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
     match (before, after) {
         (Value::Null, Value::Amount(_) | Value::Count(_) | Value::Time(_) | Value::Limits(_)) => true,
@@ -183,8 +179,8 @@ pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
     }
 }
 
-/// Implements the fields of an object: its patch, and what each field reads and changes. A setting is a line
-/// `Field = name: Type, place;`, under `merged` if a change is merged into what is there.
+/// Implements an object's fields: its patch, and how each field is read and changed. A setting is a line `Field = name:
+/// Type, place;`. It stands under `merged` if a change is merged into what is there.
 macro_rules! fields {
     (
         $object:ident, $field:ident, $patch:ident
@@ -197,7 +193,6 @@ macro_rules! fields {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct $patch {
             $($(#[$doc])* pub $name: Option<$type>,)+
-            /// Bounds of the budget.
             pub bounds: $crate::ledger::BoundsPatch,
             $($(#[$merged_doc])* pub $merged_name: $merge,)+
         }
@@ -219,7 +214,7 @@ macro_rules! fields {
         }
 
         impl $object {
-            /// The object with these settings.
+            /// Applies settings to the object.
             #[must_use]
             pub fn with(mut self, patch: &$patch, now: Timestamp) -> Self {
                 $(if let Some(value) = &patch.$name {
@@ -250,7 +245,6 @@ macro_rules! fields {
                 values.all(|(before, after)| before == after || $crate::settings::is_lowered(&before, &after))
             }
 
-            /// Value of a field at this time.
             pub fn value(&self, field: $field, now: Timestamp) -> Value {
                 let ($this, $now) = (self, now);
                 match field {

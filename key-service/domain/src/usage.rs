@@ -10,36 +10,33 @@ use super::ledger::{Entry, Payer, Record, Settlement};
 /// error of the upstream, and would distort the counters.
 pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
-/// Bound of every counter: the largest integer that is exact in programs whose numbers are doubles, as those that read
-/// JSON are.
+/// Bound on every counter: the largest integer that is exact as a double, which many readers of JSON use for numbers.
 pub const COUNTED: u64 = (1 << 53) - 1;
 
-/// Time after midnight in which counters of the day before may still change: clocks of key-services differ by seconds at most.
+/// Time after midnight in which counters of the day before may still change. Clocks of key-services differ by seconds
+/// at most.
 const LATE: Duration = Duration::from_mins(10);
 
-/// Milliseconds of a day.
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// A day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(i64);
 
-/// Counters. None exceeds [`COUNTED`].
+/// Counters of a day. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Billed generations, including free ones.
     pub requests: u64,
-    /// Tokens of the generations.
     pub usage: Usage,
     /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
     pub charged: NanoUsd,
-    /// Cost of the generations to the operator, as far as known. Below zero as `charged`.
+    /// Known cost of the generations to the operator. Below zero as `charged`.
     pub upstream_cost: NanoUsd,
-    /// Amount charged for generations whose upstream cost is known; less `upstream_cost`, the margin.
+    /// Amount charged for generations whose upstream cost is known. The margin is this less `upstream_cost`.
     pub charged_at_known_cost: NanoUsd,
 }
 
-/// Sums over keys. None exceeds [`COUNTED`].
+/// Sums over several keys. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Billed generations, including free ones.
@@ -50,12 +47,11 @@ pub struct Sums {
     pub charged: NanoUsd,
 }
 
-/// Sums over keys with the cost to the operator. No amount exceeds [`COUNTED`].
+/// Sums over several keys, with the cost to the operator. No amount exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Margin {
-    /// Requests, tokens and charges.
     pub sums: Sums,
-    /// Cost of the generations to the operator, as far as known. Below zero as the charges.
+    /// Known cost of the generations to the operator. Below zero as the charges.
     pub upstream_cost: NanoUsd,
     /// Amount charged for generations whose upstream cost is known.
     pub charged_at_known_cost: NanoUsd,
@@ -64,16 +60,12 @@ pub struct Margin {
 /// An addition to the counters of a payer and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// Key, model and groups.
     pub payer: Payer,
-    /// The day of the bill.
     pub day: Day,
-    /// The addition.
     pub counts: Counts,
 }
 
 impl Day {
-    /// The day of an instant.
     pub const fn of(at: Timestamp) -> Self {
         Self(at.millis().div_euclid(DAY))
     }
@@ -83,12 +75,11 @@ impl Day {
         Self::of(Timestamp::from_millis(number.saturating_mul(DAY)))
     }
 
-    /// Days since 1970-01-01.
     pub const fn number(self) -> i64 {
         self.0
     }
 
-    /// The last day whose counters do not change any more.
+    /// Returns the last day whose counters can no longer change.
     pub fn closed(now: Timestamp) -> Self {
         Self::of(now.minus(LATE)).plus(-1)
     }
@@ -99,7 +90,6 @@ impl Day {
         (begins, begins.saturating_add(DAY - 1))
     }
 
-    /// The day that is this many days later.
     #[must_use]
     pub const fn plus(self, days: i64) -> Self {
         Self::from_number(self.0.saturating_add(days))
@@ -107,11 +97,11 @@ impl Day {
 
     /// Returns whether the day begins a week.
     pub const fn is_monday(self) -> bool {
-        // 1970-01-01 was a Thursday.
+        // Day 0, 1970-01-01, was a Thursday, so Monday is four days later.
         (self.0 + 3).rem_euclid(7) == 0
     }
 
-    /// Reads a date: `2026-11-21`.
+    /// Reads a date like `2026-11-21`.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 10 {
             return None;
@@ -120,7 +110,6 @@ impl Day {
     }
 }
 
-/// The date: `2026-11-21`.
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let midnight = Timestamp::from_millis(self.0.saturating_mul(DAY)).to_string();
@@ -129,7 +118,6 @@ impl fmt::Display for Day {
 }
 
 impl Counts {
-    /// Sum of both counters.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -141,7 +129,7 @@ impl Counts {
         }
     }
 
-    /// Charges less the upstreams' charges, as [`Margin::amount`].
+    /// Margin of the day, as [`Margin::amount`].
     pub fn margin(&self) -> Option<NanoUsd> {
         Margin::from(*self).amount()
     }
@@ -154,7 +142,6 @@ impl From<Counts> for Sums {
 }
 
 impl Sums {
-    /// Sum of both sums.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -183,7 +170,6 @@ impl From<Counts> for Margin {
 }
 
 impl Margin {
-    /// Sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -203,14 +189,15 @@ impl Margin {
         }
     }
 
-    /// Charges less the upstreams' charges, of the generations whose upstream cost is known; `None` without any.
+    /// Returns the charges less the upstream costs, for generations whose upstream cost is known; `None` if there are
+    /// none.
     pub fn amount(&self) -> Option<NanoUsd> {
         let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
         is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))
     }
 }
 
-/// Sums by group with those of keys without a group: what the groups leave of `all`.
+/// Adds to the sums by group those of keys without a group, which is the part of `all` that no group has.
 pub fn with_groupless(
     groups: BTreeMap<GroupId, Margin>,
     all: impl IntoIterator<Item = Margin>,
@@ -221,9 +208,9 @@ pub fn with_groupless(
     groups.into_iter().map(|(group, margin)| (Some(group), margin)).chain(groupless).collect()
 }
 
-/// Change of the counters by an entry of the journal; `before` is the generation's record before the entry. A first
-/// settlement counts a request. The correction of an expiry counts on the day of the correction: the charge may be
-/// below zero, and tokens that the expiry overcounted stay counted.
+/// Returns the change of the counters by an entry of the journal. `before` is the generation's record before the entry.
+/// The first settlement counts a request. The correction of an expiry counts on the day of the correction, so that
+/// day's charge may be below zero. Tokens that the expiry overcounted stay counted.
 pub fn added(before: &Record, entry: &Entry) -> Added {
     let settlement = &entry.settlement;
     let (known, usage) = (at_known_cost(settlement), counted(settlement));

@@ -1,4 +1,4 @@
-//! Webhooks: addresses that an account's events are sent to, and the schedule of the attempts.
+//! Webhooks: addresses that receive an account's events, and the schedule of the attempts.
 
 mod address;
 mod signature;
@@ -21,31 +21,28 @@ use crate::{
     settings::{Patch, keep},
 };
 
-/// Pause before the second attempt. Further pauses double.
+/// Pause before the second attempt; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
-/// Time after the first attempt within which a delivery has to succeed.
+/// Time after the first attempt in which a delivery has to succeed.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
-/// Deliveries that wait for a webhook. Beyond this number, later events wait in the account.
+/// Deliveries that may wait for a webhook. Later events wait in the account.
 pub const MAX_PENDING_DELIVERIES: usize = 256;
-/// Last attempts that are kept of a webhook.
+/// Attempts kept of a webhook, the last ones.
 pub const KEPT_ATTEMPTS: usize = 20;
 
-/// A webhook as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
     /// Identifier; the order of identifiers is the order of creation.
     pub id: WebhookId,
-    /// Address that events are sent to.
     pub url: WebhookUrl,
     /// Types of the events to send; `None` means all types.
     pub types: Option<Vec<String>>,
-    /// Digest of the secret, by which the pepper behind the secret is recognised.
+    /// Digest of the secret, which tells the pepper that the secret was derived with.
     pub secret: Digest,
-    /// Time of creation.
     pub created_at: Timestamp,
-    /// Time and reason of the end of deliveries, after the end.
+    /// Time and reason of the disabling, if nothing is sent any more.
     pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
@@ -56,84 +53,66 @@ pub enum DisabledReason {
     Owner,
     /// An event could not be delivered for 24 hours.
     Failing,
-    /// The receiver answered 410.
     Gone,
 }
 
-/// A webhook, and the number of the last event that was looked at for the webhook.
+/// A webhook, and the number of the last event considered for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredWebhook {
-    /// The webhook.
     pub webhook: Webhook,
-    /// Number of the event.
     pub cursor: u64,
 }
 
 /// A change of a webhook: `None` leaves a setting, inner `None` clears the setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookPatch {
-    /// A new address.
     pub url: Option<WebhookUrl>,
-    /// Other types of events.
     pub types: Option<Option<Vec<String>>>,
     /// A reason to end deliveries, or `None` to send events again.
     pub disabled: Option<Option<DisabledReason>>,
 }
 
-/// An event on the way to a webhook.
+/// An event on its way to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The event, by which receivers tell repetitions.
+    /// Id of the event, by which receivers recognise repetitions.
     pub event: EventId,
     /// Number of the event in the account; `None` for a test.
     pub number: Option<u64>,
-    /// Type of the event.
     pub kind: String,
-    /// The event as JSON.
     pub body: String,
-    /// Time at which the delivery was made.
     pub created_at: Timestamp,
-    /// Number of attempts begun, a running attempt included. An attempt is over when another one has begun.
+    /// Number of attempts begun, the running one included. An attempt is over when the next has begun.
     pub attempts: u32,
 }
 
-/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The event that was sent.
     pub event: EventId,
-    /// Type of the event.
     pub kind: String,
     /// Time at which the attempt began.
     pub at: Timestamp,
-    /// Duration in milliseconds.
     pub milliseconds: u64,
-    /// The receiver's answer.
     pub answer: Answer,
 }
 
-/// Answer of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Status of the response.
     Status(u16),
     /// Reason why there was no response.
     None(String),
 }
 
-/// Consequence of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The delivery is over: the event arrived, or was a test.
+    /// The delivery is over: the event arrived, or it was a test.
     Done,
     /// Another attempt is due at this time.
     Again(Timestamp),
-    /// The webhook is disabled.
     Disable(DisabledReason),
 }
 
 impl DisabledReason {
-    /// Every reason.
     pub const ALL: [Self; 3] = [Self::Owner, Self::Failing, Self::Gone];
 
     /// The reason as clients and stores read.
@@ -145,7 +124,7 @@ impl DisabledReason {
         }
     }
 
-    /// The reason of this name.
+    /// Finds the reason of this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
@@ -172,7 +151,6 @@ impl Patch for WebhookPatch {
 }
 
 impl Webhook {
-    /// Value of a field.
     pub fn value(&self, field: WebhookField) -> Value {
         match field {
             WebhookField::Url => self.url.as_str().to_owned().to_value(),
@@ -191,7 +169,6 @@ impl Webhook {
         self.types.as_ref().is_none_or(|types| types.iter().any(|wanted| wanted == kind))
     }
 
-    /// The webhook with these settings.
     #[must_use]
     pub fn with(mut self, patch: &WebhookPatch, now: Timestamp) -> Self {
         if let Some(url) = &patch.url {
@@ -210,17 +187,16 @@ impl Webhook {
 }
 
 impl Delivery {
-    /// A delivery before the first attempt.
     pub fn new(event: EventId, number: Option<u64>, kind: String, body: String, now: Timestamp) -> Self {
         Self { event, number, kind, body, created_at: now, attempts: 0 }
     }
 
-    /// Decides the consequence of an answer to the running attempt. `chance` is random.
+    /// Decides what follows from an answer to the running attempt. `chance` is random and spreads the pauses.
     pub fn outcome(&self, answer: &Answer, now: Timestamp, chance: u16) -> Outcome {
         match answer {
             Answer::Status(200..=299) => Outcome::Done,
             Answer::Status(410) => Outcome::Disable(DisabledReason::Gone),
-            // A test shows the answer, and is not worth a repetition.
+            // A test shows its answer, and is not repeated.
             Answer::Status(_) | Answer::None(_) if self.number.is_none() => Outcome::Done,
             Answer::Status(_) | Answer::None(_) => {
                 let at = now.plus(jittered(step(self.attempts), chance));
@@ -232,7 +208,7 @@ impl Delivery {
 }
 
 impl Webhook {
-    /// Event of the end of deliveries, if they ended since the webhook was as `before`.
+    /// Returns the event of the disabling, if it happened since `before`.
     pub fn end_since(&self, before: &Self) -> Option<EventKind> {
         let (_, reason) = self.disabled.filter(|_| before.disabled.is_none())?;
         let (url, reason) = (self.url.as_str().to_owned(), reason.as_str().to_owned());
@@ -241,13 +217,13 @@ impl Webhook {
 }
 
 impl StoredWebhook {
-    /// Returns whether events up to this number are to be looked at.
+    /// Returns whether an event up to this number is still to be considered.
     pub fn is_behind(&self, last: u64) -> bool {
         self.webhook.disabled.is_none() && self.cursor < last
     }
 
-    /// The webhook with these settings. A webhook that gets disabled loses its pending deliveries, whose events are looked
-    /// at again once the webhook is enabled.
+    /// Applies settings to the webhook. Disabling it drops its pending deliveries, and its events are considered again
+    /// once it is enabled.
     #[must_use]
     pub fn with<'a>(
         self,
@@ -262,7 +238,6 @@ impl StoredWebhook {
     }
 }
 
-/// Longest pause after this many attempts.
 fn step(attempts: u32) -> Duration {
     let doubled = 1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)

@@ -6,37 +6,37 @@ use shared::ids::GenerationId;
 
 use crate::ledger::{Ending, Entry};
 
-/// Bills that are remembered, so that one that is billed twice is found: those of some minutes of the busiest account, in 16 MB.
+/// Bills remembered to find one that is billed twice: some minutes of the busiest account, in 16 MB.
 const MOST_BILLS: usize = 200_000;
 
-/// The sums of the changes of the generations that were billed last, and of those whose lease ran out, which a late capture
-/// bills again.
+/// Sums of changes by generation: of those billed last, and of those whose lease ran out, which a late capture bills
+/// again.
 #[derive(Debug)]
 pub(super) struct Bills {
     changes: HashMap<GenerationId, i128>,
     /// Final bills, the oldest first.
     captured: VecDeque<GenerationId>,
-    /// Bills of expiries, the oldest first. Some of them are captured by now.
+    /// Bills of expiries, the oldest first. A capture may have replaced some since.
     expired: VecDeque<GenerationId>,
     /// True while no bill was forgotten.
     complete: bool,
 }
 
 impl Bills {
-    /// Bills of a journal, which is `complete` if no entries were dropped at the beginning.
+    /// Starts with no bills. The journal is `complete` if it still has its first entries.
     pub(super) fn new(complete: bool) -> Self {
         let (captured, expired) = (VecDeque::new(), VecDeque::new());
         Self { changes: HashMap::new(), captured, expired, complete }
     }
 
-    /// The sum of the changes of a generation, if the entry bills another amount. The first entry of a generation that is not
-    /// known any more, or from before the journal, proves nothing where it may correct an earlier one.
+    /// Returns the sum of a generation's changes if the entry bills another amount. The first known entry of a
+    /// generation proves nothing where it may correct one that was forgotten or dropped.
     pub(super) fn disproves(&mut self, generation: GenerationId, entry: &Entry) -> Option<i128> {
         let (delta, charged) =
             (i128::from(entry.delta.nanos()), i128::from(entry.settlement.charged.nanos()));
         let before = self.changes.get(&generation).copied();
         if before.is_some() && (delta, charged) == (0, 0) {
-            // A capture of an age at which the earlier bill may be forgotten is recorded, but charges nothing.
+            // The earlier bill is so old that it may be forgotten: such a capture is recorded, but charges nothing.
             return None;
         }
         let sum = before.unwrap_or_default() + delta;

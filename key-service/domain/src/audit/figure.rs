@@ -14,18 +14,14 @@ use crate::usage::{Counts, Day, Margin, Sums};
 /// A recorded figure that differs from the proven value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The figure.
     pub figure: Figure,
-    /// Recorded value.
     pub recorded: Quantity,
     /// The value that entries, holds and deposits add up to.
     pub proven: Quantity,
 }
 
-/// Value of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// An amount of money.
     Usd(NanoUsd),
     /// A number of entries or of requests.
     Count(u64),
@@ -34,7 +30,7 @@ pub enum Quantity {
 /// A figure that can be proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// The balance of a key after the entry of this number: the balance before and the entry's change.
+    /// The balance of a key after the entry of this number: the balance before plus the entry's change.
     Entry(KeyId, u64),
     /// A key's `used`: the balance after the last entry. A key that does not exist has a recorded zero.
     Used(KeyId),
@@ -56,7 +52,7 @@ pub enum Figure {
     InFlight(KeyId),
     /// Requests in flight of a group with bounds: the open holds that count.
     GroupInFlight(GroupId),
-    /// The entries from the first of the journal up to the account's last one: those that are there.
+    /// Number of entries from the first in the journal to the account's last one.
     Entries,
     /// The amount that the last entry bills for a generation: the sum of the generation's changes.
     Bill(GenerationId),
@@ -72,48 +68,39 @@ pub enum Figure {
     ModelCount(Day, String, Counter),
     /// Another counter of a group and a day: the sum of the entries.
     GroupCount(GroupId, Day, Counter),
-    /// The amount of an open hold: that of its entry in the index of open holds, from which holds are added up and expire.
+    /// The amount of an open hold, compared with the index of open holds, by which holds are added up and expire.
     Hold(GenerationId),
-    /// The tick at which a hold expires: that of its entry in the index of open holds.
+    /// The tick at which a hold expires, compared with the index of open holds.
     HoldLease(GenerationId),
-    /// The account's number of keys: those in the list of keys.
+    /// The account's number of keys, compared with the list of keys.
     Keys,
-    /// The account's number of groups: those in the list of groups.
+    /// The account's number of groups, compared with the list of groups.
     Groups,
-    /// A group's number of keys: those in the list of the group's keys.
+    /// A group's number of keys, compared with the list of the group's keys.
     KeysOfGroup(GroupId),
-    /// A group's number of child groups: those in the list of child groups.
+    /// A group's number of child groups, compared with the list of child groups.
     ChildGroups(GroupId),
 }
 
 /// A counter of a day beside the amount charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// Billed generations.
+    /// Billed generations, the free ones included.
     Requests,
-    /// Tokens of prompts and completions together, of a model or a group.
+    /// Tokens of prompts and completions together, for a model or a group.
     Tokens,
-    /// Tokens of prompts.
     Prompt,
-    /// Tokens of prompts that were read from a cache.
     Cached,
-    /// Tokens of completions.
     Completion,
-    /// Tokens of prompts that were written to a cache.
     CacheWrite,
-    /// Those kept for an hour or longer.
+    /// Tokens written to a cache to be kept for an hour or longer.
     CacheWriteLong,
-    /// Audio tokens of prompts.
     AudioInput,
-    /// Images.
     Images,
-    /// Reasoning tokens.
     Reasoning,
-    /// Audio tokens of completions.
     AudioOutput,
-    /// Cost to the operator.
     UpstreamCost,
-    /// Amount charged where the cost to the operator is known.
+    /// Amount charged for generations whose upstream cost is known.
     ChargedAtKnownCost,
 }
 
@@ -137,7 +124,7 @@ impl Counter {
         }
     }
 
-    /// What the counter counts, for people.
+    /// Description of the counter, for people.
     pub const fn as_words(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -156,7 +143,6 @@ impl Counter {
         }
     }
 
-    /// The counters of a key with their values.
     pub fn of_counts(counts: &Counts) -> [(Self, Quantity); 12] {
         let Counts { requests, usage, charged: _, upstream_cost, charged_at_known_cost } = *counts;
         let Usage { prompt, cached, completion, details } = usage;
@@ -178,7 +164,6 @@ impl Counter {
         ]
     }
 
-    /// The counters of a model or a group with their values.
     pub const fn of_margin(margin: &Margin) -> [(Self, Quantity); 4] {
         let Margin { sums: Sums { requests, tokens, charged: _ }, upstream_cost, charged_at_known_cost } =
             *margin;
@@ -283,7 +268,6 @@ impl Figure {
     }
 }
 
-/// The value with its unit.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -6,34 +6,33 @@ use shared::{calendar::Per, money::NanoUsd, time::Timestamp};
 
 use crate::ledger::{Budget, Window};
 
-/// Time around the beginning of a window in which a bill may count in either window, since a bound was set by a clock
-/// that was ahead or behind.
+/// Time around the beginning of a window in which a bill may count in either window, since the clock that set a bound
+/// may have been ahead or behind.
 const UNSURE: Duration = Duration::from_mins(10);
 
 /// The window of each length that runs after the entries so far.
 ///
-/// A window turns with the holds and bills of its budget, and each bill has an entry. So entries tell what was billed in a window,
-/// but for two things: which of the bills within minutes of its beginning, or of the time at which its bound was set, count;
-/// and whether money that a late capture gave back had been billed in the same window.
+/// A window turns with the holds and bills of its budget, and each bill has an entry. So entries tell what was billed
+/// in a window, with two exceptions. They do not tell which bills count that fall within minutes of its beginning or of
+/// the time its bound was set. Nor do they tell whether money that a late capture gave back was billed in the same
+/// window.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     running: [Running; 4],
     since: [Option<BoundSince>; 4],
 }
 
-/// Times at which the bounds of windows of each length were set, where that is within the window that is recorded.
+/// Times at which windows of each length got their bounds, for bounds set within the recorded window.
 pub(super) type Since = [Option<Timestamp>; 4];
 
 /// The entries that a journal still has.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
-    /// No entries were dropped.
     pub(super) complete: bool,
-    /// Time of the first entry.
     pub(super) begins_at: Option<Timestamp>,
 }
 
-/// The times at which bounds were set, if any was set within its window.
+/// Returns the times at which bounds were set, if any was set within its window.
 pub(super) fn since(budget: &Budget) -> Option<Since> {
     let mut since = Since::default();
     for window in budget.bounds.iter().flat_map(|bounds| &bounds.windows) {
@@ -53,7 +52,7 @@ struct BoundSince {
     set_at: Timestamp,
     /// All bills that may count.
     most: NanoUsd,
-    /// Bills that certainly count.
+    /// Bills that count for certain, whatever the clocks said.
     least: NanoUsd,
     given_back: NanoUsd,
 }
@@ -64,11 +63,11 @@ struct Running {
     start: Option<Timestamp>,
     /// All bills since `start`, and late bills of the window before.
     most: NanoUsd,
-    /// Bills that certainly count.
+    /// Bills that count for certain, whatever the clocks said.
     least: NanoUsd,
     /// Bills that the next window may count.
     late: NanoUsd,
-    /// Given back since `start`, of this or of an earlier window.
+    /// Money given back since `start` that this or an earlier window billed.
     given_back: NanoUsd,
     /// Windows that ended before, up to two.
     turns: u8,
@@ -81,7 +80,6 @@ impl Replay {
         Self { running: [Running::default(); 4], since: since.map(|set_at| set_at.map(bound)) }
     }
 
-    /// Adds an entry.
     pub(super) fn add(&mut self, at: Timestamp, delta: NanoUsd) {
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             running.add(per, at, delta);
@@ -91,7 +89,7 @@ impl Replay {
         }
     }
 
-    /// Nearest spend that the known entries allow; `None` where they allow the recorded spend.
+    /// Returns the nearest spend that the known entries allow; `None` where they allow the recorded spend.
     pub(super) fn disproves(&self, window: &Window, known: Known) -> Option<NanoUsd> {
         let running = &self.running[window.per as usize];
         let (allowed, is_whole) = if is_first(window) {
@@ -100,7 +98,7 @@ impl Replay {
             let allowed = match (since, running.start) {
                 (Some(since), _) => since.allowed(),
                 (None, None) => NanoUsd::ZERO..=NanoUsd::ZERO,
-                // The bound was not known when the entries were added up.
+                // The bound was set after the entries were added up.
                 (None, Some(_)) => return None,
             };
             (allowed, reaches_back)
@@ -161,7 +159,7 @@ impl Running {
     fn allowed(&self, window: &Window) -> RangeInclusive<NanoUsd> {
         match self.start {
             None => NanoUsd::ZERO..=NanoUsd::ZERO,
-            // A hold began the window, or its bound was set at its beginning: it has no entries of its own yet.
+            // The window began with a hold, or its bound was set at its beginning: it has no entries of its own yet.
             Some(start) if start < window.start => NanoUsd::ZERO..=self.late,
             Some(_) => self.least.left_after(self.given_back)..=self.most,
         }

@@ -4,34 +4,30 @@ use serde::{Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 use serde_json::value::RawValue;
 use shared::wire::Value;
 
-/// Largest value of a change in bytes of JSON: every setting but lists of models, metadata and key defaults is far shorter, and
-/// an event of all settings takes some kilobytes.
+/// Largest value of a change in bytes of JSON. All settings but lists of models, metadata and key defaults are far
+/// shorter, and an event of all settings takes some kilobytes.
 pub const MAX_CHANGE_BYTES: usize = 1024;
 
 /// A changed setting. Values are JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Name of the field.
     pub field: String,
-    /// Value before.
     pub before: String,
-    /// Value after.
     pub after: String,
 }
 
 impl Change {
-    /// A change from one value to another.
     pub fn new(field: &str, before: &Value, after: &Value) -> Self {
         let bounded = |value: &Value| bounded(super::json(value));
         Self { field: field.to_owned(), before: bounded(before), after: bounded(after) }
     }
 }
 
-/// Stands in an event for a value of more than [`MAX_CHANGE_BYTES`]. No setting has the member `cut` with this value: texts of
-/// metadata are strings.
+/// Stands in an event for a value of more than [`MAX_CHANGE_BYTES`]. No setting looks like it: the values of metadata
+/// are strings, so none has `cut` as a boolean.
 #[derive(Serialize)]
 struct CutValue<'a> {
-    /// `true`
+    /// Always `true`; tells readers that the value was cut.
     cut: bool,
     /// Length of the whole value as JSON.
     bytes: usize,
@@ -39,7 +35,7 @@ struct CutValue<'a> {
     begins: &'a str,
 }
 
-/// The value, or its beginning where it is too long.
+/// Returns the value, or its beginning if it is too long.
 fn bounded(value: String) -> String {
     if value.len() <= MAX_CHANGE_BYTES {
         return value;
@@ -47,7 +43,7 @@ fn bounded(value: String) -> String {
     let cut = |begins| super::json(&CutValue { cut: true, bytes: value.len(), begins });
     let (mut room, mut end) = (MAX_CHANGE_BYTES - cut("").len(), 0);
     for c in value.chars() {
-        // JSON has no control characters, and quotes only these two within a text.
+        // The value is JSON, so it has no control characters; a string escapes only these two.
         let written = c.len_utf8() + usize::from(matches!(c, '"' | '\\'));
         if written > room {
             break;
@@ -68,7 +64,6 @@ pub(super) fn serialize<S: Serializer>(changes: &[Change], serializer: S) -> Res
     members.end()
 }
 
-/// Reads what [`serialize`] wrote.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Change>, D::Error> {
     deserializer.deserialize_map(Changes)
 }

@@ -12,7 +12,7 @@ pub const RATE_UNITS: i64 = 60_000;
 /// Largest number of a request's tokens that count for a rate. With [`MOST_TAKEN`], no sum overflows.
 pub const MOST_TOKENS: u64 = 50_000_000_000;
 
-/// Largest lead of a bucket's time over ours: clocks of key-services that lead one another by less refill nothing twice.
+/// Largest lead of a bucket's time over ours. Clocks of key-services that differ by less refill nothing twice.
 const BUCKET_LEAD: Duration = Duration::from_secs(1);
 
 /// Largest number of units that a rate remembers.
@@ -23,11 +23,9 @@ pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
 pub struct Budget {
     /// Largest amount that may ever be spent; `None` is no limit.
     pub limit: Option<NanoUsd>,
-    /// Billed so far.
     pub used: NanoUsd,
-    /// Covered by open holds.
     pub held: NanoUsd,
-    /// Further bounds; `None` where none is set, as for most keys, which saves memory.
+    /// Further bounds. Most keys have none, and `None` saves their memory.
     pub bounds: Option<Box<Bounds>>,
 }
 
@@ -36,7 +34,6 @@ pub struct Budget {
 pub struct Bounds {
     /// Bounds on the spend in windows of the calendar, at most one for each length.
     pub windows: Vec<Window>,
-    /// Bound on admitted requests.
     pub requests_per_minute: Option<Rate>,
     /// Bound on the tokens of admitted requests.
     pub tokens_per_minute: Option<Rate>,
@@ -51,17 +48,14 @@ pub struct Bounds {
 /// A bound on the spend in each window of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Length of the windows.
     pub per: Per,
-    /// Largest amount that may be spent in a window.
     pub amount: NanoUsd,
-    /// Beginning of the window that runs; in its first window, the time at which the bound was set.
+    /// Beginning of the window that runs; for the first window, the time at which the bound was set.
     pub start: Timestamp,
-    /// Billed since `start`.
     pub used: NanoUsd,
 }
 
-/// A bucket of `per_minute` that refills evenly by `per_minute` a minute.
+/// A bucket of `per_minute` requests or tokens that refills evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests or tokens allowed in a minute; above zero.
@@ -69,16 +63,15 @@ pub struct Rate {
     /// Units missing from the bucket at the time `at`. Requests that used more tokens than expected may have taken more
     /// than the bucket holds.
     pub taken: i64,
-    /// Time of the last change.
     pub at: Timestamp,
 }
 
 /// A change of a budget's bounds: outer `None` leaves a bound, inner `None` removes the bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoundsPatch {
-    /// A new lifetime limit.
     pub limit: Option<Option<NanoUsd>>,
-    /// All windows, each length once; empty removes every window. A length that stays keeps what was billed in its window.
+    /// All windows, at most one of each length. An empty list removes every window; a length that stays keeps what its
+    /// window has billed.
     pub windows: Option<Vec<(Per, NanoUsd)>>,
     /// Models that may be used.
     pub models: Option<Option<Vec<String>>>,
@@ -91,21 +84,21 @@ pub struct BoundsPatch {
 }
 
 impl Budget {
-    /// A budget of which nothing is used, with these bounds.
+    /// Makes a budget with these bounds, of which nothing is used.
     pub fn new(bounds: &BoundsPatch, now: Timestamp) -> Self {
         let mut budget = Self::default();
         budget.update(bounds, now);
         budget
     }
 
-    /// Amount that every bound on money still allows, open holds included.
+    /// Returns the amount that every bound on money still allows beside the open holds.
     pub fn left(&self, now: Timestamp) -> NanoUsd {
         let of_limit = self.limit.map_or(NanoUsd::MAX, |limit| limit.left_after(self.used));
         let of_windows = self.windows().map(|window| window.at(now).left());
         of_windows.fold(of_limit, NanoUsd::min)
     }
 
-    /// Fails if less than this amount is left; with the time at which enough is left again, if that is the end of a
+    /// Fails if less than this amount is left. The error says when enough is left again, if that is the end of a
     /// window.
     pub(super) fn covers(&self, amount: NanoUsd, now: Timestamp) -> Result<(), Option<Timestamp>> {
         if self.limit.is_some_and(|limit| limit.left_after(self.used) < amount) {
@@ -115,7 +108,6 @@ impl Budget {
         too_tight.map(|window| window.resets_at()).max().map_or(Ok(()), |resets_at| Err(Some(resets_at)))
     }
 
-    /// Applies a change.
     pub fn update(&mut self, patch: &BoundsPatch, now: Timestamp) {
         self.limit = patch.limit.unwrap_or(self.limit);
         let mut bounds = self.bounds.take().map_or_else(Bounds::default, |bounds| *bounds);
@@ -123,7 +115,7 @@ impl Budget {
         self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
     }
 
-    /// Counts a request less in flight. Bounds that were removed meanwhile are forgotten with their last request.
+    /// Counts one request less in flight. The last request forgets bounds that were removed meanwhile.
     pub(super) fn end_request(&mut self) {
         let Some(bounds) = &mut self.bounds else { return };
         bounds.in_flight = bounds.in_flight.saturating_sub(1);
@@ -140,7 +132,7 @@ impl Budget {
         }
     }
 
-    /// Takes an amount back that was billed `at` an earlier time. A window that began later did not count the bill.
+    /// Takes back an amount that was billed at the earlier time `at`. A window that began later did not count the bill.
     pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.turn_windows(now);
         self.used = self.used.left_after(amount);
@@ -187,7 +179,7 @@ impl Bounds {
         self.max_in_flight = patch.max_in_flight.unwrap_or(self.max_in_flight);
     }
 
-    /// Counts a request with this many tokens. Requests per minute count a `readmitted` one already.
+    /// Counts a request with this many tokens. If it is `readmitted`, requests per minute count it already.
     pub(super) fn count(&mut self, tokens: u64, readmitted: bool, now: Timestamp) {
         self.in_flight += 1;
         if let Some(rate) = self.requests_per_minute.as_mut().filter(|_| !readmitted) {
@@ -204,21 +196,21 @@ impl Bounds {
     }
 }
 
-/// Models that all lists allow, in the order of the first list.
+/// Returns the models that all lists allow, in the order of the first list.
 pub fn allowed_models<List: AsRef<[String]>>(lists: &[List]) -> Vec<String> {
     let Some((first, others)) = lists.split_first() else { return Vec::new() };
     let is_allowed = |model: &&String| others.iter().all(|models| models.as_ref().contains(model));
     first.as_ref().iter().filter(is_allowed).cloned().collect()
 }
 
-/// State of the tightest of several rates.
+/// Returns the state of the tightest of several rates.
 pub fn tightest(rates: impl Iterator<Item = Rate>, now: Timestamp) -> Option<RateLimit> {
     rates.map(|rate| rate.status(now)).min_by_key(|limit| (limit.remaining, limit.limit))
 }
 
 impl Window {
-    /// The window as of this time: an empty one if the calendar has reached a later window. A clock that steps back
-    /// stays in the window that has begun.
+    /// Returns the window as of this time: an empty one if the calendar has reached a later window. A clock that steps
+    /// back stays in the window that has begun.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         let beginning = self.per.beginning(now);
@@ -228,7 +220,7 @@ impl Window {
         self
     }
 
-    /// Amount that may still be spent or is held.
+    /// Amount of the window that is not used; holds may take a part of it.
     pub const fn left(&self) -> NanoUsd {
         self.amount.left_after(self.used)
     }
@@ -240,7 +232,7 @@ impl Window {
 }
 
 impl Rate {
-    /// A full bucket.
+    /// Makes a full bucket, which allows `per_minute` requests or tokens at once.
     pub const fn new(per_minute: u64, now: Timestamp) -> Self {
         Self { per_minute, taken: 0, at: now }
     }
@@ -251,8 +243,8 @@ impl Rate {
         Some(Self { per_minute, ..rate })
     }
 
-    /// The bucket as of this time. A clock that steps back refills nothing. If it steps back by more than a second, the
-    /// bucket begins anew now with what was taken, so that nobody waits until the clock is where it was before.
+    /// Returns the bucket as of this time. A clock that steps back refills nothing. If it steps back by more than a
+    /// second, the bucket restarts now with what was taken, so that nobody waits until the clock catches up.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         if self.at > now.plus(BUCKET_LEAD) {
@@ -263,7 +255,7 @@ impl Rate {
         Self { taken: self.taken.saturating_sub(refilled).max(0), at: self.at.max(now), ..self }
     }
 
-    /// Time to wait for this many requests or tokens; `None` where no time is needed.
+    /// Returns the time to wait for this many requests or tokens; `None` if there is room now.
     pub fn wait_for(self, count: u64, now: Timestamp) -> Option<Duration> {
         let missing = self.at(now).taken + units(count) - self.capacity();
         (missing > 0).then(|| self.time_of(missing))
@@ -289,7 +281,7 @@ impl Rate {
         i64::try_from(self.per_minute).unwrap_or(i64::MAX).max(1)
     }
 
-    /// Time in which this many units refill, rounded up.
+    /// Returns the time in which this many units refill, rounded up.
     fn time_of(self, units: i64) -> Duration {
         Duration::from_millis(units.unsigned_abs().div_ceil(self.units_per_milli().unsigned_abs()))
     }

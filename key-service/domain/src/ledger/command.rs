@@ -13,39 +13,32 @@ use shared::{
 use super::{Progress, Settlement};
 use crate::{event::Actor, payment::PaymentId};
 
-/// The idempotency id of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordId {
-    /// A generation's hold or settlement.
     Generation(GenerationId),
-    /// A deposit.
     Deposit(DepositId),
 }
 
-/// A command to an account, and to at most a single key of the account.
+/// A command to an account, and to at most one key of the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Adds credit.
     Deposit {
         /// Idempotency id: a deposit sent again adds nothing, and has the same outcome.
         id: DepositId,
-        /// The amount; above zero.
         amount: NanoUsd,
-        /// The reason, for people; may be empty.
+        /// Reason for people; may be empty.
         note: String,
-        /// Id of the payment, if the operator gave one; `id` then follows from it.
+        /// Id of the payment, if the operator gave one; `id` is then derived from it.
         payment_id: Option<PaymentId>,
-        /// Who adds the credit.
         actor: Actor,
     },
-    /// Advances lease time by a tick if the tick is still `seen`. The outcome is the current tick in any case.
+    /// Advances lease time by a tick if the tick is still `seen`. The outcome is the current tick in either case.
     Tick {
         /// The last tick that the caller saw; `None` only reads the tick.
         seen: Option<u64>,
     },
     /// Asks whether the key may spend at all.
     Check {
-        /// The key.
         key: KeyId,
         /// Number of the presented credential.
         credential: u64,
@@ -54,9 +47,7 @@ pub enum Command {
     Hold(NewHold),
     /// Renews a hold's lease, records progress, and raises the hold as far as is available.
     Extend {
-        /// The key that pays.
         key: KeyId,
-        /// The generation.
         generation: GenerationId,
         /// The amount to hold in total. A lower amount than is held changes nothing.
         most: NanoUsd,
@@ -65,60 +56,43 @@ pub enum Command {
         /// Number of ticks until the hold expires; never shortens a lease.
         lease_ticks: u64,
     },
-    /// Bills a generation and gives the rest of the hold back. Replaces the bill of an expiry. Without a hold, bills
-    /// up to the available amount.
+    /// Bills a generation and gives the rest of its hold back. A capture replaces the bill of an expiry. Without a
+    /// hold, it bills up to the available amount.
     Capture {
-        /// The key that pays.
         key: KeyId,
-        /// The generation.
         generation: GenerationId,
-        /// The model's id in the catalogue; an earlier hold or bill keeps its own.
+        /// The model's id in the catalogue; an earlier hold or bill of the generation keeps its own.
         model: String,
-        /// Final usage.
         total: Progress,
-        /// Most to charge of a generation that ran on after its stream was cut; the rest of the cost is shortfall.
+        /// Largest charge of a generation that ran on after its stream was cut; the rest of the cost is shortfall.
         /// `None` charges the cost.
         chargeable: Option<NanoUsd>,
-        /// The usage is an estimate.
         estimated: bool,
     },
     /// Gives a hold back: the generation cost nothing.
-    Release {
-        /// The key that would have paid.
-        key: KeyId,
-        /// The generation.
-        generation: GenerationId,
-    },
+    Release { key: KeyId, generation: GenerationId },
     /// Bills the last report of a hold whose lease ran out.
-    Expire {
-        /// The key that pays.
-        key: KeyId,
-        /// The generation.
-        generation: GenerationId,
-    },
+    Expire { key: KeyId, generation: GenerationId },
 }
 
-/// A hold to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewHold {
-    /// The key that pays.
     pub key: KeyId,
     /// Number of the presented credential.
     pub credential: u64,
-    /// The generation.
     pub generation: GenerationId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// If less than this is left, the request can never be paid and is refused for good.
+    /// If less than this is left, the request can never be paid, and is refused for good.
     pub least: NanoUsd,
-    /// If less than this is available because other generations hold the rest, the request should wait. At least
+    /// If less than this is available because other generations hold the rest, the request is told to wait. At least
     /// `least`.
     pub enough: NanoUsd,
     /// The amount to hold where available; at least `enough`.
     pub most: NanoUsd,
-    /// Bound on the prompt's tokens. Counts for rates until the tokens used are known.
+    /// Bound on the prompt's tokens, which rates count until the real number is known.
     pub prompt_tokens: u64,
-    /// An earlier hold admitted the request and was released: requests per minute count the request already.
+    /// An earlier hold admitted the request and was released, so requests per minute count the request already.
     pub readmitted: bool,
     /// Number of ticks until the hold expires.
     pub lease_ticks: u64,
@@ -159,26 +133,22 @@ pub enum Outcome {
     Deposited(NanoUsd),
     /// Current tick of the account.
     Ticked(u64),
-    /// The key may spend.
     Allowed {
         /// Ids of the models that the key and its groups all allow; `None` is every model.
         models: Option<Vec<String>>,
     },
     /// The generation has a hold.
     Held {
-        /// Amount held.
         amount: NanoUsd,
         /// State of the rates of the hold's key and groups.
         rates: RateStatus,
     },
-    /// The hold was extended.
     Extended {
-        /// Total amount held.
         amount: NanoUsd,
-        /// Refusal of a key that was revoked or disabled, or whose group was archived, in the meantime: no more is held.
+        /// Refusal of a key that was revoked or disabled in the meantime, or whose group was archived: nothing more is
+        /// held.
         revoked_by: Option<Refusal>,
     },
-    /// The generation is billed.
     Captured(Settlement),
     /// Nothing is held for the generation.
     Released,
@@ -186,55 +156,46 @@ pub enum Outcome {
     Expired(Settlement),
     /// The hold's lease has not run out.
     NotDue,
-    /// The hold does not exist (any more), or the generation belongs to another key.
+    /// The hold does not exist, or no longer exists, or the generation belongs to another key.
     Gone,
 }
 
-/// Place of a budget in the chain of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// The key.
     Key,
-    /// The key's group.
     Group,
     /// The parent of the key's group.
     Parent,
 }
 
-/// Reason why a command was refused. Nothing changed.
+/// Reason why a command was refused. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The account does not have the key, or the key no longer accepts the credential.
     UnknownKey,
-    /// The key was revoked.
     Revoked,
-    /// The key is disabled.
     KeyDisabled,
-    /// The key's expiry has passed.
     KeyExpired,
     /// The key's group or its parent is archived.
     GroupArchived,
-    /// A limit of the budget is reached, or the rest cannot pay for the request.
+    /// A limit of the budget is reached, or its rest cannot pay for the request.
     LimitReached {
-        /// The budget.
         level: Level,
         /// End of the window that is used up; `None` where the lifetime limit is.
         resets_at: Option<Timestamp>,
     },
-    /// The account's credit is used up, or the rest cannot pay for the request.
+    /// The account's credit is used up, or its rest cannot pay for the request.
     CreditEmpty,
     /// The key, its group or the group's parent does not allow the model.
     ModelNotAllowed {
-        /// Models that all of them allow.
         models: Vec<String>,
     },
-    /// A rate, or the number of requests at a time, leaves no room for the request.
+    /// A rate or the number of requests at a time leaves no room for the request.
     RateLimited {
-        /// The bound that leaves no room.
         bound: RateBound,
         /// Time after which the request may fit.
         retry_after: Duration,
-        /// Room for tokens, where the bound is one of tokens.
+        /// Free tokens of the bound, if it is one of tokens.
         token_room: Option<TokenRoom>,
     },
     /// Other generations hold the rest.
@@ -243,7 +204,6 @@ pub enum Refused {
     BadDeposit,
     /// The deposit was made before, with another amount.
     DepositDiffers {
-        /// The earlier amount.
         earlier: NanoUsd,
     },
     /// The record or a group cannot be read, so no decision is possible. An operator has to repair the record.
@@ -251,7 +211,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The refusal in the gRPC contract; `None` where no gRPC caller can be the cause.
+    /// Returns the refusal in the gRPC contract; `None` if no gRPC caller can cause it.
     pub const fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),

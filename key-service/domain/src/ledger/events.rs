@@ -1,4 +1,4 @@
-//! Events of commands: deposits, and thresholds of money that commands pass.
+//! Events of commands: deposits, and thresholds of money that commands cross.
 
 use shared::{
     calendar::Per,
@@ -16,15 +16,14 @@ use crate::event::{Actor, Event, EventKind, MoneyBound, Threshold};
 const WHOLE: u8 = 100;
 /// Parts of a limit that are thresholds, in percent.
 const LIMIT_PERCENTS: [u8; 4] = [50, 80, 95, WHOLE];
-/// Parts of the credit just after the last deposit of which no more is left, in percent.
+/// Parts of the credit just after the last deposit, in percent. An event tells when no more than such a part is left.
 const CREDIT_PERCENTS: [u8; 3] = [20, 5, 0];
 
-/// An event to be written, unless an event of the same name is kept.
+/// An event to be written, unless an event of the same name was written before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Name of a threshold, which is told once: budget, bound, percent, beginning and amount.
+    /// Name of a threshold, which is told once. It has the budget, bound, percent, beginning and amount.
     pub once: Option<Vec<u8>>,
-    /// The event.
     pub event: Event,
 }
 
@@ -33,25 +32,21 @@ pub struct Told {
 pub enum Holder {
     /// A key, with its group.
     Key(KeyId, Option<GroupId>),
-    /// A group.
     Group(GroupId),
-    /// An account.
     Account(AccountId),
 }
 
-/// A threshold of a holder, passed in the window that begins at `start`.
+/// A threshold that a holder crossed in the window that begins at `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// The holder.
     pub holder: Holder,
-    /// Beginning of the window; for credit, time of the last deposit; zero for a lifetime limit.
+    /// Beginning of the window; for credit, the time of the last deposit; zero for a lifetime limit.
     pub start: Timestamp,
-    /// The threshold.
     pub threshold: Threshold,
 }
 
-/// Events of the commands of a call, which all have the same time. Thresholds compare the money before the call with the
-/// money after it.
+/// Events of the commands of one call, which all have the same time. Thresholds compare the money before the call with
+/// the money after it.
 #[derive(Debug)]
 pub struct CallEvents {
     account: AccountId,
@@ -63,7 +58,6 @@ pub struct CallEvents {
 }
 
 impl CallEvents {
-    /// The events of a call that has not begun.
     pub const fn new(account: AccountId, before: &Account, now: Timestamp) -> Self {
         Self { account, now, credit_before: before.credit, billed: Vec::new(), told: Vec::new() }
     }
@@ -87,7 +81,7 @@ impl CallEvents {
         }
     }
 
-    /// Notes a command that was refused: of a hold, the bounds on money that leave too little.
+    /// Notes a command that was refused. A refused hold tells which bounds on money leave too little.
     pub fn refused(&mut self, command: &Command, state: &State, refused: &Refused) {
         let Command::Hold(NewHold { key, least, .. }) = command else { return };
         if *refused == Refused::CreditEmpty {
@@ -116,7 +110,7 @@ impl CallEvents {
         }
     }
 
-    /// The events of the call, given the account after the call.
+    /// Returns the events of the call, given the account after it.
     pub fn finish(mut self, after: &Account) -> Vec<Told> {
         for (holder, before, after) in std::mem::take(&mut self.billed) {
             if let Some(limit) = after.limit {
@@ -175,8 +169,8 @@ impl CallEvents {
     }
 }
 
-/// The thresholds that a change of bounds passes: those that what was used has reached under the bounds `after`, and had not
-/// reached under those `before`. A budget that is made with use has no bounds before.
+/// Returns the thresholds that a change of bounds crosses: use has reached them under the bounds `after`, and had not
+/// under the bounds `before`. A budget that is made with use has no bounds before.
 pub fn passed_by_bounds(
     holder: Holder,
     before: Option<&Budget>,
@@ -198,7 +192,8 @@ pub fn passed_by_bounds(
     limit.chain(windows).filter_map(|passed| passed.told(now)).collect()
 }
 
-/// Parts of an amount that are used, while those of the amount before were not. Of what nobody has used, nothing is reached.
+/// Returns the parts of the amount `after` that use has reached, without those it had reached of the amount `before`.
+/// Zero use reaches nothing.
 fn newly_reached(before: Option<NanoUsd>, after: NanoUsd, used: NanoUsd) -> impl Iterator<Item = u8> {
     let is_reached = move |amount, percent| used > NanoUsd::ZERO && part(amount, percent, true) <= used;
     LIMIT_PERCENTS.into_iter().filter(move |percent| {
@@ -207,33 +202,31 @@ fn newly_reached(before: Option<NanoUsd>, after: NanoUsd, used: NanoUsd) -> impl
 }
 
 impl Passed {
-    /// A threshold of a lifetime limit.
     fn of_limit(holder: Holder, budget: &Budget, percent: u8) -> Self {
         let (bound, amount) = (MoneyBound::Limit, budget.limit.unwrap_or(NanoUsd::ZERO));
         let threshold = Threshold { bound, percent, amount, used: budget.used };
         Self { holder, start: Timestamp::from_millis(0), threshold }
     }
 
-    /// A threshold of the bound of a window.
     const fn of_window(holder: Holder, window: &Window, percent: u8) -> Self {
         let (bound, amount) = (bound_of(window.per), window.amount);
         let threshold = Threshold { bound, percent, amount, used: window.used };
         Self { holder, start: window.start, threshold }
     }
 
-    /// The event of the threshold, with the name under which it is told once.
+    /// Makes the event of the threshold, with the name under which it is told once.
     fn told(self, now: Timestamp) -> Option<Told> {
         let once = Some(self.name());
         self.event(now).map(|event| Told { once, event })
     }
 
-    /// Name of the threshold.
     fn name(&self) -> Vec<u8> {
         let Threshold { bound, percent, amount, .. } = self.threshold;
         name((self.holder, bound), percent, (self.start, amount))
     }
 
-    /// Event of the threshold. Its id follows from the time and the holder, so that every store makes the same.
+    /// Makes the event of the threshold. Its id follows from the time and the holder, so that every store makes the
+    /// same.
     pub fn event(&self, now: Timestamp) -> Option<Event> {
         let Threshold { bound, percent, .. } = self.threshold;
         let id = self.holder.as_bytes();
@@ -258,12 +251,12 @@ impl Passed {
 }
 
 impl Holder {
-    /// Name under which an event tells that a lifetime limit of this amount is reached.
+    /// Returns the name under which an event tells that a lifetime limit of this amount is reached.
     pub fn name_of_reached_limit(self, amount: NanoUsd) -> Vec<u8> {
         name((self, MoneyBound::Limit), WHOLE, (Timestamp::from_millis(0), amount))
     }
 
-    /// Name under which an event tells that the bound of a window, as of now, is reached.
+    /// Returns the name under which an event tells that the bound of a window is reached.
     pub fn name_of_reached_window(self, window: &Window) -> Vec<u8> {
         name((self, bound_of(window.per)), WHOLE, (window.start, window.amount))
     }
@@ -277,7 +270,7 @@ impl Holder {
     }
 }
 
-/// Name of a threshold that is told once. Stores write the same.
+/// Returns the name of a threshold that is told once. Stores write the same.
 fn name(
     (holder, bound): (Holder, MoneyBound),
     percent: u8,
@@ -296,8 +289,8 @@ const fn bound_of(per: Per) -> MoneyBound {
     }
 }
 
-/// Event of a deposit, `None` for other commands. The event's id has the random bytes of the deposit's id, and the time: of a
-/// payment, the deposit's id has none.
+/// Makes the event of a deposit; `None` for other commands. Its id has the random bytes of the deposit's id, but its
+/// own time: the deposit of a payment has none in its id.
 pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
     let Command::Deposit { id, amount, note, payment_id, actor } = command else { return None };
     let (note, payment_id) = (note.clone(), payment_id.clone());
@@ -306,7 +299,7 @@ pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
     Some(Event { id, at, actor: actor.clone(), key: None, group: None, kind })
 }
 
-/// Parts of an amount that are used now, and were not used before.
+/// Returns the parts of an amount that are used now and were not used before.
 fn crossed(amount: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<Item = u8> {
     let is_crossed = move |percent: &u8| {
         let border = part(amount, *percent, true);
@@ -315,7 +308,7 @@ fn crossed(amount: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<It
     LIMIT_PERCENTS.into_iter().filter(is_crossed)
 }
 
-/// A part of an amount in percent, exact, rounded up or down to nano-USD.
+/// Returns a part of an amount in percent, rounded up or down to whole nano-USD.
 fn part(amount: NanoUsd, percent: u8, up: bool) -> NanoUsd {
     let (whole, rest, percent) = (amount.nanos() / 100, amount.nanos() % 100, i64::from(percent));
     let rest = (rest * percent + if up { 99 } else { 0 }) / 100;

@@ -1,4 +1,4 @@
-//! Balances of an account and of the budgets that pay, and all movements between these balances, holds and settlements.
+//! Balances of an account and of the budgets that pay, and every movement between them, holds and settlements.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use super::{
     Payer, Progress, Rate, Refused, Settlement, allowed_models, tightest,
 };
 
-/// Refusal of a request while as many are in flight as may be, one of which may have ended a second later.
+/// Refuses a request while as many are in flight as allowed. The client may try again after a second, in which one of
+/// them may end.
 pub const IN_FLIGHT: Refused = Refused::RateLimited {
     bound: RateBound::InFlight,
     retry_after: Duration::from_secs(1),
     token_room: None,
 };
 
-/// The smallest amount.
 pub(super) const NANO: NanoUsd = NanoUsd::from_nanos(1);
 
 /// Usage and cost of a generation to be billed.
 #[derive(Clone, Copy)]
 pub(super) struct Claim {
     pub(super) total: Progress,
-    /// Most to charge: the cost, or less.
+    /// Largest charge: the cost, or less.
     pub(super) chargeable: NanoUsd,
     pub(super) estimated: bool,
     pub(super) ending: Ending,
@@ -37,14 +37,14 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// The settlement, if this much could be charged.
+    /// Makes the settlement, if this much could be charged.
     pub(super) fn settled(self, payer: Payer, charged: NanoUsd) -> Settlement {
         let Self { total: Progress { usage, cost, upstream_cost }, chargeable: _, estimated, ending, at } =
             self;
         Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at }
     }
 
-    /// The claim with this bound of the charge, if there is one.
+    /// Bounds the charge, if there is a bound.
     pub(super) fn charging_at_most(self, most: Option<NanoUsd>) -> Self {
         Self { chargeable: most.map_or(self.chargeable, |most| most.min(self.chargeable)), ..self }
     }
@@ -59,7 +59,7 @@ pub(super) struct Funds {
 }
 
 impl Funds {
-    /// The claim for a generation that ends now.
+    /// Makes the claim for a generation that ends now.
     pub(super) fn claim(&self, total: Progress, estimated: bool, ending: Ending) -> Claim {
         Claim { total, chargeable: total.cost, estimated, ending, at: self.now }
     }
@@ -91,7 +91,7 @@ impl Funds {
         Ok(())
     }
 
-    /// Refuses a request that a bound other than money excludes. One that was admitted before passes requests per minute.
+    /// Refuses a request that a bound other than money excludes. A readmitted request passes requests per minute.
     pub(super) fn admit(&self, model: &String, prompt_tokens: u64, readmitted: bool) -> Result<(), Refused> {
         if self.model_lists().any(|models| !models.contains(model)) {
             return Err(Refused::ModelNotAllowed { models: self.models().unwrap_or_default() });
@@ -106,13 +106,13 @@ impl Funds {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Models that the key and its groups all allow; `None` is every model.
+    /// Returns the models that the key and its groups all allow; `None` is every model.
     pub(super) fn models(&self) -> Option<Vec<String>> {
         let lists: Vec<_> = self.model_lists().collect();
         (!lists.is_empty()).then(|| allowed_models(&lists))
     }
 
-    /// Sets an amount aside: `most`, or what is available of it.
+    /// Sets aside `most`, or as much of it as is available.
     pub(super) fn hold(
         &mut self,
         least: NanoUsd,
@@ -134,7 +134,7 @@ impl Funds {
         Ok(amount)
     }
 
-    /// Counts a request at every budget with bounds; requests per minute count the request unless it was admitted before.
+    /// Counts a request at every budget with bounds. Requests per minute count it unless it was admitted before.
     pub(super) fn count(&mut self, prompt_tokens: u64, readmitted: bool) -> Counted {
         let (now, tokens) = (self.now, prompt_tokens.min(MOST_TOKENS));
         let mut counted = Counted::default();
@@ -148,12 +148,11 @@ impl Funds {
         counted
     }
 
-    /// The tick at which a lease of this many ticks ends.
     pub(super) fn lease(&self, ticks: u64) -> u64 {
         self.account.tick.saturating_add(ticks)
     }
 
-    /// Refusal of a key that may not go on with what it began.
+    /// Returns the refusal of a key that may not go on with what it began.
     pub(super) fn revoked_by(&self) -> Option<Refusal> {
         if self.key.revoked_at.is_some() {
             return Some(Refusal::InvalidApiKey);
@@ -182,7 +181,7 @@ impl Funds {
         }
     }
 
-    /// Resolves a hold: the hold pays for the covered part of the claim, other available money for the rest.
+    /// Resolves a hold. It pays for the part of the claim that it covers; other available money pays for the rest.
     pub(super) fn settle(&mut self, hold: Hold, claim: Claim) -> Settlement {
         let chargeable = claim.chargeable;
         let beyond = chargeable.left_after(hold.amount).min(self.available());
@@ -192,14 +191,14 @@ impl Funds {
         claim.settled(hold.payer, charged)
     }
 
-    /// Settles a capture of a closed generation. An earlier capture is final. The bill of an expiry is replaced: more
-    /// is billed up to the available amount, or the excess is given back.
+    /// Settles a capture of a closed generation. An earlier capture is final. The bill of an expiry is replaced: the
+    /// difference is billed up to the available amount, or given back.
     pub(super) fn capture_late(&mut self, settled: Settlement, claim: Claim) -> Settlement {
         match settled.ending {
             Ending::Captured => settled,
             Ending::Expired => {
                 let billable = plus(settled.charged, self.available());
-                // Credit has an upper bound; an amount beyond stays billed.
+                // Credit has an upper bound. What the credit cannot take back stays billed.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.chargeable.min(billable).max(kept);
                 if charged < settled.charged {
@@ -221,7 +220,7 @@ impl Funds {
         charged
     }
 
-    /// Gives a hold back at every budget that pays; `tokens` replaces the tokens counted for rates.
+    /// Gives a hold back at every budget that pays. `tokens` replaces the tokens that rates counted for it.
     pub(super) fn give_back(&mut self, hold: &Hold, tokens: u64) {
         self.recount(hold.counted, tokens);
         self.account.held = self.account.held.left_after(hold.amount);
@@ -233,12 +232,10 @@ impl Funds {
         }
     }
 
-    /// The groups that pay along with the key.
     pub(super) fn chain(&self) -> GroupChain {
         self.groups.each_ref().map(|group| group.as_ref().map(|(id, _)| *id))
     }
 
-    /// The tightest rates of key and groups.
     pub(super) fn rates(&self) -> RateStatus {
         let tightest = |rate: fn(&Bounds) -> Option<Rate>| tightest(self.bounds().filter_map(rate), self.now);
         RateStatus {
@@ -247,7 +244,7 @@ impl Funds {
         }
     }
 
-    /// Replaces the tokens that a hold counts where it is counted.
+    /// Replaces the tokens that a hold counts, at every budget that counts it.
     fn recount(&mut self, counted: Counted, tokens: u64) -> Counted {
         if counted.tokens == tokens || !counted.anywhere() {
             return counted;
@@ -312,8 +309,8 @@ impl Funds {
         of_budgets.fold(of_credit, NanoUsd::min)
     }
 
-    /// Windows turn here as well as with a bill: what is held against a window is not billed to the window before it by a
-    /// key-service whose clock is behind.
+    /// Turns windows here as well as with each bill. Otherwise a key-service whose clock is behind would bill to the
+    /// window before what is held against this one.
     fn set_aside(&mut self, amount: NanoUsd) {
         let now = self.now;
         self.account.held = plus(self.account.held, amount);
@@ -334,7 +331,7 @@ impl Funds {
         }
     }
 
-    /// Takes an amount back that was billed `at` an earlier time.
+    /// Takes back an amount that was billed at the earlier time `at`.
     fn unbill(&mut self, amount: NanoUsd, at: Timestamp) {
         let now = self.now;
         self.account.credit = plus(self.account.credit, amount);
@@ -344,7 +341,7 @@ impl Funds {
     }
 }
 
-/// Refusal of this many requests or tokens by rates of the same kind; `None` if each of them has room.
+/// Refuses this many requests or tokens by rates of the same kind; `None` if each rate has room.
 pub fn rate_limited(
     bound: RateBound,
     rates: impl Iterator<Item = Rate>,

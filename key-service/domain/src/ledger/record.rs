@@ -1,4 +1,4 @@
-//! Records under an idempotency id: open holds, settlements and deposits; and the entries of the journal.
+//! Records under an idempotency id (open holds, settlements, deposits), and entries of the journal.
 
 use shared::{
     ids::{GroupId, KeyId},
@@ -10,32 +10,27 @@ use shared::{
 use super::{Progress, State, funds::plus};
 use crate::payment::Payment;
 
-/// Ids of the groups that pay along with a key: the group of the key, and its parent.
+/// Ids of the groups that pay along with a key: the key's group and that group's parent.
 pub type GroupChain = [Option<GroupId>; 2];
 
-/// Payer of a generation, as of the time at which the generation began.
+/// Payer of a generation, as of the time at which it began.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Payer {
-    /// The key.
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// The key's groups.
     pub groups: GroupChain,
 }
 
-/// An open hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Key and groups that pay.
     pub payer: Payer,
-    /// Amount set aside, at the key and at each group.
+    /// Amount set aside at the key and at each group.
     pub amount: NanoUsd,
-    /// Billed if the hold expires.
+    /// Last usage that the gateway reported, which an expiry bills.
     pub reported: Progress,
-    /// The tick of the account at which the hold expires without an extension.
+    /// Tick of the account at which the hold expires, unless it is extended.
     pub lease_until: u64,
-    /// Share of the hold in the bounds of key and groups.
     pub counted: Counted,
 }
 
@@ -51,26 +46,20 @@ pub struct Counted {
 /// The bill of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// Key and groups that paid.
     pub payer: Payer,
-    /// Tokens used.
     pub usage: Usage,
-    /// Cost of the usage.
     pub cost: NanoUsd,
     /// Cost of the usage to the operator; `None` where unknown.
     pub upstream_cost: Option<NanoUsd>,
-    /// Amount billed: the cost, or less where the money was used up.
+    /// Amount billed: the cost, or less if the money was used up.
     pub charged: NanoUsd,
-    /// The way in which the generation ended.
     pub ending: Ending,
-    /// The usage is an estimate.
     pub estimated: bool,
-    /// Time of the last bill.
     pub at: Timestamp,
 }
 
 impl Payer {
-    /// A key without groups.
+    /// Makes a payer whose key pays alone, without groups.
     pub const fn alone(key: KeyId, model: String) -> Self {
         Self { key, model, groups: [None, None] }
     }
@@ -82,7 +71,6 @@ impl Payer {
 }
 
 impl Counted {
-    /// Returns whether any budget counts the hold.
     pub const fn anywhere(&self) -> bool {
         let [key, group, parent] = self.levels;
         key || group || parent
@@ -90,7 +78,6 @@ impl Counted {
 }
 
 impl Settlement {
-    /// Unbilled part of the cost.
     pub fn shortfall(&self) -> NanoUsd {
         self.cost.left_after(self.charged)
     }
@@ -99,7 +86,7 @@ impl Settlement {
 /// The way in which a billed generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The gateway reported the final usage. Final.
+    /// The gateway reported the final usage. A later capture changes nothing.
     Captured,
     /// The lease ran out and the last report was billed. A late capture replaces this bill.
     Expired,
@@ -115,35 +102,28 @@ impl Ending {
     }
 }
 
-/// A deposit of credit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposited {
-    /// Credit that was added.
     pub amount: NanoUsd,
-    /// Credit just after the deposit; `None` for deposits of a version that did not record the credit.
+    /// Credit just after the deposit; `None` for deposits of a version that did not record it.
     pub credit: Option<NanoUsd>,
-    /// The reason, for people; may be empty.
+    /// Reason for people; may be empty.
     pub note: String,
-    /// The payment, where the operator gave its id.
+    /// The payment, if the operator gave its id.
     pub payment: Option<Payment>,
 }
 
 /// The record under a command's idempotency id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Record {
-    /// No record.
     #[default]
     None,
-    /// An open hold.
     Open(Hold),
-    /// A billed generation.
     Closed(Settlement),
-    /// A deposit.
     Deposited(Deposited),
 }
 
 impl Record {
-    /// Key and groups that pay.
     pub(super) const fn payer(&self) -> Option<&Payer> {
         match self {
             Self::None | Self::Deposited(_) => None,
@@ -153,19 +133,18 @@ impl Record {
     }
 }
 
-/// An entry of the journal, which is append-only. A late capture is a separate entry, which corrects that of the
-/// expiry.
+/// An entry of the journal, which is append-only. A late capture adds an entry that corrects the entry of the expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The bill of the generation after this entry.
     pub settlement: Settlement,
     /// Change of the amount billed for the generation; below zero where money was given back.
     pub delta: NanoUsd,
-    /// The key's `used` after this entry: a running balance, as on a bank statement.
+    /// The key's `used` after this entry, like the running balance on a bank statement.
     pub used_after: NanoUsd,
 }
 
-/// The journal entry for a change of a generation's record, if the change billed something.
+/// Makes the journal entry for a change of a generation's record, if the change billed something.
 pub fn entry(before: &Record, after: &State) -> Option<Entry> {
     let Record::Closed(settlement) = &after.record else { return None };
     let charged_before = match before {

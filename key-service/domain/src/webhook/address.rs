@@ -1,4 +1,4 @@
-//! Addresses of receivers: the URLs that a webhook may have, and the addresses that a host may lead to.
+//! Addresses of receivers: which URLs a webhook may have, and which addresses a host may resolve to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,35 +10,33 @@ use shared::{
 /// Longest name of a host in characters (RFC 1035).
 const MAX_HOST_CHARS: usize = 253;
 
-/// URL of a webhook, in a form that all readers of URLs agree on.
+/// URL of a webhook, in a form that all URL parsers read alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookUrl {
     text: String,
     host: Host,
 }
 
-/// Host of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// A name, which is resolved before each attempt. Every other spelling of an address is a name too.
+    /// A name, which is resolved before each attempt. Any unusual spelling of an address is a name too.
     Name(String),
-    /// An address in the usual notation.
+    /// An address in its usual notation.
     Literal(IpAddr),
 }
 
-/// Reason why a text is no URL of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUrl {
-    /// The text is too long.
     #[error("has more than {MAX_URL_CHARS} characters")]
     TooLong,
-    /// The text is no URL with a host, or has credentials or a fragment.
+    /// The text has no host, or has credentials or a fragment.
     #[error("must be a URL such as https://example.com/hook, without credentials and fragment")]
     Malformed,
-    /// The host ends in a number, and is no address in the usual notation: readers of URLs make different addresses of it.
+    /// The host ends in a number and is no address in the usual notation. URL parsers make different addresses of such
+    /// a host.
     #[error("has a host that ends in a number; write an address as four decimal numbers, such as 192.0.2.1")]
     Number,
-    /// The URL is not encrypted, and leads beyond this machine.
+    /// The URL is not encrypted, and leaves this machine.
     #[error("must begin with https://; only a loopback address, such as 127.0.0.1, may have http://")]
     NotEncrypted,
 }
@@ -46,7 +44,7 @@ pub enum BadUrl {
 /// Reason why an address is not connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefused {
-    /// A name led to this machine.
+    /// A name resolved to this machine.
     #[error("the host leads to a loopback address")]
     Loopback,
     /// The address is neither public nor in a configured network.
@@ -54,7 +52,7 @@ pub enum AddressRefused {
     NotPublic,
 }
 
-/// Judges the address that a host leads to. The `allowed` networks may be connected although they are not public.
+/// Judges the address that a host resolves to. The `allowed` networks may be connected although they are not public.
 pub fn may_connect(address: IpAddr, host: &Host, allowed: &[Network]) -> Result<(), AddressRefused> {
     if *host == Host::Literal(address) && address.is_loopback() {
         return Ok(());
@@ -69,7 +67,7 @@ pub fn may_connect(address: IpAddr, host: &Host, allowed: &[Network]) -> Result<
     Err(AddressRefused::NotPublic)
 }
 
-/// The address that packets for `address` reach: IPv4 within IPv6, as sockets and NAT64 map it.
+/// Returns the address that packets for `address` reach, unwrapping IPv4 within IPv6 as sockets and NAT64 do.
 fn carried(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -82,14 +80,14 @@ fn carried(address: IpAddr) -> IpAddr {
 }
 
 impl WebhookUrl {
-    /// Reads a URL. Whether the host may be connected is judged by [`may_connect`], once it is resolved.
+    /// Reads a URL. [`may_connect`] judges its host once that is resolved.
     pub fn parse(text: &str) -> Result<Self, BadUrl> {
         let url = Self::stored(text)?;
         let is_number = matches!(&url.host, Host::Name(name) if ends_in_a_number(name));
         if is_number { Err(BadUrl::Number) } else { Ok(url) }
     }
 
-    /// Reads a URL that was taken before, maybe by a version that took hosts which end in a number.
+    /// Reads a stored URL. An earlier version accepted hosts that end in a number.
     pub fn stored(text: &str) -> Result<Self, BadUrl> {
         if text.chars().count() > MAX_URL_CHARS {
             return Err(BadUrl::TooLong);
@@ -110,12 +108,10 @@ impl WebhookUrl {
         Ok(Self { text: text.to_owned(), host })
     }
 
-    /// The URL as given.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host.
     pub fn host(&self) -> &Host {
         &self.host
     }
@@ -151,8 +147,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_HOST_CHARS && name.strip_suffix('.').unwrap_or(name).split('.').all(is_label)
 }
 
-/// Returns whether readers of URLs take the whole host for an IPv4 address, or for a malformed one: the last label is a
-/// number in decimal, octal or hexadecimal digits ("ends in a number" in the URL standard of WHATWG).
+/// Returns whether URL parsers take the host for an IPv4 address, valid or not: its last label is a number in decimal,
+/// octal or hexadecimal digits ("ends in a number" in the WHATWG URL standard).
 fn ends_in_a_number(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let last = name.rsplit('.').next().unwrap_or(name);

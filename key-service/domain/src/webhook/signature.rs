@@ -1,4 +1,4 @@
-//! Secrets of webhooks, and signatures by the Standard Webhooks specification.
+//! Secrets of webhooks, and signatures as Standard Webhooks specifies them.
 
 use std::fmt;
 
@@ -16,18 +16,19 @@ use crate::digest::{Digest, Pepper, Peppers};
 /// Context of the secrets' derivation from a pepper.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of webhooks";
 
-/// Secret that signs the deliveries of a webhook. Cannot be printed, and is not stored: it is derived from the pepper and the
-/// webhook's id.
+/// Secret that signs the deliveries of a webhook. It cannot be printed, and is not stored: it is derived from the
+/// pepper and the webhook's id.
 #[derive(Clone)]
 pub struct WebhookSecret([u8; 32]);
 
 impl WebhookSecret {
-    /// The secret of a webhook, by this pepper.
+    /// Derives the secret of a webhook from this pepper.
     pub fn new(pepper: &Pepper, webhook: WebhookId) -> Self {
         Self(pepper.derive(CONTEXT, webhook.as_bytes()))
     }
 
-    /// The secret of a stored webhook, recognised by its digest; `None` where the webhook was made with another pepper.
+    /// Derives the secret of a stored webhook, with the pepper that its digest matches; `None` if another pepper made
+    /// it.
     pub fn of(peppers: &Peppers, webhook: &Webhook) -> Option<Self> {
         let mut secrets = peppers.all().map(|pepper| Self::new(pepper, webhook.id));
         secrets.find(|secret| secret.digest() == webhook.secret)
@@ -43,7 +44,7 @@ impl WebhookSecret {
         Digest::of(&self.0)
     }
 
-    /// Value of the header `webhook-signature` of an attempt at this time.
+    /// Returns the header `webhook-signature` of an attempt at this time.
     pub fn sign(&self, event: EventId, at: Timestamp, body: &str) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let content = format!("{event}.{}.{body}", at.seconds());
