@@ -1,4 +1,5 @@
-//! Reads that count by their bytes, so that a peer who sends without a pause keeps no task of the same thread waiting.
+//! Reads that count by their bytes, so that a peer who sends without a pause does not keep other tasks of the thread
+//! waiting.
 
 use std::{
     io::{self, IoSlice},
@@ -12,21 +13,21 @@ use tokio::{
     task::coop::poll_proceed,
 };
 
-/// Bytes of a read that count as a step of a task. The runtime lets others go on after 128 steps, and counts a read of any size
-/// as one: megabytes of the smallest frames, which take a fifth of a second. So 32 KiB are read in a turn.
+/// Bytes of a read that count as one step of a task. The runtime switches tasks after 128 steps, and counts a read of
+/// any size as one: megabytes of the smallest frames, which take a fifth of a second. With this number, a turn reads 32
+/// KiB.
 const BYTES_OF_A_STEP: usize = 256;
 
-/// A connection whose reads count so.
+/// A connection whose reads count by their bytes.
 pub struct FairRead<S>(S);
 
 impl<S> FairRead<S> {
-    /// Counts the reads of this connection.
     pub const fn new(stream: S) -> Self {
         Self(stream)
     }
 }
 
-/// Counts a read beyond the first step, which the runtime has counted.
+/// Counts the steps of a read beyond the first, which the runtime has counted.
 fn count_read(context: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / BYTES_OF_A_STEP {
         match poll_proceed(context) {

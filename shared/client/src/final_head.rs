@@ -1,7 +1,7 @@
 //! A bound on what a server may send before the final head of its answer.
 //!
-//! Hyper skips interim heads (`100 Continue`, `103 Early Hints`) without end, within one step of the connection's task: a
-//! server that sends nothing else would keep the thread from all others.
+//! Hyper skips any number of interim heads (`100 Continue`, `103 Early Hints`) within one step of the connection's
+//! task. A server that sends nothing else would keep the thread from all other connections.
 
 use std::{
     io::{self, IoSlice},
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Interim heads of an answer: a server sends one or two.
 const MAX_INTERIM_HEADS: usize = 16;
-/// Bytes up to the end of the final head: twice what large heads have.
+/// Bytes up to the end of the final head: twice those of a large head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Bytes of a status line up to the end of its code, as in `HTTP/1.1 200`.
@@ -22,12 +22,12 @@ const STATUS: usize = 12;
 /// Beginning of every status line.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// An answer did not come to its final head within the bounds; the connection ends.
+/// The final head of an answer did not come within the bounds; the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer has no final head within {MAX_INTERIM_HEADS} interim heads and {} KiB", MAX_HEAD_BYTES >> 10)]
 pub struct NoFinalHead;
 
-/// A client's connection that ends with [`NoFinalHead`] where an answer exceeds the bounds.
+/// A client's connection that fails with [`NoFinalHead`] if an answer exceeds the bounds.
 pub struct FinalHead<S> {
     stream: S,
     heads: Heads,
@@ -40,42 +40,40 @@ impl<S> FinalHead<S> {
     }
 }
 
-/// Reader of the heads of an answer, up to the end of the final one.
+/// Reads the heads of an answer, up to the end of the final one.
 #[derive(Debug, Default)]
 struct Heads {
     place: Place,
     /// Bytes of the answer's heads so far.
     bytes: usize,
-    /// Interim heads so far.
     interim: usize,
 }
 
-/// Place of the next byte.
+/// What the next byte belongs to.
 #[derive(Debug, Default)]
 enum Place {
-    /// Behind the final head, or before a request: nothing counts.
+    /// The body of an answer, or nothing yet: no byte counts.
     #[default]
     Past,
-    /// In a status line, up to its code. Holds the bytes that have come, and their number.
+    /// A status line, up to its code. Holds the bytes so far, and their number.
     Status([u8; STATUS], usize),
-    /// In the rest of a head.
+    /// The rest of a head.
     Lines {
         is_interim: bool,
-        /// No byte of the line has come but carriage returns.
+        /// The line has had nothing but carriage returns so far.
         is_blank: bool,
     },
 }
 
 impl Heads {
-    /// A request is written: its answer begins with a head. The rest of a request whose answer has begun leads here as well;
-    /// what comes then is no status line, and is passed over.
+    /// Expects the head of an answer, since a request is written. The rest of a request whose answer has begun ends up
+    /// here too; the bytes that follow are then no status line, and are skipped.
     fn await_answer(&mut self) {
         if matches!(self.place, Place::Past) {
             *self = Self { place: Place::Status([0; STATUS], 0), bytes: 0, interim: 0 };
         }
     }
 
-    /// Reads what has come.
     fn read(&mut self, mut bytes: &[u8]) -> Result<(), NoFinalHead> {
         while !bytes.is_empty() && !matches!(self.place, Place::Past) {
             let read = self.read_part(bytes);
@@ -124,13 +122,13 @@ impl Heads {
     }
 }
 
-/// The place behind the code of a status line. Bytes that are no status line are left to the parser.
+/// Returns what follows the code of a status line. The parser judges bytes that are no status line.
 fn after_status(status: &[u8; STATUS]) -> Place {
     if !status.starts_with(PROTOCOL) {
         return Place::Past;
     }
     let code = &status[STATUS - 3..];
-    // After 101 another protocol begins, so that no further head follows.
+    // After 101 the connection speaks another protocol, so no further head follows.
     Place::Lines { is_interim: code[0] == b'1' && code != b"101", is_blank: false }
 }
 

@@ -1,5 +1,5 @@
-//! HTTP clients, all built alike: of upstreams, of key-services, of the receivers of webhooks and of telemetry. They speak
-//! HTTP/1, and bound what comes before the final head of an answer.
+//! HTTP clients, all built alike, for upstreams, key-services, receivers of webhooks and receivers of telemetry. They
+//! speak HTTP/1, and bound what comes before the final head of an answer.
 
 use std::{error::Error, time::Duration};
 
@@ -42,15 +42,15 @@ pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<U
 type Connecting<C, S> =
     MapResponse<HttpsConnector<C>, fn(MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>>>;
 
-/// A connection whose answers are bounded up to their final heads, and read in turns.
+/// A connection that bounds answers up to their final heads, and takes turns to read.
 type Bounded<S> = TokioIo<FinalHead<FairRead<S>>>;
 
 /// Connector of a server, http or https. Cheap to clone.
 #[derive(Clone)]
 pub enum Connector {
-    /// To the server itself.
+    /// Connects to the server itself.
     Direct(HttpsConnector<HttpConnector>),
-    /// Through a proxy, which is asked to CONNECT.
+    /// Connects through a proxy, which is asked to CONNECT.
     Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
 }
 
@@ -74,7 +74,7 @@ where
     http_client_over(tcp(settings.connect_deadline), settings)
 }
 
-/// Makes a connector that connects within `deadline`, by way of `proxy` if there is one. `tls` has the authorities to
+/// Makes a connector that connects within `deadline`, through `proxy` if there is one. `tls` has the authorities to
 /// trust; `None` trusts those of the web.
 fn connector(deadline: Duration, tls: Option<ClientConfig>, proxy: Option<&Intercept>) -> Connector {
     let tcp = tcp(deadline);
@@ -87,7 +87,7 @@ fn connector(deadline: Duration, tls: Option<ClientConfig>, proxy: Option<&Inter
     Connector::Tunnelled(https(tunnel, tls))
 }
 
-/// Opens an HTTP/1 connection to a server, of which `origin` has scheme and authority. The connection runs in a task.
+/// Opens an HTTP/1 connection to a server; `origin` has its scheme and authority. A task runs the connection.
 pub async fn connect<B>(
     connector: &Connector,
     origin: Uri,
@@ -95,7 +95,7 @@ pub async fn connect<B>(
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
-    // Two types of tasks, so that connections without TLS do not reserve memory for TLS.
+    // Each branch has its own type of task, so that connections without TLS reserve no memory for it.
     let stream = match connector {
         Connector::Direct(direct) => direct.clone().oneshot(origin).await?,
         Connector::Tunnelled(tunnelled) => tunnelled.clone().oneshot(origin).await?,
@@ -112,8 +112,8 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (requests, connection) = http1::handshake(bounded(stream)).await?;
-    // An error of the connection is that of its request too. The task is the connection itself: an async block around
-    // the connection would be twice as large.
+    // An error of the connection also reaches its request. The task is the connection itself: an async block around it
+    // would be twice as large.
     tokio::spawn(connection);
     Ok(requests)
 }
@@ -136,7 +136,7 @@ fn https<C>(tcp: C, tls: Option<ClientConfig>) -> HttpsConnector<C> {
     builder.https_or_http().enable_http1().wrap_connector(tcp)
 }
 
-/// Makes a client over connections that `tcp` makes, within a bound of its own.
+/// Makes a client whose connections `tcp` makes, within its own bound.
 pub fn http_client_over<B, C>(tcp: C, settings: ClientSettings) -> HttpClient<B, C>
 where
     B: Body<Data: Send> + Send,

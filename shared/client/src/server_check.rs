@@ -8,28 +8,24 @@ use tokio::task::JoinSet;
 
 use super::upstream_call::UpstreamCall;
 
-/// Longest time for a server's answer: one that loads its weights answers once it has.
+/// Longest time for a server's answer: a server that loads its weights answers only afterwards.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// Servers that are asked at a time, so that a long catalogue needs few sockets and little memory.
 const SERVERS_AT_ONCE: usize = 8;
 
-/// Something that an operator should know about an upstream.
+/// A fact about an upstream that its operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFinding {
-    /// Id of the model.
     pub model: String,
-    /// The upstream's name for the model, and its address.
+    /// The upstream's own name for the model, and its address.
     pub upstream: String,
-    /// What was found.
     pub kind: FindingKind,
 }
 
-/// Kind of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindingKind {
-    /// The catalogue promises more than the server has.
     Promise(String),
-    /// The server did not tell.
+    /// The server did not answer, or did not say.
     NotTold(String),
 }
 
@@ -41,8 +37,8 @@ struct Question {
     access: Access,
 }
 
-/// Asks each server of a catalogue once, and returns what the catalogue promises and the servers do not have, in the order of
-/// the catalogue.
+/// Asks each server of a catalogue once. Returns what the catalogue promises and the servers do not have, in the
+/// catalogue's order.
 pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
     let mut questions: Vec<Question> = Vec::new();
     let upstreams =
@@ -107,7 +103,7 @@ impl Question {
         Some(Self { uri, kind: upstream.kind, access: upstream.access.clone() })
     }
 
-    /// Returns whether the same server is asked the same, with credentials of the same sources.
+    /// Returns whether both ask the same server the same question, with credentials from the same sources.
     fn is(&self, other: &Self) -> bool {
         let way = |question: &Self| {
             let sources =

@@ -1,4 +1,4 @@
-//! Ways to upstreams as the catalogue describes them: values of headers, private authorities and proxies.
+//! Access to upstreams as the catalogue describes it: values of headers, private authorities and proxies.
 
 use std::{env, fs, time::Duration};
 
@@ -50,7 +50,7 @@ pub fn upstream_connector(base: &Uri, access: &Access, deadline: Duration) -> Re
     Ok(connector(deadline, tls, proxy(base, access)?.as_ref()))
 }
 
-/// Trusts the authorities of a file beside those of the web.
+/// Trusts the authorities of a file besides those of the web.
 fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for authority in CertificateDer::pem_slice_iter(authorities.text().as_bytes()) {
@@ -63,7 +63,7 @@ fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Returns the proxy of an upstream: the catalogue's, or for https the environment's.
+/// Returns the proxy of an upstream: the catalogue's or, for https, the environment's.
 fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> {
     let rules = match &access.proxy {
         Some(proxy) => Matcher::builder().all(proxy.expose_secret()),

@@ -1,4 +1,4 @@
-//! A single request to an upstream, outside of the gateway: by a check at start, or by a command of the operator.
+//! A single request to an upstream that is not a client's: a check at start, or a command of the operator.
 
 use std::{error::Error, time::Duration};
 
@@ -17,24 +17,19 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Largest answer that is read, in bytes: hosted providers list hundreds of models, with descriptions.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// A request to an upstream.
 pub struct UpstreamCall<'a> {
-    /// Address of the request.
     pub uri: &'a Uri,
     /// Headers, authorities and proxy of the upstream.
     pub access: &'a Access,
-    /// JSON to post; without any, the request is a GET.
+    /// JSON to post; `None` sends a GET.
     pub body: Option<Bytes>,
-    /// Longest time until the answer was read.
+    /// Longest time until the answer is read.
     pub deadline: Duration,
 }
 
-/// An upstream's answer.
 #[derive(Clone, Debug)]
 pub struct UpstreamAnswer {
-    /// Status of the answer.
     pub status: StatusCode,
-    /// Body of the answer.
     pub body: Bytes,
 }
 
@@ -44,19 +39,18 @@ pub enum NoAnswer {
     /// A credential, an authority or a proxy cannot be used.
     #[error("{0}")]
     Access(#[from] ConfigError),
-    /// No connection came about, or it broke before the head of the answer.
+    /// No connection was made, or it broke before the head of the answer.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    /// The deadline has passed.
     #[error("the server does not answer in time")]
     Silent,
-    /// The body of the answer broke off, or is larger than what is read.
+    /// The body of the answer broke off, or is too large to read.
     #[error("the server's answer breaks off, or is too large")]
     Incomplete,
 }
 
 impl UpstreamCall<'_> {
-    /// Sends the request over a connection of its own, and reads the answer.
+    /// Sends the request over its own connection, and reads the answer.
     pub async fn send(self) -> Result<UpstreamAnswer, NoAnswer> {
         let deadline = self.deadline;
         timeout(deadline, self.exchange()).await.unwrap_or(Err(NoAnswer::Silent))
@@ -90,7 +84,6 @@ impl UpstreamCall<'_> {
     }
 }
 
-/// An error with its causes.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

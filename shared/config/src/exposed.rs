@@ -23,7 +23,7 @@ fn parse_from<A: Parser>(
 }
 
 impl ExposedSecrets {
-    /// Every setting whose value `--help` hides is a secret, but for addresses without credentials.
+    /// A setting whose value `--help` hides is a secret, unless it is an address without credentials.
     fn of(command: &Command, matches: &ArgMatches) -> Self {
         let secrets = command.get_arguments().filter(|argument| argument.is_hide_env_values_set());
         let given = secrets.filter(|argument| {
@@ -35,7 +35,7 @@ impl ExposedSecrets {
         Self(given.filter_map(|argument| Some(format!("--{}", argument.get_long()?))).collect())
     }
 
-    /// Warns of each in the log.
+    /// Logs a warning for each exposed secret.
     pub fn warn(&self) {
         for flag in &self.0 {
             tracing::warn!(

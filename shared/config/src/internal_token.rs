@@ -1,4 +1,4 @@
-//! The token that calls between the services carry, which may be replaced while the services run.
+//! The token that calls between the services carry. It may be replaced while the services run.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use shared::secret::{ExposeSecret, SecretString, same};
 
 use crate::current::Current;
 
-/// The internal token, and during a rotation the one before.
+/// The internal token and, during a rotation, the previous one.
 #[derive(Clone)]
 pub struct InternalTokens {
-    /// The token that is presented.
+    /// Token that calls of this process present.
     current: SecretString,
     header: HeaderValue,
-    /// Accepted as well.
+    /// Token that calls may still present during a rotation.
     previous: Option<SecretString>,
 }
 
 impl InternalTokens {
-    /// Takes a token and the one before. `None` if a header cannot carry the token.
+    /// Takes a token and the previous one. `None` if a header cannot carry the token.
     pub fn new(current: SecretString, previous: Option<SecretString>) -> Option<Self> {
         let mut header = HeaderValue::try_from(current.expose_secret()).ok()?;
         header.set_sensitive(true);
@@ -31,7 +31,6 @@ impl InternalTokens {
 pub struct InternalToken(Arc<Current<InternalTokens>>);
 
 impl InternalToken {
-    /// Begins with these tokens.
     pub fn new(tokens: InternalTokens) -> Self {
         Self(Arc::new(Current::new(tokens)))
     }
@@ -46,11 +45,11 @@ impl InternalToken {
         self.0.get().header.clone()
     }
 
-    /// Returns whether a caller presents the token, or the one before. A missing token is never correct.
+    /// Returns whether a caller presents the token or the previous one. A missing token is never correct.
     pub fn accepts(&self, presented: Option<&str>) -> bool {
         let tokens = self.0.get();
         let Some(presented) = presented else { return false };
-        // Both are compared, so that the time tells nothing of which one fits.
+        // Both are always compared, so that the time does not tell which one fits.
         let is_current = same(presented, tokens.current.expose_secret());
         let is_previous =
             tokens.previous.as_ref().is_some_and(|previous| same(presented, previous.expose_secret()));

@@ -24,7 +24,7 @@ pub mod internal_token;
 
 pub use exposed::{ExposedSecrets, parse};
 
-/// File of the catalogue if no setting names a file.
+/// File of the catalogue, unless a setting names another.
 const DEFAULT_MODELS: &str = "config/models.toml";
 /// Catalogue of an installation without a file.
 const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
@@ -78,7 +78,6 @@ impl Common {
         Duration::from_secs(self.drain_pause_seconds.into())
     }
 
-    /// Reads the catalogue.
     pub fn catalog(&self) -> Result<Catalog, ConfigError> {
         let default = Path::new(DEFAULT_MODELS);
         let path = self.models.as_deref().or_else(|| default.exists().then_some(default));
@@ -98,7 +97,7 @@ impl Common {
         Catalog::parse(&text, &name).map_err(|e| ConfigError::new("FAREGATE_MODELS", e))
     }
 
-    /// The internal token of a service that calls another one or is called.
+    /// Returns the internal token of a service that must have one, since it calls or is called.
     pub fn required_internal_token(&self) -> Result<SecretString, ConfigError> {
         let unset =
             || ConfigError::new("FAREGATE_INTERNAL_TOKEN", "must be set, or FAREGATE_INTERNAL_TOKEN_FILE");
@@ -125,8 +124,8 @@ pub fn internal_tokens(
     })
 }
 
-/// Checks that a token cannot be guessed: with an empty or short one, the services would be open to everyone on the
-/// network.
+/// Checks that a token is long enough not to be guessed. An empty or short one would open the services to everyone on
+/// the network.
 pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
     if token.expose_secret().len() < MIN_TOKEN_BYTES {
         let reason = format!("must have at least {MIN_TOKEN_BYTES} characters");
@@ -135,7 +134,7 @@ pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
     Ok(token)
 }
 
-/// A secret that is set directly or through a file. Setting both is an error.
+/// Returns a secret that is set directly or through a file. Setting both is an error.
 pub fn either(
     (setting, value): (&'static str, Option<&SecretString>),
     (file_setting, file): (&'static str, Option<&Path>),
@@ -162,12 +161,10 @@ pub struct Pem {
 }
 
 impl Pem {
-    /// The text of a file that a setting names.
     pub fn new(setting: &'static str, file: &str, text: SecretString) -> Self {
         Self { setting, file: file.to_owned(), text }
     }
 
-    /// Reads a file.
     pub fn read(setting: &'static str, file: &Path) -> Result<Self, ConfigError> {
         let mut pem = Self::new(setting, &file.display().to_string(), String::new().into());
         pem.text = fs::read_to_string(file).map_err(|e| pem.refused(e))?.into();
@@ -175,7 +172,6 @@ impl Pem {
         if holds_one { Ok(pem) } else { Err(pem.refused("is no PEM file")) }
     }
 
-    /// An error about the file.
     pub fn refused(&self, reason: impl Display) -> ConfigError {
         ConfigError::new(self.setting, format!("{}: {reason}", self.file))
     }
@@ -185,7 +181,6 @@ impl Pem {
         self.setting
     }
 
-    /// The text.
     pub fn text(&self) -> &str {
         self.text.expose_secret()
     }

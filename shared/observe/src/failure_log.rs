@@ -1,5 +1,4 @@
-//! Failures that repeat for as long as their cause lasts, told to the log by the process once rather than by each that
-//! meets them.
+//! Failures that repeat while their cause lasts. The process logs them once, rather than each caller that meets them.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -13,13 +12,14 @@ use tokio::time::Instant;
 
 /// Time between two lines while failures go on.
 const TELL_EVERY: Duration = Duration::from_mins(1);
-/// Shortest time without failures after which the next one is told at once. What comes and goes faster gets a line a minute.
+/// Shortest time without failures after which the next one is logged at once. Failures that come and go faster get a
+/// line a minute.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// The failures of one cause, and when they were told last.
+/// Failures of one cause, and when they were last logged.
 #[derive(Debug, Default)]
 pub struct FailureLog {
-    /// Failures came since the last success. Read without the lock: nearly every success follows another.
+    /// Failures came since the last success. It is read without the lock, since nearly every success follows another.
     is_failing: AtomicBool,
     state: Mutex<FailureState>,
 }
@@ -31,33 +31,32 @@ struct FailureState {
     /// Failures since then, and since the last line.
     failures: u64,
     untold: u64,
-    /// The last line, and whether it is about these failures.
+    /// Time of the last line, and whether it is about these failures.
     told: Option<Instant>,
     is_told: bool,
     /// The last success that ended failures.
     ended: Option<Instant>,
 }
 
-/// What a line about failures says.
+/// Content of a line about failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
     /// Failures since the last success.
     pub count: u64,
-    /// Failures since the last line: what a line tells where no success is noted.
+    /// Failures since the last line, for lines where no success is noted.
     pub untold: u64,
     /// Time since the first of them, in seconds.
     pub seconds: u64,
 }
 
 impl FailureLog {
-    /// No failures so far.
     pub const fn new() -> Self {
         let state =
             FailureState { began: None, failures: 0, untold: 0, told: None, is_told: false, ended: None };
         Self { is_failing: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
-    /// Notes a failure. Returns what to tell where a line is due: at the first failure, and once a minute.
+    /// Notes a failure. Returns what to log if a line is due: at the first failure, and once a minute.
     pub fn failed(&self) -> Option<Failures> {
         let (mut state, now) = (self.state.lock(), Instant::now());
         self.is_failing.store(true, Ordering::Relaxed);
@@ -75,7 +74,7 @@ impl FailureLog {
         Some(Failures { count: state.failures, untold, seconds: since(began).as_secs() })
     }
 
-    /// Notes a success. Returns what to tell if it ends failures that were told.
+    /// Notes a success. Returns what to log if it ends failures that were logged.
     pub fn succeeded(&self) -> Option<Failures> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;

@@ -1,4 +1,4 @@
-//! The log: lines on standard error in one of two formats, by a filter that may be replaced.
+//! The log: lines on standard error in one of two formats. The filter may be replaced.
 
 mod lines;
 
@@ -73,8 +73,8 @@ pub fn start(chosen: LogFormat, filter: &str) -> Result<(), String> {
     LOG.start().map_err(|e| e.to_string())
 }
 
-/// Reads a filter. A word by itself has to be a level: a level that is misspelled would be the name of a target, and leave
-/// the log empty.
+/// Reads a filter. A word by itself must be a level: a misspelled one would become the name of a target, and leave the
+/// log empty.
 fn read_filter(text: &str) -> Result<EnvFilter, String> {
     let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
@@ -88,12 +88,12 @@ fn read_filter(text: &str) -> Result<EnvFilter, String> {
     }
 }
 
-/// The filter in use; empty before the log has started.
+/// Returns the filter in use; empty before the log has started.
 pub fn filter() -> String {
     FILTER.get().and_then(|handle| handle.with_current(ToString::to_string).ok()).unwrap_or_default()
 }
 
-/// Replaces the filter, or changes nothing and says why.
+/// Replaces the filter. On an error, which says why, nothing changes.
 pub fn replace_filter(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("send a level or a filter".to_owned());
@@ -102,12 +102,12 @@ pub fn replace_filter(text: &str) -> Result<(), String> {
     handle.reload(filter).map_err(|e| e.to_string())
 }
 
-/// Waits for the last lines of the log, within a bound.
+/// Waits a bounded time for the last lines of the log.
 pub fn flush() {
     LOG.flush();
 }
 
-/// Lines of JSON that name the span that they were written in, as log collectors look for it.
+/// Lines of JSON that name the span in which they were written, as log collectors expect it.
 struct WithTrace<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
@@ -145,8 +145,7 @@ impl FormatTime for UtcTime {
     }
 }
 
-/// Fields in the default format, but without handling of colours, and with no formatting machinery for numbers and
-/// plain texts.
+/// Fields in the default format, but without colours, and without formatting machinery for numbers and plain texts.
 struct PlainFields;
 
 impl<'writer> FormatFields<'writer> for PlainFields {
@@ -157,7 +156,7 @@ impl<'writer> FormatFields<'writer> for PlainFields {
     }
 }
 
-/// The fields of a line while written.
+/// The fields of a line while it is written.
 struct PlainLine<'writer> {
     writer: Writer<'writer>,
     /// The separator in front of the next field.

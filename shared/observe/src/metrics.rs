@@ -25,13 +25,11 @@ pub const TOKENS: &[f64] =
 /// Upper bounds of the buckets of batch sizes.
 pub const CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-/// Time between two rounds of the upkeep of metrics: at a thousand requests a second, a histogram keeps some hundred kilobytes of
-/// samples meanwhile.
+/// Time between two rounds of upkeep. A histogram keeps some hundred kilobytes of samples in between, at a thousand
+/// requests a second.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Metrics of a program.
 pub struct Exported {
-    /// Name of the program.
     pub program: &'static str,
     /// Families beside those of every program.
     pub families: &'static [&'static [Family]],
@@ -43,17 +41,17 @@ impl Exported {
     }
 }
 
-/// The metrics of a process, collected.
+/// Collected metrics of a process, which a scraper reads.
 pub struct Metrics {
     handle: PrometheusHandle,
     exported: &'static Exported,
 }
 
 impl Metrics {
-    /// Starts collecting metrics; once a process, inside a runtime.
+    /// Starts collecting metrics. Call it once a process, inside a runtime.
     ///
-    /// Histograms keep every sample until folded into buckets. A task folds regularly, so that memory is flat even
-    /// without a scraper.
+    /// Histograms keep every sample until they are folded into buckets. A task folds them regularly, so that memory
+    /// stays flat even without a scraper.
     pub fn start(exported: &'static Exported) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for family in exported.all() {
@@ -74,7 +72,7 @@ impl Metrics {
         Ok(Self { handle, exported })
     }
 
-    /// The text that a scraper reads: every family, also those without a series.
+    /// Returns the text that a scraper reads. It has every family, even without series.
     pub fn render(&self) -> String {
         let mut text = self.handle.render();
         for family in self.exported.all() {

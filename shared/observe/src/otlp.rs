@@ -1,5 +1,5 @@
-//! Receivers of OpenTelemetry's protocol (OTLP): settings, the process's name, and the client. Spans and metrics are sent
-//! where a receiver is configured.
+//! Receivers of OpenTelemetry's protocol (OTLP): settings, the process's name, and the client. Spans and metrics are
+//! sent if a receiver is configured.
 
 use std::{
     env,
@@ -55,7 +55,7 @@ impl From<ExporterBuildError> for WrongSetting {
 
 /// Names of the variables of a kind of export.
 pub(super) struct Variables {
-    /// `otlp`, or `none` for a receiver that does not take this kind.
+    /// Names the exporter: `otlp`, or `none` for a receiver that does not take this kind.
     pub(super) exporter: &'static str,
     /// Whole address of the receiver, for this kind alone.
     pub(super) endpoint: &'static str,
@@ -97,7 +97,7 @@ pub(super) fn milliseconds(name: &'static str) -> Result<Option<Duration>, Wrong
     Ok(millis.map(Duration::from_millis))
 }
 
-/// The process as named to receivers: by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by the program.
+/// Describes the process to receivers, by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by the program.
 pub(super) fn resource() -> Resource {
     let named =
         Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
@@ -128,12 +128,12 @@ impl opentelemetry_http::HttpClient for Client {
     }
 }
 
-/// Memory of the last warning about failed exports: an outage of the receiver takes a line a minute.
+/// Time of the last warning about failed exports, so that an outage of the receiver takes a line a minute.
 #[derive(Debug, Default)]
 pub(super) struct Warned(Mutex<Option<Instant>>);
 
 impl Warned {
-    /// Returns whether a warning is due, which is then the last one.
+    /// Returns whether a warning is due, and counts it as given.
     pub(super) fn is_due(&self) -> bool {
         let mut last = self.0.lock();
         let due = last.is_none_or(|last| last.elapsed() >= WARN_EVERY);

@@ -1,5 +1,5 @@
-//! Metrics under the names of OpenTelemetry's semantic conventions, sent to a receiver over OTLP. Without a receiver every
-//! function returns after one check; `/metrics` has names of its own.
+//! Metrics under the names of OpenTelemetry's semantic conventions, sent to a receiver over OTLP. Without a receiver,
+//! every function returns after one check. `/metrics` has its own names.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -35,7 +35,6 @@ use super::{
     traces::{RPC_STATUS, known_method, rpc},
 };
 
-/// Variables of metrics alone.
 const VARIABLES: Variables = Variables {
     exporter: "OTEL_METRICS_EXPORTER",
     endpoint: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT,
@@ -78,7 +77,7 @@ struct Instruments {
     http_request: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
-    /// Instruments of inferences, by operation, provider and model: no more than catalogues have named.
+    /// Instruments of inferences, by operation, provider and model: no more than catalogues name.
     inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
     /// Durations of calls that succeed, by side and method.
     calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,
@@ -87,7 +86,7 @@ struct Instruments {
 /// Operation, provider and model of an inference.
 type Inferred = (&'static str, Option<&'static str>, String);
 
-/// Instruments whose attributes are looked up once: a look-up costs several times as much as the measurement.
+/// Instruments whose attributes are looked up once, since a look-up costs several times as much as the measurement.
 struct BoundInference {
     tokens: [BoundCounter<u64>; TOKEN_KINDS],
     inference: BoundHistogram<f64>,
@@ -154,7 +153,7 @@ fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> 
     meter.f64_histogram(name).with_unit("s").with_boundaries(bounds.to_vec()).build()
 }
 
-/// Begins to send metrics if a receiver is configured; once a process, inside a runtime.
+/// Begins to send metrics if a receiver is configured. Call it once a process, inside a runtime.
 pub fn start() -> Result<(), WrongSetting> {
     let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     let exporter = MetricExporter::builder().with_http().with_timeout(timeout).with_http_client(client);
@@ -167,13 +166,13 @@ pub fn start() -> Result<(), WrongSetting> {
     Ok(())
 }
 
-/// Sends the last metrics, within a bound: the process is about to stop.
+/// Sends the last metrics within a bounded time, since the process is about to stop.
 pub async fn flush() {
     let Some(Instruments { provider, .. }) = INSTRUMENTS.get() else { return };
     let (done, flushed) = oneshot::channel();
-    // A thread by itself: the process does not wait for it beyond the bound.
+    // A separate thread, so that the process does not wait for it beyond the bound.
     thread::spawn(move || {
-        // A failure was logged by the exporter, and the receiver of the word may have given up.
+        // The exporter has logged a failure, and the receiver of the result may have given up.
         let _ = provider.force_flush();
         let _ = done.send(());
     });
@@ -182,7 +181,7 @@ pub async fn flush() {
     }
 }
 
-/// Exporter on the SDK's own thread, with the timers and connections of the runtime.
+/// Exporter on the SDK's own thread, which uses the timers and connections of the runtime.
 struct Exporter {
     to: MetricExporter,
     runtime: Handle,
@@ -215,7 +214,6 @@ impl PushMetricExporter for Exporter {
 
 /// The upstream's part of a request.
 pub struct Inference<'a> {
-    /// Value of `gen_ai.operation.name`.
     pub operation: &'static str,
     /// Value of `gen_ai.provider.name`, if an upstream has answered.
     pub provider: Option<&'static str>,
@@ -227,7 +225,6 @@ pub struct Inference<'a> {
     pub took: Duration,
     /// Time to the first chunk of a stream.
     pub first_chunk: Option<Duration>,
-    /// Tokens that were used.
     pub usage: Usage,
 }
 
@@ -258,7 +255,7 @@ impl Inference<'_> {
     }
 }
 
-/// An incoming HTTP request that is measured until its answer was taken; stands still without a receiver.
+/// An incoming HTTP request that is measured until its answer is read. Does nothing without a receiver.
 #[derive(Debug)]
 pub struct HttpRequestTimer(Option<MeasuredRequest>);
 
@@ -281,7 +278,7 @@ impl HttpRequestTimer {
         }))
     }
 
-    /// Measures until the answer was taken, or its client left.
+    /// Measures until the answer is read or its client leaves.
     pub fn answered(self, response: Response<Body>) -> Response<Body> {
         let Some(mut request) = self.0 else { return response };
         let status = response.status();
@@ -309,13 +306,11 @@ impl Drop for MeasuredRequest {
 /// Side of a call between the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallSide {
-    /// The caller's.
     Client,
-    /// The server's.
     Server,
 }
 
-/// Timer of a call between the services; stands still without a receiver.
+/// Timer of a call between the services. Does nothing without a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct CallTimer(Option<(CallSide, &'static str, Instant)>);
 

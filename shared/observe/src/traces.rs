@@ -1,4 +1,4 @@
-//! Spans of requests, in the terms of OpenTelemetry. Spans exist where a receiver is configured; elsewhere every function
+//! Spans of requests, in OpenTelemetry's terms. Spans exist if a receiver is configured; otherwise every function
 //! returns after one check.
 
 mod export;
@@ -37,7 +37,7 @@ pub const RPC_STATUS: &str = "rpc.response.status_code";
 const ERROR_TYPE: &str = "error.type";
 
 /// A span, or none. Copies share the span, which ends with the last copy. The span of a trace that is not sampled only
-/// passes the decision on.
+/// passes that decision on.
 #[derive(Clone, Debug, Default)]
 pub struct Span(Option<Context>);
 
@@ -72,7 +72,7 @@ impl Span {
         })
     }
 
-    /// Begins the span of a call whose sender's span is `traceparent`. No span without a sampled sender.
+    /// Begins the span of a call whose sender's span is `traceparent`. There is none without a sampled sender.
     pub fn of_call(traceparent: &str, method: &'static str) -> Self {
         if traceparent.is_empty() {
             return Self(None);
@@ -86,7 +86,7 @@ impl Span {
         Self::begin(tracer, builder.with_attributes(rpc(method)), &parent)
     }
 
-    /// The span that the running future is in.
+    /// Returns the span that the running future is in.
     pub fn current() -> Self {
         if TRACER.get().is_none() {
             return Self(None);
@@ -94,7 +94,7 @@ impl Span {
         Self(Some(Context::current()).filter(Context::has_active_span))
     }
 
-    /// Begins a span below, of this name and with these attributes. Where the trace is not sampled, returns a copy of this
+    /// Begins a child span with this name and these attributes. If the trace is not sampled, it returns a copy of this
     /// span.
     #[must_use]
     pub fn child(
@@ -118,7 +118,7 @@ impl Span {
         Self(Some(Context::new().with_span(tracer.build_with_context(builder, parent))))
     }
 
-    /// Sets an attribute. Values are bounded, and hold no prompt, no completion and no credential.
+    /// Sets an attribute. Values are bounded, and never hold a prompt, a completion or a credential.
     pub fn set(&self, key: &'static str, value: impl Into<Value>) {
         if let Some(context) = self.sampled() {
             context.span().set_attribute(KeyValue::new(key, value));
@@ -133,7 +133,7 @@ impl Span {
         }
     }
 
-    /// Notes the status that an outgoing request was answered with.
+    /// Notes the status of the answer to an outgoing request.
     pub fn received(&self, status: StatusCode) {
         self.set("http.response.status_code", i64::from(status.as_u16()));
         if self.is_sampled() && (status.is_client_error() || status.is_server_error()) {
@@ -141,8 +141,8 @@ impl Span {
         }
     }
 
-    /// Notes the answer to an incoming request: 5xx is an error, 4xx the client's. The span lasts until the answer was taken, and an
-    /// answer that breaks off is an error.
+    /// Notes the answer to an incoming request: 5xx is an error, 4xx the client's. The span lasts until the answer is
+    /// read, and an answer that breaks off is an error.
     pub fn answered(&self, response: Response<Body>) -> Response<Body> {
         if !self.is_sampled() {
             return response;
@@ -165,12 +165,12 @@ impl Span {
         self.sampled().is_some()
     }
 
-    /// The header by which a receiver begins spans below, or begins none.
+    /// Returns the header by which a receiver begins child spans, or begins none.
     pub fn traceparent(&self) -> Option<HeaderValue> {
         self.0.as_ref().and_then(|context| HeaderValue::try_from(written(context)).ok())
     }
 
-    /// The text by which a key-service begins spans below; empty without a sampled span.
+    /// Returns the text by which a key-service begins child spans; empty without a sampled span.
     pub fn sampled_traceparent(&self) -> String {
         self.sampled().map(written).unwrap_or_default()
     }
@@ -180,7 +180,7 @@ impl Span {
         self.sampled().cloned().map(Context::attach)
     }
 
-    /// Runs a future inside the span: spans begin below, and log lines name the span.
+    /// Runs a future inside the span, so that new spans are its children and log lines name it.
     pub fn around<F>(&self, future: F) -> Inside<F> {
         Inside { future, span: Self(self.sampled().cloned()) }
     }
@@ -221,7 +221,7 @@ pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
     vec![KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }
 
-/// A method as an attribute; all invented methods share a value.
+/// Returns a method as an attribute. All methods that are not HTTP's share a value.
 pub(super) fn known_method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -235,7 +235,8 @@ pub(super) fn known_method(method: &Method) -> &'static str {
     }
 }
 
-/// The context that a `traceparent` names; empty if malformed. `tracestate` is not read: its text is the client's.
+/// Reads the context that a `traceparent` names; empty if malformed. `tracestate` is not read, since the client chooses
+/// its text.
 fn sender(traceparent: &str) -> Context {
     const NAME: &str = "traceparent";
     struct Header<'a>(&'a str);

@@ -1,7 +1,7 @@
 //! The admin port: probes, metrics, and an operator's commands to the running process.
 //!
-//! The port is never published, but whoever scrapes its metrics reaches it. So what changes the process is taken from the same
-//! machine alone, where commands run: also inside a container, whose address is its own.
+//! The port is never published, but whoever scrapes its metrics reaches it. So requests that change the process are
+//! taken only from the same machine, where commands run; inside a container, that includes its own address.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -18,7 +18,8 @@ use shared_observe::metrics::Metrics;
 
 use super::{log_level, probe::Readiness};
 
-/// The internal routes: `/livez`, `/readyz`, `/metrics`, `/log-level`, and the program's own. `address` is that of the port.
+/// Routes the internal paths: `/livez`, `/readyz`, `/metrics`, `/log-level`, and the program's own. `address` is that
+/// of the port.
 pub(super) fn admin_router(metrics: Metrics, ready: Readiness, own: Router, address: IpAddr) -> Router {
     let metrics = Arc::new(metrics);
     let render = move || {
@@ -43,7 +44,7 @@ pub(super) fn admin_router(metrics: Metrics, ready: Readiness, own: Router, addr
         .layer(middleware::from_fn(move |request, next| only_from_here(address, request, next)))
 }
 
-/// Refuses a request that changes something and comes from another machine.
+/// Refuses a request from another machine that changes something.
 async fn only_from_here(address: IpAddr, request: Request, next: Next) -> Response {
     let changes = request.method() != Method::GET && request.method() != Method::HEAD;
     let is_here = request.extensions().get().is_some_and(|PeerAddress(peer)| {

@@ -1,4 +1,4 @@
-//! Commands to a running process by its admin port: how they are sent, and how the process reads them.
+//! Commands to a running process through its admin port: how they are sent, and how the process reads them.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -25,8 +25,8 @@ pub async fn command_text(body: Body) -> Result<String, (StatusCode, String)> {
     text.ok_or_else(|| (StatusCode::BAD_REQUEST, format!("Send a text of at most {MAX_COMMAND} bytes.\n")))
 }
 
-/// Sends a command to the process whose admin port is at this address: a question, or with a text a change. Returns the
-/// answer; the error is the process's own, or that there is none.
+/// Sends a command to the process whose admin port is at this address: a question, or a change if there is a text.
+/// Returns the answer. The error is the process's own, or that no process answers.
 pub async fn ask(address: SocketAddr, path: &str, change: Option<&str>) -> io::Result<String> {
     let method = if change.is_some() { Method::PUT } else { Method::GET };
     let request = http::Request::builder().method(method).uri(format!("http://{address}{path}"));

@@ -1,10 +1,7 @@
-//! Settings of every program.
-
 use clap::Args;
 use shared_config::ConfigError;
 use shared_observe::log::{self, LogFormat};
 
-/// Settings of every program.
 #[derive(Args, Clone, Debug)]
 pub struct Basics {
     /// Format of log lines
@@ -21,7 +18,6 @@ pub struct Basics {
 }
 
 impl Basics {
-    /// Starts logging as configured.
     pub(crate) fn start_log(&self) -> Result<(), ConfigError> {
         log::start(self.log_format, &self.log).map_err(|e| ConfigError::new("FAREGATE_LOG", e))
     }

@@ -1,5 +1,5 @@
-//! What is well about an installation, and what to do about the rest: the findings of `doctor`. Every finding comes from the check
-//! that a start makes.
+//! Findings of `doctor`: what is well about an installation, and what to do about the rest. Every finding comes from a
+//! check that a start makes too.
 
 use std::{
     fmt::Display,
@@ -22,7 +22,7 @@ use shared_door::{
     tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions, validity},
 };
 
-/// Bits of a mode that let anyone but owner and group at a file, or the group write it.
+/// Bits of a file mode that open a file to others, or let the group write it.
 const TOO_OPEN: u32 = 0o027;
 /// Open files below which a process serves few connections.
 const FEW_FILES: usize = 4096;
@@ -49,28 +49,26 @@ struct Finding {
     check: &'static str,
     severity: Severity,
     says: String,
-    /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     todo: Option<String>,
 }
 
-/// Collects findings.
 #[derive(Debug, Default)]
 pub struct Doctor {
     findings: Vec<Finding>,
 }
 
-/// Where a program has its internal token from.
+/// Sources of a program's internal token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InternalTokenOf {
-    /// A setting names the token, or its file.
+    /// A setting has the token, or names its file.
     Settings,
     /// Without a setting, the program makes a token for itself.
     SettingsOrDataDirectory,
 }
 
 impl Doctor {
-    /// Begins with what every service has: settings, which have been read by now, and the internal token.
+    /// Begins with what every service has: settings, which are read by now, and the internal token.
     pub fn begin(common: &Common, token: InternalTokenOf) -> Self {
         let mut doctor = Self::default();
         doctor.well("settings", "are read");
@@ -78,8 +76,8 @@ impl Doctor {
         doctor
     }
 
-    /// Ends with what every service shows and calls, and reports: the certificates that were read, and the upstreams of the
-    /// catalogue, if it could be read.
+    /// Ends with what every service shows and calls, and writes the report: the certificates that were read, and the
+    /// upstreams of the catalogue, if it could be read.
     pub async fn finish(
         mut self,
         catalog: Option<&Catalog>,
@@ -93,7 +91,6 @@ impl Doctor {
         self.report(options, out)
     }
 
-    /// Notes what is well.
     pub fn well(&mut self, check: &'static str, says: impl Display) {
         self.note(check, Severity::Well, says, None);
     }
@@ -108,7 +105,7 @@ impl Doctor {
         self.note(check, Severity::Error, says, Some(todo));
     }
 
-    /// Notes the result of a check that a start makes, whose error says what to do. Returns what was checked.
+    /// Notes the result of a check that a start makes; its error says what to do. Returns what was checked.
     pub fn check<T, E: Display>(
         &mut self,
         check: &'static str,
@@ -156,7 +153,7 @@ impl Doctor {
         })
     }
 
-    /// Looks at the file of a secret, which others should not read.
+    /// Checks the file of a secret, which others should not read.
     pub fn secret_file(&mut self, setting: &'static str, file: Option<&Path>) {
         let Some(file) = file else { return };
         match fs::metadata(file) {
@@ -202,7 +199,6 @@ impl Doctor {
         }
     }
 
-    /// Reads the catalogue.
     pub fn catalogue(&mut self, common: &Common) -> Option<Catalog> {
         let says = |catalog: &Catalog| {
             let upstreams: usize = catalog.models.iter().map(|model| model.upstreams.len()).sum();
@@ -224,7 +220,7 @@ impl Doctor {
         self.check("certificates", options.open(), says).flatten()
     }
 
-    /// Reads the certificates of calls between the services. `None` where they cannot be used, `Some(None)` where calls are
+    /// Reads the certificates of calls between the services. `None` if they cannot be used, `Some(None)` if calls are
     /// not encrypted.
     pub fn internal_tls(&mut self, options: &TlsOptions) -> Option<Option<Tls>> {
         self.check("certificates", options.open(), |tls| match tls {
@@ -279,7 +275,8 @@ impl Doctor {
     }
 }
 
-/// The first digits of a secret's hash, by which two machines are compared. They tell nothing of a random secret.
+/// Returns the first digits of a secret's hash, by which two machines are compared. They reveal nothing of a random
+/// secret.
 fn fingerprint(secret: &SecretString) -> String {
     let hash = digest(&SHA256, secret.expose_secret().as_bytes());
     let first = hash.as_ref().first_chunk().copied().unwrap_or_default();

@@ -52,17 +52,17 @@ pub trait CommandLine: Parser {
     fn ready_at(&self) -> (SocketAddr, &'static str);
 }
 
-/// The version that `--version` prints: with the commit that the build was told in `FAREGATE_COMMIT`, if it was.
+/// The version that `--version` prints, with the commit in `FAREGATE_COMMIT` if the build had one.
 pub fn version(package: &'static str, commit: Option<&'static str>) -> &'static str {
     match commit {
         None | Some("") => package,
-        // Once or twice a process.
+        // Leaks once or twice a process.
         Some(commit) => Box::leak(format!("{package} ({commit})").into_boxed_str()),
     }
 }
 
-/// Main function of every program. Reads the settings, answers `--health` or starts the log, and runs `program`.
-/// Writes an error, with the chain of causes, to standard error on a single line.
+/// Main function of every program. It reads the settings, answers `--health` or starts the log, and runs `program`. It
+/// writes an error with its causes to standard error, on a single line.
 pub async fn main<A, T, E>(program: impl AsyncFnOnce(A) -> Result<T, E>) -> ExitCode
 where
     A: CommandLine,
@@ -100,7 +100,7 @@ pub struct Process {
     pub stopping: CancellationToken,
     /// Cancelled when the services are to stop.
     pub shutdown: CancellationToken,
-    /// Routes of the admin port that this program has beside those of every program.
+    /// Routes of the admin port that only this program has.
     pub admin_routes: Router,
     stop: StopSignal,
     drain_pause: Duration,
@@ -109,7 +109,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes and signals to stop.
+    /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes and for
+    /// signals to stop.
     pub fn start(
         common: &Common,
         options: &LimitOptions,
@@ -140,11 +141,10 @@ impl Process {
     }
 }
 
-/// A process that serves.
 pub struct Serving {
     /// Address of probes and metrics.
     pub admin_address: SocketAddr,
-    /// Signals to stop, from the beginning of the process on.
+    /// Signals to stop, caught from the beginning of the process on.
     pub stop: StopSignal,
     stopping: CancellationToken,
     shutdown: CancellationToken,
@@ -153,8 +153,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Prints the addresses, serves until a signal and through the pause after it, and lets `drain` end the services. A signal
-    /// counts that came while the process started; a second one ends the pause.
+    /// Prints the addresses, serves until a signal and through the pause after it, and lets `drain` end the services. A
+    /// signal counts even if it came while the process started; a second one ends the pause.
     pub async fn until_signalled(
         mut self,
         announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
@@ -170,7 +170,7 @@ impl Serving {
                 seconds = self.drain_pause.as_secs(),
                 "stopping soon; requests are still accepted"
             );
-            // Over already if the process is signalled again.
+            // A second signal ends the pause.
             let _ = timeout(self.drain_pause, self.stop.arrival()).await;
         }
         tracing::info!("draining; running requests may finish");
@@ -181,7 +181,7 @@ impl Serving {
     }
 }
 
-/// The readiness of a process, which ends when the process is to stop.
+/// Makes the process not ready as soon as it should stop.
 fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     Arc::new(move || {
         if stopping.is_cancelled() {
@@ -201,7 +201,6 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
             arrival(&mut hangup).await;
             service_manager::tell("RELOADING=1");
             let reload = reload.clone();
-            // Reads files.
             let reloaded = spawn_blocking(move || reload().map_err(|e| format!("{e:#}"))).await;
             let reloaded = reloaded.map_err(|e| e.to_string()).flatten();
             metrics::count_reload(reloaded.is_ok());
@@ -214,15 +213,14 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
     });
 }
 
-/// Ctrl-C and SIGTERM. A process listens once, from its beginning to its end: once one listener was there, a signal that finds
-/// none is lost, and ends nothing.
+/// Ctrl-C and SIGTERM. A process listens once, from its beginning to its end: after a first listener is gone, a signal
+/// is lost and ends nothing.
 pub struct StopSignal {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
 }
 
 impl StopSignal {
-    /// Listens from now on.
     pub fn listen() -> Self {
         let terminate = listen("SIGTERM", SignalKind::terminate());
         let interrupt = listen("Ctrl-C", SignalKind::interrupt());

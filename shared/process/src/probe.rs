@@ -11,7 +11,7 @@ use tokio::time::timeout;
 /// Path on every admin port that reports readiness.
 pub const READY: &str = "/readyz";
 
-/// Check that the process can serve right now, or why not.
+/// Checks that the process can serve right now, or says why not.
 pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 /// Time in which the process has to answer; container engines wait slightly longer.

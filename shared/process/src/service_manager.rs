@@ -16,7 +16,7 @@ pub(super) fn tell(state: &str) {
     }
 }
 
-/// Sends a message to a socket's path, or to a name without a file behind an `@`.
+/// Sends a message to a socket's path or, after an `@`, to a name without a file.
 fn send(socket: &str, state: &str) -> io::Result<()> {
     let address = match socket.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,

@@ -13,12 +13,12 @@ use shared_config::current::Current;
 
 use super::{probe::Readiness, service_manager};
 
-/// Time for which a service manager is asked to wait on, from each message: longer than between two attempts.
+/// Time for which each message asks a service manager to wait on: longer than between two attempts.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a process can say of its readiness so far.
+/// What a process knows of its readiness so far.
 enum Phase {
-    /// It waits, for this reason.
+    /// Waits for something, for this reason.
     Waiting(String),
     Started(Readiness),
 }
@@ -27,18 +27,19 @@ enum Phase {
 #[derive(Clone)]
 pub struct Starting {
     phase: Arc<Current<Phase>>,
-    /// A service manager was told what the process waits for.
+    /// A service manager knows what the process waits for.
     has_told: Arc<AtomicBool>,
 }
 
 impl Starting {
-    /// A process that is not ready for this reason.
+    /// Starts as not ready, for this reason.
     pub fn new(why: &str) -> Self {
         let phase = Current::new(Phase::Waiting(why.to_owned()));
         Self { phase: Arc::new(phase), has_told: Arc::default() }
     }
 
-    /// Says what the process waits for, to probes and to a service manager, which would give the process up otherwise.
+    /// Tells probes what the process waits for, and also the service manager, which would give the process up
+    /// otherwise.
     pub fn waits(&self, why: String) {
         let line = why.replace('\n', " ");
         self.phase.replace(Phase::Waiting(why));
@@ -47,7 +48,7 @@ impl Starting {
         self.has_told.store(true, Ordering::Relaxed);
     }
 
-    /// Leaves the answer to this readiness from now on.
+    /// Lets this readiness answer from now on.
     pub fn started(&self, ready: Readiness) {
         self.phase.replace(Phase::Started(ready));
         if self.has_told.load(Ordering::Relaxed) {
@@ -55,7 +56,7 @@ impl Starting {
         }
     }
 
-    /// The readiness that probes ask for.
+    /// Returns the readiness that probes ask for.
     pub fn readiness(&self) -> Readiness {
         let phase = self.phase.clone();
         Arc::new(move || match &*phase.get() {

@@ -1,11 +1,9 @@
-//! Lines of the log on the way to standard error.
+//! Lines of the log on their way to standard error.
 //!
-//! A thread of its own writes, so that no request waits for a log that is not read, and lines that come together leave
-//! together.
-//!
-//! The `non_blocking` writer of `tracing-appender` counts dropped lines as well, but flushes only when its worker ends, so
-//! that a panic which aborts the process loses the last lines without a count. It bounds the number of lines rather than
-//! memory, and allocates and writes each line by itself.
+//! A separate thread writes them, so that no request waits for a log that nobody reads, and lines that come together
+//! are written together. The `non_blocking` writer of `tracing-appender` counts dropped lines as well, but flushes only
+//! when its worker ends, so that a panic which aborts the process loses the last lines without a count. It bounds the
+//! number of lines rather than their memory, and allocates and writes each line by itself.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -19,16 +17,15 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use tracing::Level;
 
-/// Shortest time between two writes: lines that come meanwhile leave together.
+/// Shortest time between two writes; lines that come in between are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Size of a batch that does not wait for [`GATHER`] to end, in bytes: what a pipe holds.
+/// Bytes of a batch that is written before [`GATHER`] is over: the capacity of a pipe.
 const FULL: usize = 64 << 10;
-/// Largest number of bytes that wait: lines of a third of a second with ten thousand requests a second. Further lines are dropped.
+/// Most bytes that wait: a third of a second of lines at ten thousand requests a second. Further lines are dropped.
 const MAX_WAITING: usize = 1 << 20;
-/// Longest time for the last lines of a process to leave.
+/// Longest wait for the last lines of a process to be written.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Lines of this process.
 pub(super) static LOG: Lines = Lines::new();
 
 /// Lines that wait to be written by a thread.
@@ -50,9 +47,7 @@ struct Queue {
 /// State of the thread that writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
-    /// Not started yet.
     Absent,
-    /// Waits for a line.
     Idle,
     /// Has written a moment ago.
     Gathering,
@@ -66,7 +61,8 @@ impl Lines {
         Self { queue: Mutex::new(queue), arrived: Condvar::new(), written: Condvar::new() }
     }
 
-    /// Starts the thread that writes to standard error. A panic is logged, rather than written past the other lines.
+    /// Starts the thread that writes to standard error. Panics are logged too, so that they do not cut into other
+    /// lines.
     pub(super) fn start(&'static self) -> io::Result<()> {
         self.write_to(io::stderr())?;
         panic::set_hook(Box::new(log_panic));
@@ -89,7 +85,7 @@ impl Lines {
         }
     }
 
-    /// Waits for lines, and swaps the lines for the empty `batch`.
+    /// Waits for lines, and swaps them for the empty `batch`.
     fn next_batch(&self, batch: &mut Vec<u8>) {
         let mut queue = self.queue.lock();
         if queue.writer == Writer::Writing {
@@ -106,7 +102,7 @@ impl Lines {
         mem::swap(&mut queue.bytes, batch);
     }
 
-    /// Adds a line. Returns false if too many lines wait: the line is dropped.
+    /// Adds a line. Returns false if too many lines wait, and drops the line.
     fn add(&self, line: &[u8]) -> bool {
         let mut queue = self.queue.lock();
         let before = queue.bytes.len();
@@ -126,7 +122,7 @@ impl Lines {
         true
     }
 
-    /// Waits until all lines have been written, within a bound.
+    /// Waits a bounded time until all lines are written.
     pub(super) fn flush(&self) {
         let mut queue = self.queue.lock();
         if queue.writer == Writer::Absent {
@@ -140,7 +136,7 @@ impl Lines {
     }
 }
 
-/// Takes a line in one call, as layers of `tracing_subscriber` write it.
+/// Takes a line in one call, which is how layers of `tracing_subscriber` write it.
 impl Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if !self.add(line) {

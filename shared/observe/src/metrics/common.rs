@@ -4,11 +4,9 @@ use shared::clock::{Clock, System};
 
 use super::Family;
 
-/// Results of a reload.
 const DONE: &str = "done";
 const REFUSED: &str = "refused";
 
-/// Families of every program.
 pub(super) const COMMON: &[Family] = &[
     Family::gauge("faregate_build_info", "1, with the program and its version").labelled(),
     Family::gauge(
@@ -60,7 +58,7 @@ pub(super) fn show_build(program: &'static str) {
     }
 }
 
-/// Shows which catalogue, by its checksum, is in use from now on.
+/// Shows the checksum of the catalogue that is in use from now on.
 pub fn show_catalogue(checksum: u32) {
     metrics::gauge!("faregate_catalogue_version").set(checksum);
     #[expect(clippy::cast_precision_loss, reason = "a metric")]

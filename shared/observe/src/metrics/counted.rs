@@ -1,12 +1,11 @@
-//! Things that a gauge counts while they are there.
+//! Things that a gauge counts while they exist.
 
 use metrics::Gauge;
 
-/// One of the things that a gauge counts, until dropped.
+/// One thing that a gauge counts until it is dropped.
 pub struct Counted(Gauge);
 
 impl Counted {
-    /// Counts one more.
     pub fn by(gauge: Gauge) -> Self {
         gauge.increment(1);
         Self(gauge)

@@ -1,10 +1,9 @@
-//! Families of metrics: name, type and meaning of each, which `/metrics` states before the first measurement.
+//! Families of metrics. `/metrics` states name, type and meaning of each before the first measurement.
 
 use std::fmt::Write;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 
-/// Metrics of one name.
 pub struct Family {
     name: &'static str,
     kind: Kind,
@@ -12,31 +11,30 @@ pub struct Family {
     is_labelled: bool,
 }
 
-/// Type of a metric.
 enum Kind {
     Counter,
     Gauge,
-    /// With the upper bounds of the buckets.
+    /// Has the upper bounds of the buckets.
     Histogram(&'static [f64]),
 }
 
 impl Family {
-    /// A sum that only grows.
+    /// Makes a family that sums, and never falls.
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: Kind::Counter, help, is_labelled: false }
     }
 
-    /// A number that rises and falls.
+    /// Makes a family of numbers that rise and fall.
     pub const fn gauge(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: Kind::Gauge, help, is_labelled: false }
     }
 
-    /// Counts of measurements in buckets with these upper bounds.
+    /// Makes a family of counts in buckets with these upper bounds.
     pub const fn histogram(name: &'static str, buckets: &'static [f64], help: &'static str) -> Self {
         Self { name, kind: Kind::Histogram(buckets), help, is_labelled: false }
     }
 
-    /// The family with a series for each combination of labels, of which none is there at the start.
+    /// Gives the family a series for each combination of labels; it has none at the start.
     #[must_use]
     pub const fn labelled(self) -> Self {
         Self { is_labelled: true, ..self }
@@ -52,7 +50,7 @@ impl Family {
         }
     }
 
-    /// Describes the family, and begins a series without labels at zero, so that its first increase is seen.
+    /// Describes the family. Without labels, it begins a series at zero, so that its first increase is seen.
     pub(super) fn register(&self) {
         let Self { name, help, .. } = *self;
         match self.kind {

@@ -12,13 +12,13 @@ use rlimit::Resource;
 
 /// Ticks of a second in `/proc`: `USER_HZ`, which is 100 on every platform that the programs are built for.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Fields of `/proc/self/stat` behind the name of the program, counted from 0.
+/// Fields of `/proc/self/stat` after the name of the program, counted from 0.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const THREADS: usize = 17;
 const START_TICKS: usize = 19;
 
-/// Adds the metrics of the process to a text. What the system does not tell is left out.
+/// Adds the metrics of the process to a text, as far as the system tells them.
 pub(super) fn render(text: &mut String) {
     let stat = read_to_string("/proc/self/stat").unwrap_or_default();
     let status = read_to_string("/proc/self/status").unwrap_or_default();
@@ -26,7 +26,7 @@ pub(super) fn render(text: &mut String) {
     let seconds = |ticks: f64| ticks / TICKS_PER_SECOND;
     let cpu = field(USER_TICKS).zip(field(SYSTEM_TICKS)).map(|(user, system)| seconds(user + system));
     let started = booted().zip(field(START_TICKS)).map(|(booted, ticks)| booted + seconds(ticks));
-    // One is the folder itself, open while read.
+    // One of them is the folder itself, which is open while it is read.
     let open = read_dir("/proc/self/fd").ok().map(|files| precise(files.count().saturating_sub(1)));
     let most = Resource::NOFILE.get_soft().ok().and_then(|most| usize::try_from(most).ok()).map(precise);
     let mut add = |name: &str, kind: &str, help: &str, value: Option<f64>| {
@@ -45,13 +45,13 @@ pub(super) fn render(text: &mut String) {
     add("process_virtual_memory_bytes", "gauge", "address space of the process", memory(&status, "VmSize:"));
 }
 
-/// A number of `/proc/self/stat`. The name of the program is in parentheses, and may have blanks.
+/// Reads a number of `/proc/self/stat`. The name of the program is in parentheses, and may have blanks.
 fn field(stat: &str, place: usize) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split_ascii_whitespace().nth(place)?.parse().ok()
 }
 
-/// Bytes of a line of `/proc/self/status`, which tells kibibytes.
+/// Returns the bytes of a line of `/proc/self/status`, which is in kibibytes.
 fn memory(status: &str, label: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(label))?;
     let kibibytes: f64 = line.split_ascii_whitespace().next()?.parse().ok()?;

@@ -1,8 +1,8 @@
-//! Export of spans over OTLP: a bounded queue, and one task that sends batches. A receiver that is slow or away costs spans,
-//! never requests.
+//! Export of spans over OTLP: a bounded queue, and one task that sends batches. A receiver that is slow or away costs
+//! spans, never requests.
 //!
-//! The SDK's `BatchSpanProcessor` tells of spans that its full queue dropped once in the log, and of their number at the end
-//! alone, so that `/metrics` could not count them.
+//! The SDK's `BatchSpanProcessor` logs once that its full queue dropped spans, and their number only at the end, so
+//! that `/metrics` could not count them.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -24,20 +24,19 @@ use tokio::{
 use super::TRACER;
 use crate::otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, resource, setting};
 
-/// Number of spans that wait for export; further spans are dropped. A span takes one to two kilobytes.
+/// Spans that wait for export; further spans are dropped. A span takes one to two kilobytes.
 const QUEUED_SPANS: usize = 2048;
 /// Largest number of spans in a request to the receiver.
 const BATCH_SPANS: usize = 512;
-/// Longest wait of a span for others of the same batch.
+/// Longest time that a span waits for others of its batch.
 const BATCH_AFTER: Duration = Duration::from_secs(1);
-/// Variables of spans alone.
 const VARIABLES: Variables = Variables {
     exporter: "OTEL_TRACES_EXPORTER",
     endpoint: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
     timeout: OTEL_EXPORTER_OTLP_TRACES_TIMEOUT,
 };
 
-/// Samplers without an argument. Others take a ratio.
+/// Samplers that take no argument.
 const PLAIN_SAMPLERS: [&str; 4] =
     ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"];
 /// Samplers that take a ratio.
@@ -46,7 +45,7 @@ const RATIO_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
 /// Queue of the task that exports, once started.
 static QUEUE: OnceLock<mpsc::Sender<Item>> = OnceLock::new();
 
-/// Begins to export spans if a receiver is configured; once a process, inside a runtime.
+/// Begins to export spans if a receiver is configured. Call it once a process, inside a runtime.
 pub fn start() -> Result<(), WrongSetting> {
     let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     check_sampler()?;
@@ -64,7 +63,7 @@ pub fn start() -> Result<(), WrongSetting> {
     Ok(())
 }
 
-/// Sends the spans that wait, within a bound: the process is about to stop.
+/// Sends the waiting spans within a bounded time, since the process is about to stop.
 pub async fn flush() {
     let Some(queue) = QUEUE.get() else { return };
     let flushed = async {
@@ -106,11 +105,11 @@ fn dropped(reason: &'static str) -> Counter {
 #[derive(Debug)]
 enum Item {
     Span(Box<SpanData>),
-    /// Request to send everything before, and to say so.
+    /// Asks to send everything queued before, and to say so.
     Flush(oneshot::Sender<()>),
 }
 
-/// Way of ended spans into the queue.
+/// Puts ended spans into the queue.
 #[derive(Debug)]
 struct Queue {
     items: mpsc::Sender<Item>,
@@ -157,7 +156,7 @@ async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<Item>) {
     }
 }
 
-/// The next batch, and the caller that waits for its export.
+/// Takes the next batch, and the caller that waits for its export.
 async fn next_batch(
     items: &mut mpsc::Receiver<Item>,
 ) -> Option<(Vec<SpanData>, Option<oneshot::Sender<()>>)> {
