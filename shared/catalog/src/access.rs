@@ -36,7 +36,6 @@ pub struct Access {
 /// A header that every request to an upstream carries.
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// Name of the header.
     pub name: HeaderName,
     /// Text before the value, such as `Bearer `.
     pub prefix: &'static str,
@@ -49,7 +48,6 @@ pub struct Header {
 pub enum Source {
     /// A text in the catalogue.
     Text(SecretString),
-    /// An environment variable.
     Variable(String),
     /// A file, whose content is trimmed.
     File(PathBuf),
@@ -67,7 +65,7 @@ impl fmt::Display for Source {
 }
 
 impl Access {
-    /// Names the version of the Messages API that requests are written for, unless the catalogue names one.
+    /// Adds the version of the Messages API that requests are written for, unless the catalogue names one.
     pub(super) fn name_version_of_messages(&mut self) {
         let name = ANTHROPIC_VERSION;
         if self.headers.iter().all(|header| header.name != name) {
@@ -77,7 +75,7 @@ impl Access {
     }
 }
 
-/// The members of `[[model.upstream]]` that say how to reach it.
+/// Members of `[[model.upstream]]` that say how to reach the upstream.
 pub(super) struct RawAccess {
     pub(super) api_key_env: Option<String>,
     pub(super) api_key_file: Option<Spanned<PathBuf>>,
@@ -109,7 +107,7 @@ pub(super) struct FileSource {
 }
 
 impl RawAccess {
-    /// Checks the members; `usual_auth` is the credential's header where `auth` names none.
+    /// Checks the members. `usual_auth` is the credential's header if `auth` names none.
     pub(super) fn check(self, usual_auth: &str) -> Result<Access, Fault> {
         let mut headers = Vec::new();
         let credential = match (self.api_key_env, self.api_key_file) {
@@ -147,7 +145,7 @@ impl RawAccess {
     }
 }
 
-/// The header that carries a credential: `bearer` stands for `Authorization`.
+/// Returns the header that carries a credential: `bearer` stands for `Authorization`.
 fn credential_header(
     source: Source,
     auth: Option<Spanned<String>>,

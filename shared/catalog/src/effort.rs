@@ -6,19 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// No reasoning.
     None,
-    /// The least reasoning that is not none.
     Minimal,
-    /// Less reasoning than usual.
     Low,
-    /// The usual amount.
     Medium,
-    /// More reasoning than usual.
     High,
-    /// More than `high`.
     Xhigh,
-    /// As much as there can be.
     Max,
 }
 
@@ -28,21 +21,19 @@ impl Effort {
     /// Every amount, in the order of [`Self::WORDS`].
     const ALL: [Self; 7] =
         [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh, Self::Max];
-    /// Amounts of a model whose entry names none.
+    /// Amounts of a model whose entry lists none.
     pub(super) const USUAL: [Self; 2] = [Self::Low, Self::High];
 
-    /// Reads a word.
     pub fn read(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|effort| effort.word() == word)
     }
 
-    /// The word of this amount.
     pub const fn word(self) -> &'static str {
         Self::WORDS[self as usize]
     }
 
-    /// The nearest of these amounts. Halfway between two of them there is none: the model's own default lies between its
-    /// extremes.
+    /// Finds the nearest of these amounts. There is none halfway between two of them, where the model's own default
+    /// fits better.
     pub fn nearest(self, taken: &[Self]) -> Option<Self> {
         let distance = |other: Self| (other as usize).abs_diff(self as usize);
         let least = taken.iter().map(|other| distance(*other)).min()?;

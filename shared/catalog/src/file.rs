@@ -51,7 +51,7 @@ pub(super) struct RawModel {
     upstream: Vec<RawUpstream>,
 }
 
-/// 2026-01-01, for models without a date.
+/// Seconds since 1970 of 2026-01-01, for models without a date.
 const fn default_created() -> i64 {
     1_767_225_600
 }
@@ -60,7 +60,6 @@ const fn default_tokens_per_image() -> u64 {
     16_384
 }
 
-/// An API that a model is served through.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Api {
@@ -126,7 +125,7 @@ fn serves(apis: Spanned<Vec<Api>>) -> Result<Serves, Fault> {
     Ok(Serves { chat, embeddings })
 }
 
-/// Checks that no word stands twice.
+/// Checks that no word is listed twice.
 fn efforts(efforts: Spanned<Vec<Effort>>) -> Result<Vec<Effort>, Fault> {
     let (at, efforts) = (efforts.span(), efforts.into_inner());
     let mut listed = efforts.iter().enumerate();
@@ -299,7 +298,6 @@ impl RawUpstream {
     }
 }
 
-/// Checks the APIs of a server.
 fn speaks(kind: UpstreamKind, listed: Spanned<Vec<UpstreamApi>>) -> Result<Vec<UpstreamApi>, Fault> {
     let (at, listed) = (listed.span(), listed.into_inner());
     let is_twice = |(i, api): (usize, &UpstreamApi)| listed[..i].contains(api);

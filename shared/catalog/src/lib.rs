@@ -1,4 +1,4 @@
-//! The catalogue: models, prices, and upstreams. Checked completely at start.
+//! The catalogue: models, prices and upstreams. It is checked completely at start.
 
 mod access;
 mod effort;
@@ -20,26 +20,21 @@ pub use preset::Preset;
 pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
 pub use server::{ServerDescription, address_below};
 
-/// The parsed catalogue.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     /// Description of this installation in `GET /v1`.
     pub service: Service,
     /// Models in the order of the file; never empty.
     pub models: Vec<Model>,
-    /// CRC-32 of the file's text, by which a catalogue is told from others.
+    /// CRC-32 of the file's text, which tells one catalogue from another.
     pub checksum: u32,
 }
 
-/// Description of an installation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Name of the service.
     pub name: String,
-    /// Name of the provider.
     pub provider: String,
-    /// URL of the documentation.
     pub docs: String,
 }
 
@@ -50,13 +45,12 @@ pub struct Model {
     pub id: String,
     /// Further names by which clients may request the model.
     pub aliases: Vec<String>,
-    /// `owned_by` in listings.
     pub owned_by: String,
     /// Time of the model's addition, in seconds since 1970, for listings.
     pub created: i64,
     /// Tokens of prompt and output together.
     pub context_window: u64,
-    /// Limit of tokens per choice; 0 where a model without chat names none.
+    /// Limit of tokens per choice; 0 if a model without chat names none.
     pub max_output_tokens: u64,
     /// Bound on the tokens of an image, used for holds.
     pub max_tokens_per_image: u64,
@@ -64,7 +58,8 @@ pub struct Model {
     pub extra_params: Vec<String>,
     /// APIs that the model is served through.
     pub serves: Serves,
-    /// Words of reasoning effort that the model takes; without any, requests that name one are refused, or lose it.
+    /// Words of reasoning effort that the model takes. If it has none, requests that name one are refused, or lose the
+    /// word.
     pub efforts: Vec<Effort>,
     /// Price of a request, shared with the holds that it opens.
     pub price: Arc<Price>,
@@ -77,27 +72,25 @@ pub struct Model {
 pub struct Serves {
     /// Chat completions, in each of their dialects.
     pub chat: bool,
-    /// Embeddings.
     pub embeddings: bool,
 }
 
 impl Serves {
-    /// Chat alone.
     pub const CHAT: Self = Self { chat: true, embeddings: false };
 }
 
 /// A server of a model.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    /// Software of the server, where that makes a difference.
+    /// Software of the server, which decides how it is asked.
     pub kind: UpstreamKind,
-    /// Base address, `/v1` included; its query goes with every request. `None` only for the built-in model.
+    /// Base address with `/v1`; its query goes with every request. `None` only for the built-in model.
     pub url: Option<Uri>,
     /// The server's own name for the model.
     pub model: String,
     /// APIs that the server speaks, each once; never empty.
     pub speaks: Vec<UpstreamApi>,
-    /// Credential, further headers, authority and proxy.
+    /// Credential, further headers, trusted authorities and proxy.
     pub access: Access,
     /// The server's name for the limit of output.
     pub limit_param: LimitParam,
@@ -111,19 +104,19 @@ pub struct Upstream {
     pub left_mid_stream: LeftMidStream,
     /// Kinds of image URLs that the upstream may be handed.
     pub image_urls: ImageUrls,
-    /// Requests in the Messages API that are written here say what the vendor's cache is to keep.
+    /// Requests written here for the Messages API mark what the vendor's cache should keep.
     pub cache_breakpoints: bool,
-    /// Every generated token is visible in a stream: no hidden reasoning.
+    /// A stream shows every generated token; none are hidden reasoning.
     pub streams_every_token: bool,
     /// Prices that the upstream charges the operator; `None` where unknown.
     pub cost: Option<Price>,
 }
 
-/// Kinds of image URLs that an upstream may be handed. Each kind includes the kinds before.
+/// Kinds of image URLs that an upstream may be handed. Each kind includes those above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageUrls {
-    /// Images inside the request alone: the upstream fetches nothing.
+    /// Images inside the request alone; the upstream fetches nothing.
     #[default]
     Data,
     /// Also `https` addresses of public hosts.
@@ -133,7 +126,8 @@ pub enum ImageUrls {
 }
 
 impl ImageUrls {
-    /// Returns the default of a kind: a self-hosted server can reach private addresses, and fetches nothing by default.
+    /// Returns the default of a kind. A self-hosted server can reach private addresses, so it fetches nothing by
+    /// default.
     const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai | UpstreamKind::Anthropic => Self::Https,
@@ -150,7 +144,6 @@ impl ImageUrls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftBeforeHead {
-    /// Nothing.
     #[default]
     Free,
     /// The prompt, which the upstream has read by then.
@@ -168,7 +161,8 @@ pub enum LeftMidStream {
 }
 
 impl LeftMidStream {
-    /// Returns the default of a server: Responses and Messages tell usage at their end alone, of reasoning that no event shows.
+    /// Returns the default of a server. Responses and Messages report usage only at their end, and no event shows their
+    /// reasoning.
     fn of(speaks: &[UpstreamApi]) -> Self {
         if speaks.iter().all(|api| *api == UpstreamApi::Chat) { Self::Stop } else { Self::Finish }
     }
@@ -182,20 +176,16 @@ pub enum UpstreamKind {
     Openai,
     /// Any server of the Anthropic API.
     Anthropic,
-    /// vLLM
     Vllm,
-    /// SGLang
     Sglang,
-    /// llama.cpp's server
     LlamaCpp,
-    /// Ollama
     Ollama,
     /// The model inside the `faregate` binary.
     Builtin,
 }
 
 impl UpstreamKind {
-    /// Returns whether servers of this kind run where the operator does, rather than at a provider.
+    /// Returns whether servers of this kind run on the operator's machines rather than at a provider.
     const fn is_self_hosted(self) -> bool {
         match self {
             Self::Openai | Self::Anthropic => false,
@@ -203,13 +193,12 @@ impl UpstreamKind {
         }
     }
 
-    /// APIs of a server whose entry names none.
+    /// Returns the APIs of a server whose entry lists none.
     fn speaks(self) -> Vec<UpstreamApi> {
         let is_anthropic = self == Self::Anthropic;
         vec![if is_anthropic { UpstreamApi::Messages } else { UpstreamApi::Chat }]
     }
 
-    /// Name in the catalogue.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Openai | Self::Anthropic | Self::Vllm | Self::Sglang | Self::LlamaCpp | Self::Ollama => {
@@ -237,19 +226,15 @@ impl UpstreamKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamApi {
-    /// OpenAI's `/chat/completions`.
     Chat,
-    /// OpenAI's `/responses`.
     Responses,
-    /// Anthropic's `/messages`.
     Messages,
 }
 
 impl UpstreamApi {
-    /// Every API, in the order in which a hosted server is asked that does not speak the client's own.
+    /// Every API, in the order of preference for a hosted server that does not speak the client's own.
     pub const ALL: [Self; 3] = [Self::Responses, Self::Messages, Self::Chat];
 
-    /// Word in the catalogue.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -260,15 +245,15 @@ impl UpstreamApi {
 }
 
 impl Model {
-    /// Returns whether every upstream is asked by the client's own API.
+    /// Returns whether every upstream speaks the client's own API.
     pub fn passes(&self, client: UpstreamApi) -> bool {
         self.upstreams.iter().all(|upstream| upstream.api_for(client) == client)
     }
 }
 
 impl Upstream {
-    /// Returns the API by which a client of this API is served: its own where the server speaks it. A server that shows its
-    /// progress in chats is asked there, so that a stream which is left or cut is billed exactly.
+    /// Returns the API by which a client of this API is served: its own if the server speaks it. A server that shows
+    /// its progress in chats is asked for chats, so that a stream which is left or cut is billed exactly.
     pub fn api_for(&self, client: UpstreamApi) -> UpstreamApi {
         let speaks = |api: &UpstreamApi| self.speaks.contains(api);
         let first = if self.kind.is_self_hosted() { UpstreamApi::Chat } else { client };
@@ -328,13 +313,13 @@ impl Catalog {
         Ok(Self { service: raw.service, models, checksum: crc32fast::hash(text.as_bytes()) })
     }
 
-    /// The model with exactly this id or alias.
+    /// Finds the model with exactly this id or alias.
     pub fn model(&self, name: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.id == name || model.aliases.iter().any(|alias| alias == name))
     }
 
-    /// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
-    /// a list may name a model that comes later.
+    /// Replaces each alias in a list of models by the model's id, since the ledger knows only ids. Other names stay: a
+    /// list may name a model that is added later.
     pub fn name_by_id(&self, models: &mut Vec<String>) {
         for name in models.iter_mut() {
             if let Some(model) = self.model(name) {

@@ -1,14 +1,14 @@
-//! Presets: what is known of vendors and of local servers before anything is configured. Without prices.
+//! Presets: what is known of vendors and of local servers before anything is configured. They have no prices.
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
 
 use super::{Effort, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamApi, UpstreamKind};
 
-/// The table, a part of every program.
+/// The table, compiled into every program.
 const TABLE: &str = include_str!("../../../config/presets.toml");
 
-/// Least length of a word in capitals that stands for one of the operator's.
+/// Least length of a word in capitals that the operator replaces by their own.
 const MIN_BLANK: usize = 4;
 
 /// A vendor, or the software of a local server.
@@ -22,21 +22,19 @@ pub struct Preset {
     /// Names of the vendor in public lists of prices.
     #[serde(default)]
     pub listed_as: Vec<String>,
-    /// Further hosts by which an address is recognised; a leading dot stands for all hosts below.
+    /// Further hosts by which an address is recognised; a leading dot stands for all subdomains.
     #[serde(default)]
     hosts: Vec<String>,
     /// Owner of models that the software names in its list, by which an address is recognised.
     owned_by: Option<String>,
-    /// A model's name need not be in the list of models, and there may be no list.
+    /// A model's name may be missing from the server's list of models, or there may be no list.
     #[serde(default)]
     pub names_unlisted: bool,
-    /// Window of a server that tells none.
+    /// Context window of a server that does not tell its own.
     pub context_window: Option<u64>,
-    /// What to start the server with.
+    /// Advice on how to start the server.
     pub hint: Option<String>,
-    /// Software of the server.
     pub kind: UpstreamKind,
-    /// Base address.
     pub url: String,
     /// Environment variable of the credential.
     pub api_key_env: Option<String>,
@@ -61,7 +59,7 @@ impl Preset {
         toml::from_str::<Table>(TABLE).map(|table| table.preset)
     }
 
-    /// A server of the OpenAI chat API of which only the address is known.
+    /// Describes a server of the OpenAI chat API of which only the address is known.
     pub fn unknown(url: &str) -> Self {
         Self {
             name: "openai-compatible".into(),
@@ -85,13 +83,13 @@ impl Preset {
         }
     }
 
-    /// The word in capitals in the address that stands for one of the operator's.
+    /// Returns the word in capitals in the address that the operator replaces.
     pub fn blank(&self) -> Option<&str> {
         let words = self.url.split(|c: char| !c.is_ascii_uppercase());
         words.max_by_key(|word| word.len()).filter(|word| word.len() >= MIN_BLANK)
     }
 
-    /// Returns whether an address is one of this vendor's. Local servers are told by what they say of themselves.
+    /// Returns whether an address is one of this vendor's. Local servers are recognised by their own descriptions.
     pub fn is_at(&self, address: &Uri) -> bool {
         let Some(host) = address.host() else { return false };
         let own = self.url.parse::<Uri>().ok();
@@ -105,12 +103,12 @@ impl Preset {
         self.owned_by.as_deref() == Some(owned_by)
     }
 
-    /// Returns whether the server runs where the operator does.
+    /// Returns whether the server runs on the operator's machines.
     pub const fn is_local(&self) -> bool {
         self.owned_by.is_some()
     }
 
-    /// Returns whether public lists of prices call the vendor so.
+    /// Returns whether public lists of prices use this name for the vendor.
     pub fn is_listed_as(&self, owner: &str) -> bool {
         self.listed_as.iter().any(|name| name == owner)
     }
@@ -131,18 +129,17 @@ impl Preset {
         fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// The model's `efforts` in TOML, where they are not the default.
+    /// Returns the model's `efforts` in TOML, if they are not the default.
     pub fn efforts_field(&self) -> Option<String> {
         self.efforts.as_deref().and_then(list_of)
     }
 }
 
-/// A text in TOML, whose strings are written as JSON's.
+/// Writes a text in TOML, whose strings look like JSON's.
 fn toml_of(value: impl Serialize) -> Option<String> {
     serde_json::to_string(&value).ok()
 }
 
-/// A list of texts in TOML.
 fn list_of(values: &[impl Serialize]) -> Option<String> {
     let values: Option<Vec<String>> = values.iter().map(toml_of).collect();
     Some(format!("[{}]", values?.join(", ")))

@@ -17,16 +17,15 @@ pub struct Price {
 /// Rates of requests whose prompt is longer than a number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tier {
-    /// Tokens of the prompt above which all of the request is billed by these rates.
+    /// Tokens of the prompt above which the whole request is billed at these rates.
     pub above: u64,
-    /// The rates.
     pub rates: Rates,
 }
 
 macro_rules! rates {
     ($($(#[$doc:meta])* $rate:ident;)+) => {
-        /// Rates in nano-USD: per million tokens, per image, and per request. Written in messages and files
-        /// without the rates that have their default.
+        /// Rates in nano-USD: per million tokens, per image, and per request. Messages and files leave out rates that
+        /// have their default.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(into = "Vec<Option<i64>>", try_from = "Vec<Option<i64>>")]
         pub struct Rates { $($(#[$doc])* pub $rate: NanoUsd),+ }
@@ -49,34 +48,32 @@ macro_rules! rates {
 }
 
 rates! {
-    /// Prompt tokens.
     input;
     /// Prompt tokens that the upstream had cached.
     cached_input;
-    /// Generated tokens.
     output;
     /// Prompt tokens written to the upstream's cache. Default: `input`.
     cache_write;
     /// Prompt tokens written to the cache for an hour or longer. Default: `cache_write`.
     cache_write_long;
-    /// Reasoning tokens. Default: `output`.
+    /// Reasoning tokens of the output. Default: `output`.
     reasoning;
     /// Audio tokens of the prompt. Default: `input`.
     audio_input;
     /// Generated audio tokens. Default: `output`.
     audio_output;
-    /// Each image of the prompt, on top of the tokens. Default: zero.
+    /// Each image of the prompt, charged on top of its tokens. Default: zero.
     image;
-    /// Each request, on top. Default: zero.
+    /// Each request, charged on top of its tokens. Default: zero.
     request;
 }
 
-/// A rate of two prices, for requests of a tier.
+/// The same rate in two prices, for requests of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePair {
     /// Place of the rate in [`Rates::FIELDS`].
     pub field: usize,
-    /// Prompt tokens above which the rates apply; `None` without such a border.
+    /// Prompt tokens above which the rates apply; `None` if they apply to every prompt.
     pub above: Option<u64>,
     /// The rate of the first price.
     pub first: NanoUsd,
@@ -92,7 +89,6 @@ impl fmt::Display for RatePair {
     }
 }
 
-/// Number of [`Rates`].
 pub const RATES: usize = 10;
 
 /// Rates in the order of [`Rates::FIELDS`], without defaults.
@@ -110,7 +106,7 @@ impl Price {
         reached.map_or(&self.base, |tier| &tier.rates)
     }
 
-    /// Lists all rates beside the rates of another price, over the tiers of both.
+    /// Lists all rates beside those of another price, over the tiers of both.
     pub fn beside(&self, other: &Self) -> impl Iterator<Item = RatePair> {
         let tiers = [None].into_iter().chain(borders(&[self, other]).into_iter().map(Some));
         tiers.flat_map(move |above| {
@@ -132,7 +128,7 @@ impl Price {
 }
 
 impl Rates {
-    /// Rates that have their default beyond these three.
+    /// Makes rates that all have their default, except for these three.
     pub const fn of_three(input: NanoUsd, cached_input: NanoUsd, output: NanoUsd) -> Self {
         Self {
             input,
@@ -148,7 +144,7 @@ impl Rates {
         }
     }
 
-    /// Fills in defaults. `None` if any of the first three is missing, which have no default.
+    /// Fills in defaults. `None` if one of the first three rates is missing, which have no default.
     pub fn resolve(written: WrittenRates) -> Option<Self> {
         let [input, cached_input, output, cache_write, ..] = written;
         let default = Self::of_three(input?, cached_input?, output?);
@@ -156,7 +152,7 @@ impl Rates {
         Some(Self::of_array(std::array::from_fn(|field| written[field].unwrap_or(default[field]))))
     }
 
-    /// The rates to write so that [`Rates::resolve`] returns the same.
+    /// Returns the rates to write so that [`Rates::resolve`] returns the same rates.
     pub fn written(self) -> WrittenRates {
         let default = Self::of_three(self.input, self.cached_input, self.output);
         let (default, rates) = (default.writing_long_at(self.cache_write).to_array(), self.to_array());
@@ -169,13 +165,12 @@ impl Rates {
     }
 }
 
-/// The rates of a tier as written, after the rates of the table before. Defaults apply afterwards: a tier's `input` is also
-/// the default of its `cache_write`.
+/// Returns the rates of a tier as written, with those of the table before it for the rest. Defaults apply afterwards,
+/// so a tier's `input` is also the default of its `cache_write`.
 pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
     std::array::from_fn(|field| own[field].or(before[field]))
 }
 
-/// Borders of the tiers of all of these, in rising order.
 pub(super) fn borders(prices: &[&Price]) -> Vec<u64> {
     let mut borders: Vec<u64> = prices.iter().flat_map(|price| &price.tiers).map(|tier| tier.above).collect();
     borders.sort_unstable();

@@ -7,19 +7,19 @@ use shared::text::shown;
 
 use super::{Model, Upstream, UpstreamKind};
 
-/// Characters of a name that a server tells.
+/// Most characters shown of a name that a server reports.
 const MAX_SHOWN_NAME: usize = 80;
-/// Names that a finding repeats of those that a server lists.
+/// Most names shown of those that a server lists.
 const SHOWN_NAMES: usize = 5;
 /// Tag that Ollama adds to a name without one.
 const OLLAMA_TAG: &str = ":latest";
 /// Folder in which Gemini's API lists its models.
 const GEMINI_FOLDER: &str = "models/";
 
-/// Models and windows of a server, where it tells them.
+/// Models and windows of a server, as far as it reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerDescription {
-    /// Models that it lists. Empty where it lists none.
+    /// Models that the server lists; empty if it lists none.
     models: Vec<ServedModel>,
     /// Window of all its requests, whatever the model.
     window: Option<u64>,
@@ -32,14 +32,14 @@ struct ServedModel {
     /// Tokens of prompt and output together, as vLLM and SGLang tell them.
     #[serde(default)]
     max_model_len: Option<u64>,
-    /// The same by Anthropic, by several vendors of open models, and by Groq.
+    /// The same, as reported by Anthropic, by several vendors of open models, and by Groq.
     #[serde(default)]
     max_input_tokens: Value,
     #[serde(default)]
     context_length: Value,
     #[serde(default)]
     context_window: Value,
-    /// Owner of the model; servers on a machine of one's own name their software here.
+    /// Owner of the model. Local servers name their software here.
     #[serde(default)]
     owned_by: Option<String>,
 }
@@ -52,7 +52,7 @@ impl ServedModel {
     }
 }
 
-/// Address of a path below a base address. The base's query goes with it, before the path's own.
+/// Address of a path below a base address. The base's query comes before the path's own.
 pub fn address_below(base: &Uri, path: &str) -> Option<Uri> {
     address_at(base, base.path().trim_end_matches('/'), path)
 }
@@ -67,9 +67,10 @@ fn address_at(base: &Uri, folder: &str, path: &str) -> Option<Uri> {
 }
 
 impl ServerDescription {
-    /// Address that a kind of server describes itself at; `None` for the built-in model, which is as its catalogue says.
+    /// Address at which a kind of server describes itself; `None` for the built-in model, which is as its catalogue
+    /// says.
     ///
-    /// llama.cpp's server has one model, whatever a request calls it, and tells its window beside `/v1`.
+    /// llama.cpp's server has one model, whatever name a request uses, and reports its window beside `/v1`.
     pub fn address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
         match kind {
             UpstreamKind::Openai
@@ -87,7 +88,7 @@ impl ServerDescription {
 
     /// Address at which a kind of server lists its models.
     pub fn list_address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
-        // Anthropic's API lists twenty at a time unless told otherwise.
+        // Anthropic's API lists twenty models at a time unless asked for more.
         let path = if kind == UpstreamKind::Anthropic { "/models?limit=1000" } else { "/models" };
         address_below(base, path)
     }
@@ -110,9 +111,8 @@ impl ServerDescription {
         Self::read_list(body)
     }
 
-    /// Reads a list of models; `None` if it is none.
     pub fn read_list(body: &[u8]) -> Option<Self> {
-        /// Together lists its models without an object around them.
+        /// Together AI lists its models without an object around them.
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum List {
@@ -123,22 +123,20 @@ impl ServerDescription {
         Some(Self { models, window: None })
     }
 
-    /// Names of the models, as requests give them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.models.iter().map(|model| model.id.strip_prefix(GEMINI_FOLDER).unwrap_or(&model.id))
     }
 
-    /// Owner of the models, where the server names one.
     pub fn owner(&self) -> Option<&str> {
         self.models.iter().find_map(|model| model.owned_by.as_deref())
     }
 
-    /// Window of the model that requests call so, where the server tells it.
+    /// Returns the window of the model with this name, if the server reports it.
     pub fn window_of(&self, name: &str) -> Option<u64> {
         self.served(name).and_then(ServedModel::window).or(self.window)
     }
 
-    /// Returns whether a model is listed that requests may call so.
+    /// Returns whether the server lists a model that requests may call by this name.
     pub fn has(&self, name: &str) -> bool {
         self.served(name).is_some()
     }
@@ -147,7 +145,7 @@ impl ServerDescription {
         self.models.iter().find(|served| is_named(&served.id, name))
     }
 
-    /// Sentences about what the catalogue promises of an upstream and the server does not have.
+    /// Lists, as sentences, what the catalogue promises of an upstream and the server does not have.
     pub fn broken_promises(&self, model: &Model, upstream: &Upstream) -> Vec<String> {
         let mut broken = Vec::new();
         if self.served(&upstream.model).is_none() && !self.models.is_empty() {
@@ -174,7 +172,7 @@ impl ServerDescription {
     }
 }
 
-/// Returns whether a name in a server's list is the name that requests give.
+/// Returns whether requests may use `name` for the model that a server lists as `listed`.
 fn is_named(listed: &str, name: &str) -> bool {
     [Some(listed), listed.strip_suffix(OLLAMA_TAG), listed.strip_prefix(GEMINI_FOLDER)].contains(&Some(name))
 }

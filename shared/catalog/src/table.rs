@@ -11,7 +11,7 @@ use super::{
     price::{borders, continued},
 };
 
-/// A fault and its place (the model's id for want of a better place).
+/// A fault and its place, which is the model's id if nothing more exact is known.
 pub(super) type Fault = (Option<Range<usize>>, String);
 
 /// A table of rates: `[model.price]`, `[model.upstream.cost]`, or a tier of either.
@@ -28,9 +28,8 @@ pub(super) struct RawTable {
     audio_output: Option<NanoUsd>,
     image: Option<NanoUsd>,
     request: Option<NanoUsd>,
-    /// Border of a tier.
+    /// Prompt tokens above which the tier applies.
     prompt_tokens: Option<Spanned<u64>>,
-    /// Tiers of a table.
     #[serde(default)]
     above: Vec<Spanned<RawTable>>,
 }
@@ -104,7 +103,7 @@ pub(super) struct Markup(i64);
 impl<'de> Deserialize<'de> for Markup {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        // The same decimals as those of an amount.
+        // A factor has as many decimals as an amount.
         let factor = NanoUsd::parse(&text).ok().filter(|factor| *factor >= NanoUsd::from_usd(1));
         factor.map(|factor| Self(factor.nanos())).ok_or_else(|| {
             serde::de::Error::custom(format!("a markup is a number of at least 1, not `{text}`"))
@@ -113,9 +112,9 @@ impl<'de> Deserialize<'de> for Markup {
 }
 
 impl Markup {
-    /// The price of a model over the costs of its upstreams, rounded up: by the dearest cost of each rate.
+    /// Returns the price of a model over the costs of its upstreams, each rate from the dearest cost, rounded up.
     ///
-    /// `None` where a price passes the largest amount.
+    /// `None` if a price is larger than the largest amount.
     pub(super) fn on(self, costs: &[&Price]) -> Option<Price> {
         let at = |prompt| self.times(dearest(costs, prompt));
         let base = at(0)?;
@@ -127,7 +126,7 @@ impl Markup {
     fn times(self, rates: Rates) -> Option<Rates> {
         let product =
             |rate: NanoUsd| (i128::from(rate.nanos()) * i128::from(self.0) + 999_999_999) / 1_000_000_000;
-        // Saturates above every amount, and is then out of range.
+        // A product above every amount saturates, and is then out of range.
         let product = |rate| NanoUsd::from_nanos(i64::try_from(product(rate)).unwrap_or(i64::MAX));
         let rates = Rates::of_array(rates.to_array().map(product));
         Price::flat(rates).fault().is_none().then_some(rates)
