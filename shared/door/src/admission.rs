@@ -1,6 +1,6 @@
 //! Admission: who may take how much of a resource that many callers share.
 //!
-//! `owner`, `quota` and `eviction` decide, without clock, lock or I/O; `permit` is the edge on which callers wait.
+//! `owner`, `quota` and `eviction` decide, without clock, lock or I/O. `permit` is the edge at which callers wait.
 
 mod eviction;
 mod owner;

@@ -32,22 +32,22 @@ pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};
 pub use unread::{drain_unread, drain_unread_body};
 
-/// Header with the credential of a model call, as some SDKs send it.
+/// Header in which some SDKs send the credential of a model call.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Middleware: a handler that panics is a bug of this service, and answers 500.
+/// Middleware: answers 500 if a handler panics, which is a bug of this service.
 pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     CatchPanicLayer::custom((|_| ApiError::internal().into_response()) as fn(_) -> _)
 }
 
-/// The answer to a path that is none of ours.
+/// Answers a path that this service does not have.
 #[expect(clippy::unused_async, reason = "handlers are async")]
 pub async fn unknown_url(request: Request) -> ApiError {
     let (method, path) = (shown_method(request.method()), shown_path(request.uri()));
     ApiError::new(Code::UnknownUrl, format!("There is no route {method} {path}."))
 }
 
-/// The answer to a method that a path does not take; the router adds `Allow`.
+/// Answers a method that a path does not take; the router adds `Allow`.
 #[expect(clippy::unused_async, reason = "handlers are async")]
 pub async fn method_not_allowed(request: Request) -> ApiError {
     ApiError::new(
@@ -56,7 +56,8 @@ pub async fn method_not_allowed(request: Request) -> ApiError {
     )
 }
 
-/// Returns the token of `Authorization: Bearer <token>`; exactly one such header, the scheme in any case.
+/// Returns the token of `Authorization: Bearer <token>`. There must be one such header; the case of the scheme does not
+/// matter.
 pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
@@ -78,7 +79,7 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Returns the credential of a model call: that of `Authorization`, or `x-api-key`, which may repeat it.
+/// Returns the credential of a model call, from `Authorization` or `x-api-key`. If both are there, they must be equal.
 pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(X_API_KEY).iter();
     let Some(key) = values.next() else { return bearer(headers) };

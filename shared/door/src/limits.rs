@@ -1,4 +1,4 @@
-//! Limits of a process, and connections sized from the limits at the start.
+//! Limits of a process, and the number of connections that they allow at start.
 
 mod memory;
 
@@ -10,12 +10,13 @@ use super::serve::{ConnectionOptions, LEAST_CONNECTIONS};
 
 /// Open files kept for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;
-/// Most memory of a silent connection, with half of the largest head. Connections take up to a quarter of the
+/// Most memory of a silent connection, including half of the largest head. Connections take up to a quarter of the
 /// process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// Most memory that TLS adds to it: a handshake's longest message while incomplete, and as much of keys and buffers.
+/// Most memory that TLS adds to a connection: a handshake's longest message while incomplete, and as much of keys and
+/// buffers.
 const TLS_BYTES: u64 = 128 << 10;
-/// Connections of the main port, if files and memory allow as many.
+/// Connections of the main port, if files and memory allow so many.
 const MOST_CONNECTIONS: usize = 16_384;
 
 /// Settings that size a process.
@@ -36,18 +37,16 @@ pub struct LimitOptions {
 /// Limits of a process, raised as far as allowed.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open files of the process.
     pub files: usize,
     /// Bytes of memory of the process.
     pub memory: u64,
-    /// Bounds on connections.
     pub connections: ConnectionOptions,
-    /// True if clients of the main port speak TLS.
     pub over_tls: bool,
 }
 
 impl LimitOptions {
-    /// Raises the limit of open files, turns core dumps off, which would hold keys and prompts, and logs the limits that remain.
+    /// Raises the limit of open files, turns off core dumps, which would hold keys and prompts, and logs the limits
+    /// that remain.
     pub fn raise(&self) -> Limits {
         if let Err(e) = Resource::CORE.set(0, 0) {
             tracing::warn!(error = %e, "core dumps cannot be turned off; they would hold keys and prompts");
@@ -67,8 +66,8 @@ impl LimitOptions {
 }
 
 impl Limits {
-    /// Number of connections of each of `ports`, beside `other_files`: as configured, or as many as open files and
-    /// memory allow.
+    /// Number of connections for each of `ports`, beside `other_files`: the configured number, or as many as open files
+    /// and memory allow.
     pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
         const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";
         let files = self.files.saturating_sub(RESERVED_FILES + other_files) / ports;

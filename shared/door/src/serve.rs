@@ -1,8 +1,7 @@
-//! HTTP server of every port of every program: the only code that decides how connections are served, and when each
-//! ends.
+//! HTTP server of every port of every program. Only this code decides how connections are served and when each ends.
 //!
-//! Every new connection is admitted (`register`). A connection that sends no head, carries no request, or takes too
-//! little of its answers is closed in time, by the progress of requests, not of bytes.
+//! Every new connection is admitted (`register`). A connection that sends no head, carries no request, or reads too
+//! little of its answers is closed in time; the progress of requests counts, not that of bytes.
 
 mod body;
 mod bounds;
@@ -28,7 +27,7 @@ pub use listener::{DRAIN, Port, PublicListener, bind, serve, serve_on};
 pub use tls::PortTls;
 pub use workers::{Handler, Worker};
 
-/// The network address of a request's client, or of the proxy before us.
+/// Network address of a request's client, or of the proxy in front of us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -36,22 +35,21 @@ pub struct PeerAddress(pub IpAddr);
 #[derive(Clone, Copy, Debug)]
 pub struct OverTls;
 
-/// Connection of a request; an extension of requests.
 #[derive(Clone)]
 struct CarriedBy(Arc<Connection>);
 
-/// Notes that the handler has taken a request up: its connection has arrived, if it is the connection's first request.
+/// Notes that the handler has begun with a request. If it is the connection's first, the connection has arrived.
 pub fn note_arrival(request: &mut Extensions) {
     request.remove::<TaskTrackerToken>();
 }
 
-/// Trust in the connection of a request. An accepted credential moves the connection among those of authenticated
+/// Trust in the connection of a request. An accepted credential counts the connection among those of authenticated
 /// callers. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ConnectionTrust(Option<Arc<Connection>>);
 
 impl ConnectionTrust {
-    /// The trust in the connection of the request with these extensions.
+    /// Finds the trust in the connection of the request with these extensions.
     pub fn of(request: &Extensions) -> Self {
         Self(request.get().map(|CarriedBy(connection)| connection.clone()))
     }
@@ -63,13 +61,13 @@ impl ConnectionTrust {
         }
     }
 
-    /// Owner of the connection: the network that it comes from, until a credential is accepted. Requests from inside the
-    /// process are the installation's.
+    /// Owner of the connection: its network until a credential is accepted. The owner of requests from inside the
+    /// process is the installation.
     pub fn owner(&self) -> Owner {
         self.0.as_ref().map_or(Owner::Service, |connection| connection.owner())
     }
 
-    /// The network that the connection comes from.
+    /// Network that the connection comes from.
     pub fn network(&self) -> Network {
         self.0.as_ref().map_or(Network::UNKNOWN, |connection| connection.network)
     }

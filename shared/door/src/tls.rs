@@ -1,4 +1,5 @@
-//! Mutual TLS between the services: each has a certificate, and all trust the same authority. And TLS of the public port.
+//! Mutual TLS between the services, and TLS of the public port. Each service has a certificate, and all trust the same
+//! authority.
 
 mod public;
 pub mod validity;
@@ -41,7 +42,8 @@ pub struct TlsOptions {
     ca: Option<PathBuf>,
 }
 
-/// Mutual TLS with certificates that may be replaced; connections use the certificates with which they began. Cheap to clone.
+/// Mutual TLS whose certificates may be replaced. Connections keep the certificates with which they began. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct Tls {
     files: Arc<TlsOptions>,
@@ -57,7 +59,6 @@ pub struct MutualTls {
     grpc_server: Arc<ServerConfig>,
     /// The certificate that this service presents, with all intermediate certificates.
     pub certificate: Pem,
-    /// The certificate's key.
     pub key: Pem,
     /// The authority that both ends trust.
     pub authority: Pem,
@@ -96,13 +97,11 @@ impl Tls {
         })
     }
 
-    /// TLS of a service's HTTP listener.
     pub fn port(&self) -> PortTls {
         let current = self.current.clone();
         PortTls::among_services(move || current.get().acceptor())
     }
 
-    /// TLS of a service's gRPC listener.
     pub fn grpc_port(&self) -> PortTls {
         let current = self.current.clone();
         PortTls::among_services(move || TlsAcceptor::from(current.get().grpc_server.clone()))
@@ -121,7 +120,7 @@ impl MutualTls {
         let provider = Arc::new(ring::default_provider());
         let demanding = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
         let demanding = demanding.build().map_err(|e| authority.refused(e))?;
-        // Checks that certificate and key belong together.
+        // The certificate and the key must belong together.
         let unfit = |e| unfit(&key, &certificate, &e);
         let client = client_versions(&provider)?
             .with_root_certificates(roots)
@@ -139,7 +138,7 @@ impl MutualTls {
         Ok(Self { client, server, grpc_server, certificate, key, authority })
     }
 
-    /// Shows when the certificates end.
+    /// Exports when the certificates end, and warns of it.
     fn show(&self) {
         validity::show(&[(&self.certificate, Decisive::First), (&self.authority, Decisive::Last)]);
     }
@@ -155,7 +154,7 @@ impl MutualTls {
     }
 }
 
-/// Reads files that are all configured, or none.
+/// Reads files, of which all must be configured or none.
 fn together<const N: usize>(
     files: [(&'static str, &Option<PathBuf>); N],
 ) -> Result<Option<[Pem; N]>, ConfigError> {

@@ -1,52 +1,52 @@
-//! Choice of the connections that are closed for others: fairness and age, as a function of what connections do.
+//! Choice of the connections that are closed for others, by fairness and age, as a pure function of what connections
+//! do.
 
 use std::{cmp::Reverse, time::Duration};
 
 use super::Owner;
 
-/// Time without a request after which a connection yields ahead of older connections: a caller may be far away, or
-/// slow.
+/// Time without a request after which a connection is closed before older ones. It lets callers be far away or slow.
 const HESITATION: Duration = Duration::from_secs(1);
-/// Number of connections that does not count against an owner: a caller may open a few at once, beside thousands of
-/// unauthenticated addresses with a connection each.
+/// Connections that do not count against an owner. A caller may open a few at once, while thousands of unauthenticated
+/// addresses have one each.
 const FEW: usize = 4;
-/// Search limit for a silent connection of an owner.
+/// Most connections of an owner searched for a silent one.
 const LOOKED_THROUGH: usize = 256;
 
-/// A connection at the time of a choice.
+/// A connection as it is when the choice is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
-    /// Place in the order of connections, the oldest first.
+    /// Place in the order in which connections were opened.
     pub(crate) number: u64,
     /// Time without a request; `None` while the connection carries one.
     pub(crate) idle: Option<Duration>,
-    /// True if everything that was sent was read.
+    /// Everything that the client sent was read.
     pub(crate) read: bool,
     /// Weight of the requests that the connection carries.
     pub(crate) load: usize,
 }
 
-/// Connections of owners, looked at as far as a choice needs.
+/// Connections by owner, read only as far as a choice needs.
 pub(crate) trait Connections {
-    /// The owners, each with its number of connections and the number of its oldest.
+    /// Owners, each with its number of connections and the number of its oldest.
     fn owners(&self) -> impl Iterator<Item = (Owner, usize, u64)>;
 
     /// The connections of an owner, the oldest first.
     fn of(&self, owner: Owner) -> impl Iterator<Item = Snapshot>;
 }
 
-/// Bound that connections pass together.
+/// Bound that all connections together exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passed {
-    /// Connections, by one more than there may be: one is closed.
+    /// There is one connection too many: one is closed.
     Connections,
-    /// Connections, by one that may only replace an idle one.
+    /// There is one connection too many, which may only replace an idle one.
     IdleConnections,
-    /// Load, by this much.
+    /// The load is too large by this much.
     Load(usize),
 }
 
-/// The connections to close, with their owners, so that the bound is kept.
+/// Chooses the connections to close so that the bound is kept, each with its owner.
 pub(crate) fn choose(connections: &impl Connections, passed: Passed) -> Vec<(Owner, u64)> {
     match passed {
         Passed::Connections => Vec::from_iter(oldest_of_most(connections)),
@@ -55,8 +55,8 @@ pub(crate) fn choose(connections: &impl Connections, passed: Passed) -> Vec<(Own
     }
 }
 
-/// The oldest connection of the owner with the most, a silent connection first. Among owners with as many, or with a
-/// few, the owner of the oldest connection yields.
+/// Finds the oldest connection of the owner with the most, a silent one first. If several owners have as many, or all
+/// have few, the owner of the oldest connection loses it.
 fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let rank = |(_, count, oldest): &(Owner, usize, u64)| ((*count).max(FEW), Reverse(*oldest));
     let (owner, _, oldest) = connections.owners().max_by_key(rank)?;
@@ -65,7 +65,7 @@ fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     Some((owner, silent.map_or(oldest, |it| it.number)))
 }
 
-/// The longest idle connection of the owner with the most connections, among owners with an idle connection.
+/// Finds the connection that is idle longest, of the owner with the most connections among those who have an idle one.
 fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let longest_idle = |(owner, count, _)| {
         let idle = connections.of(owner).filter_map(|it| Some((it.idle?, Reverse(it.number))));
@@ -78,7 +78,7 @@ fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> 
     Some((owner, number))
 }
 
-/// Connections that carry `excess` together: again and again the busiest of the owner with the largest load.
+/// Finds connections that together carry `excess`: repeatedly the busiest one of the owner with the largest load.
 fn busiest(connections: &impl Connections, excess: usize) -> Vec<(Owner, u64)> {
     // Connections of each owner, the busiest last.
     let mut owners = Vec::new();

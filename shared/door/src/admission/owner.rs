@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use shared::ids::AccountId;
 
-/// Bits of an IPv6 address that name a subscriber's network; the rest is that network's own.
+/// Bits of an IPv6 address that name a subscriber's network; the subscriber chooses the rest.
 const NETWORK_BITS: u32 = 64;
 
 /// Party that a permit counts against.
@@ -14,19 +14,19 @@ pub enum Owner {
     Network(Network),
     /// Holders of an account's keys.
     Account(AccountId),
-    /// The installation itself: another service, or a request whose payer is not known yet. No share bounds it.
+    /// The installation itself: another service, or a request whose payer is not known yet. It has no share.
     Service,
 }
 
-/// The network address that a caller without a credential is known by.
+/// The network address that stands for a caller without a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
 impl Network {
-    /// The network of all callers whose address is not known.
+    /// Stands for all callers whose address is not known.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// The network of a machine at this address.
+    /// Finds the network of a machine at this address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(address.into()),

@@ -25,7 +25,7 @@ pub struct Permit {
     amount: usize,
 }
 
-/// Bytes that keep a permit.
+/// Bytes that own a permit while they are in use.
 struct CountedBytes {
     bytes: Bytes,
     _permit: Permit,
@@ -43,14 +43,14 @@ impl Quota {
         Self(Arc::new(Mutex::new(QuotaState::new(total, per_owner))))
     }
 
-    /// Takes units, if total and share have as many left.
+    /// Takes units if the total and the owner's share have as many left.
     pub fn try_take(&self, owner: Owner, amount: usize) -> Option<Permit> {
         let taken = self.0.lock().take(owner, amount);
         taken.then(|| self.permit(owner, amount))
     }
 
-    /// Takes units, after a wait for the owner's turn if need be; `None` at the deadline, or at once for more units than an
-    /// owner may ever have.
+    /// Takes units, and waits for the owner's turn if need be. `None` at the deadline, or at once for more units than
+    /// an owner may ever have.
     pub async fn wait(&self, owner: Owner, amount: usize, deadline: Instant) -> Option<Permit> {
         let granted = {
             let mut state = self.0.lock();
@@ -68,7 +68,7 @@ impl Quota {
         timeout_at(deadline, granted).await.ok()?.ok()
     }
 
-    /// A permit of an owner for no units yet.
+    /// Makes a permit of an owner that has no units yet.
     pub fn empty_permit(&self, owner: Owner) -> Permit {
         self.permit(owner, 0)
     }
@@ -82,7 +82,7 @@ impl Quota {
         self.hand_out(granted);
     }
 
-    /// Hands permits to the callers whose turn has come; the units of a caller that gave up go to the next.
+    /// Gives permits to the callers whose turn has come. The units of a caller that gave up go to the next.
     fn hand_out(&self, mut granted: Vec<Granted<oneshot::Sender<Permit>>>) {
         while let Some(Granted { owner, amount, waiter }) = granted.pop() {
             if let Err(mut refused) = waiter.send(self.permit(owner, amount)) {
@@ -93,12 +93,10 @@ impl Quota {
 }
 
 impl Permit {
-    /// Number of units.
     pub const fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Owner of the units.
     pub const fn owner(&self) -> Owner {
         self.owner
     }
@@ -108,7 +106,7 @@ impl Permit {
         self.quota.0.lock().most_of(self.owner)
     }
 
-    /// Takes more units, and returns true if total and share had as many left.
+    /// Takes more units. Returns false if the total or the share has too few left.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let taken = self.quota.0.lock().take(self.owner, more);
         if taken {
@@ -117,7 +115,7 @@ impl Permit {
         taken
     }
 
-    /// Takes more units, after a wait for the owner's turn if need be. Returns whether they came before the deadline.
+    /// Takes more units, and waits for the owner's turn if need be. Returns whether they came before the deadline.
     pub async fn grow_until(&mut self, more: usize, deadline: Instant) -> bool {
         let grown = self.quota.wait(self.owner, more, deadline).await;
         if let Some(mut grown) = grown {
@@ -144,13 +142,13 @@ impl Permit {
         self.quota.permit(self.owner, amount)
     }
 
-    /// Lets bytes keep the permit until the last of their copies is dropped.
+    /// Gives the permit to bytes, which return it when their last copy is dropped.
     pub fn kept_by(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(CountedBytes { bytes, _permit: self })
     }
 
-    /// Counts the units against another owner. Returns false, and changes nothing, if the other owner's share has fewer
-    /// left.
+    /// Counts the units against another owner. Returns false, and changes nothing, if the other owner's share has too
+    /// few left.
     pub fn move_to(&mut self, owner: Owner) -> bool {
         let granted = self.quota.0.lock().move_to(self.owner, owner, self.amount);
         let Some(granted) = granted else { return false };

@@ -9,13 +9,13 @@ use super::Owner;
 /// Units taken, and callers that wait for some. `W` stands for a waiting caller.
 pub(super) struct QuotaState<W> {
     total: usize,
-    /// Largest number of units of an owner.
+    /// Most units of a single owner.
     per_owner: usize,
     taken: usize,
     /// Units of each owner whose share is less than the total.
     owned: HashMap<Owner, usize>,
     waiting: HashMap<Owner, VecDeque<Waiting<W>>>,
-    /// The owners that wait, in the order of their next turns.
+    /// Owners with waiting callers, in the order of their next turns.
     order: VecDeque<Owner>,
 }
 
@@ -53,7 +53,7 @@ impl<W> QuotaState<W> {
         }
     }
 
-    /// Takes units for an owner. Returns false, and takes nothing, where total or share have fewer left.
+    /// Takes units for an owner. Returns false, and takes nothing, if the total or the share has too few left.
     pub(super) fn take(&mut self, owner: Owner, amount: usize) -> bool {
         let fits = self.fits(owner, amount);
         if fits {
@@ -62,7 +62,7 @@ impl<W> QuotaState<W> {
         fits
     }
 
-    /// Queues a caller behind the others of the same owner. Owners take turns, however many callers of each wait.
+    /// Queues a caller behind the others of the same owner. Owners take turns, however many callers each of them has.
     pub(super) fn wait(&mut self, owner: Owner, amount: usize, waiter: W) {
         let Self { waiting, order, .. } = self;
         let callers = waiting.entry(owner).or_insert_with(|| {
@@ -79,8 +79,8 @@ impl<W> QuotaState<W> {
         self.next()
     }
 
-    /// Counts units of one owner against another. Returns the callers whose turn has come; `None`, and nothing is
-    /// changed, where the other owner's share has fewer units left.
+    /// Counts units of one owner against another. Returns the callers whose turn has come. `None` changes nothing,
+    /// since the other owner's share has too few units left.
     pub(super) fn move_to(&mut self, from: Owner, to: Owner, amount: usize) -> Option<Vec<Granted<W>>> {
         if from == to {
             return Some(Vec::new());
@@ -93,8 +93,8 @@ impl<W> QuotaState<W> {
         Some(self.next())
     }
 
-    /// Gives units to waiting callers, as far as they go: one owner after the other, each owner's first caller first.
-    /// A caller whose amount does not fit keeps its place.
+    /// Gives units to waiting callers while they last. Owners take turns, and each owner's first caller comes first. A
+    /// caller whose amount does not fit keeps its place.
     fn next(&mut self) -> Vec<Granted<W>> {
         let mut granted = Vec::new();
         let mut passed_over = 0;
@@ -145,7 +145,7 @@ impl<W> QuotaState<W> {
     }
 
     fn join(&mut self, owner: Owner, amount: usize) {
-        // A share of all units needs no count of its own.
+        // A share as large as the total needs no count.
         if amount > 0 && self.most_of(owner) < self.total {
             *self.owned.entry(owner).or_default() += amount;
         }
@@ -154,7 +154,7 @@ impl<W> QuotaState<W> {
     fn leave(&mut self, owner: Owner, amount: usize) {
         if let Some(owned) = self.owned.get_mut(&owner) {
             *owned -= amount;
-            // Owners without units are not kept.
+            // Drops owners that have no units.
             if *owned == 0 {
                 self.owned.remove(&owner);
             }

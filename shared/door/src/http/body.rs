@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// Characters of an unsupported `Content-Encoding` that the error repeats.
 const MAX_SHOWN_ENCODING: usize = 40;
 
-/// Refuses a body whose headers declare another type than JSON or `also`; a body without a type is read as JSON.
-/// Compressed bodies are refused, too: their full size is bounded by nothing that the sender paid for.
+/// Refuses a body that is declared as something other than JSON or `also`. A body without a type is read as JSON.
+/// Compressed bodies are refused too, since nothing that the sender paid for bounds their full size.
 pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiError> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value = value.to_str().unwrap_or("?").trim();
@@ -38,12 +38,12 @@ pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiEr
     }
 }
 
-/// Reads a whole body of at most `limit` bytes. A larger announced length is refused unread.
+/// Reads a whole body of at most `limit` bytes. A body that announces more is refused unread.
 pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     read_body_within(headers, body, limit, |_| Ok(())).await
 }
 
-/// Reads a whole body of at most `limit` bytes, asking `reserve` before each chunk is kept.
+/// Reads a whole body of at most `limit` bytes. It asks `reserve` before it keeps each chunk.
 pub async fn read_body_within(
     headers: &HeaderMap,
     body: Body,
@@ -59,23 +59,22 @@ pub async fn read_body_within(
         .unwrap_or_else(|_| Err(stalled()))
 }
 
-/// Length announced by `Content-Length`.
 pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Most memory reserved for a body before the first byte: announced bytes are not yet sent.
+/// Most memory reserved for a body before its first byte, since announced bytes may never come.
 const EAGER_ROOM: u64 = 1 << 20;
 
-/// Longest pause of a client during a body.
+/// Longest pause of a client while it sends a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
-/// Time before a body has to make progress of `LEAST_BYTES_PER_SECOND`, so that a trickling body cannot keep memory.
+/// Time after which a body must arrive at `LEAST_BYTES_PER_SECOND`, so that a trickling body cannot keep memory.
 const BODY_GRACE: Duration = Duration::from_secs(10);
 const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
-/// Deadline of a whole body: enough for the largest, over two megabits a second.
+/// Deadline of a whole body: the largest fits at two megabits a second.
 const BODY_DEADLINE: Duration = Duration::from_mins(5);
 
-/// Deadline of the next chunk of a body, after `so_far` bytes.
+/// Returns the deadline of the next chunk of a body, after `so_far` bytes.
 pub fn next_piece_deadline(began: Instant, so_far: usize) -> Instant {
     let progress = Duration::from_secs(so_far as u64 / LEAST_BYTES_PER_SECOND);
     (Instant::now() + BODY_PAUSE).min(began + BODY_GRACE + progress)
@@ -99,7 +98,7 @@ async fn read_rest(
             return Err(too_large(limit));
         }
         reserve(data.len())?;
-        // A body in a single chunk is not copied.
+        // A body that is one chunk is not copied.
         match (first.take(), read.is_empty()) {
             (None, true) => first = Some(data),
             (None, false) => read.extend_from_slice(&data),
@@ -118,7 +117,7 @@ fn stalled() -> ApiError {
     ApiError::new(Code::InvalidJson, "The body did not arrive in time.")
 }
 
-/// The body broke off, or was not framed as HTTP asks.
+/// The body broke off, or its framing is not HTTP's.
 pub fn incomplete_body() -> ApiError {
     ApiError::new(Code::InvalidJson, "The body ended before it was complete.")
 }

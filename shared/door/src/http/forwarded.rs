@@ -1,5 +1,5 @@
-//! Facts of a client's connection that a gateway passes on to a key-service. Only callers that present the internal
-//! token are believed.
+//! Facts about a client's connection that a gateway passes on to a key-service. They are trusted only from callers with
+//! the internal token.
 
 use axum::{
     extract::{Request, State},
@@ -11,22 +11,23 @@ use shared_config::internal_token::InternalToken;
 
 use crate::serve::PeerAddress;
 
-/// Host and port that the client used.
+/// Host and port that the client addressed.
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// `https` where the client came over TLS.
+/// `https` if the client came over TLS.
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// Network address of the client.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Name of the header, or of the entry of metadata, with the token that the services share.
+/// Name of the header, and of the gRPC metadata, that carries the token the services share.
 pub const INTERNAL_TOKEN: &str = "x-internal-token";
 /// Header of the internal token, used only between the services.
 pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN);
 
-/// Header of a page's answer with the account of the member who asked, for the gateway's bounds. It goes no further.
+/// Header with the account of the member who asked for a page. The gateway needs it for its bounds, and passes it no
+/// further.
 pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
 
-/// Middleware: removes the internal token from a request, and without the right token also the facts that only a
-/// gateway may state. A caller without the token has the address of its own connection.
+/// Middleware: removes the internal token from a request. Without the right token, it also removes the facts that only
+/// a gateway may state; the client's address is then that of its connection.
 pub async fn believe_gateways(
     State(token): State<InternalToken>,
     mut request: Request,

@@ -1,6 +1,7 @@
-//! Requests whose framing or host two readers could understand differently.
+//! Refuses requests whose framing or host two readers could understand differently.
 //!
-//! What the parser of hyper takes without a trace cannot be refused here: lines of a head that end with a line feed alone.
+//! Hyper's parser accepts lines of a head that end with a line feed alone and leaves no trace of it, so these cannot be
+//! refused here.
 
 use axum::{
     extract::Request,
@@ -10,7 +11,6 @@ use axum::{
 use http::{HeaderMap, HeaderValue, Version, header};
 use shared::error::{ApiError, Code};
 
-/// Middleware: refuses ambiguous requests.
 pub async fn refuse_ambiguous(request: Request, next: Next) -> Response {
     match ambiguity(&request) {
         None => next.run(request).await,
@@ -18,8 +18,8 @@ pub async fn refuse_ambiguous(request: Request, next: Next) -> Response {
     }
 }
 
-/// The refusal of a request with a transfer coding beside `chunked`, which would be taken for part of the body, or of
-/// an HTTP/1.1 request without a host or with two (RFC 9112, sections 6.1 and 3.2). The connection ends, as the bytes
+/// Refuses a request with a transfer coding beside `chunked`, which would be taken for part of the body, and an
+/// HTTP/1.1 request without a host or with two (RFC 9112, sections 6.1 and 3.2). The connection ends, since the bytes
 /// that follow cannot be trusted.
 pub fn ambiguity(request: &Request) -> Option<Response> {
     let error = check(request.version(), request.headers()).err()?;

@@ -1,4 +1,4 @@
-//! Ids that follow a request through the logs of every service.
+//! Ids that identify a request in the logs of every service.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::{clock::Clock, ids::RequestId, key::without_keys, text::shown};
 
-/// The id of every response, made by us. On a request, the client's own id, which is logged beside ours.
+/// Header with our id on a response. On a request it has the client's own id, which is logged beside ours.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The id that a gateway gave a request before the request was passed on.
+/// Header with the id that a gateway gave a request before it passed the request on.
 pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 
 /// Characters of a client's own id that logs show: more than a UUID or a trace id has.
@@ -25,7 +25,7 @@ const SESSIONS: [HeaderName; 3] = [
     HeaderName::from_static("x-session-id"),
 ];
 
-/// The id that a client gave a request, or a session of requests, in the form for logs.
+/// Id that a client gave a request, or a session of requests, in the form that logs use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRequestId(Arc<str>);
 
@@ -45,14 +45,14 @@ impl ClientRequestId {
         Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into())
     }
 
-    /// The id as a text, quoted in log lines: unquoted, an id could look like further fields.
+    /// The id as text. Log lines quote it: without quotes, it could look like further fields.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Middleware: gives the request an id of ours, and the response a header with the id. A request that a gateway
-/// passed on keeps the gateway's id, which serves logs alone: a made-up id deceives only its maker.
+/// Middleware: gives the request an id, and the response a header with it. A request from a gateway keeps the gateway's
+/// id. The id is only for logs, so a made-up one deceives only its maker.
 pub async fn gateway_request_id(
     State(clock): State<Arc<dyn Clock>>,
     mut request: Request,

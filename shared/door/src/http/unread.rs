@@ -1,4 +1,4 @@
-//! Bodies of requests that no handler reads to the end.
+//! Reads the rest of bodies that no handler reads to the end.
 
 use std::{
     pin::Pin,
@@ -17,12 +17,12 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::{runtime::Handle, time::timeout};
 
-/// Time, and bytes, for which the rest of an unread body is still read.
+/// Most time, and most bytes, spent on the rest of an unread body.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 
-/// A body whose rest is read and thrown away, within bounds, after a drop before the end. A connection closed on
-/// unread bytes is reset, and loses the answer for clients that send everything before they read.
+/// A body whose rest is read and thrown away, within bounds, if it is dropped before its end. Closing a connection on
+/// unread bytes resets it, and a client that sends everything before it reads would lose the answer.
 pub fn drain_unread_body(body: Body) -> Body {
     Body::new(Drained(Some(body)))
 }
@@ -70,7 +70,7 @@ impl Drop for Drained {
                 left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
             }
         };
-        // Without a runtime the process is ending, with all connections.
+        // Without a runtime, the process is ending, and all connections with it.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(timeout(LINGER, thrown_away));
         }

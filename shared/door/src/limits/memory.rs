@@ -5,11 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// Bounds beyond this are none: version 1 of cgroups writes "no bound" as a number near 2^63.
+/// A larger bound means none: version 1 of cgroups writes "no bound" as a number near 2^63.
 const UNBOUNDED: u64 = 1 << 50;
-/// Assumed where the system gives no figure.
+/// Assumed if the system gives no figure.
 const UNKNOWN: u64 = 1 << 30;
 
 /// Bytes that this process may take, and the source of the figure.
@@ -41,7 +40,7 @@ fn bound_of_cgroup(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
             continue;
         };
         let folder = root.join(path.trim_start_matches('/'));
-        // In a container the path may be that of the host, and only the root is there.
+        // In a container the path may be the host's, while only the root is there.
         let folders = folder.ancestors().take_while(|folder| folder.starts_with(&root));
         let bounds = folders.filter_map(|folder| read(&folder.join(file))?.trim().parse::<u64>().ok());
         smallest = bounds.chain(smallest).filter(|bound| *bound < UNBOUNDED).min();

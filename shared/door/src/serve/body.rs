@@ -1,5 +1,5 @@
-//! Bodies of responses on the way to the client: counted until written, and dropped when the client stops taking them,
-//! or takes a whole answer too slowly.
+//! Bodies of responses on their way to the client. They are counted until written, and dropped when the client stops
+//! reading them, or reads a whole answer too slowly.
 
 use std::{
     pin::Pin,
@@ -19,42 +19,42 @@ use tokio::time::Instant;
 
 use super::connection::{Connection, Overdue, RequestGuard};
 
-/// Largest piece handed to an HTTP/2 stream. A stream keeps pieces beyond the client's window in memory, and with a
-/// piece the whole allocation that it is part of; so pieces are copied.
+/// Largest piece handed to an HTTP/2 stream. A stream keeps pieces beyond the client's window in memory, each with the
+/// whole allocation that it is part of, so pieces are copied.
 const PIECE: usize = 16 << 10;
 /// Largest HTTP/2 piece on an unauthenticated connection, whose client may leave many answers unread.
 const UNAUTHENTICATED_PIECE: usize = 4 << 10;
 /// Largest piece over HTTP/1, where pieces are counted but not copied.
 const PIECE_OF_HTTP1: usize = 64 << 10;
-/// Least bytes a second that a client takes of a whole answer, once the time for taking nothing has passed: a quarter
-/// of a megabit. A whole answer stays in memory until the client took all; a stream, which keeps little, may go at any
+/// Bytes a second that a client must read of a whole answer once the time for reading nothing has passed: a quarter of
+/// a megabit. A whole answer stays in memory until the client has read all; a stream keeps little, and may go at any
 /// speed.
 const LEAST_RATE: u64 = 32 << 10;
-/// Time without a demand of the client after which a stream is detached: inside the connection's task the stream would
-/// stand still meanwhile, and its upstream may not.
+/// Time without a demand of the client after which a stream is detached. Inside the connection's task it would stand
+/// still, and its upstream should not.
 const DETACH_AFTER: Duration = Duration::from_secs(1);
 
-/// Treatment of a client that does not take a response; an extension of responses.
+/// Treatment of a client that does not read a response; an extension of responses.
 #[derive(Clone)]
 pub struct Unread {
-    /// Longest time for which the client may take nothing, in place of the port's own bound.
+    /// Longest time for which the client may read nothing, in place of the port's own bound.
     pub bound: Duration,
-    /// Stream that goes on by itself meanwhile.
+    /// Stream that goes on by itself while the client reads nothing.
     pub stream: Option<Arc<dyn Detach>>,
 }
 
-/// Stream that is made inside the connection's task, whenever the connection asks for more.
+/// A stream that runs inside the connection's task, whenever the connection asks for more.
 pub trait Detach: Send + Sync {
-    /// Lets the stream go on in a task of its own, since the connection asks for nothing.
+    /// Moves the stream to its own task, since the connection asks for nothing.
     fn detach(&self);
 }
 
-/// Bodies of a connection's responses, until written: the watch over clients that take nothing.
+/// Bodies of a connection's responses until they are written, watched for clients that read nothing.
 #[derive(Default)]
 pub(super) struct Responses(Mutex<Vec<Arc<Response>>>);
 
 impl Responses {
-    /// The body of the response to a request, watched until the client took everything.
+    /// Makes the body of the response to a request, watched until the client has read everything.
     pub(super) fn respond(
         self: &Arc<Self>,
         request: RequestGuard,
@@ -66,14 +66,14 @@ impl Responses {
         WatchedBody(Arc::new(Untaken { response, responses: self.clone() }))
     }
 
-    /// Longest time for which a write may wait; `unread` without a response that may wait longer.
+    /// Longest time that a write may wait: `unread`, unless a response may wait longer.
     pub(super) fn longest_wait(&self, unread: Duration) -> Duration {
         self.0.lock().iter().map(|response| response.unread.bound).fold(unread, Duration::max)
     }
 
-    /// Looks after every response. Overdue responses are dropped, so that an abandoned answer frees its memory while
-    /// others on the connection go on; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
-    /// the next time to look, if there is one.
+    /// Checks every response. Overdue responses are dropped, so that an abandoned answer frees its memory while others
+    /// on the connection go on; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
+    /// when to check next, if there is a reason to.
     pub(super) fn look(&self, now: Instant) -> Result<Option<Instant>, Overdue> {
         // Responses have locks of their own, held while bodies are polled.
         let responses = self.0.lock().clone();
@@ -93,16 +93,16 @@ impl Responses {
     }
 }
 
-/// A response, shared by its body and the watch.
+/// A response, which its body and the watch share.
 struct Response {
     connection: Arc<Connection>,
     unread: Unread,
-    /// True over HTTP/1, where a connection carries a single response at a time.
+    /// True over HTTP/1, where a connection carries one response at a time.
     is_alone: bool,
     piece: usize,
-    /// Start of an answer that is whole from the beginning.
+    /// Start of an answer that was complete from the beginning.
     whole_since: Option<Instant>,
-    /// True until the response ended, or was given up.
+    /// True until the response ends or is given up.
     is_open: AtomicBool,
     is_detached: AtomicBool,
     body: Mutex<BodyState>,
@@ -146,8 +146,8 @@ impl Response {
         self.body.lock()
     }
 
-    /// The next time to look at the response, if there is one; or the time of the last demand, if the body is taken too
-    /// slowly or not at all.
+    /// Returns when to check the response next, if there is a reason to; or the time of the last demand, if the client
+    /// reads too slowly or not at all.
     fn look(&self, now: Instant) -> Result<Option<Instant>, Instant> {
         let state = self.body();
         let (since, taken) = (state.untaken_since, state.taken);
@@ -165,12 +165,12 @@ impl Response {
         Ok([next, self.detach_in_time(since, now)].into_iter().flatten().min())
     }
 
-    /// Detaches a stream that nobody has asked for long enough, or returns when to look for that.
+    /// Detaches a stream that nobody has asked for long enough, or returns when to check that.
     fn detach_in_time(&self, untaken_since: Option<Instant>, now: Instant) -> Option<Instant> {
         let stream = self.unread.stream.as_ref().filter(|_| !self.is_detached.load(Ordering::Relaxed))?;
         let at = match untaken_since {
             Some(since) => since + DETACH_AFTER,
-            // Over HTTP/1 the connection is looked at once a write waits. Over HTTP/2 none does for a closed window.
+            // Over HTTP/1 the connection is checked once a write waits. Over HTTP/2 no write waits for a closed window.
             None if self.is_alone && self.connection.write_waits_since().is_none() => return None,
             None => now + DETACH_AFTER,
         };
@@ -182,18 +182,18 @@ impl Response {
         None
     }
 
-    /// Notes the end of the response, once: it ended, or its client has taken nothing since then.
+    /// Notes once that the response ended, or that its client has read nothing since then.
     fn close(&self, since: Instant) {
         if self.is_open.swap(false, Ordering::Relaxed) {
             self.connection.end_response(since);
         }
     }
 
-    /// Drops the untaken rest; the client finds the answer broken off.
+    /// Drops the unread rest, so that the client finds the answer broken off.
     pub(super) fn abandon(&self) {
         let mut state = self.body();
         let left = (state.body.take(), std::mem::take(&mut state.rest));
-        // Effects of dropping a body happen outside of the lock.
+        // The body is dropped outside of the lock, since that may have effects.
         drop(state);
         drop(left);
     }
@@ -214,7 +214,7 @@ impl Response {
         polled.map_ok(|frame| frame.map_data(|data| self.cut(state, data, false)))
     }
 
-    /// First piece of `data`; the rest waits. A `part` continues a larger piece.
+    /// Cuts the first piece off `data`; the rest waits. A `part` continues a larger piece.
     fn cut(&self, state: &mut BodyState, mut data: Bytes, part: bool) -> Bytes {
         let larger = data.len() > self.piece;
         if larger {
@@ -225,12 +225,12 @@ impl Response {
     }
 }
 
-/// Error of a body whose client took nothing for too long, or too little.
+/// Error of a body of which the client read nothing for too long, or too little.
 #[derive(Debug, thiserror::Error)]
 #[error("the client took the answer too slowly")]
 struct TooSlow;
 
-/// Counts a response on the connection until body and pieces are dropped: written, or given up.
+/// Counts a response on the connection until its body and pieces are dropped, written or not.
 struct Untaken {
     response: Arc<Response>,
     responses: Arc<Responses>,
@@ -245,7 +245,7 @@ impl Drop for Untaken {
     }
 }
 
-/// Piece of a body until written. A full HTTP/2 piece weighs as much as a request.
+/// Piece of a body until it is written. A full HTTP/2 piece weighs as much as a request.
 pub(super) struct Piece {
     data: Bytes,
     heavy: bool,
@@ -288,9 +288,7 @@ impl Buf for Piece {
 /// Body of a response, as polled by the connection.
 pub(super) struct WatchedBody(Arc<Untaken>);
 
-/// The watch over the body of a response.
 pub(super) struct BodyOptions {
-    /// Treatment of a client that does not take the body.
     pub(super) unread: Unread,
     /// True over HTTP/2, where pieces stay in memory until the client's window has space.
     pub(super) http2: bool,
@@ -305,7 +303,7 @@ impl HttpBody for WatchedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         let polled = self.0.response.poll_frame(context);
-        // Counted after the response's lock is released: too much weight closes connections.
+        // Counted only after the response's lock is released, since too much weight closes connections.
         polled.map_ok(|frame| frame.map_data(|data| Piece::new(data, self.0.clone())))
     }
 

@@ -1,14 +1,14 @@
-//! Bounds on connections, and the settings behind the bounds.
+//! Bounds on connections, and the settings that they come from.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// Least connections of the main port, whatever the files and memory left: with fewer, starting is not worth while.
+/// Least connections of the main port, whatever files and memory are left: a server with fewer is of no use.
 pub(crate) const LEAST_CONNECTIONS: usize = 64;
-/// Of these, connections of callers that are not authenticated: more than a gateway opens to pass refusals on.
+/// Least connections for callers that are not authenticated: more than a gateway opens to pass refusals on.
 const LEAST_UNAUTHENTICATED: usize = 32;
-/// The connections of a port for probes and metrics: a scraper or two, and an operator.
+/// Connections of a port for probes and metrics, enough for a scraper or two and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// Settings of every port that a program listens on.
@@ -57,23 +57,19 @@ pub struct ConnectionOptions {
 /// Bounds on the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections open at once.
     pub connections: usize,
-    /// Of these, connections on which no credential was accepted yet.
+    /// Connections among them on which no credential was accepted yet.
     pub unauthenticated: usize,
     /// Requests at once of authenticated callers, beyond the number for every port.
     pub requests: usize,
-    /// Requests at once on an HTTP/2 connection.
     pub streams: u32,
-    /// Bytes of a request's head.
     pub head_bytes: u32,
-    /// From the connection's beginning to the first whole head.
+    /// Longest time from the connection's beginning to the first whole head.
     pub head: Duration,
-    /// Without a request.
     pub idle: Duration,
-    /// Without progress in writing an answer.
+    /// Longest time without progress in writing an answer.
     pub unread: Duration,
-    /// Between pings, and until the answer.
+    /// Time between pings, and until a ping is answered.
     pub ping: Duration,
 }
 
@@ -105,7 +101,7 @@ impl ConnectionOptions {
 }
 
 impl Bounds {
-    /// Interval at which a connection that carries requests is looked at: short enough for every bound, and no burden.
+    /// Interval at which a connection that carries requests is checked: short enough for every bound, and no burden.
     pub(super) fn look_every(&self) -> Duration {
         let shortest = self.head.min(self.idle).min(self.unread);
         (shortest / 4).min(Duration::from_secs(4))

@@ -1,5 +1,5 @@
-//! State of a connection for the server: its owner, its requests, and the progress of its writes. What happens is
-//! reported to the register, which decides.
+//! State of a connection for the server: its owner, its requests, and the progress of its writes. The connection
+//! reports what happens to the register, which decides.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::bounds::Bounds;
 use crate::admission::{Network, Owner, Snapshot};
 
-/// Bytes of a request's head that weigh as much as another request: the head may stay in memory until the answer.
+/// Bytes of a request's head that weigh as much as another request, since the head may stay in memory until the answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
 /// Step that a connection did not do in time. The names are labels of a metric.
@@ -25,9 +25,8 @@ const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 pub(super) enum Overdue {
     /// No whole head of a first request.
     Head,
-    /// No request in flight.
     Idle,
-    /// An answer that the client takes too slowly or not at all.
+    /// An answer that the client reads too slowly or not at all.
     Unread,
 }
 
@@ -41,35 +40,33 @@ impl Overdue {
     }
 }
 
-/// Receiver of what happens on the connections of a port.
+/// Receives what happens on the connections of a port.
 pub(super) trait Report: Send + Sync {
-    /// Load was added to the connections whose owners are trusted, or not.
+    /// Adds load to the connections whose owners are trusted, or to the others.
     fn loaded(&self, trusted: bool, weight: usize);
 
-    /// Load was taken off.
     fn unloaded(&self, trusted: bool, weight: usize);
 
     /// A credential of this owner was accepted on a connection.
     fn trusted(&self, connection: &Arc<Connection>, owner: Owner);
 }
 
-/// State shared by a connection's task, the requests and the register.
+/// State that a connection's task, its requests and the register share.
 pub(super) struct Connection {
-    /// Place in the order of connections.
+    /// Place in the order in which connections were opened.
     pub(super) number: u64,
     pub(super) network: Network,
     report: Arc<dyn Report>,
     opened: Instant,
     state: Mutex<ConnectionState>,
-    /// Since when a write waits, in milliseconds after `opened` and never 0; 0 while none does.
+    /// Time since which a write waits, in milliseconds after `opened` and never 0; 0 if none waits.
     write_waits_since: AtomicU64,
-    /// When a write that had waited went on, likewise.
+    /// Time at which a write that had waited went on, in the same unit.
     write_went_on_at: AtomicU64,
-    /// True once a write began to wait, until that is looked at.
+    /// True once a write began to wait, until the task checks this.
     began_to_wait: AtomicBool,
-    /// True once a read found no bytes: everything sent by then was read.
+    /// True once a read found no bytes, so that everything sent by then was read.
     found_nothing: AtomicBool,
-    /// Notified on eviction.
     pub(super) evicted: Notify,
 }
 
@@ -78,15 +75,14 @@ struct ConnectionState {
     arriving: Option<TaskTrackerToken>,
     /// The network, or the first owner whose credential was accepted on the connection.
     owner: Owner,
-    /// False after eviction: requests are not counted any more.
+    /// False after eviction, when requests are no longer counted.
     admitted: bool,
-    /// Requests whose handlers run.
     handling: usize,
-    /// Responses neither written to the end nor given up.
+    /// Responses that are neither written to the end nor given up.
     responding: usize,
-    /// Weight of all requests, as the register counts: 1 each, and more for large heads.
+    /// Weight of all requests, as the register counts it: 1 each, and more for large heads.
     load: usize,
-    /// The last time that a request began, or ended.
+    /// Last time at which a request began or ended.
     quiet_since: Instant,
 }
 
@@ -145,7 +141,6 @@ impl Connection {
         Snapshot { number: self.number, idle, read, load: state.load }
     }
 
-    /// Notes that a read finds nothing.
     pub(super) fn note_silence(&self) {
         self.found_nothing.store(true, Ordering::Relaxed);
     }
@@ -170,7 +165,6 @@ impl Connection {
         self.began_to_wait.load(Ordering::Relaxed) && self.began_to_wait.swap(false, Ordering::Relaxed)
     }
 
-    /// Since when a write waits, if one does.
     pub(super) fn write_waits_since(&self) -> Option<Instant> {
         self.instant(&self.write_waits_since)
     }
@@ -180,7 +174,7 @@ impl Connection {
         (millis > 0).then(|| self.opened + Duration::from_millis(millis))
     }
 
-    /// The next time to look at the connection, or the overdue step. A write may wait for `unread`.
+    /// Returns when to check the connection next, or the overdue step. A write may wait for `unread`.
     pub(super) fn look(&self, bounds: &Bounds, unread: Duration, now: Instant) -> Result<Instant, Overdue> {
         let state = self.state();
         let (arriving, busy, quiet_since) = (state.arriving.is_some(), !state.is_idle(), state.quiet_since);
@@ -192,7 +186,7 @@ impl Connection {
         } else if busy {
             return Ok(now + bounds.look_every());
         } else {
-            // The last bytes of a response, in the buffers of the connection, may take longer than the body.
+            // The last bytes of a response may stay in the connection's buffers for longer than its body.
             let written = self.instant(&self.write_went_on_at).unwrap_or(quiet_since);
             (quiet_since.max(written) + bounds.idle, Overdue::Idle)
         };
@@ -210,7 +204,7 @@ impl Connection {
         RequestGuard { connection: self.clone(), weight, answered: false, arrival }
     }
 
-    /// Notes that a response ended, or was given up, its client having taken nothing since then.
+    /// Notes that a response ended, or was given up because its client has read nothing since then.
     pub(super) fn end_response(&self, since: Instant) {
         let mut state = self.state();
         state.responding = state.responding.saturating_sub(1);
@@ -230,7 +224,7 @@ impl Connection {
     fn load_more(&self, mut state: MutexGuard<'_, ConnectionState>, weight: usize) {
         state.load += weight;
         let (admitted, trusted) = (state.admitted, state.is_trusted());
-        // The register looks at connections, this one included.
+        // The register looks at all connections, this one included, so the lock is released first.
         drop(state);
         if admitted {
             self.report.loaded(trusted, weight);
@@ -249,7 +243,7 @@ impl Connection {
         self.state().owner
     }
 
-    /// Reports that a credential of this owner was accepted, the first on the connection.
+    /// Reports that a credential of this owner was accepted, if it is the first on the connection.
     pub(super) fn trust(self: &Arc<Self>, owner: Owner) {
         if !self.is_trusted() {
             self.report.trusted(self, owner);
@@ -261,7 +255,7 @@ impl Connection {
         self.state().is_trusted()
     }
 
-    /// Gives the connection to an owner whose credential was accepted, and returns the connection's load.
+    /// Gives the connection to the owner of an accepted credential, and returns the connection's load.
     pub(super) fn become_trusted(&self, owner: Owner) -> usize {
         let mut state = self.state();
         state.owner = owner;
@@ -285,17 +279,17 @@ pub(super) struct RequestGuard {
     connection: Arc<Connection>,
     weight: usize,
     answered: bool,
-    /// Of the first request: counts the connection among those that are arriving.
+    /// Marks the connection as arriving, for its first request only.
     pub(super) arrival: Option<TaskTrackerToken>,
 }
 
 impl RequestGuard {
-    /// Turns the request into a response, which counts 1 until its caller takes that off the connection's load.
+    /// Turns the request into a response, which weighs 1 until its caller takes that off the connection's load.
     pub(super) fn respond(mut self) -> Arc<Connection> {
         let mut state = self.connection.state();
         state.handling = state.handling.saturating_sub(1);
         state.responding += 1;
-        // The head is gone with the handler.
+        // The head was dropped with the handler.
         self.connection.load_less(&mut state, self.weight - 1);
         drop(state);
         self.answered = true;

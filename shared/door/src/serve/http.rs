@@ -1,4 +1,4 @@
-//! HTTP over a connection, ended when a step is overdue.
+//! HTTP over a connection, which ends when a step is overdue.
 
 use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -28,13 +28,13 @@ use super::{
     workers::Workers,
 };
 
-/// Time that an idle connection has to end by itself: a request already under way is still answered.
+/// Time that an idle connection has to end by itself, so that a request already under way is still answered.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. Such bytes stay
-/// in memory; 128 KiB a round trip are five megabytes a second over 25 ms.
+/// Bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. They stay in
+/// memory; 128 KiB a round trip are five megabytes a second over 25 ms.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of answers that wait in an HTTP/2 stream for the client; beyond, a further piece. Each full piece counts as
+/// Bytes of answers that wait in an HTTP/2 stream for the client, besides one more piece. Each full piece counts as
 /// load.
 const SEND_BUFFER: usize = 64 << 10;
 
@@ -47,11 +47,11 @@ pub(super) struct Server {
     ends: Ends,
 }
 
-/// How connections end from our side.
+/// Signals with which the server ends connections.
 pub(super) struct Ends {
-    /// Cancelled when each connection is to close with the next answer.
+    /// Cancelled when each connection should close with its next answer.
     pub(super) leaving: CancellationToken,
-    /// Cancelled when connections are to close as soon as they are idle.
+    /// Cancelled when connections should close as soon as they are idle.
     pub(super) shutdown: CancellationToken,
 }
 
@@ -75,7 +75,6 @@ impl Server {
     }
 }
 
-/// Serves a connection to the end.
 pub(super) async fn serve_connection(
     server: &Arc<Server>,
     stream: TcpStream,
@@ -90,14 +89,14 @@ pub(super) async fn serve_connection(
     let stream = Progress::new(FairRead::new(stream), connection.clone());
     let peer = Peer { address: peer, over_tls: server.tls.is_some() };
     let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
-    // The first head has a deadline from the connection's beginning, which TLS does not prolong.
+    // The first head has a deadline from the connection's beginning; TLS does not extend it.
     let handshake = timeout(server.bounds.head, tls.acceptor().accept(stream));
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         () = connection.evicted.notified() => return,
     };
     match shaken {
-        // Boxed apart, so that connections without TLS do not reserve memory for TLS.
+        // Boxed on its own, so that connections without TLS reserve no memory for it.
         Ok(Ok(stream)) => Box::pin(serve_http(server, stream, peer, connection, worker)).await,
         Ok(Err(e)) if tls.among_services => tracing::warn!(error = %e, "a client was not let in"),
         Ok(Err(e)) => tracing::debug!(error = %e, "a client did not agree on TLS"),
@@ -139,7 +138,7 @@ async fn serve_http<S>(
     };
     let serving = server.http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
-    // In this order, so that a write that begins to wait is noticed at once.
+    // This order notices at once that a write begins to wait.
     let ended = tokio::select! {
         biased;
         ended = serving.as_mut() => ended,
@@ -192,7 +191,7 @@ async fn overdue(connection: &Connection, responses: &Responses, bounds: &Bounds
     .await
 }
 
-/// The next time to look at a connection and its responses, or what is overdue.
+/// Returns when to check a connection and its responses next, or what is overdue.
 fn look(
     connection: &Connection,
     responses: &Responses,
@@ -209,7 +208,7 @@ fn look(
 struct Carried {
     connection: Arc<Connection>,
     responses: Arc<Responses>,
-    /// Notified when the connection is to close after its requests.
+    /// Notified when the connection should close after its requests.
     left: Arc<Notify>,
     worker: usize,
 }
@@ -247,8 +246,8 @@ fn head_bytes(request: &Request<Incoming>) -> usize {
     target + request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
 }
 
-/// The request without slashes at the end of the path. `NormalizePath` of `tower-http` would drop slashes at the
-/// beginning as well, so that `//dashboard` got past a proxy that guards `/dashboard`.
+/// Removes slashes from the end of a request's path. `NormalizePath` of `tower-http` would remove them from the
+/// beginning too, so that `//dashboard` got past a proxy that guards `/dashboard`.
 fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
     let path = request.uri().path();
     if path.len() > 1 && path.ends_with('/') {

@@ -19,23 +19,23 @@ use super::{
     workers::{Worker, Workers},
 };
 
-/// Default time that requests in flight have to finish once a server is to stop.
+/// Default time for requests in flight to finish once a server should stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// Pause after the system refuses a connection (too many open files, say), so that the loop does not spin.
+/// Pause after the system refuses a connection, for example with too many open files, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Length of the system's queue of connections to accept, as far as `net.core.somaxconn` allows. The system ignores
-/// connections beyond the queue, and their clients try again after a second.
+/// Length of the system's queue of connections to accept, up to `net.core.somaxconn`. The system ignores connections
+/// beyond it, and their clients try again after a second.
 const BACKLOG: u32 = 4096;
-/// Bytes of answers that the system keeps for a client, which it doubles for its own bookkeeping. It tells of progress
-/// only once a third is free: with buffers of megabytes, a client that takes a little now and then would seem to take
-/// nothing for minutes. Two megabytes a second over 100 ms remain.
+/// Bytes of answers that the system keeps for a client, which it doubles for its own bookkeeping. It reports progress
+/// only once a third is free: with buffers of megabytes, a client that reads a little now and then would seem to read
+/// nothing for minutes. This still allows two megabytes a second over 100 ms.
 const SEND_BUFFER: u32 = 128 << 10;
 
-/// A listener on this address, or an error that names the setting. Works inside a runtime.
+/// Listens on this address; an error names the setting. Works inside a runtime.
 pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restarted server need not wait for connections of the process before.
+        // A restarted server need not wait for connections of the previous process.
         socket.set_reuseaddr(true)?;
         // Accepted connections inherit the bound.
         socket.set_send_buffer_size(SEND_BUFFER)?;
@@ -47,10 +47,9 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
 
 /// The listener of the public port.
 pub struct PublicListener {
-    /// The listener.
     pub listener: TcpListener,
-    /// True for a socket that a service manager handed over: another process may accept its connections too, and those
-    /// that none accepts wait.
+    /// True for a socket that a service manager handed over. Another process may accept its connections too, and
+    /// connections that none accepts wait.
     pub is_handed_over: bool,
 }
 
@@ -72,36 +71,34 @@ impl PublicListener {
 
 /// A port that serves HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
 pub struct Port {
-    /// Listener of the connections.
     pub listener: TcpListener,
-    /// The bounds on each, and on all together.
+    /// Bounds on each connection, and on all together.
     pub bounds: Bounds,
-    /// TLS in front, if any, which announces protocols by ALPN.
+    /// TLS in front of HTTP, if any, which announces protocols by ALPN.
     pub tls: Option<PortTls>,
-    /// Cancelled when clients are to go to other servers: each connection closes with the next answer.
+    /// Cancelled when clients should go to other servers: each connection closes with its next answer.
     pub leaving: CancellationToken,
-    /// Cancelled when no connection is accepted any more, before the shutdown or at it.
+    /// Cancelled when no more connections are accepted, before the shutdown or with it.
     pub closed: CancellationToken,
-    /// Connections whose first request the handler has not taken up. Closed once no connection is accepted any more.
+    /// Connections whose first request the handler has not begun with. Closed once no more connections are accepted.
     pub arriving: TaskTracker,
-    /// The time that running requests have to finish once the server is to stop.
+    /// Time for running requests to finish once the server should stop.
     pub drain: Duration,
 }
 
 impl Port {
-    /// A port without TLS.
     pub fn new(listener: TcpListener, bounds: Bounds) -> Self {
         let [leaving, closed] = [(); 2].map(|()| CancellationToken::new());
         Self { listener, bounds, tls: None, leaving, closed, arriving: TaskTracker::new(), drain: DRAIN }
     }
 }
 
-/// Serves until `shutdown`, then lets running requests finish for a bound time.
+/// Serves until `shutdown`, then lets running requests finish for a bounded time.
 pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
     serve_on(port, vec![Worker { runtime: Handle::current(), handler: app.into() }], shutdown).await;
 }
 
-/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that has the fewest; the requests
+/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that has the fewest. The requests
 /// of an HTTP/2 connection, perhaps the only connection, go to all runtimes in turn.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
     let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;

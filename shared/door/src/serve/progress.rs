@@ -31,7 +31,7 @@ impl<S> Progress<S> {
     }
 }
 
-/// Returns whether the peer is waited for, rather than the task's next turn.
+/// Returns whether the peer is to blame for the wait, rather than the task's own turn.
 fn waits<T>(polled: &Poll<T>) -> bool {
     polled.is_pending() && has_budget_remaining()
 }

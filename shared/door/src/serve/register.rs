@@ -1,10 +1,10 @@
-//! The connections of a port: every new connection is admitted, if need be at the cost of another connection.
+//! The connections of a port. Every new connection is admitted, if need be at the cost of another one.
 //!
-//! Unauthenticated connections have their own bounds, on connections and on requests. Beyond these, the network address
-//! with the most gives up its oldest connection, idle ones first, or its connections with the most requests. So
-//! unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of
-//! authenticated callers share the rest, account by account: beyond the bound, the account with the most gives up its
-//! longest idle connection.
+//! Unauthenticated connections have their own bounds, on connections and on requests. When they are exceeded, the
+//! network address with the most loses its oldest connection, idle ones first, or its connections with the most
+//! requests. So unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of
+//! authenticated callers share the rest, account by account: when they exceed the bound, the account with the most
+//! loses its longest idle connection.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,10 +25,11 @@ use super::{
 };
 use crate::admission::{Connections, Network, Owner, Passed, Snapshot, choose};
 
-/// Requests that each side may carry at once beyond two for each connection, large heads counted as several: a few clients
-/// with many requests each are as welcome as many clients with one.
+/// Requests that each side may carry at once beyond two for each connection, large heads counted as several. It makes a
+/// few clients with many requests each as welcome as many clients with one.
 const REQUESTS_IN_ANY_CASE: usize = 4096;
-/// Part of the requests that a side gives up when overloaded: choosing connections to close takes time.
+/// Part of the load that a side gives up when overloaded. It gives up more than it must, since choosing connections
+/// takes time.
 const RELIEVED_PART: usize = 16;
 
 /// Open connections of a port.
@@ -44,7 +45,7 @@ struct Side {
     most_connections: usize,
     most_load: usize,
     load: AtomicUsize,
-    /// Locked before the state of a connection, never afterwards; that of unauthenticated connections first.
+    /// Locked before the state of a connection and never after it. The lock of unauthenticated connections comes first.
     connections: Mutex<ByOwner>,
 }
 
@@ -55,7 +56,7 @@ struct ByOwner {
     count: usize,
 }
 
-/// Connections by owner, as they are now.
+/// Connections by owner, as they are at this instant.
 struct At<'a>(&'a ByOwner, Instant);
 
 /// Registration of a connection, ended by the drop.
@@ -72,7 +73,6 @@ impl Register {
         })
     }
 
-    /// Registers a new connection.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Registration {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (network, arriving) = (Network::of(peer), self.arriving.token());
@@ -87,7 +87,7 @@ impl Register {
         Registration(connection, self.clone())
     }
 
-    /// Closes the connections chosen for a bound that was passed, and returns how many.
+    /// Closes the connections chosen for an exceeded bound, and returns how many.
     fn evict(&self, connections: &mut ByOwner, passed: Passed, label: &'static str) -> usize {
         let chosen = choose(&At(connections, Instant::now()), passed);
         for (owner, number) in &chosen {
@@ -120,14 +120,13 @@ impl Report for Register {
         self.side(trusted).load.fetch_sub(weight, Ordering::Relaxed);
     }
 
-    /// Moves a connection to the authenticated connections; where they are at their bound and none of them is idle, the
-    /// connection stays.
+    /// Moves a connection to the authenticated ones. It stays if these are at their bound and none of them is idle.
     fn trusted(&self, connection: &Arc<Connection>, owner: Owner) {
         let mut others = self.unauthenticated.connections.lock();
         let mut connections = self.authenticated.connections.lock();
         let most = self.authenticated.most_connections;
         let network = Owner::Network(connection.network);
-        // A connection evicted meanwhile is not registered any more.
+        // The connection may have been evicted in the meantime.
         if most == 0 || !others.contains(network, connection.number) {
             return;
         }
@@ -150,7 +149,7 @@ impl Side {
         Self { most_connections, most_load, load: AtomicUsize::new(0), connections: Mutex::default() }
     }
 
-    /// The load that is too much, with some more.
+    /// Returns the load that is too much, and some more.
     fn excess(&self) -> Option<usize> {
         let load = self.load.load(Ordering::Relaxed);
         (load > self.most_load).then(|| load - (self.most_load - self.most_load / RELIEVED_PART))

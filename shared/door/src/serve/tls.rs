@@ -8,22 +8,21 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone)]
 pub struct PortTls {
     acceptor: Arc<dyn Fn() -> TlsAcceptor + Send + Sync>,
-    /// True where every peer is one of our services, so that a handshake that fails is worth a warning.
+    /// True if every peer is one of our services, so that a failed handshake is worth a warning.
     pub(super) among_services: bool,
 }
 
 impl PortTls {
-    /// TLS towards anyone; each handshake asks for the acceptor.
+    /// Makes the TLS of a port for anyone. Each handshake asks for the acceptor.
     pub(crate) fn for_clients(acceptor: impl Fn() -> TlsAcceptor + Send + Sync + 'static) -> Self {
         Self { acceptor: Arc::new(acceptor), among_services: false }
     }
 
-    /// TLS between our services.
     pub(crate) fn among_services(acceptor: impl Fn() -> TlsAcceptor + Send + Sync + 'static) -> Self {
         Self { acceptor: Arc::new(acceptor), among_services: true }
     }
 
-    /// The acceptor for a handshake that begins now.
+    /// Returns the acceptor for a handshake that begins now.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         (self.acceptor)()
     }

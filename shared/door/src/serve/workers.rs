@@ -21,17 +21,14 @@ use tower::ServiceExt;
 /// A runtime that serves connections, with a handler of requests.
 #[derive(Clone)]
 pub struct Worker {
-    /// The runtime.
     pub runtime: Handle,
-    /// The handler.
     pub handler: Handler,
 }
 
-/// Handler of requests: cheap to clone, unlike a router, and with a single allocation a request.
+/// Handler of requests. Unlike a router, it is cheap to clone and allocates once a request.
 #[derive(Clone)]
 pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
 
-/// An answer to come.
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 impl Handler {
@@ -72,7 +69,7 @@ impl Workers {
         Arc::new(Self { workers, next: AtomicUsize::new(0) })
     }
 
-    /// Runtime with the fewest connections, and the assignment of the new connection.
+    /// Assigns a new connection to the runtime that has the fewest.
     pub(super) fn join(self: &Arc<Self>) -> (Handle, Assignment) {
         let connections = |number: &usize| self.workers[*number].1.load(Ordering::Relaxed);
         let number = (0..self.workers.len()).min_by_key(connections).unwrap_or(0);
@@ -90,12 +87,12 @@ impl Workers {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
         let (worker, _) = &self.workers[next];
         let answer = AbortOnDropHandle::new(worker.runtime.spawn(worker.handler.answer(request)));
-        // Panics are caught by the routes; a task that is gone all the same belongs to a runtime that ends.
+        // Routes catch panics. If a task is gone all the same, its runtime is ending.
         answer.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
     }
 }
 
-/// A connection on a worker, counted until the drop.
+/// A connection on a worker, counted until it is dropped.
 pub(super) struct Assignment {
     workers: Arc<Workers>,
     pub(super) number: usize,

@@ -29,7 +29,7 @@ pub struct PublicTlsOptions {
     tls_key: Option<PathBuf>,
 }
 
-/// TLS of the public port with a certificate that may be replaced. Cheap to clone.
+/// TLS of the public port, whose certificate may be replaced. Cheap to clone.
 #[derive(Clone)]
 pub struct PublicTls {
     files: Arc<PublicTlsOptions>,
@@ -49,7 +49,7 @@ impl PublicTlsOptions {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }
 
-    /// Reads the files; with the certificate, whose end is to be shown.
+    /// Reads the files, and returns the certificate too, so that its end can be exported.
     fn read(&self) -> Result<Option<(ServerConfig, Pem)>, ConfigError> {
         let Some([cert, key]) = together([(CERT, &self.tls_cert), (KEY, &self.tls_key)])? else {
             return Ok(None);
@@ -77,7 +77,6 @@ impl PublicTls {
         })
     }
 
-    /// TLS of the public listener.
     pub fn port(&self) -> PortTls {
         let current = self.current.clone();
         PortTls::for_clients(move || TlsAcceptor::from(current.get()))

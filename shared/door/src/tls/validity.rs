@@ -11,9 +11,9 @@ use tokio::time::sleep;
 
 use super::certificates;
 
-/// Time before the end of a certificate from which on the log warns of it.
+/// Time before the end of a certificate from which the log warns of it.
 const WARNED_BEFORE: Duration = Duration::from_hours(14 * 24);
-/// Pause between two warnings, and between two looks.
+/// Pause between two warnings, and between two checks.
 const WARNED_EVERY: Duration = Duration::from_hours(24);
 
 /// Ends of the certificates in use, in seconds since 1970, by the setting that names the file.
@@ -28,7 +28,7 @@ pub enum Decisive {
     Last,
 }
 
-/// When the certificates of a file end; `None` where that cannot be read.
+/// Returns when the certificates of a file end; `None` if that cannot be read.
 fn not_after(pem: &Pem, decisive: Decisive) -> Option<i64> {
     let ends = certificates(pem).ok()?;
     let ends = ends.iter().filter_map(end_of);
@@ -38,7 +38,7 @@ fn not_after(pem: &Pem, decisive: Decisive) -> Option<i64> {
     }
 }
 
-/// Shows when certificates end that are in use from now on, and warns of those that end soon, once a day from now on.
+/// Exports when the certificates that are in use from now on end. Warns of those that end soon, once a day.
 pub fn show(in_use: &[(&Pem, Decisive)]) {
     let ends = in_use.iter().filter_map(|(pem, decisive)| Some((pem.setting(), not_after(pem, *decisive)?)));
     for (setting, end) in ends {
@@ -67,12 +67,11 @@ fn warn(setting: &'static str, end: i64) {
     }
 }
 
-/// Ends of the certificates in use, by setting.
 pub fn in_use() -> BTreeMap<&'static str, i64> {
     IN_USE.lock().clone()
 }
 
-/// What is to be said of a certificate that has ended or ends soon.
+/// Returns a warning about a certificate that has ended or ends soon.
 pub fn warning(end: i64) -> Option<String> {
     let left = end.saturating_sub(System.now().seconds());
     if left <= 0 {
@@ -97,7 +96,7 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     if tag == EXPLICIT_VERSION {
         rest = after;
     }
-    // Serial number, algorithm, issuer.
+    // Skips the serial number, the algorithm and the issuer.
     for _ in 0..3 {
         (_, _, rest) = element(rest)?;
     }
@@ -106,7 +105,7 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (tag, time, _) = element(end)?;
     let time = std::str::from_utf8(time).ok()?;
     let with_century = match tag {
-        // Two digits of the year stand for 1950 to 2049.
+        // Two digits of a year mean 1950 to 2049.
         UTC_TIME if time < "50" => format!("20{time}"),
         UTC_TIME => format!("19{time}"),
         GENERALIZED_TIME => time.to_owned(),
@@ -116,12 +115,12 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     Some(time.and_utc().timestamp())
 }
 
-/// Tags of DER.
+/// Tags of the DER elements on the way to `notAfter`.
 const EXPLICIT_VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// Splits the first element of DER off: its tag, its content, and what follows.
+/// Splits off the first element of DER: its tag, its content, and the rest.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, length], mut rest) = der.split_first_chunk::<2>()?;
     let mut size = usize::from(length);
