@@ -16,7 +16,6 @@ use shared_observe::traces::Span;
 use tokio::time::Instant;
 use tonic::Code;
 
-/// A call of a gateway.
 #[derive(Clone, Debug)]
 pub enum Call {
     /// Returns the owner of a credential that may spend.
@@ -48,7 +47,7 @@ impl Call {
         }
     }
 
-    /// The account that the call is about, where the call names it.
+    /// Account of the call, if the call names one.
     pub const fn account(&self) -> Option<AccountId> {
         match self {
             Self::Extend(extend) => Some(extend.hold.account),
@@ -58,7 +57,7 @@ impl Call {
         }
     }
 
-    /// The credential that the call presents, where the call names no account.
+    /// Credential of the call, if the call names no account.
     pub fn credential(&self) -> Option<&str> {
         match self {
             Self::Authenticate { credential, .. } | Self::Release(Release::Unknown { credential, .. }) => {
@@ -70,12 +69,10 @@ impl Call {
     }
 }
 
-/// A call, and the call's span at the key-service.
 #[derive(Clone, Debug)]
 pub struct TracedCall {
-    /// The call.
     pub call: Call,
-    /// The span that the spans of the store are below.
+    /// Span of the call; the store's spans are its children.
     pub span: Span,
 }
 
@@ -96,36 +93,32 @@ pub struct Authorize {
     pub model: String,
     /// Tokens of the prompt: exact, or a bound that cannot be too low.
     pub prompt_tokens: u64,
-    /// Images in the prompt.
     pub images: u64,
-    /// An earlier hold of the same request was released: requests per minute count the request already.
+    /// An earlier hold of the same request was released, so requests per minute count it already.
     pub readmitted: bool,
-    /// Tokens of the prompt that count for tokens per minute, where they are not `prompt_tokens`.
+    /// Tokens of the prompt that count for tokens per minute, if they differ from `prompt_tokens`.
     pub rated_tokens: Option<u64>,
-    /// Nothing is generated: the request counts for the rates, and its hold is of no money.
+    /// Nothing is generated: the request counts for the rates, and its hold has no money.
     pub is_free: bool,
     /// Output tokens wanted, over all choices.
     pub output_tokens: u64,
-    /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.
+    /// Smallest useful grant. If other holds leave less than this, the request is refused with `spend_reserved`.
     pub enough_output_tokens: u64,
-    /// Smallest possible grant: if less than this is left, the request cannot be served at all.
+    /// Smallest possible grant. If less than this is left at all, the request cannot be served.
     pub least_output_tokens: u64,
     /// Latest instant at which the call takes effect; `None` is no bound.
     pub valid_until: Option<Instant>,
 }
 
-/// Reference to a hold, with the prices at the opening.
+/// Reference to a hold, with the prices of its opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRef {
-    /// The generation.
     pub generation: GenerationId,
-    /// The account that pays.
     pub account: AccountId,
-    /// The key that pays.
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Prices at the opening.
+    /// Prices when the hold was opened.
     pub price: Arc<Price>,
     /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
     pub upstream: u32,
@@ -136,23 +129,22 @@ pub struct HoldRef {
 /// What the upstream that serves a hold charges the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamCost {
-    /// What the catalogue says when it is asked: no upstream is chosen, or the hold was granted by a version that told no costs.
+    /// What the catalogue says when it is asked, since no upstream is chosen, or a version without costs granted the
+    /// hold.
     #[default]
     OfCatalogue,
-    /// What the catalogue said when the hold was opened; `None` where nothing is known.
+    /// What the catalogue said when the hold was opened; `None` if nothing was known.
     OfHold(Option<Arc<Price>>),
 }
 
 /// A request to extend a hold.
 #[derive(Clone, Debug)]
 pub struct Extend {
-    /// The hold.
     pub hold: HoldRef,
-    /// Tokens used so far: billed if the hold expires.
+    /// Tokens used so far, which are billed if the hold expires.
     pub usage: Usage,
     /// Tokens of the prompt: the most exact number known so far.
     pub prompt_tokens: u64,
-    /// Images in the prompt.
     pub images: u64,
     /// Output tokens wanted in total. Never lowers a hold.
     pub output_tokens: u64,
@@ -161,18 +153,14 @@ pub struct Extend {
 /// A request to bill a generation.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// The hold.
     pub hold: HoldRef,
-    /// Final usage in tokens.
     pub usage: Usage,
-    /// The part of the usage that is charged, where the upstream ran on after its stream was cut; the rest is shortfall.
+    /// Part of the usage that is charged, if the upstream ran on after its stream was cut; the rest is shortfall.
     /// `None` charges all of it.
     pub charged: Option<Usage>,
-    /// True if the usage is an estimate.
     pub estimated: bool,
 }
 
-/// The hold to release.
 #[derive(Clone, Debug)]
 pub enum Release {
     /// A hold that was granted.
@@ -189,15 +177,10 @@ pub enum Release {
 /// The answer to a [`Call`] of the same kind.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// The owner of the credential.
     Authenticated(Result<Identity, Denial>),
-    /// The open hold.
     Authorized(Result<Grant, Denial>),
-    /// The hold after the extension.
     Extended(Extended),
-    /// The bill.
     Captured(Captured),
-    /// Nothing is held.
     Released,
 }
 
@@ -211,7 +194,6 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The account.
     pub const fn account(&self) -> AccountId {
         self.principal.account()
     }
@@ -238,7 +220,6 @@ pub enum Principal {
 }
 
 impl Principal {
-    /// The account.
     pub const fn account(self) -> AccountId {
         match self {
             Self::ApiKey(account, _) | Self::ManagementKey(account, _) => account,
@@ -246,10 +227,8 @@ impl Principal {
     }
 }
 
-/// An open hold.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The hold, for all later calls.
     pub hold: HoldRef,
     /// Output tokens covered, over all choices.
     pub output_tokens: u64,
@@ -257,15 +236,14 @@ pub struct Grant {
     pub lease: Duration,
     /// State of the rates of the key and its groups; `None` for most keys, which have no rates.
     pub rates: Option<Box<RateStatus>>,
-    /// What each of the model's upstreams charges, in the order of the catalogue; `None` where that is not known. Empty from a
-    /// version that does not tell.
+    /// What each of the model's upstreams charges, in the order of the catalogue; `None` if not known. Empty from a
+    /// version that does not say.
     pub upstream_costs: Vec<Option<Arc<Price>>>,
 }
 
 /// The outcome of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
-    /// The hold is open.
     Open(Extension),
     /// The hold expired, or was resolved.
     Gone,
@@ -278,14 +256,13 @@ pub struct Extension {
     pub output_tokens: u64,
     /// Lifetime of the hold without a further extension.
     pub lease: Duration,
-    /// Reason why no more is granted and a stream must end: the key was revoked or disabled, or a group archived.
+    /// Reason why nothing more is granted and a stream must end: the key was revoked or disabled, or a group archived.
     pub revoked_by: Option<Refusal>,
 }
 
 /// The outcome of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Captured {
-    /// The generation is billed.
     Billed(Charge),
     /// The key does not exist, or the generation belongs to another key. Nothing was billed.
     Gone,
@@ -294,17 +271,15 @@ pub enum Captured {
 /// The amounts of a bill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Amount billed.
     pub charged: NanoUsd,
     /// Part of the cost that could not be billed.
     pub shortfall: NanoUsd,
 }
 
-/// Failure of a call. Unless the code means otherwise, the outcome is unknown and the same call may be repeated.
+/// Failure of a call. Unless the code says otherwise, the outcome is unknown and the same call may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code:?})")]
 pub struct CallFailure {
-    /// The gRPC code.
     pub code: Code,
     /// The reason, for the log.
     pub message: String,
@@ -326,7 +301,7 @@ impl CallFailure {
         }
     }
 
-    /// Returns whether the key-service failed, rather than its caller.
+    /// Returns whether the fault is the key-service's rather than the caller's.
     pub const fn is_servers(&self) -> bool {
         !matches!(self.code, Code::InvalidArgument | Code::FailedPrecondition | Code::Unauthenticated)
     }

@@ -6,13 +6,11 @@ mod usage;
 
 use std::str::FromStr;
 
-/// A message has a field that is missing or malformed.
+/// A message whose field is missing or malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {problem}")]
 pub struct Malformed {
-    /// The field's path.
     pub field: &'static str,
-    /// The fault.
     pub problem: String,
 }
 

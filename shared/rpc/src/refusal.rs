@@ -1,4 +1,4 @@
-//! Refusals in gRPC messages.
+//! Conversion of refusals to gRPC messages and back.
 
 use std::time::Duration;
 
@@ -12,14 +12,13 @@ use super::v1;
 
 macro_rules! messages {
     ($($name:ident)+) => {
-        /// The message of a refusal.
         impl From<Refusal> for v1::Refusal {
             fn from(refusal: Refusal) -> Self {
                 match refusal { $(Refusal::$name => Self::$name),+ }
             }
         }
 
-        /// The refusal of a message; `None` for a refusal known only to a newer key-service.
+        /// Reads a refusal; `None` if only a newer key-service knows it.
         impl From<v1::Refusal> for Option<Refusal> {
             fn from(refusal: v1::Refusal) -> Self {
                 match refusal {
@@ -37,7 +36,7 @@ messages! {
     KeyDisabled
 }
 
-/// The messages of a denial: the refusal, and its details if there are any.
+/// Writes a denial as messages: the refusal, and its details if there are any.
 pub(super) fn denial_messages(Denial { refusal, detail }: &Denial) -> (i32, Option<v1::RefusalDetail>) {
     let detail = detail.as_ref().map(|detail| v1::RefusalDetail {
         resets_at_ms: detail.resets_at.map(Timestamp::millis),
@@ -51,7 +50,7 @@ pub(super) fn denial_messages(Denial { refusal, detail }: &Denial) -> (i32, Opti
     (v1::Refusal::from(*refusal).into(), detail)
 }
 
-/// Reads a denial; `None` for a refusal known only to a newer key-service. Details known only to such a key-service are
+/// Reads a denial; `None` if only a newer key-service knows the refusal. Details that only such a key-service knows are
 /// left out.
 pub(super) fn read_denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Option<Denial> {
     let refusal = read_refusal(refusal)?;
@@ -67,7 +66,7 @@ pub(super) fn read_denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Op
     Some(Denial::new(refusal, detail.unwrap_or_default()))
 }
 
-/// Reads a refusal; `None` for a refusal known only to a newer key-service.
+/// Reads a refusal; `None` if only a newer key-service knows it.
 pub(super) fn read_refusal(refusal: i32) -> Option<Refusal> {
     v1::Refusal::try_from(refusal).ok().and_then(Option::<Refusal>::from)
 }

@@ -1,12 +1,12 @@
-//! The clock of a session, on which deadlines travel.
+//! The clock of a session, by which deadlines are sent.
 
 use std::time::Duration;
 
 use shared::time::millis;
 use tokio::time::Instant;
 
-/// The clock of a session: milliseconds since the key-service opened the session. Deadlines are sent on this clock,
-/// so that the clocks of two machines are never compared.
+/// The clock of a session: milliseconds since the key-service opened it. Deadlines are sent by this clock, so that the
+/// clocks of two machines are never compared.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionClock {
     opened: Instant,
@@ -18,13 +18,13 @@ impl SessionClock {
         Self { opened: now }
     }
 
-    /// The peer's clock, which read `clock_ms` in a frame that arrived at this instant. The frame's delay puts this
-    /// copy behind the real clock, so that converted deadlines come early.
+    /// Copies the peer's clock, which read `clock_ms` in a frame that arrived at this instant. The frame's delay puts
+    /// the copy behind the real clock, so that converted deadlines come early.
     pub fn observed(now: Instant, clock_ms: u64) -> Self {
         Self { opened: now.checked_sub(Duration::from_millis(clock_ms)).unwrap_or(now) }
     }
 
-    /// The better of two observations: that with the shorter delay.
+    /// Returns the better of two observations, the one with the shorter delay.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { opened: self.opened.min(other.opened) }

@@ -1,8 +1,8 @@
-//! The spool: captures that were not confirmed before the answers left, on disk until delivered.
+//! The spool: captures that were not confirmed before their answers left. They stay on disk until they are delivered.
 //!
-//! A file of JSON lines, `{"capture":{…}}` for a new capture and `{"done":"gen_…"}` after its delivery. Unreadable
-//! lines are kept apart, since each may be a charge that is owed; the last line may also be cut short by a crash, in
-//! which case the capture was never confirmed.
+//! The file has JSON lines: `{"capture":{…}}` for a new capture and `{"done":"gen_…"}` after its delivery. Unreadable
+//! lines are kept apart, since each may be a charge that is owed. A crash may also have cut the last line short; its
+//! capture was then never confirmed.
 
 use std::{
     collections::BTreeMap,
@@ -31,41 +31,34 @@ pub fn file(data_dir: &Path) -> PathBuf {
 pub struct SpooledCapture {
     /// Time of writing, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The generation.
     pub generation: GenerationId,
-    /// The account that pays.
     pub account: AccountId,
-    /// The key that pays.
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Rates in nano-USD: of input, cached input, output, and those further ones that differ from their defaults.
+    /// Rates in nano-USD: those of input, cached input and output, and any other that differs from its default.
     pub price: Rates,
-    /// Rates of longer prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<Tier>,
     /// Place of the serving upstream among the model's upstreams, from 1; 0 if none was chosen.
     #[serde(default, skip_serializing_if = "is_none_chosen")]
     pub upstream: u32,
-    /// What this upstream charges the operator; absent where the hold does not tell.
+    /// What this upstream charges the operator; absent if the hold does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_cost: Option<SpooledCost>,
-    /// Tokens used.
     pub usage: Usage,
-    /// The part of them that is charged, where not all are.
+    /// Part of the usage that is charged, if not all of it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<Usage>,
-    /// True if the usage is an estimate.
     pub estimated: bool,
 }
 
 /// What an upstream charges the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCost {
-    /// Rates as those of the price; absent where they are not known.
+    /// Rates, written as those of the price; absent if they are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
-    /// Rates of longer prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<Tier>,
 }
@@ -120,10 +113,9 @@ pub fn damaged_file(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// Contents of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SpoolContents {
-    /// The undelivered captures, in the order of writing.
+    /// Undelivered captures, in the order of writing.
     pub pending: Vec<SpooledCapture>,
     /// The lines that cannot be read.
     pub damaged: Vec<Vec<u8>>,

@@ -24,7 +24,7 @@ pub enum SpoolCommand {
     },
 }
 
-/// Runs a command on the spool. Needs no store, and the gateway may be running.
+/// Runs a command on the spool. It needs no store, and the gateway may be running.
 pub fn list_spool(
     SpoolCommand::List { data_dir, json }: &SpoolCommand,
     out: &mut (dyn Write + Send),

@@ -3,7 +3,6 @@
 use shared_door::tls::MutualTls;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-/// TLS settings of a client of another service.
 pub fn client_tls(tls: &MutualTls) -> ClientTlsConfig {
     ClientTlsConfig::new()
         .identity(Identity::from_pem(tls.certificate.text(), tls.key.text()))

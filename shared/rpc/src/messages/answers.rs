@@ -1,4 +1,4 @@
-//! Answers in messages.
+//! Conversion of answers to messages and back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,6 @@ use crate::{
 };
 
 impl Answer {
-    /// The message.
     pub fn to_message(&self) -> answer::Response {
         match self {
             Self::Authenticated(result) => answer::Response::Authenticate(authenticated(result.as_ref())),
@@ -115,7 +114,7 @@ impl From<Extended> for v1::ExtendResponse {
         use v1::extend_response::Result as Wire;
         let result = match extended {
             Extended::Open(Extension { output_tokens, lease, revoked_by }) => {
-                // The most common reason is told by the flag alone, as every gateway understands.
+                // The flag alone tells the most common reason, as every gateway understands it.
                 let reason = revoked_by.filter(|refusal| *refusal != Refusal::InvalidApiKey);
                 Wire::Extension(v1::Extension {
                     output_tokens,
@@ -209,7 +208,7 @@ fn read_captured(r: v1::CaptureResponse) -> Result<Answer, CallFailure> {
     }))
 }
 
-/// Reads a denial. A refusal known only to a newer key-service cannot be reported to a client, so it is a failure.
+/// Reads a denial. A refusal that only a newer key-service knows cannot be reported to a client, so it is a failure.
 fn denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Result<Denial, CallFailure> {
     read_denial(refusal, detail).ok_or_else(unfit)
 }

@@ -1,4 +1,4 @@
-//! Calls in messages.
+//! Conversion of calls to messages and back.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Call {
-    /// The message for a session with this clock.
+    /// Writes the message for a session with this clock.
     pub fn to_message(&self, clock: SessionClock) -> call::Request {
         match self {
             Self::Authenticate { credential, required } => {
@@ -37,7 +37,7 @@ impl Call {
                 output_tokens: a.output_tokens,
                 enough_output_tokens: a.enough_output_tokens,
                 least_output_tokens: a.least_output_tokens,
-                // Zero is no bound; the session's first millisecond is over before a call can arrive.
+                // Zero means no bound. A call cannot arrive within the session's first millisecond.
                 valid_until_ms: a.valid_until.map_or(0, |until| clock.millis(until).max(1)),
             }),
             Self::Extend(e) => call::Request::Extend(v1::ExtendRequest {
@@ -66,7 +66,7 @@ impl Call {
         }
     }
 
-    /// The call of a message that arrived in a session with this clock.
+    /// Reads the call from a message of a session with this clock.
     pub fn from_message(request: Option<call::Request>, clock: SessionClock) -> Result<Self, Malformed> {
         Ok(match request.ok_or_else(|| missing("request"))? {
             call::Request::Authenticate(r) => {

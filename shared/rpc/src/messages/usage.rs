@@ -1,4 +1,4 @@
-//! Usage and prices in messages.
+//! Conversion of usage and prices to messages and back.
 
 use std::sync::Arc;
 
@@ -72,12 +72,10 @@ impl TryFrom<v1::Price> for Price {
     }
 }
 
-/// What an upstream charges, as a message.
 pub(super) fn cost_message(cost: Option<&Arc<Price>>) -> v1::UpstreamCost {
     v1::UpstreamCost { price: cost.map(|price| price.as_ref().into()) }
 }
 
-/// What an upstream charges.
 pub(super) fn read_cost(cost: v1::UpstreamCost) -> Result<Option<Arc<Price>>, Malformed> {
     cost.price.map(|price| Price::try_from(price).map(Arc::new)).transpose()
 }
