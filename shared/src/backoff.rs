@@ -18,20 +18,19 @@ impl Backoff {
         Self { first, most, step: first }
     }
 
-    /// The pause before the next attempt: between half of the current step and the whole step.
+    /// Returns the pause before the next attempt: between half of the current step and the whole step.
     pub fn pause(&mut self, clock: &dyn Clock) -> Duration {
         let step = self.step.min(self.most);
         self.step = step.saturating_mul(2).min(self.most);
         jittered(step, u16::from_le_bytes(random_bytes(clock)))
     }
 
-    /// Resets the pauses after a successful attempt.
     pub const fn reset(&mut self) {
         self.step = self.first;
     }
 }
 
-/// A pause between half of a step and the whole step, by a random number.
+/// Returns a pause between half of a step and the whole step, chosen by a random number.
 pub fn jittered(step: Duration, chance: u16) -> Duration {
     step / 2 + (step / 2).saturating_mul(chance.into()) / u32::from(u16::MAX)
 }

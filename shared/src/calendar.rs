@@ -25,7 +25,6 @@ pub enum Per {
 }
 
 impl Per {
-    /// All lengths, shortest first.
     pub const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Month];
 
     /// Name of the length in the API.
@@ -49,8 +48,8 @@ impl Per {
         }
     }
 
-    /// First instant after the window that contains this instant. The last window of the year 9999 ends with the
-    /// latest timestamp.
+    /// First instant after the window that contains this instant. The last window of the year 9999 ends with the latest
+    /// timestamp.
     pub fn end(self, at: Timestamp) -> Timestamp {
         let date = date(at);
         match self {

@@ -8,7 +8,6 @@ use crate::time::Timestamp;
 
 /// Source of time and of randomness: the system in production, simulated in tests.
 pub trait Clock: Send + Sync + 'static {
-    /// The current time.
     fn now(&self) -> Timestamp;
 
     /// Random bytes fit for secrets.
@@ -22,13 +21,13 @@ pub struct System;
 impl Clock for System {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the ambient clock")]
     fn now(&self) -> Timestamp {
-        // A clock before 1970 reads as 1970: expiry then errs on the side of accepting keys.
+        // A clock before 1970 reads as 1970, so that expiry errs on the side of accepting keys.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// A generator for secrets, seeded by the operating system and again every 64 kB. To ask the system itself took two system
-    /// calls a request.
+    /// Draws from a generator for secrets, which the operating system seeds, again after every 64 kB. Asking the system
+    /// itself took two system calls a request.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads ambient randomness")]
     fn random(&self, bytes: &mut [u8]) {
         rand::rng().fill_bytes(bytes);

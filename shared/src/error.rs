@@ -19,10 +19,8 @@ macro_rules! codes {
         pub enum Code { $($(#[$doc])* $variant),+ }
 
         impl Code {
-            /// Every code there is.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The code as clients read.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
@@ -41,9 +39,9 @@ macro_rules! codes {
 }
 
 codes! {
-    /// No `Authorization` header.
+    /// The request has no `Authorization` header.
     MissingApiKey = "missing_api_key", UNAUTHORIZED, "authentication_error";
-    /// Not `Bearer <token>`, or several `Authorization` headers.
+    /// The header is not `Bearer <token>`, or there are several `Authorization` headers.
     InvalidAuthorizationHeader = "invalid_authorization_header", UNAUTHORIZED, "authentication_error";
     /// Unknown, malformed or revoked API key.
     InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
@@ -51,7 +49,7 @@ codes! {
     InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
     /// API key that is disabled.
     KeyDisabled = "key_disabled", UNAUTHORIZED, "authentication_error";
-    /// Past `expires_at`.
+    /// The `expires_at` of the API key has passed.
     KeyExpired = "key_expired", UNAUTHORIZED, "authentication_error";
     /// A valid management key on a model route.
     ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
@@ -71,11 +69,11 @@ codes! {
     GroupLimitReached = "group_limit_reached", PAYMENT_REQUIRED, "billing_error";
     /// The account's credit cannot pay for the request.
     InsufficientCredits = "insufficient_credits", PAYMENT_REQUIRED, "billing_error";
-    /// Requests in flight hold the rest.
+    /// Requests in flight hold the rest, so the request may fit once they end.
     SpendReserved = "spend_reserved", TOO_MANY_REQUESTS, "rate_limit_error";
     /// A rate of the key or of a group of the key, or the number of requests at a time.
     RateLimitExceeded = "rate_limit_exceeded", TOO_MANY_REQUESTS, "rate_limit_error";
-    /// Not JSON, duplicate names, or bad UTF-8.
+    /// The body is not JSON, repeats a name in an object, or is bad UTF-8.
     InvalidJson = "invalid_json", BAD_REQUEST, "invalid_request_error";
     /// A `Content-Type` that is not JSON.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request_error";
@@ -145,11 +143,11 @@ codes! {
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
     /// The plaintext before the last rotation still works.
     RotationInProgress = "rotation_in_progress", CONFLICT, "invalid_request_error";
-    /// Too many requests in flight in this gateway.
+    /// This gateway has too many requests in flight.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
     /// The store is nearly full, and the rest is kept for holds and captures.
     StoreFull = "store_full", SERVICE_UNAVAILABLE, "server_error";
-    /// A bug of ours.
+    /// A fault of this program, which its log describes.
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "server_error";
     /// The upstream failed, sent an invalid answer, or refused our credential.
     UpstreamError = "upstream_error", BAD_GATEWAY, "server_error";
@@ -162,8 +160,8 @@ codes! {
 }
 
 impl Code {
-    /// Seconds after which a client may try again, as `Retry-After`, where the error knows no time of its own. Short,
-    /// since SDKs wait for exactly this time.
+    /// Seconds after which a client may try again, as `Retry-After`, if the error itself has no time. Short, since SDKs
+    /// wait for exactly this time.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
             Self::SpendReserved | Self::RateLimitExceeded | Self::Overloaded => Some(1),
@@ -178,17 +176,16 @@ impl Code {
 /// the operator are logged where the error is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
-    /// The stable name.
     pub code: Code,
     /// A sentence for the user.
     pub message: Cow<'static, str>,
     /// Place in the request: `messages[2].content[0].image_url.url`.
     pub param: Option<String>,
-    /// Ids of the existing models, with `model_not_found`; of the allowed ones, with `model_not_allowed`.
+    /// Ids of the existing models for `model_not_found`, and of the allowed ones for `model_not_allowed`.
     pub valid_models: Vec<String>,
-    /// Time at which a window of spending that is used up ends, with `key_limit_reached` and `group_limit_reached`.
+    /// End of the window of spending that is used up, for `key_limit_reached` and `group_limit_reached`.
     pub resets_at: Option<Timestamp>,
-    /// Seconds after which a client may try again, where they are not those of the code.
+    /// Seconds after which a client may try again, if they are not those of the code.
     pub retry_after: Option<u32>,
     /// Asks SDKs not to try again: the request was billed, or can never succeed.
     pub final_answer: bool,
@@ -208,7 +205,7 @@ impl ApiError {
         }
     }
 
-    /// Seconds after which a client may try again, as `Retry-After`; `None` where it is asked not to.
+    /// Seconds after which a client may try again, as `Retry-After`; `None` if it should not.
     pub fn retry_after(&self) -> Option<u32> {
         self.retry_after.or(self.code.retry_after()).filter(|_| !self.final_answer)
     }

@@ -13,10 +13,10 @@ use crate::{
     text::shown,
 };
 
-/// Number of members up to which duplicates are found by comparing all pairs; beyond, a set is used.
+/// Number of members up to which all pairs are compared to find duplicates; more members use a set.
 const FEW_MEMBERS: usize = 16;
 
-/// Most members of an object: far more than in any valid object, and few enough that an object of very short names
+/// Most members of an object: far more than any valid object has, and few enough that an object of very short names
 /// takes little memory.
 const MAX_MEMBERS: usize = 4096;
 
@@ -25,20 +25,14 @@ const MAX_SHOWN_NAME: usize = 80;
 /// Characters of a parser's error that an answer repeats; the error may quote the wrong value.
 const MAX_SHOWN_ERROR: usize = 300;
 
-/// Kind of a JSON value, by the first character.
+/// Kind of a JSON value, told by its first character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `null`
     Null,
-    /// `true` or `false`
     Bool,
-    /// A number
     Number,
-    /// A string
     String,
-    /// An array
     Array,
-    /// An object
     Object,
 }
 
@@ -83,22 +77,20 @@ impl<'a> Object<'a> {
         serde_json::from_str(value.get())
     }
 
-    /// The value of a member.
     pub fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
     }
 
-    /// All members.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(name, value)| (&**name, *value))
     }
 }
 
-/// Reads JSON. Text that is UTF-8 is validated at once, which costs a fraction of a look at each string.
+/// Reads JSON. UTF-8 is checked once for the whole text, which costs a fraction of checking each string.
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
     match std::str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),
-        // The parser's error names the place.
+        // The text is not UTF-8: the parser's error names the place.
         Err(_) => serde_json::from_slice(bytes),
     }
 }
@@ -108,8 +100,8 @@ pub fn elements(value: &RawValue) -> Result<Vec<&RawValue>, serde_json::Error> {
     serde_json::from_str(value.get())
 }
 
-/// Passes each element of an array to `take` while reading, so that an array of millions is never held as a list. Ends with an
-/// error where `take` returns false.
+/// Passes each element of an array to `take` while reading, so that an array of millions is never held as a list. It
+/// fails if `take` returns false.
 pub fn each_element<'a, T: Deserialize<'a>>(
     array: &'a RawValue,
     take: impl FnMut(T) -> bool,
@@ -141,7 +133,7 @@ pub fn parse_error(error: &serde_json::Error) -> String {
     shown(&error.to_string(), MAX_SHOWN_ERROR)
 }
 
-/// The members of the JSON object that a body must be.
+/// Reads a body as the JSON object that it must be.
 pub fn parse_object(body: &[u8]) -> Result<Object<'_>, ApiError> {
     Object::from_slice(body).map_err(|e| invalid_json(&e))
 }

@@ -1,4 +1,4 @@
-//! Plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, 43 random base62 characters, 6 of checksum.
+//! Plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, then 43 random base62 characters and 6 of checksum.
 
 use std::{borrow::Cow, fmt};
 
@@ -15,12 +15,9 @@ const CHECKSUM_CHARS: usize = 6;
 /// Longest prefix that configuration may choose.
 const MAX_PREFIX_CHARS: usize = 16;
 
-/// Purpose of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Makes model calls.
     Api,
-    /// Manages API keys.
     Management,
 }
 
@@ -31,7 +28,7 @@ pub enum Presented {
     Own(Class),
     /// Text that may be an API key of another gateway, moved here.
     Foreign,
-    /// Text that is no credential, and is refused without a look-up.
+    /// Text that is no credential, and is refused without looking it up.
     Malformed,
 }
 
@@ -52,7 +49,6 @@ impl Class {
 pub struct Prefix(String);
 
 impl Prefix {
-    /// Checks a configured prefix.
     pub fn parse(text: &str) -> Option<Self> {
         let allowed = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
         (allowed && (1..=MAX_PREFIX_CHARS).contains(&text.len())).then(|| Self(text.to_owned()))
@@ -64,7 +60,8 @@ impl Prefix {
         format!("{body}{}", checksum(&body)).into()
     }
 
-    /// Judges the form of a presented credential. Text that begins like a key of this installation is one, or malformed.
+    /// Judges the form of a presented credential. A text that begins like a key of this installation is either one or
+    /// malformed.
     pub fn recognise(&self, presented: &str) -> Presented {
         let own = [Class::Api, Class::Management].into_iter().find_map(|class| {
             let rest = presented.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix(class.infix()));
@@ -89,7 +86,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The part of a key that may be shown after the creation: enough to distinguish keys, too little to guess a key.
+/// Returns the part of a key that may be shown later: enough to tell keys apart, too little to guess one.
 pub fn hint(plaintext: &str) -> String {
     let shown = plaintext.rfind('_').map_or(0, |at| at + 1 + 4);
     let head = plaintext.get(..shown).unwrap_or_default();
@@ -103,8 +100,8 @@ const FOREIGN_KEY: &str = "sk-";
 /// Fewest characters after a key's class, or after [`FOREIGN_KEY`], that may be a secret.
 const SECRET_CHARS: usize = 16;
 
-/// A text without any plaintexts of keys, of any installation: for logs and errors, which repeat paths and ids of
-/// clients.
+/// Replaces plaintexts of keys, of any installation, in a text for logs and errors. Such texts repeat paths and ids
+/// that clients sent.
 pub fn without_keys(text: &str) -> Cow<'_, str> {
     let (mut kept, mut rest) = (String::new(), text);
     while let Some(at) = secret(rest) {
@@ -115,7 +112,7 @@ pub fn without_keys(text: &str) -> Cow<'_, str> {
     if kept.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(kept + rest) }
 }
 
-/// The place of the first secret.
+/// Finds the place of the first secret.
 fn secret(text: &str) -> Option<usize> {
     let before = [Class::Api.infix(), Class::Management.infix(), FOREIGN_KEY];
     let after = before

@@ -1,7 +1,7 @@
-//! Words that both services say, and their forms on the wire.
+//! Terms that both services use, and how they look on the wire.
 //!
-//! Types here hold everywhere: an amount is an integer of nano-USD, a key has a class and a
-//! checksum, an error has one code and one status. Decisions about spending are made elsewhere.
+//! The types here hold everywhere: an amount is an integer of nano-USD, a key has a class and a checksum, an error has
+//! one code and one status. Decisions about spending are made elsewhere.
 
 pub mod backoff;
 pub mod calendar;

@@ -6,7 +6,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// Nano-USD in a USD.
 const NANOS_PER_USD: i64 = 1_000_000_000;
 
 /// Decimal places of a nano-USD.
@@ -19,11 +18,10 @@ const DECIMALS: i64 = 9;
 pub struct NanoUsd(i64);
 
 impl NanoUsd {
-    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// The largest stored amount: 9,000,000 $, below 2^53 nano-USD, and so exact in programs whose numbers are doubles,
-    /// as those that read JSON are.
+    /// The largest stored amount: 9,000,000 $. It is below 2^53 nano-USD, and so exact as a double, which many readers
+    /// of JSON use for numbers.
     pub const MAX: Self = Self(9_000_000 * NANOS_PER_USD);
 
     /// The amount of `nanos` nano-USD.
@@ -68,8 +66,8 @@ impl NanoUsd {
 
     /// The exact amount that a decimal number spells, in JSON's number grammar (`25`, `0.5`, `1e-3`, `-0`).
     ///
-    /// More than nine decimals are rounded half to even. A number other than zero that rounds to zero is refused, as
-    /// hardly meant as zero. `-0` is zero.
+    /// More than nine decimals are rounded half to even. A number that is not zero but rounds to zero is refused, since
+    /// it was hardly meant as zero. `-0` is zero.
     pub fn parse(number: &str) -> Result<Self, MoneyError> {
         let decimal = Decimal::scan(number).ok_or(MoneyError::NotANumber)?;
         let nanos = decimal.to_nanos()?;
@@ -201,7 +199,7 @@ impl Decimal {
             let magnitude = fold(&self.digits).ok_or(too_large)?;
             return 10_i64.checked_pow(zeros).and_then(|p| magnitude.checked_mul(p)).ok_or(too_large);
         }
-        // Digits beyond the ninth decimal are cut, and decide the rounding.
+        // Digits beyond the ninth decimal are cut; they decide how to round.
         let cut = usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX);
         if cut > self.digits.len() {
             return Ok(0);

@@ -5,8 +5,8 @@ use std::{
     str::FromStr,
 };
 
-/// Returns whether the registries of IANA call the address globally reachable. Addresses of tunnels and translators, which
-/// contain another address, are not public, and neither is the address under which a cloud serves its metadata.
+/// Returns whether IANA's registries call the address globally reachable. Addresses of tunnels and translators are not
+/// public, since they contain another address; nor is the address of a cloud's metadata service.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -31,7 +31,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
-/// The part of the Internet that is handed out, without tunnels that lead inside and without addresses for examples.
+/// Returns whether the address is in the assigned part of the Internet. Tunnels that lead inside and addresses for
+/// examples are not.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
@@ -40,7 +41,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// A network in the notation of CIDR: `10.0.0.0/8`, or a single address.
+/// A network in CIDR notation, such as `10.0.0.0/8`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,

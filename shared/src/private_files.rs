@@ -7,9 +7,7 @@ use std::{
     path::Path,
 };
 
-/// Mode of a file.
 const FILE: u32 = 0o600;
-/// Mode of a folder.
 const FOLDER: u32 = 0o700;
 
 /// Options for opening a file, private if created.
@@ -24,7 +22,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// Makes an existing file private, which an earlier version made for all to read.
+/// Makes an existing file private, since an earlier version made it readable for all.
 pub fn narrow(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(FILE))
 }

@@ -1,8 +1,8 @@
-//! State of rate bounds, as told to callers of the model API.
+//! State of rate bounds, as callers of the model API read it.
 
 use std::time::Duration;
 
-/// State of the rate bounds of a key and its groups after an admission; each kind the tightest of all.
+/// State of the rate bounds of a key and its groups after an admission. Each kind is that of the tightest bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateStatus {
     /// Requests per minute; `None` without such a bound.
@@ -14,20 +14,17 @@ pub struct RateStatus {
 /// Bound of a key or a group that leaves no room for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateBound {
-    /// Requests at a time.
     InFlight,
-    /// Requests per minute.
     Requests,
-    /// Tokens per minute.
     Tokens,
 }
 
-/// Room that the tokens per minute of a key and its groups leave for a prompt, each by the tightest of them.
+/// Tokens that the tokens per minute of a key and its groups leave for a prompt. Each number is that of the tightest
+/// bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenRoom {
     /// Tokens allowed in a minute: a larger prompt never fits.
     pub limit: u64,
-    /// Tokens allowed now.
     pub remaining: u64,
 }
 

@@ -13,12 +13,11 @@ const MOST_RETRY_SECONDS: u32 = 60;
 
 macro_rules! refusals {
     ($($(#[$doc:meta])* $variant:ident = $message:literal;)+) => {
-        /// Reason why a request was refused. Nothing changed. The names are wire format: add, never rename.
+        /// Reason why a request was refused. A refusal changes nothing. The names are wire format: add, never rename.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Refusal { $($(#[$doc])* $variant),+ }
 
         impl Refusal {
-            /// All refusals.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The error code in the public API.
@@ -68,29 +67,26 @@ refusals! {
 /// A refusal with the details for its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// The refusal.
     pub refusal: Refusal,
     /// The details; `None` for most refusals.
     pub detail: Option<Box<DenialDetail>>,
 }
 
-/// Details of a refusal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DenialDetail {
     /// End of the window of spending that is used up.
     pub resets_at: Option<Timestamp>,
-    /// Time after which the request may fit the rates.
+    /// Time after which the rates may let the request in.
     pub retry_after: Option<Duration>,
     /// The rate that is used up.
     pub rate: Option<RateBound>,
-    /// Room for tokens, where the rate is one of tokens.
+    /// Free tokens of the rate, if it is one of tokens.
     pub token_room: Option<TokenRoom>,
     /// Models that the key may use.
     pub models: Vec<String>,
 }
 
 impl Denial {
-    /// A refusal with these details, if there are any.
     pub fn new(refusal: Refusal, detail: DenialDetail) -> Self {
         let detail = (detail != DenialDetail::default()).then(|| Box::new(detail));
         Self { refusal, detail }
@@ -113,14 +109,14 @@ impl From<Refusal> for Denial {
     }
 }
 
-/// Conversion to an error of the public API.
+/// Makes an error of the public API.
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Denial::from(refusal).into()
     }
 }
 
-/// Conversion to an error of the public API, whose message tells the details.
+/// Makes an error of the public API, whose message tells the details.
 impl From<Denial> for ApiError {
     fn from(Denial { refusal, detail }: Denial) -> Self {
         let mut error = Self::new(refusal.code(), refusal.message());
@@ -153,7 +149,6 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// Seconds after which a client is to try again.
 fn retry_seconds(time: Duration) -> u32 {
     u32::try_from(whole_seconds(time)).unwrap_or(u32::MAX).clamp(1, MOST_RETRY_SECONDS)
 }

@@ -1,4 +1,4 @@
-//! Tables for terminals: the widest cell of a column sets the width.
+//! Tables for terminals. The widest cell of a column sets its width.
 
 use std::io::{self, Write};
 

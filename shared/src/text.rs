@@ -1,4 +1,4 @@
-//! Texts from outside, made fit for a log line, an error message or a label.
+//! Texts from outside, made fit for log lines, error messages and labels.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use http::{Method, Uri};
 
 use crate::key::without_keys;
 
-/// The mark of a text that was cut.
+/// Mark that stands for the rest of a cut text.
 const CUT: char = '…';
 /// Characters of a path that an error or a log line repeats.
 const MAX_SHOWN_PATH: usize = 200;
@@ -46,8 +46,8 @@ pub fn cut(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Returns whether a character commands rather than shows: the control characters, the separators of lines and
-/// paragraphs, and the marks that turn the direction of the text behind, which can make a name read as another.
+/// Returns whether a character acts rather than shows: control characters, separators of lines and paragraphs, and
+/// marks that turn the direction of the text after them, which can make a name read as another.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -56,8 +56,8 @@ pub fn is_control(c: char) -> bool {
         )
 }
 
-/// Returns whether a character cannot be told from another, or from none, by looking: characters that command rather
-/// than show, blanks other than the space, format characters (Unicode's category Cf), and everything else shown as
+/// Returns whether a character cannot be told from another, or from none, by looking. These are the characters of
+/// [`is_control`], blanks other than the space, format characters (Unicode's category Cf), and everything else shown as
 /// nothing (`Default_Ignorable_Code_Point`, and the blank of Braille). A name with such a character could pass for
 /// another name.
 fn is_invisible(c: char) -> bool {
@@ -74,8 +74,8 @@ fn is_invisible(c: char) -> bool {
         )
 }
 
-/// Returns whether a text is a name of at most `most` characters that one line can show, and that differs visibly from
-/// every other name.
+/// Returns whether a text is a name of at most `most` characters that fits on one line and differs visibly from every
+/// other name.
 pub fn is_name(text: &str, most: usize) -> bool {
     let is_short = (1..=most).contains(&text.chars().count());
     is_short && text.trim() == text && !text.chars().any(is_invisible)

@@ -32,12 +32,10 @@ impl Timestamp {
         })
     }
 
-    /// Milliseconds since 1970-01-01T00:00:00Z.
     pub const fn millis(self) -> i64 {
         self.0
     }
 
-    /// Whole seconds since 1970-01-01T00:00:00Z.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(1000)
     }
@@ -60,12 +58,12 @@ impl Timestamp {
         Self::from_millis(self.0.saturating_sub_unsigned(millis(duration)))
     }
 
-    /// Parses the API's ISO 8601: RFC 3339 with any offset; lower-case `t` and `z` or a space between date and time,
-    /// no seconds, an offset without colon, or no offset (then UTC) are accepted too. Digits beyond milliseconds are
-    /// cut. Dates alone, leap seconds, days that do not exist, years after 9999 and surrounding blanks are refused.
+    /// Parses the API's ISO 8601: RFC 3339 with any offset. It also accepts lower-case `t` and `z`, a space between
+    /// date and time, no seconds, an offset without colon, and no offset (then UTC). Digits beyond milliseconds are
+    /// cut. It refuses dates alone, leap seconds, days that do not exist, years after 9999 and surrounding blanks.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
-        // chrono is more lenient than ISO 8601: signs, blanks and short years are refused here.
+        // chrono accepts more than ISO 8601: signs, blanks and short years are refused here.
         let dated = bytes.len() >= 16
             && bytes[..4].iter().all(u8::is_ascii_digit)
             && bytes[4] == b'-'
@@ -85,7 +83,7 @@ impl Timestamp {
     }
 }
 
-/// Splits the offset, in milliseconds, off a time of day. No offset is UTC.
+/// Splits the offset, in milliseconds, off a time of day. A time without one is in UTC.
 fn split_offset(clock: &str) -> Option<(&str, i64)> {
     if let Some(clock) = clock.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
@@ -105,7 +103,7 @@ fn split_offset(clock: &str) -> Option<(&str, i64)> {
     (hours < 24 && minutes < 60).then_some((clock, sign * (hours * 60 + minutes) * 60_000))
 }
 
-/// UTC with `Z`; whole seconds unless there are milliseconds.
+/// Writes UTC with `Z`, with milliseconds only if there are any.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // All values are within the range of chrono.

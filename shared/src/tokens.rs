@@ -1,8 +1,6 @@
-//! Token counts of requests.
-
 use serde::{Deserialize, Serialize};
 
-/// Usage of a request by the model server's count. Reasoning tokens are included in `completion`.
+/// Usage of a request by the model server's count. `completion` includes reasoning tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the prompt, cached tokens included.
@@ -38,7 +36,6 @@ pub struct UsageDetails {
 pub const TOKEN_KINDS: usize = 5;
 
 impl Usage {
-    /// A usage without details.
     pub const fn of(prompt: u64, cached: u64, completion: u64) -> Self {
         let details = UsageDetails {
             cache_write: 0,
@@ -51,14 +48,14 @@ impl Usage {
         Self { prompt, cached, completion, details }
     }
 
-    /// Tokens of the kinds that metrics and spans tell apart: input, output, input read from a cache, input written to one,
-    /// reasoning.
+    /// Tokens of the kinds that metrics and spans tell apart: input, output, input read from a cache, input written to
+    /// one, reasoning.
     pub const fn by_kind(&self) -> [u64; TOKEN_KINDS] {
         let Self { prompt, cached, completion, details } = self;
         [*prompt, *completion, *cached, details.cache_write + details.cache_write_long, details.reasoning]
     }
 
-    /// The larger of both, field by field: usage only grows, whatever the order of reports.
+    /// Takes the larger value of each field: usage only grows, whatever the order of reports.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.zip(other, u64::max)

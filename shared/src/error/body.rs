@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::ApiError;
 use crate::{text::cut, time::Timestamp};
 
-/// Characters of an error's message: a longer one repeats its input.
+/// Most characters of an error's message: a longer one only repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;
-/// Characters of the place that an error names.
+/// Most characters of the place that an error names.
 const MAX_PARAM_CHARS: usize = 300;
 
 /// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
@@ -32,7 +32,7 @@ struct ErrorFields<'a> {
 }
 
 impl ApiError {
-    /// The error's JSON, as a body or as an event of a stream. What it repeats of a request has an end.
+    /// Writes the error's JSON, as a body or as an event of a stream. Text repeated from the request is cut.
     pub fn to_json(&self) -> String {
         let error = ErrorFields {
             message: cut(&self.message, MAX_MESSAGE_CHARS),

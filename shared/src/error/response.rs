@@ -20,21 +20,21 @@ impl IntoResponse for ApiError {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
         if self.code == Code::RequestTooLarge {
-            // The rest of the body was not read, so that the connection cannot carry another request.
+            // The rest of the body was not read, so the connection cannot carry another request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        // Agents go on trying with a credential that was refused, unless told not to.
+        // Agents keep trying with a refused credential unless they are told not to.
         if self.final_answer || self.code.status() == StatusCode::UNAUTHORIZED {
             headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
         }
-        // Another dialect writes the same error in a form of its own.
+        // Another dialect reads the error from here, and writes it in its own form.
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// The `WWW-Authenticate` of 401 and 403, with the errors of RFC 6750, section 3.1. A request without any credential
-/// gets no error, as that section asks.
+/// Value of `WWW-Authenticate` on 401 and 403, with the errors of RFC 6750, section 3.1. A request without any
+/// credential gets no error, as that section asks.
 const fn challenge(code: Code) -> Option<&'static str> {
     match code {
         Code::MissingApiKey => Some(r#"Bearer realm="api""#),
