@@ -1,7 +1,7 @@
-//! Copies all that one backend keeps to another, and compares both. Neither is served meanwhile.
+//! Copies everything that one backend keeps to another, and compares both. Neither may be served meanwhile.
 //!
-//! A record keeps its revision, and a log its numbers. A target that has a part of the source and nothing else is one of a copy
-//! that ended early, which is completed. Any other is left as it is.
+//! A record keeps its revision, and a log its numbers. If the target has a part of the source and nothing else, an
+//! earlier copy ended early, and this one completes it. Any other target is left as it is.
 
 mod pages;
 mod target;
@@ -25,51 +25,45 @@ use self::{
 };
 use crate::records::{Answer, Durability, Failure, Name, Place, Question, Records, Set, Space};
 
-/// Entries or values that are read together.
+/// Entries or values read at once.
 const AT_ONCE: usize = 500;
-/// Places that are copied or compared at a time: enough to hide round trips, and to share the transactions of SQLite.
+/// Places copied or compared at once: enough to hide round trips, and to share the transactions of SQLite.
 const PLACES_AT_ONCE: usize = 16;
-/// Spaces that are waited for together until they are durable. They share the waits of a Redis, so that most of its second is not
-/// waited for again and again.
+/// Spaces awaited together until they are durable. They share the waits of a Redis, most of a second each.
 const SETTLED_AT_ONCE: usize = 512;
 
-/// What was copied, and found equal.
+/// Counts of what was copied and found equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Spaces' sets, indexes and logs.
     pub places: u64,
-    /// Records.
     pub records: u64,
-    /// Entries of indexes.
     pub entries: u64,
-    /// Values of logs.
     pub values: u64,
 }
 
-/// How far a copy is, for whoever shows its progress.
+/// Progress of a copy, for whoever shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is under way.
     pub phase: Phase,
-    /// What is done of it.
+    /// Counts of what the phase has done.
     pub done: Copied,
     /// Number of places in the end.
     pub places: u64,
 }
 
-/// What is done one after another.
+/// Phases of a copy, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Everything is written to the target.
     Copying,
-    /// Everything is read from both, and compared.
+    /// Everything is read from both backends, and compared.
     Comparing,
 }
 
-/// A copy cannot be made, or is not as the original.
+/// Reason why a copy was not made, or is not like the original.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyError {
-    /// The target has something already that the source does not have.
+    /// The target already has something that the source does not have.
     #[error("the target is not empty, and has what the source has not: {0}")]
     NotEmpty(String),
     /// A part of the target is not as it is in the source.
@@ -92,14 +86,14 @@ impl From<Failure> for CopyError {
     }
 }
 
-/// Two stores, and what is done of one of the phases.
+/// Two stores, with the counts of a phase.
 struct Pair<'a> {
     from: &'a Arc<dyn Records>,
     to: &'a Arc<dyn Records>,
     counts: Counts,
 }
 
-/// What is done so far, of many places at once.
+/// Counts so far, which many places update at once.
 #[derive(Default)]
 struct Counts {
     places: AtomicU64,
@@ -130,16 +124,16 @@ impl Counts {
     }
 }
 
-/// What a target is to have of a place of the source.
+/// Part of a place that the target must have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Some of it, in order.
+    /// Some of the place, from its beginning.
     Beginning,
-    /// All of it.
     Whole,
 }
 
-/// Copies everything, compares everything, and says what there is. `tell` hears of every few hundred records, entries or values.
+/// Copies everything, compares everything, and returns the counts. It calls `tell` every few hundred records, entries
+/// or values.
 pub async fn copy(
     from: &Arc<dyn Records>,
     to: &Arc<dyn Records>,
@@ -170,7 +164,7 @@ pub async fn copy(
     Ok(pair.counts.get())
 }
 
-/// Waits until all that was written is durable.
+/// Waits until everything written is durable.
 async fn settle(to: &Arc<dyn Records>, spaces: BTreeSet<&Space>) -> Result<(), CopyError> {
     let waits = stream::iter(spaces.into_iter().map(|space| Ok(to.settle(space, Durability::Durable))));
     Ok(waits.try_buffer_unordered(SETTLED_AT_ONCE).try_for_each(|()| ready(Ok(()))).await?)
@@ -230,7 +224,6 @@ impl Pair<'_> {
             .await
     }
 
-    /// Compares a place page by page.
     async fn compare_place(
         &self,
         (space, place): (&Space, Place),
@@ -245,7 +238,7 @@ impl Pair<'_> {
         if is_same { Ok(()) } else { Err(CopyError::Differs(describe(space, place))) }
     }
 
-    /// Whether the target has the same entries or values in the same order.
+    /// Returns whether the target has the same entries or values in the same order.
     async fn compare_pages(
         &self,
         (space, place): (&Space, Place),
@@ -266,8 +259,8 @@ impl Pair<'_> {
         }
     }
 
-    /// Whether the target has the same records. A set has no order: each record of the target is looked up in the source, and both
-    /// are counted.
+    /// Returns whether the target has the same records. A set has no order, so each record of the target is looked up
+    /// in the source, and both are counted.
     async fn compare_records(
         &self,
         (space, set): (&Space, Set),
@@ -296,7 +289,7 @@ impl Pair<'_> {
     }
 }
 
-/// The number of records. A page may have one that another has had.
+/// Counts the records. A record that stands on two pages counts once.
 async fn count_records(of: &Arc<dyn Records>, (space, set): (&Space, Set)) -> Result<usize, CopyError> {
     let (mut pages, mut known) = (Pages::of(Place::Set(set)), HashSet::new());
     while let Some(page) = pages.next(of, space).await? {

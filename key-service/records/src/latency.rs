@@ -1,14 +1,13 @@
-//! Time that the store takes.
+//! Time that calls to the store take.
 
 use tokio::time::Instant;
 
-/// A call to the store under way, measured when dropped: also a call that fails, or whose caller gives up.
+/// A call to the store, measured until it is dropped. A call that fails, or whose caller gives up, is measured too.
 pub struct Timed {
     operation: &'static str,
     began: Instant,
 }
 
-/// Begins to measure a call.
 pub fn timed(operation: &'static str) -> Timed {
     Timed { operation, began: Instant::now() }
 }

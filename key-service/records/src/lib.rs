@@ -1,4 +1,4 @@
-//! What the store needs of a backend, which only compares and writes records, and the backends.
+//! The interface that the store needs of a backend, which only compares and writes records, and the backends.
 
 pub mod copy;
 mod latency;

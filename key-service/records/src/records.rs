@@ -1,41 +1,38 @@
-//! What a backend promises: records by name, each with a revision, that are compared and written together.
+//! Promises of a backend: records by name, each with a revision, which are compared and written together.
 //!
-//! A backend knows bytes, names and revisions, and no noun or rule. The caller decides by records that it has read, and guards
-//! them in the commit. If a guarded record has changed since, the commit writes nothing.
+//! A backend knows bytes, names and revisions, but no nouns or rules. The caller decides on records that it has read,
+//! and guards them in the commit. If a guarded record has changed since, the commit writes nothing.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use prost::Message;
 
-/// Words that every backend takes in a commit, as Redis counts them: guards two, writes up to four.
+/// Words that every backend takes in a commit, as Redis counts them: two for a guard, up to four for a write.
 pub const MOST_WORDS: usize = 2_000;
 
-/// Records that commit together: those of an account, or a few small ones. The name is not empty and has no `}`, since Redis takes
-/// it as the hash tag that keeps a space in one slot of a cluster.
+/// Records that commit together: those of an account, or a few small ones. The name is not empty and has no `}`, since
+/// Redis takes it as the hash tag that keeps a space in one slot of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(String);
 
 impl Space {
-    /// The space of this name.
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
         debug_assert!(!name.is_empty() && !name.contains('}'), "{name}");
         Self(name)
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Records of a space that may be dropped together: a kind of records, or a part of the kind, such as a day.
+/// Records of a space that may be dropped together: those of one kind, or of a part of the kind, such as a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Set {
-    /// The kind.
     pub table: u8,
-    /// The part of the kind; zero where there is one part.
+    /// Part of the kind; zero if the kind has one part.
     pub part: u32,
 }
 
@@ -44,7 +41,7 @@ pub struct Set {
 pub struct Name {
     /// The set of the record.
     pub set: Set,
-    /// Name within the set. Guards and writes share it.
+    /// Name within the set, which guards and writes share.
     pub key: Arc<[u8]>,
 }
 
@@ -56,24 +53,22 @@ pub struct Index(pub u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Log(pub u8);
 
-/// The commit that wrote a record last: 64 random bits. A counter would repeat after a removal or a failover.
+/// Random bits of the commit that wrote a record last. A counter would repeat after a removal or a failover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revision(pub [u8; Self::SIZE]);
 
 impl Revision {
-    /// Bytes of a revision.
     pub const SIZE: usize = 8;
 }
 
-/// A record as it is kept: its revision, the lowest form of the program that may write it, its message.
+/// A record as it is kept: its revision, the lowest form of a program that may write it, and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record(Vec<u8>);
 
 impl Record {
-    /// Bytes before the message.
     const HEAD: usize = Revision::SIZE + 1;
 
-    /// A record with these bytes for a message.
+    /// Makes a record whose message is these bytes.
     pub fn new(revision: Revision, form: u8, message: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(Self::HEAD + message.len());
         bytes.extend(revision.0);
@@ -82,7 +77,7 @@ impl Record {
         Self(bytes)
     }
 
-    /// A record of a message.
+    /// Makes a record of a message.
     pub fn of(revision: Revision, form: u8, message: &impl Message) -> Self {
         let mut bytes = vec![0; Self::HEAD + message.encoded_len()];
         bytes[..Revision::SIZE].copy_from_slice(&revision.0);
@@ -106,30 +101,29 @@ impl Record {
         self.0
     }
 
-    /// The commit that wrote the record.
+    /// Returns the commit that wrote the record.
     pub fn revision(&self) -> Revision {
         let mut revision = [0; Revision::SIZE];
         revision.copy_from_slice(&self.0[..Revision::SIZE]);
         Revision(revision)
     }
 
-    /// Lowest form of the program that may write the record.
+    /// Returns the lowest form of a program that may write the record.
     pub fn form(&self) -> u8 {
         self.0[Revision::SIZE]
     }
 
-    /// The message.
     pub fn message(&self) -> &[u8] {
         &self.0[Self::HEAD..]
     }
 }
 
-/// A record as a decision saw it.
+/// A record as a decision saw it. The commit holds only if it is still the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     /// The record.
     pub name: Name,
-    /// Its revision; `None` where there was no record.
+    /// Revision that was seen; `None` if there was no record.
     pub seen: Option<Revision>,
 }
 
@@ -138,29 +132,26 @@ pub struct Guard {
 pub enum Write {
     /// Appends values to a log, numbered from `first`, and may drop those that are not among the last `kept`.
     Append {
-        /// The log.
         log: Log,
-        /// Number of the first value: one more than the last number of the log, which a guarded record tells. Nothing is written
-        /// if the log has had the number of the last value.
+        /// Number of the first value: one more than the log's last number, which a guarded record tells. Nothing is
+        /// written if the log already had the number of the last value.
         first: u64,
-        /// The values; at least one.
+        /// Values to append; at least one.
         values: Vec<Vec<u8>>,
-        /// Number of values to be kept at least.
+        /// Number of values that must stay.
         kept: u64,
     },
     /// Drops the values of a log whose numbers are below `first`. A backend that keeps several values together may drop them
     /// later.
     Trim {
-        /// The log.
         log: Log,
-        /// Lowest number that is kept. Never above the last value's, so that the log remembers where to go on.
+        /// Lowest number that is kept. It is never above the last value's, so that the log remembers where to go on.
         first: u64,
     },
-    /// Writes a record. If the decision has read the record, a guard names it.
+    /// Writes a record. If the decision has read it, a guard names it.
     Put(Name, Record),
     /// Removes a record, if there is one.
     Remove(Name),
-    /// Removes a set.
     Drop(Set),
     /// Puts an entry into an index.
     Enter(Index, Vec<u8>),
@@ -173,96 +164,75 @@ pub enum Write {
 pub struct Commit {
     /// Records as the decision saw them, each once.
     pub guards: Vec<Guard>,
-    /// The changes. A record is written once.
+    /// Changes, of which each record has at most one.
     pub writes: Vec<Write>,
 }
 
-/// What answered commits survive.
+/// Losses that an answered commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// Nothing: the commit only asked a question, or its loss does no harm.
+    /// None: the commit only asked a question, or its loss does no harm.
     Volatile,
-    /// The loss of the server that wrote, if the operator has replicas awaited. For holds, which move no money, and which must
-    /// not be forgotten by a failover alone.
+    /// The loss of the server that wrote, if the operator has replicas awaited. Meant for holds, which move no money,
+    /// but which a failover alone must not forget.
     Replicated,
-    /// The loss of power too, as far as the backend tells what is on its disk. For money and for keys.
+    /// The loss of power too, as far as the backend reports what is on its disk. Meant for money and keys.
     #[default]
     Durable,
 }
 
-/// Effect of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// Everything is written.
     Written,
-    /// Nothing is written: these guards do not hold. The records as they are, by the place of their guard.
+    /// Nothing is written, since some guards do not hold. Each comes as its place, with the record as it is now.
     Conflict(Vec<(usize, Option<Record>)>),
 }
 
-/// Order of entries and of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The lowest first.
     Ascending,
-    /// The highest first.
     Descending,
 }
 
-/// A question about a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Records by name.
     Records(Vec<Name>),
-    /// Records of a set, some hundred at a time in any order: from the beginning, or behind the cursor of a page. A record that
-    /// exists all the while is on one of the pages.
+    /// Records of a set, some hundred at a time, in any order: from the beginning, or after the cursor of a page. A
+    /// record that exists all the while is on one of the pages.
     Set(Set, Option<Cursor>),
-    /// Entries of an index that begin at or behind `from` and before `to` (no bound where `None`).
+    /// Entries of an index from `from` to before `to`; `None` is no bound.
     Entries {
-        /// The index.
         index: Index,
-        /// Lowest entry.
         from: Vec<u8>,
-        /// First entry that is not asked for.
+        /// First entry that is left out.
         to: Option<Vec<u8>>,
-        /// Order of the entries.
         order: Order,
-        /// Largest number of entries.
         limit: usize,
     },
     /// Values of a log whose numbers are in a range.
     Values {
-        /// The log.
         log: Log,
-        /// Lowest number.
         from: u64,
-        /// Highest number.
         to: u64,
-        /// Order of the values.
         order: Order,
-        /// Largest number of values.
         limit: usize,
     },
 }
 
-/// Place between two pages of a set.
+/// Position between two pages of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub Vec<u8>);
 
-/// A part of a space that is kept together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// Records.
     Set(Set),
-    /// Entries.
     Index(Index),
-    /// Values.
     Log(Log),
 }
 
-/// Answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The records, in the order of the names.
+    /// Records, in the order of the names asked for.
     Records(Vec<Option<Record>>),
     /// A page of a set, and the cursor of the next page; `None` on the last page.
     Set(Vec<(Vec<u8>, Record)>, Option<Cursor>),
@@ -275,10 +245,10 @@ pub enum Answer {
 /// A call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The backend did not answer. A commit may have taken effect, or may take effect later.
+    /// The backend did not answer. The commit may have taken effect, or may still do so.
     #[error("{0}")]
     Unknown(String),
-    /// The backend carried nothing out.
+    /// The backend has done nothing.
     #[error("{0}")]
     NotDone(String),
     /// The backend's data have a form that no program writes.
@@ -286,31 +256,31 @@ pub enum Failure {
     Damaged(String),
 }
 
-/// A database that compares and writes. Commits of a space take effect one after another. An answered commit survives what
-/// [`Records::settle`] was asked for afterwards.
+/// A database that compares and writes. Commits of a space take effect one after another. An answered commit survives
+/// what [`Records::settle`] was asked for afterwards.
 #[async_trait]
 pub trait Records: Send + Sync + 'static {
     /// Name of the database in spans.
     fn system(&self) -> &'static str;
 
-    /// Answers questions about a space as of one moment.
+    /// Answers questions about a space as it is at one moment.
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure>;
 
-    /// Writes everything if every guard holds, and nothing otherwise. Sending a commit twice is safe if one of its guards names a
-    /// record that the commit changes: the second time, this guard does not hold.
+    /// Writes everything if every guard holds, and nothing otherwise. A commit may be sent twice if one of its guards
+    /// names a record that it changes: the second time, this guard does not hold.
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure>;
 
-    /// Words that a commit has at most: guards count two, writes up to four.
+    /// Words that a commit may have: a guard counts two, a write up to four.
     fn most_words(&self) -> usize {
         MOST_WORDS
     }
 
-    /// All places of all spaces, for a copy of a backend that nobody uses meanwhile: other calls may wait for this one.
+    /// Lists all places of all spaces, to copy a backend that nobody uses meanwhile. Other calls may wait for this one.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
 
-    /// Waits until the commits of a space that were answered before are this durable; holds up no other commit. Called before a
-    /// change is answered, and before a change that had been made already is: an earlier call may have failed while waiting.
-    /// [`Failure::Unknown`] if the backend cannot tell.
+    /// Waits until the answered commits of a space are this durable, and holds up no other commit. Callers wait before
+    /// they answer a change, and before they answer that a change was made earlier, since an earlier call may have
+    /// failed while waiting. [`Failure::Unknown`] if the backend cannot tell.
     async fn settle(&self, _space: &Space, _durability: Durability) -> Result<(), Failure> {
         Ok(())
     }
@@ -320,30 +290,31 @@ pub trait Records: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Milliseconds by which our clock is ahead of the backend's; `None` where the backend has no clock of its own. Fails while
-    /// the backend still loads its data.
+    /// Milliseconds by which our clock is ahead of the backend's; `None` if the backend has no clock of its own. Fails
+    /// while the backend loads its data.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         Ok(None)
     }
 
-    /// Returns whether the remaining space is kept for holds and captures. The answer may be a second old. Always `false` for a
-    /// backend that sees no bound.
+    /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. It is
+    /// always `false` for a backend that sees no bound.
     async fn is_nearly_full(&self) -> Result<bool, Failure> {
         Ok(false)
     }
 
-    /// Share of the room that is used, from 0 to 1: the memory of the fullest server, or the disk. `None` without a bound.
+    /// Share of the space that is used, from 0 to 1: of the memory of the fullest server, or of the disk. `None`
+    /// without a bound.
     async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
         Ok(None)
     }
 
-    /// What an answered write may not survive, if anything, and what to do about it.
+    /// Describes what an answered write may not survive, if anything, and what to do about it.
     async fn persistence_warning(&self) -> Option<&'static str> {
         None
     }
 
-    /// Writes something small everywhere, which changes nothing. Fails where a write is refused, for want of room or for another
-    /// reason.
+    /// Writes something small to every server, which changes nothing. Fails if a write is refused, because space is
+    /// short or for another reason.
     async fn try_write(&self) -> Result<(), Failure> {
         Ok(())
     }

@@ -4,11 +4,12 @@
 //! which has the number of its last value. All names of a space share a hash tag, and so a slot of a cluster, which thus
 //! distributes the spaces.
 //!
-//! Durability depends on how Redis writes its append-only file. With `appendfsync always` all answered commits survive.
-//! With `everysec` and a server that has `WAITAOF` (7.2), what is to be durable is answered up to a second later, when it is on
-//! disk as far as the server can tell (some confirm too early). With `everysec` and an older server, up to two seconds are lost
-//! with the machine, or with Redis alone where its disk is slow; a warning is logged at start. A failover to a replica loses
-//! the commits that had not reached the replica; where replicas are awaited, changes are answered once they have reached as many.
+//! Durability depends on how Redis writes its append-only file. With `appendfsync always`, all answered commits
+//! survive. With `everysec` and a server that has `WAITAOF` (7.2), durable changes are answered up to a second later,
+//! when they are on disk as far as the server can tell (some confirm too early). With `everysec` and an older server,
+//! up to two seconds are lost with the machine, or with Redis alone if its disk is slow; a warning is logged at start.
+//! A failover to a replica loses the commits that had not reached it. If replicas are awaited, changes are answered
+//! once they have reached that many.
 
 mod admission;
 mod arguments;
@@ -54,7 +55,6 @@ use crate::records::{Answer, Commit, Committed, Durability, Failure, Place, Ques
 
 const COMMIT: &str = include_str!("redis/commit.lua");
 
-/// Records in a Redis.
 pub struct Redis {
     client: Arc<Client>,
     key_space: KeySpace,
@@ -62,7 +62,7 @@ pub struct Redis {
     durability: DurabilityWait,
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
-    /// Absent where the store is only read.
+    /// Task that marks the store as seen; absent if the store is only read.
     marking: Option<JoinHandle<()>>,
 }
 
@@ -78,7 +78,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether the Redis may be there later. Settings, data and credentials that are refused stay so.
+    /// Returns whether the Redis may become available later. Settings, data and credentials that are refused stay so.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::DataDir(_) => false,
@@ -94,8 +94,7 @@ impl From<RedisError> for OpenError {
 }
 
 impl Redis {
-    /// Connects, and checks that this Redis keeps its data and has not lost any. Calls wait for a Redis that is loading
-    /// data.
+    /// Connects, and checks that this Redis keeps its data and has not lost any. Calls wait while it loads data.
     pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let key_space = KeySpace::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
@@ -119,7 +118,8 @@ impl Redis {
         })
     }
 
-    /// Returns whether a process serves this Redis: it marks it every few seconds, which is waited for.
+    /// Returns whether a process serves this Redis. Such a process marks it every few seconds, so this waits for a
+    /// mark.
     pub async fn is_served(&self) -> Result<bool, Failure> {
         let before = self.marks().await?;
         sleep(MARKED_EVERY + Duration::from_secs(1)).await;
@@ -156,7 +156,7 @@ async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
         let has_failed = std::mem::replace(&mut is_failing, marked.is_err());
         match marked {
             Ok(losses) => losses.report(),
-            // Readiness goes on telling of a store that is away or full.
+            // Readiness keeps reporting that a store is away or full.
             Err(e) if !has_failed => tracing::error!(error = %e, "cannot note that Redis was seen"),
             Err(_) => {}
         }
@@ -198,14 +198,14 @@ impl Records for Redis {
 
     async fn ping(&self) -> Result<(), Failure> {
         self.client.ask::<()>(&cmd("PING")).await.map_err(|e| failure(&e))?;
-        // Without replicas that are awaited, nothing is written.
+        // Writes nothing unless replicas are awaited.
         let mut barrier = cmd("SET");
         barrier.arg(self.key_space.readiness()).arg("");
         let passed = self.durability.pass(&self.client, &barrier, Durability::Replicated).await;
         passed.map_err(|e| failure(&e))
     }
 
-    /// Our clock minus that of the server that differs most.
+    /// Subtracts from our clock that of the server that differs most.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         let asked = self.clock.now();
         let answers = self.client.ask_masters(cmd("TIME")).await.map_err(|e| failure(&e))?;
@@ -238,7 +238,7 @@ impl Records for Redis {
     }
 }
 
-/// What the script answered: zero, or the places of guards with the records as they are.
+/// Reads the script's answer: zero, or the places of failed guards with the records as they are.
 fn committed(answer: Value, arguments: &Arguments<'_>) -> Result<Committed, Failure> {
     if answer == Value::Int(0) {
         return Ok(Committed::Written);
@@ -265,7 +265,7 @@ fn text(error: &RedisError) -> String {
     format!("Redis: {error}")
 }
 
-/// What an error says of a commit. The script refuses a number that a log has had before it writes.
+/// Sorts an error by what it says of a commit. The script refuses a number that a log had before it writes.
 fn failure(error: &RedisError) -> Failure {
     let text = text(error);
     let is_refused = ["NUMBER", "specified in XADD"].iter().any(|word| text.contains(word));

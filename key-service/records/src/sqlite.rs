@@ -1,7 +1,8 @@
-//! The backend in SQLite: a file without any setup, shared with the command line while the server runs; or memory.
+//! The backend in SQLite: a file that needs no setup, and that the command line may use while the server runs; or
+//! memory.
 //!
-//! A single thread writes, with many commits in a transaction; other threads read the last committed state. A commit that
-//! was answered survives the loss of the machine, since the answer follows the sync.
+//! One thread writes, with many commits in a transaction; other threads read the last committed state. An answered
+//! commit survives the loss of the machine, since the answer follows the sync.
 
 mod changes;
 pub mod copy;
@@ -33,19 +34,20 @@ use crate::{
     records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space},
 };
 
-/// Words of a commit: an import of thousands of keys takes effect together. Other commits wait for it, for about a second.
+/// Words of a commit: an import of thousands of keys takes effect together. Other commits wait for it, for about a
+/// second.
 const MOST_WORDS: usize = 1_000_000;
 
 /// Records in a file or in memory. Dropping the value finishes queued commits and closes the file.
 pub struct Sqlite {
-    /// `None` in memory, where the writer reads as well. Dropped first: the last connection to close merges the
+    /// `None` in memory, where the writer reads too. Readers are dropped first: the last connection to close merges the
     /// write-ahead log into the file, which is the writer's task.
     readers: Option<Readers>,
     writer: Writer,
 }
 
 impl Sqlite {
-    /// Opens the file, or makes it if it is missing or empty. A file of another layout stays as it is.
+    /// Opens the file, or makes it if it is missing or empty. A file of another layout is left as it is.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let writer = Writer::open(path)?;
         Ok(Self { readers: Some(Readers::open(path)?), writer })
@@ -98,8 +100,8 @@ impl Records for Sqlite {
         self.query(|tables| Ok(check_layout(tables.connection)?)).await
     }
 
-    /// Returns `false`: the only bound of the file is its disk, which others fill as well. A full disk refuses writes that
-    /// need room, and changes nothing.
+    /// Returns `false`: the file has no bound but its disk, which others fill too. A full disk refuses writes that need
+    /// space, and changes nothing.
     async fn is_nearly_full(&self) -> Result<bool, Failure> {
         Ok(false)
     }
@@ -113,7 +115,7 @@ impl Records for Sqlite {
         self.writer.file().is_none().then_some("all is in memory, and gone when the process ends")
     }
 
-    /// Writes the number of the layout again.
+    /// Writes the layout's number again, which changes nothing.
     async fn try_write(&self) -> Result<(), Failure> {
         let _timed = timed("write");
         self.writer.check_file()?;

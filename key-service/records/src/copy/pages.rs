@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::{AT_ONCE, CopyError, no_answer};
 use crate::records::{Answer, Cursor, Index, Log, Name, Order, Place, Question, Record, Records, Set, Space};
 
-/// Some of what a place has.
 #[derive(PartialEq, Eq)]
 pub(super) enum Page {
     Records(Vec<(Name, Record)>),
@@ -14,7 +13,7 @@ pub(super) enum Page {
 }
 
 impl Page {
-    /// Whether a page has the beginning of what this one has.
+    /// Returns whether this page begins with all of `other`.
     pub(super) fn begins_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Records(ours), Self::Records(theirs)) => ours.starts_with(theirs),
@@ -25,7 +24,7 @@ impl Page {
     }
 }
 
-/// What a place has, page by page: a set in any order, an index and a log in theirs.
+/// Content of a place, page by page: a set in any order, an index and a log in theirs.
 pub(super) enum Pages {
     Set(Set, Option<Cursor>),
     Index(Index, Vec<u8>),
@@ -42,7 +41,7 @@ impl Pages {
         }
     }
 
-    /// The next page; `None` behind the last.
+    /// Returns the next page; `None` after the last.
     pub(super) async fn next(
         &mut self,
         of: &Arc<dyn Records>,

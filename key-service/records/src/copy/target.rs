@@ -7,11 +7,11 @@ use crate::records::{
     Answer, Commit, Committed, Index, Log, MOST_WORDS, Name, Order, Question, Record, Records, Space, Write,
 };
 
-/// Writes of a commit: a write takes at most four words of it.
+/// Writes of a commit. A write takes at most four of its words.
 const MOST_WRITES: usize = MOST_WORDS / 4;
-/// Bytes of a commit, about.
+/// Bytes of a commit, roughly, so that it blocks the backend only shortly.
 const MOST_BYTES: usize = 1 << 20;
-/// Values of a log that are appended together. Redis keeps them in one item and reads items whole, so few are quick to read, and
+/// Values of a log appended together. Redis keeps them in one item and reads items whole, so few are quick to read; but
 /// each item has some bytes of its own.
 const APPENDED_TOGETHER: usize = 8;
 
@@ -38,7 +38,7 @@ impl<'a> Target<'a> {
         self.write(1, entry.len(), Write::Enter(index, entry)).await
     }
 
-    /// Appends values, of which the target may have the first already.
+    /// Appends values, of which the target may already have the first ones.
     pub(super) async fn append(&mut self, log: Log, values: Vec<(u64, Vec<u8>)>) -> Result<(), CopyError> {
         let last = self.last_number(log).await?;
         let mut values = values.into_iter().filter(|(number, _)| *number > last).peekable();
@@ -53,11 +53,11 @@ impl<'a> Target<'a> {
             let writes = run.len() + 1;
             self.write(writes, bytes, Write::Append { log, first, values: run, kept: u64::MAX }).await?;
         }
-        // The next values are appended behind these.
+        // Writes these first, so that the next values come after them.
         self.flush().await
     }
 
-    /// Adds a write that is as large as so many. A commit that has no room for it is made first.
+    /// Adds a write of this size. If it does not fit, the commit so far is made first.
     async fn write(&mut self, writes: usize, bytes: usize, write: Write) -> Result<(), CopyError> {
         if self.words + writes > MOST_WRITES || (self.bytes > 0 && self.bytes + bytes > MOST_BYTES) {
             self.flush().await?;
@@ -68,7 +68,6 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Writes what has been added.
     pub(super) async fn flush(&mut self) -> Result<(), CopyError> {
         if self.writes.is_empty() {
             return Ok(());

@@ -11,13 +11,13 @@ pub(super) enum Sync {
     BeforeAnswering,
     /// The server reports on request which writes are on disk (`WAITAOF`, from 7.2).
     Awaited,
-    /// The server cannot report the sync: up to two seconds may be lost with the machine or, on a slow disk, with Redis
+    /// The server cannot report the sync. Up to two seconds may be lost with the machine or, on a slow disk, with Redis
     /// alone.
     Behind,
 }
 
 impl Sync {
-    /// What an answered write may not survive, if anything.
+    /// Describes what an answered write may not survive, if anything.
     pub(super) fn warning(self) -> Option<&'static str> {
         match self {
             Self::BeforeAnswering => None,
@@ -60,12 +60,12 @@ pub(super) enum NotAdmitted {
 /// Result of the check of all masters.
 pub(super) enum Admission {
     Admitted(Sync),
-    /// A master still loads its data. Until then the master's own report may be wrong (`aof_enabled:0`).
+    /// A master still loads its data. Until it has, its own report may be wrong (`aof_enabled:0`).
     Loading,
     Refused(NotAdmitted),
 }
 
-/// Reads the settings of every master, and checks the masters that have loaded their data.
+/// Reads the settings of every master, and checks those that have loaded their data.
 pub(super) async fn admit(connection: &mut Connection, volatile_allowed: bool) -> RedisResult<Admission> {
     let mut weakest = Sync::BeforeAnswering;
     let fsync = slowest_fsync(connection).await;
@@ -82,7 +82,7 @@ pub(super) async fn admit(connection: &mut Connection, volatile_allowed: bool) -
     Ok(Admission::Admitted(weakest))
 }
 
-/// Time at which a server syncs the append-only file, from the fastest to the slowest.
+/// Times at which a server syncs its append-only file, from the soonest to the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fsync {
     Always,
@@ -90,7 +90,7 @@ enum Fsync {
     No,
 }
 
-/// Finds the slowest `appendfsync` of all masters; the default where unreadable.
+/// Finds the slowest `appendfsync` of all masters; the default if it cannot be read.
 async fn slowest_fsync(connection: &mut Connection) -> Fsync {
     let mut question = cmd("CONFIG");
     question.arg("GET").arg("appendfsync");

@@ -1,4 +1,4 @@
-//! Arguments of the script: what it compares, and the commands that it runs.
+//! Arguments of the script: what it compares, and which commands it runs.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,15 @@ use redis::{Cmd, cmd};
 use super::key_space::KeySpace;
 use crate::records::{Commit, Guard, Index, Log, Name, Place, Revision, Set, Space, Write};
 
-/// Arguments of the script.
 pub(super) struct Arguments<'a> {
     names: &'a KeySpace,
     space: &'a Space,
     keys: Vec<(Place, Vec<u8>)>,
-    /// What the script is to do, in bytes.
+    /// Instructions of the script, as bytes.
     plan: Vec<u8>,
-    /// Revisions of the guards.
     seen: Vec<u8>,
     words: Words<'a>,
-    /// The place of each guard in the commit, in the order of the script.
+    /// Place of each guard in the commit, in the order of the script.
     order: Vec<usize>,
 }
 
@@ -34,7 +32,6 @@ enum Command {
 }
 
 impl<'a> Arguments<'a> {
-    /// The arguments of a commit.
     pub(super) fn of(names: &'a KeySpace, space: &'a Space, commit: &'a Commit) -> Self {
         let (keys, plan, seen) = (Vec::with_capacity(10), Vec::with_capacity(64), Vec::with_capacity(64));
         let (words, order) = (Vec::with_capacity(64), Vec::new());
@@ -58,12 +55,12 @@ impl<'a> Arguments<'a> {
         command
     }
 
-    /// The place in the commit of a guard that the script names, counted from one.
+    /// Returns the place in the commit of a guard that the script names, counted from one.
     pub(super) fn guard(&self, number: i64) -> Option<usize> {
         self.order.get(usize::try_from(number - 1).ok()?).copied()
     }
 
-    /// The place of a name among the keys, counted from one.
+    /// Returns the place of a name among the keys, counted from one.
     fn key(&mut self, place: Place) -> u8 {
         let at = self.keys.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
             let name = self.names.place(self.space, place);
@@ -165,8 +162,8 @@ impl<'a> Calls<'a> {
         calls
     }
 
-    /// Adds the commands. Appends come first, since Redis refuses a number that is too low; then removals, which need no
-    /// memory.
+    /// Adds the commands. Appends come first, since Redis refuses a number that is too low. Removals, which need no
+    /// memory, come next.
     fn write(self, arguments: &mut Arguments<'a>) {
         let Self { appends, removals, puts, drops, trims, leaves, entries } = self;
         for (log, words) in appends {

@@ -1,4 +1,4 @@
-//! The memory of Redis, part of which is kept for holds and captures.
+//! Memory of Redis, a part of which is reserved for holds and captures.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +12,17 @@ use super::{
     key_space::{KeySpace, PARTS},
 };
 
-/// Share of a server's `maxmemory`, in percent, from which on nothing new is created. The rest serves holds and captures.
+/// Share of a server's `maxmemory`, in percent, from which nothing new is created. The rest serves holds and captures.
 const NEARLY_FULL_PERCENT: u128 = 80;
 
-/// Field of the marks that is written to see whether a server takes writes.
+/// Field of the marks that is written to check whether a server takes writes.
 const PROBE: &str = "probe";
 
-/// Time for which a look at the memory serves.
+/// Time for which one check of the memory counts.
 const LOOK_SERVES: Duration = Duration::from_secs(1);
-/// Acts for which a look at the memory serves: of the largest, with long lists of models, they write a megabyte.
+/// Acts for which one check of the memory counts. The largest acts, with long lists of models, write a megabyte in all.
 const LOOK_SERVES_ACTS: u32 = 16;
 
-/// The last look at the memory of all masters.
 #[derive(Debug, Default)]
 pub(super) struct MemoryWatch {
     last: Mutex<Option<Look>>,
@@ -32,13 +31,13 @@ pub(super) struct MemoryWatch {
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
-    /// Acts that have asked since.
+    /// Acts that have used this check so far.
     served: u32,
     is_nearly_full: bool,
 }
 
 impl MemoryWatch {
-    /// Returns whether some server is nearly full, or was at a look that still serves.
+    /// Returns whether some server is nearly full, now or at a check that still counts.
     pub(super) async fn is_nearly_full(&self, client: &Client) -> RedisResult<bool> {
         if let Some(look) = &mut *self.last.lock()
             && look.at.elapsed() < LOOK_SERVES
@@ -47,7 +46,7 @@ impl MemoryWatch {
             look.served += 1;
             return Ok(look.is_nearly_full);
         }
-        // Simultaneous calls look at once, so that none waits out the timeout of another.
+        // Simultaneous calls each check, so that none waits out the timeout of another.
         let at = Instant::now();
         let is_nearly_full = memory(client).await?.iter().any(|info| judge(info));
         let before = self.last.lock().replace(Look { at, served: 0, is_nearly_full });
@@ -61,12 +60,12 @@ impl MemoryWatch {
     }
 }
 
-/// Share of the room that the fullest server uses.
+/// Returns the share of its memory that the fullest server uses.
 pub(super) async fn fullest(client: &Client) -> RedisResult<Option<f64>> {
     Ok(memory(client).await?.iter().filter_map(|info| used_ratio(info)).reduce(f64::max))
 }
 
-/// Writes a field beside the marks of every part, so that each master of a cluster is asked.
+/// Writes a field beside the marks of every part, so that each master of a cluster has to take a write.
 pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisResult<()> {
     try_join_all((0..PARTS).map(async |part| {
         let mut write = cmd("HSET");
@@ -85,13 +84,13 @@ async fn memory(client: &Client) -> RedisResult<Vec<String>> {
     Ok(answers.into_iter().map(redis::from_redis_value).collect::<Result<_, _>>()?)
 }
 
-/// Returns whether a server with this `INFO memory` is nearly full. `maxmemory` 0 is no bound.
+/// Returns whether a server with this `INFO memory` is nearly full. A `maxmemory` of 0 is no bound.
 fn judge(info: &str) -> bool {
     let most = bytes(info, "maxmemory");
     most > 0 && 100 * used(info) > NEARLY_FULL_PERCENT * most
 }
 
-/// Share of `maxmemory` that a server uses, or of its machine's memory where `maxmemory` is no bound.
+/// Returns the share of `maxmemory` that a server uses, or of its machine's memory if `maxmemory` is no bound.
 fn used_ratio(info: &str) -> Option<f64> {
     let most = match bytes(info, "maxmemory") {
         0 => bytes(info, "total_system_memory"),
@@ -102,7 +101,7 @@ fn used_ratio(info: &str) -> Option<f64> {
     (most > 0).then_some(ratio)
 }
 
-/// The server's own count, without the buffers of the append-only file and the replicas.
+/// Returns the memory that the server itself counts, without the buffers of the append-only file and of replicas.
 fn used(info: &str) -> u128 {
     bytes(info, "used_memory").saturating_sub(bytes(info, "mem_not_counted_for_evict"))
 }

@@ -1,4 +1,4 @@
-//! Client of Redis: a shared connection, renewed after a break, and a deadline on every call.
+//! Client of Redis: a shared connection, which is renewed after a break, and a deadline for every call.
 
 use std::{
     borrow::Cow,
@@ -28,9 +28,9 @@ use super::{
 };
 use crate::latency::timed;
 
-/// Longest time of a call, reconnecting included: half of the gateways' timeout of 3 s, so that a gateway gets an error
-/// in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are answered
-/// 503.
+/// Longest time of a call, reconnecting included. It is half of the gateways' timeout of 3 s, so that a gateway gets an
+/// error in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are
+/// answered 503.
 const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Longest time of the first connection and of a mark, for which no call waits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
 /// most.
 const CALLS: usize = 4096;
-/// Pauses before connecting again.
+/// Pauses before connecting again after a failure.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
 /// Client of the configured Redis, which reconnects after a broken connection.
@@ -51,10 +51,10 @@ pub(super) struct Client {
     masters: Masters,
     clock: Arc<dyn Clock>,
     state: RwLock<ConnectionState>,
-    /// Time of the last replacement of a cluster's connection; locked during a replacement.
+    /// Time of the last replacement of a cluster's connection. It is locked during a replacement.
     renewed: Mutex<Instant>,
     calls: Semaphore,
-    /// Durability that was logged.
+    /// Set once the durability was logged.
     logged: OnceLock<()>,
 }
 
@@ -75,14 +75,14 @@ enum ConnectionState {
     },
 }
 
-/// A request that is safe to repeat: a commit that was carried out fails its own guards.
+/// A request that may be repeated: if a commit was carried out, its own guards fail the second time.
 enum RedisRequest<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
 }
 
 impl RedisRequest<'_> {
-    /// Name and attributes of the request's span: the name of the command, without arguments.
+    /// Name and attributes of the request's span. The name is the command's, without arguments.
     fn described(&self) -> (Cow<'static, str>, Vec<KeyValue>) {
         let system = KeyValue::new("db.system.name", "redis");
         let name = match self {
@@ -141,7 +141,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Opens a separate, unchecked connection, for commands that would delay others.
+    /// Opens a separate, unchecked connection for commands that would delay others.
     pub(super) async fn another(&self, answering: Duration) -> RedisResult<Connection> {
         self.source.connect(answering).await
     }
@@ -166,7 +166,6 @@ impl Client {
         }
     }
 
-    /// Sends a command.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let _timed = timed("command");
         Ok(redis::from_redis_value(self.call(&RedisRequest::One(command)).await?)?)
@@ -189,8 +188,8 @@ impl Client {
         }
     }
 
-    /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now` counts
-    /// where this is the process's first mark.
+    /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now`
+    /// counts only for the process's first mark.
     pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
         match timeout_at(Instant::now() + CONNECT_TIMEOUT, self.set_mark(now)).await {
             Ok(losses) => losses,
@@ -206,17 +205,17 @@ impl Client {
         let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
         let infos = infos.collect::<Result<Vec<_>, _>>()?;
         self.watermark.set(&connection, &checked, now).await?;
-        // Last, so that a mark which fails leaves the promotion to the next one's report.
+        // This comes last, so that after a failed mark the next one reports the promotion.
         let promoted = self.masters.look(&infos);
         Ok(Losses { promoted, forgotten: checked.forgotten })
     }
 
-    /// Asks every master, and returns an answer of each.
+    /// Asks every master, and returns each answer.
     pub(super) async fn ask_masters(&self, command: Cmd) -> RedisResult<Vec<Value>> {
         self.in_time(|mut connection| async move { connection.ask_masters(command).await }).await
     }
 
-    /// Addresses of all masters, in order; an empty one for a server that is alone.
+    /// Lists the addresses of all masters, in order. A server that is alone has an empty one.
     pub(super) async fn masters(&self) -> RedisResult<Vec<String>> {
         self.in_time(|mut connection| async move { connection.masters().await }).await
     }
@@ -226,7 +225,7 @@ impl Client {
         self.in_time(|mut connection| async move { connection.ask_at(master, command).await }).await
     }
 
-    /// Uses the connection, for as long as a call may take.
+    /// Uses the connection for as long as a call may take.
     async fn in_time<T, F: Future<Output = RedisResult<T>>>(
         &self,
         ask: impl FnOnce(Connection) -> F,
@@ -256,7 +255,7 @@ impl Client {
         answer
     }
 
-    /// Sends a request again until there is an answer.
+    /// Repeats a request until there is an answer.
     async fn persist(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
         loop {
             let (mut connection, number) = self.connection().await;
@@ -278,7 +277,7 @@ impl Client {
         }
     }
 
-    /// Waits for the connection. Callers have deadlines of their own.
+    /// Waits for the connection. Callers have their own deadlines.
     async fn connection(&self) -> (Connection, u64) {
         loop {
             let until = match &*self.state.read().await {
@@ -301,7 +300,7 @@ impl Client {
         }
     }
 
-    /// Connects to a server that has loaded all data, meets the requirements, and has not lost data.
+    /// Connects to a server that has loaded its data, meets the requirements, and has lost no data.
     async fn connected(&self, number: u64) -> RedisResult<ConnectionState> {
         let mut connection = self.source.connect(ANSWERING).await?;
         let sync = match admit(&mut connection, self.volatile_allowed).await? {
@@ -327,7 +326,7 @@ impl Client {
         }
     }
 
-    /// Replaces a cluster's connection that has lost its masters: left alone, it may look for masters only much later.
+    /// Replaces a cluster's connection that has lost its masters, which it might otherwise look for only much later.
     /// Returns whether the call is worth another attempt.
     async fn renew(&self, lost: u64) -> bool {
         let Ok(mut renewed) = self.renewed.try_lock() else { return false };
@@ -335,7 +334,7 @@ impl Client {
             return false;
         }
         *renewed = Instant::now();
-        // Calls to the other masters use the old connection meanwhile.
+        // Calls to the other masters use the old connection in the meantime.
         let Ok(fresh) = self.source.connect(ANSWERING).await else { return false };
         if let ConnectionState::Up { connection, number, .. } = &mut *self.state.write().await
             && *number == lost
@@ -355,7 +354,7 @@ impl Client {
     }
 }
 
-/// Warns of charges that may be lost after being answered.
+/// Warns that charges may be lost after they were answered.
 fn log_durability(sync: Sync) {
     if let Some(warning) = sync.warning() {
         tracing::warn!("{warning}");
@@ -371,7 +370,7 @@ fn is_loading(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
 }
 
-/// Logs the reason for a missing connection. A server that loads its data is logged only once.
+/// Logs why there is no connection. A server that loads its data is logged only once.
 fn log_failure(why: &RedisError, was_loading: bool) {
     match (is_loading(why), was_loading) {
         (true, true) => {}

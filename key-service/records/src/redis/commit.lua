@@ -1,4 +1,4 @@
--- Compares, then writes: all of it or nothing. Decides nothing else.
+-- Compares, then writes everything or nothing. It decides nothing else.
 --
 -- KEYS: names of sets (hashes), indexes (sorted sets) and logs (streams). ARGV: the plan, the revisions of all guards as seen
 -- (zeros for an absent record), then words. The plan, in bytes: the number of sets with guards; for each its key and two bytes
@@ -7,11 +7,11 @@
 local call, sub = redis.call, string.sub
 local plan, seen, at, word, place = { string.byte(ARGV[1], 1, -1) }, ARGV[2], 2, 2, 0
 local XADD = 1
--- Commands that fail where the name is not that of a set or an index, by the number of the command that writes.
+-- Commands that fail if the name is not that of a set or an index, by the number of the writing command.
 local LOOKS = { [4] = 'ZCARD', [6] = 'ZCARD', [7] = 'XLEN' }
 local ABSENT = '\0\0\0\0\0\0\0\0'
 
--- Guards that do not hold: place, and the record as it is (false: absent).
+-- Guards that do not hold: place, and the record as it is now (false: absent).
 local stale = {}
 for _ = 1, plan[1] do
   local guards = plan[at + 1] * 256 + plan[at + 2]
@@ -28,8 +28,8 @@ for _ = 1, plan[1] do
 end
 if #stale > 0 then return stale end
 
--- Redis does not undo: what may fail is looked at before the first write. That is the first XADD, which refuses a number that its
--- log has had; a second log is looked at.
+-- Redis does not undo, so whatever may fail is checked before the first write. The first XADD may fail too: it refuses
+-- a number that its log already had. A second log is therefore checked as well.
 local words_before, appends = word, 0
 for at = at, #plan, 4 do
   local code, key = plan[at], KEYS[plan[at + 1]]

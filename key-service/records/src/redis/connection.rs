@@ -1,4 +1,4 @@
-//! A connection to a server, or to all masters of a cluster, shared by many calls.
+//! A connection to a server, or to all masters of a cluster, which many calls share.
 
 use std::{error::Error, io, sync::Arc, time::Duration};
 
@@ -22,18 +22,17 @@ use super::{
 
 /// Longest time for a server to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);
-/// Longest time for a server to answer, before the connection counts as dead. Scripts take a millisecond. Shorter
+/// Longest time for a server to answer before the connection counts as dead. Scripts take a millisecond. It is shorter
 /// than the deadline of calls, so that callers still learn of the failure.
 pub(super) const ANSWERING: Duration = Duration::from_secs(1);
-/// Number of redirections that a call follows while a cluster moves slots.
+/// Redirections that a call follows while a cluster moves slots.
 const REDIRECTIONS: u32 = 8;
 
-/// Source of connections.
 pub(super) enum Source {
     One(Box<Client>),
-    /// Sentinels, asked for the master on every connection.
+    /// Sentinels, which are asked for the master at every connection.
     Sentinel(Box<Mutex<SentinelClient>>),
-    /// Some of the cluster's nodes, and the certificates for TLS.
+    /// Some of a cluster's nodes, and the certificates for TLS.
     Cluster(Vec<ConnectionInfo>, Option<Box<TlsCertificates>>),
 }
 
@@ -41,14 +40,14 @@ pub(super) enum Source {
 #[derive(Clone)]
 pub(super) enum Connection {
     One(MultiplexedConnection),
-    /// Reconnects by itself.
+    /// A connection that reconnects by itself.
     Cluster(ClusterConnection),
 }
 
 impl Source {
     pub(super) fn new(address: &Address, certificates: &Certificates) -> RedisResult<Self> {
         if address.is_tls() {
-            // An error means that a provider is installed already; all are the same.
+            // An error means that a provider is installed already, and all are the same.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let certificates = certificates.get().filter(|_| address.is_tls());
@@ -96,7 +95,7 @@ impl Source {
     }
 }
 
-/// A client that asks Sentinels for the master, and authenticates to both.
+/// Makes a client that asks Sentinels for the master, and authenticates to both.
 fn watched(
     sentinel: Sentinel,
     tls: bool,
@@ -131,7 +130,7 @@ fn watched(
 }
 
 impl Connection {
-    /// Asks every master, and returns an answer of each.
+    /// Asks every master, and returns each answer.
     pub(super) async fn ask_masters(&mut self, command: Cmd) -> RedisResult<Vec<Value>> {
         match self {
             Self::One(connection) => Ok(vec![command.query_async(connection).await?]),
@@ -146,7 +145,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Addresses of all masters, in order; an empty one for a server that is alone.
+    /// Lists the addresses of all masters, in order. A server that is alone has an empty one.
     pub(super) async fn masters(&mut self) -> RedisResult<Vec<String>> {
         let Self::Cluster(connection) = self else { return Ok(vec![String::new()]) };
         let masters = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
@@ -203,7 +202,7 @@ impl ConnectionLike for Connection {
 fn is_refused(error: &RedisError) -> bool {
     let mut cause = error.source();
     while let Some(found) = cause {
-        // The library keeps its causes in an `Arc`, of which the error is a reference.
+        // The library keeps causes in an `Arc`, and its error refers to that.
         let io = match found.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
             Some(shared) => shared.downcast_ref::<io::Error>(),
             None => found.downcast_ref(),
@@ -233,8 +232,8 @@ pub(super) fn is_broken(connection: &Connection, error: &RedisError) -> bool {
     moved || error.is_io_error() || error.is_unrecoverable_error()
 }
 
-/// Returns whether another attempt to connect may succeed although nobody changes settings, data or credentials. A cluster's
-/// first connection tells the cause in words alone.
+/// Returns whether another attempt to connect may succeed although nobody changes settings, data or credentials. A
+/// cluster's first connection gives its cause only in words.
 pub(super) fn may_pass(error: &RedisError) -> bool {
     let words = error.detail().unwrap_or_default();
     let is_credential = matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))

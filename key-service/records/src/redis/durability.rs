@@ -1,7 +1,7 @@
-//! Waits until writes are on disk, for servers that can report durability, and on replicas, where the operator asks.
+//! Waits until writes are on disk, on servers that can report this, and on replicas, if the operator asks for it.
 //!
-//! `WAITAOF` and `WAIT` block a connection until disk or replicas have answered, and so need a separate connection. Callers that
-//! arrive meanwhile share the next wait.
+//! `WAITAOF` and `WAIT` block a connection until the disk or the replicas have answered, so they need a separate
+//! connection. Callers that come in the meantime share the next wait.
 
 use std::{collections::HashSet, mem, time::Duration};
 
@@ -15,25 +15,25 @@ use tokio::sync::{
 use super::{admission::Sync, client::Client, connection::Connection};
 use crate::records::Durability;
 
-/// Longest wait for a disk: `everysec` takes a second, and two on a slow disk.
+/// Longest wait for a disk: `everysec` takes a second, or two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
-/// Longest wait for replicas, which answer within a round trip unless they are gone: callers learn of it in time to refuse.
+/// Longest wait for replicas. They answer within a round trip unless they are gone, so callers learn in time to refuse.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 /// Longest time for the connection to report the result.
 const ANSWERING: Duration = Duration::from_secs(3);
-/// Writes waited for at once; the client admits no more calls.
+/// Writes waiting at once; the client admits no more calls.
 const WAITING: usize = 4096;
 
 /// Queue of waiting writes, and the connection for the waits.
 pub(super) struct DurabilityWait {
     queue: parking_lot::Mutex<Vec<Waiter>>,
     connection: Mutex<Option<Waiting>>,
-    /// Replicas that must have a write before its answer.
+    /// Number of replicas that must have a write before it is answered.
     replicas: u32,
 }
 
-/// A connection for waits, and the number of the client's connection at that time: if that was replaced since, the
-/// connection for waits is broken as well.
+/// A connection for waits, and the number that the client's connection had then. If that one was replaced since, this
+/// one is broken too.
 struct Waiting {
     connection: Connection,
     number: u64,
@@ -41,7 +41,7 @@ struct Waiting {
 
 struct Waiter {
     write: Cmd,
-    /// True if the disk is awaited.
+    /// Waits for the disk, not only for replicas.
     disk: bool,
     reply: oneshot::Sender<RedisResult<()>>,
 }
@@ -51,8 +51,8 @@ impl DurabilityWait {
         Self { queue: parking_lot::Mutex::default(), connection: Mutex::default(), replicas }
     }
 
-    /// Returns when all earlier writes to the slot of `write` are durable. Repeats `write` to that end, so `write`
-    /// must be idempotent.
+    /// Returns when all earlier writes to the slot of `write` are durable. It repeats `write` for this, so `write` must
+    /// be idempotent.
     pub(super) async fn pass(&self, client: &Client, write: &Cmd, durability: Durability) -> RedisResult<()> {
         let disk = match (durability, client.sync().await) {
             (Durability::Volatile, _) => return Ok(()),
@@ -64,8 +64,8 @@ impl DurabilityWait {
         if !disk && self.replicas == 0 {
             return Ok(());
         }
-        // The caller that gets the connection waits for all that have joined by then. If that caller gives up, the others
-        // join again.
+        // The caller that gets the connection waits for all that have joined by then. If it gives up, the others join
+        // again.
         let mut connection = loop {
             let (reply, mut answer) = oneshot::channel();
             self.join(Waiter { write: write.clone(), disk, reply })?;
@@ -109,7 +109,7 @@ impl DurabilityWait {
             Some(waiting) => waiting,
             none => none.insert(Waiting { connection: client.another(ANSWERING).await?, number }),
         };
-        // Writes to one space are alike: one of them stands for all.
+        // Writes to one space are alike, so one of them stands for all.
         let mut seen = HashSet::new();
         let distinct = waiters.iter().filter(|waiter| seen.insert(waiter.write.get_packed_command()));
         try_join_all(distinct.map(|waiter| {

@@ -1,5 +1,5 @@
-//! Detection of promoted replicas. A new master may lack writes that the old master had answered, which nothing can
-//! prevent, so the promotion is reported.
+//! Detection of promoted replicas. A new master may lack writes that the old one had answered. Nothing can prevent
+//! this, so the promotion is reported.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use super::admission::field;
 #[derive(Default)]
 pub(super) struct Masters(Mutex<Vec<String>>);
 
-/// Losses of a store, found when marking the store as seen.
+/// Losses of a store, found when it is marked as seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
-    /// Replicas that became masters since the last look.
+    /// Replicas that became masters since the last check.
     pub(super) promoted: usize,
-    /// Length of what the store has forgotten, between its mark and the last confirmed one.
+    /// Length of what the store has forgotten: from its mark to the last confirmed one.
     pub(super) forgotten: Duration,
 }
 
 impl Masters {
-    /// Compares the masters with the masters last seen, by the `INFO replication` of each. Returns the number of
-    /// promoted replicas: the second id of a promoted master is the first id of its predecessor.
+    /// Compares the masters with those seen last, by each one's `INFO replication`. Returns the number of promoted
+    /// replicas: the second id of a promoted master is the first id of its predecessor.
     pub(super) fn look(&self, infos: &[String]) -> usize {
-        // A master that has just become a replica has the ids of the new master.
+        // A master that has just become a replica has the ids of the new one.
         if infos.iter().any(|info| field(info, "role") != "master") {
             return 0;
         }

@@ -2,10 +2,10 @@
 
 use crate::records::{Index, Log, Place, Set, Space};
 
-/// Parts of the marks, each with a slot of its own: every master of a cluster is likely to have some.
+/// Parts of the marks, each in its own slot, so that every master of a cluster probably has some.
 pub(super) const PARTS: usize = 16;
 
-/// Makes the names, which begin with the installation's prefix.
+/// Makes the names, all with the installation's prefix.
 #[derive(Clone, Debug)]
 pub(super) struct KeySpace {
     prefix: String,
@@ -16,8 +16,8 @@ impl KeySpace {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// The name of a place: for a set, a hash of records; for an index, a sorted set of entries, all of the same score; for a log, a
-    /// stream, an item of which has the number of its last value.
+    /// Name of a place. A set is a hash of records. An index is a sorted set of entries, all with the same score. A log
+    /// is a stream, whose items have the number of their last value.
     pub(super) fn place(&self, space: &Space, place: Place) -> Vec<u8> {
         let (prefix, space) = (&self.prefix, space.as_str());
         match place {
@@ -29,7 +29,7 @@ impl KeySpace {
         .into_bytes()
     }
 
-    /// Space and place of a name; `None` for a name that is no place's.
+    /// Reads space and place from a name; `None` if it is not the name of a place.
     pub(super) fn read(&self, name: &[u8]) -> Option<(Space, Place)> {
         let name = std::str::from_utf8(name).ok()?.strip_prefix(&self.prefix)?.strip_prefix(":{")?;
         let (space, rest) = name.split_once("}:")?;
@@ -45,7 +45,7 @@ impl KeySpace {
         Some((Space::new(space), place))
     }
 
-    /// Pattern that the names of all places match, and some others.
+    /// Pattern that matches the names of all places, and some others.
     pub(super) fn pattern(&self) -> String {
         let mut pattern = String::new();
         for letter in self.prefix.chars() {
@@ -57,27 +57,27 @@ impl KeySpace {
         pattern + ":{*}:*"
     }
 
-    /// String: an empty value, written only for the wait until earlier writes to the space are durable.
+    /// String with an empty value, written only to wait until earlier writes to the space are durable.
     pub(super) fn barrier(&self, space: &Space) -> String {
         format!("{}:{{{}}}:barrier", self.prefix, space.as_str())
     }
 
-    /// String: an empty value, written only to learn whether replicas answer.
+    /// String with an empty value, written only to learn whether replicas answer.
     pub(super) fn readiness(&self) -> String {
         format!("{}:readiness", self.prefix)
     }
 
-    /// Hash: the count at which each data directory last saw this part of the store.
+    /// Hash with the count at which each data directory last saw this part of the store.
     pub(super) fn marks(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }
 
-    /// String: the number of the layout.
+    /// String with the number of the layout.
     pub(super) fn schema(&self) -> String {
         format!("{}:schema", self.prefix)
     }
 
-    /// Hash that the first layout had, which wrote no number.
+    /// Hash of the first layout, which wrote no number.
     pub(super) fn first_layout(&self) -> String {
         format!("{}:{{accounts}}:names", self.prefix)
     }

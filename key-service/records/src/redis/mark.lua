@@ -1,8 +1,7 @@
 -- Raises the count at which a data directory has seen the store. Another process of the directory may have raised it further.
 --
--- Two writes of a script are kept as a transaction, like nearly all of the store. A server that leaves out
--- transactions while reading the file again (as the user `default`, who may not be allowed these commands) leaves out
--- this mark as well.
+-- Redis logs two writes of a script as a transaction, like nearly all of the store. A server that skips transactions
+-- while it reads its file again (as the user `default`, who may not be allowed these commands) skips this mark as well.
 --
 -- KEYS  the marks
 -- ARGV  the data directory, the count

@@ -1,14 +1,13 @@
-//! Names that are kept, master by master.
+//! Lists the names that are kept, master by master.
 
 use redis::{Value, cmd};
 
 use super::{client::Client, failure, key_space::KeySpace, senseless};
 use crate::records::{Failure, Place, Space};
 
-/// Names that a page looks at, about: some hundred microseconds of Redis.
+/// Names scanned for a page, roughly: some hundred microseconds of Redis.
 const PAGE: usize = 500;
 
-/// All places of all masters.
 pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space, Place)>, Failure> {
     let mut places = Vec::new();
     for master in client.masters().await.map_err(|e| failure(&e))? {
@@ -25,7 +24,7 @@ pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space,
     Ok(places)
 }
 
-/// A page of a master behind a cursor, and the next cursor.
+/// Scans a page of a master after a cursor, and returns the next cursor.
 async fn page(
     client: &Client,
     names: &KeySpace,

@@ -1,11 +1,11 @@
-//! Questions as commands, and what Redis answers.
+//! Writes questions as commands, and reads the answers of Redis.
 
 use redis::{Pipeline, Value, pipe};
 
 use super::{key_space::KeySpace, senseless};
 use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Record, Space};
 
-/// Fields on a page of a set, about.
+/// Fields on a page of a set, roughly, so that a page takes Redis little time.
 const PAGE: usize = 500;
 
 /// A field of a hash: name and value.
@@ -63,8 +63,8 @@ fn by_set(names: &[Name]) -> impl Iterator<Item = &[Name]> {
     names.chunk_by(|a, b| a.set == b.set)
 }
 
-/// An item has the number of its last value. So that of `to` may end behind it: the first item that does so is read too, where the
-/// items are read downwards.
+/// Reads values of a log. An item has the number of its last value, so the item with the value of `to` may have a
+/// higher one. The first such item is read too, if the items are read downwards.
 fn write_values(commands: &mut Pipeline, log: &[u8], (from, to): (u64, u64), (order, limit): (Order, usize)) {
     match order {
         Order::Ascending => {
@@ -79,7 +79,6 @@ fn write_values(commands: &mut Pipeline, log: &[u8], (from, to): (u64, u64), (or
     }
 }
 
-/// Answers to questions.
 pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Result<Vec<Answer>, Failure> {
     let mut answers = answers.into_iter();
     let mut all = Vec::with_capacity(questions.len());
@@ -118,7 +117,7 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
     Ok(all)
 }
 
-/// An item of a stream: its id, and words that stand before values in turn.
+/// Item of a stream: its id, then field names and values in turn.
 type Item = (String, Vec<Vec<u8>>);
 
 fn items(answer: Value) -> Result<Vec<Item>, Failure> {

@@ -1,4 +1,4 @@
-//! Number of the layout in Redis, so that data of another layout is refused rather than misread.
+//! Number of the layout in Redis. Data of another layout is refused rather than misread.
 
 use redis::{RedisResult, cmd};
 
@@ -7,11 +7,10 @@ use super::{
     key_space::KeySpace,
 };
 
-/// The layout that this program reads and writes. Programs of the layouts 1 and 2 look at the same number, and leave this one
+/// Layout that this program reads and writes. Programs of layouts 1 and 2 check the same number, and leave this layout
 /// alone.
 const LAYOUT: u32 = 3;
 
-/// Data that this program cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum OtherLayout {
     #[error(
@@ -26,7 +25,7 @@ enum OtherLayout {
     Later(String),
 }
 
-/// Refuses data of another layout, and records the layout in an empty Redis.
+/// Refuses data of another layout, and writes the number into an empty Redis.
 pub(super) async fn check(connection: &mut Connection, key_space: &KeySpace) -> RedisResult<()> {
     let layout: Option<String> = cmd("GET").arg(key_space.schema()).query_async(connection).await?;
     if let Some(layout) = layout {

@@ -15,47 +15,39 @@ const SENTINEL_PORT: u16 = 26379;
 /// Settings of the Redis store.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Address of the servers.
     pub address: Address,
     /// Prefix of all names, different for each installation on a shared Redis.
     pub prefix: String,
-    /// True to accept a Redis without an append-only file, which loses all data when stopped.
+    /// Accepts a Redis without an append-only file, which loses all data when it stops.
     pub volatile_allowed: bool,
     /// Number of replicas that must have a change before the answer.
     pub wait_replicas: u32,
-    /// Certificates for servers that are reached over TLS, and for this client.
+    /// Certificates for TLS: of the servers, and of this client.
     pub certificates: Certificates,
-    /// Folder with the record of when the store was last seen, by which a store that lost data is noticed. `None` for a store that the
-    /// folder has not seen, and is not to see.
+    /// Folder that records when the store was last seen, so that lost data is noticed. `None` for a store that the
+    /// folder has not seen and should not see.
     pub data_dir: Option<PathBuf>,
-    /// False to leave no mark of being seen, since nothing is written: a store that lost data is noticed all the same.
+    /// Marks the store as seen. A process that writes nothing leaves no mark, and notices lost data all the same.
     pub is_marked: bool,
 }
 
-/// Address of Redis. Printed without the password.
+/// Address of Redis. It is printed without the password.
 #[derive(Clone, Debug)]
 pub enum Address {
-    /// A single server.
     One(ConnectionInfo),
-    /// The server that the Sentinels report as the master of the service.
+    /// Server that the Sentinels report as the service's master.
     Sentinel(Sentinel),
-    /// A cluster.
-    Cluster(
-        /// Some of the nodes.
-        Vec<ConnectionInfo>,
-    ),
+    Cluster(Vec<ConnectionInfo>),
 }
 
 /// Sentinels, and the master under watch.
 #[derive(Clone, Debug)]
 pub struct Sentinel {
-    /// Some of the Sentinels.
     pub addresses: Vec<ConnectionAddr>,
     /// The Sentinels' name for the master.
     pub service: String,
-    /// Credentials for the Sentinels.
     pub sign_in: SignIn,
-    /// Credentials for the master; the host is not used.
+    /// Credentials for the master. Its host is not used.
     pub master: ConnectionInfo,
 }
 
@@ -64,7 +56,7 @@ pub struct Sentinel {
 pub struct SignIn {
     /// User in the Sentinels' access list.
     pub user: Option<String>,
-    /// Password of the user, or the common password.
+    /// Password of the user, or the one that all clients share.
     pub password: Option<SecretString>,
 }
 
@@ -141,7 +133,7 @@ impl SignIn {
     }
 }
 
-/// Splits at the last `@`: the credentials, with the `@`, and the rest.
+/// Splits at the last `@`, into the credentials with the `@`, and the rest.
 fn split_user(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }
@@ -153,12 +145,12 @@ fn at(scheme: &str, user: &str, host: &str, port: u16) -> String {
 
 fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     let info: RedisResult<ConnectionInfo> = url.into_connection_info();
-    // The library's own messages do not repeat the URL, which may hold a password.
+    // The library's messages do not repeat the URL, which may hold a password.
     let info = info.map_err(|e| InvalidAddress(e.to_string()))?;
     Ok(info.set_tcp_settings(at_once()))
 }
 
-/// Settings that send small writes at once: waiting for more to send costs 40 ms each.
+/// Settings that send small writes at once. Waiting for more to send costs 40 ms each time.
 pub(super) fn at_once() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }

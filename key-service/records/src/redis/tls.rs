@@ -2,13 +2,12 @@
 
 use redis::{ClientTlsConfig, TlsCertificates};
 
-/// Certificates for `rediss://`.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates(Option<TlsCertificates>);
 
 impl Certificates {
-    /// Reads PEM texts: the authority that signed the server's certificate (by default the system's), and the
-    /// client's certificate with a key, for servers that require a certificate.
+    /// Reads PEM texts: the authority that signed the server's certificate (the system's by default), and the client's
+    /// certificate and key, for servers that require one.
     pub fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         if authority.is_none() && own.is_none() {
             return Self(None);

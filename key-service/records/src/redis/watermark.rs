@@ -1,11 +1,11 @@
 //! Detects a Redis that has lost data: restored from a snapshot, or empty.
 //!
-//! Every few seconds a count goes up in every part of the store, and then in a file of the data directory. A store whose
-//! count is behind the file's has lost acknowledged writes.
+//! Every few seconds, a process raises a count in every part of the store, and then in a file of the data directory. If
+//! the store's count is behind the file's, the store has lost acknowledged writes.
 //!
-//! The count is in milliseconds, so that a loss has a length: a mark adds the time since the process's last mark. The first
-//! mark of a process reaches the wall clock where that is ahead, since a store may be restored while no process runs. No
-//! clock lowers the count, nor does another process of the same data directory.
+//! The count is in milliseconds, so that a loss has a length. A mark adds the time since the process's last mark. The
+//! first mark of a process moves the count up to the wall clock, since a store may be restored while no process runs.
+//! Neither a clock nor another process of the same data directory lowers the count.
 
 use std::{
     fs, io,
@@ -34,26 +34,27 @@ const FILE: &str = "redis-seen";
 /// Script that raises the count of a part.
 const MARK: &str = include_str!("mark.lua");
 
-/// Interval at which a process marks the store as seen, and most that a mark adds: one that comes late, after an outage, stands
-/// for no more writes. A store that lost a minute of writes is noticed this much later at worst.
+/// Interval at which a process marks the store as seen. It is also the most that a mark adds: a mark that comes late,
+/// after an outage, stands for no more writes. A store that lost a minute of writes is noticed this much later at
+/// worst.
 pub(super) const MARKED_EVERY: Duration = Duration::from_secs(5);
 
-/// Largest difference that does not count as a restored snapshot: more than a crash or a failover loses, which is two
-/// seconds.
+/// Largest difference that does not count as a restored snapshot: more than the two seconds that a crash or a failover
+/// loses.
 const TOLERATED: Duration = Duration::from_mins(1);
 
 /// The count at which this data directory last saw the store.
 pub(super) struct Watermark {
     key_space: KeySpace,
-    /// `None` without a data directory.
+    /// File of the count; `None` without a data directory.
     file: Option<PathBuf>,
     /// Name of this data directory in the store.
     directory: String,
-    /// The count; the lowest value means never.
+    /// The count; the lowest value means never seen.
     seen: AtomicI64,
     /// Time of the last mark of this process.
     marked_at: Mutex<Option<Instant>>,
-    /// Set once the store was found to be older, and is not used any more.
+    /// Set once the store was found to be older. It is then no longer used.
     older: OnceLock<Older>,
 }
 
@@ -61,11 +62,9 @@ pub(super) struct Watermark {
 pub(super) struct Checked {
     /// Length of what the store has forgotten.
     pub(super) forgotten: Duration,
-    /// The highest count there is.
     count: i64,
 }
 
-/// The store has forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "Redis came back older than it was: it has {}. If this is not the Redis that this data directory was used with, use \
@@ -78,7 +77,7 @@ pub(super) struct Checked {
     .file.display()
 )]
 pub(super) struct Older {
-    /// Length of what the store has forgotten; `None` where it has no mark.
+    /// Length of what the store has forgotten; `None` if it has no mark.
     behind: Option<Duration>,
     file: PathBuf,
 }
@@ -97,7 +96,7 @@ impl Watermark {
         Ok(Self { key_space, file, directory, seen, marked_at, older })
     }
 
-    /// The finding, if the store was ever found to be older.
+    /// Returns the finding, if the store was ever found to be older.
     pub(super) fn older(&self) -> Option<&Older> {
         self.older.get()
     }
@@ -115,7 +114,7 @@ impl Watermark {
         }));
         let remembered = remembered.await?;
         let count = remembered.iter().flatten().copied().fold(seen, i64::max);
-        // A part without any mark is older than every other.
+        // A part without any mark is older than all others.
         let least = remembered.into_iter().min().flatten();
         let behind =
             least.map(|least| Duration::from_millis(seen.saturating_sub(least).max(0).unsigned_abs()));
@@ -153,7 +152,7 @@ impl Watermark {
     }
 }
 
-/// The count after this one, at this time `since` the process's last mark; the first one catches up with the clock.
+/// Returns the next count, at this time and `since` the process's last mark. The first mark catches up with the clock.
 fn next(count: i64, since: Option<Duration>, now: Timestamp) -> i64 {
     let step = since.unwrap_or_default().clamp(Duration::from_millis(1), MARKED_EVERY);
     let next = count.saturating_add(i64::try_from(step.as_millis()).unwrap_or(i64::MAX));
@@ -175,8 +174,8 @@ fn parse(text: &str) -> Option<(String, i64)> {
     Some((directory.to_owned(), seen.parse().ok()?))
 }
 
-/// Replaces the file by renaming a new file, so that the file is always complete. An error names the file: a command that runs
-/// as another user, or in another folder, has no data directory that it may write to.
+/// Replaces the file by renaming a new one, so that it is always complete. An error names the file, for a command that
+/// runs as another user or in another folder and may not write to the data directory.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     rename_over(file, text).map_err(|e| {
         let file = file.display();

@@ -1,4 +1,4 @@
-//! One commit within the writer's transaction: its guards, then its writes.
+//! Carries out one commit within the writer's transaction: its guards, then its writes.
 
 use rusqlite::types::ValueRef;
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::records::{Commit, Committed, Guard, Log, Order, Record, Space, Write};
 
-/// A log is trimmed once for so many values, so that most commits write to its end alone.
+/// Values appended to a log between two trims, so that most commits write only to its end.
 const TRIMMED_EVERY: u64 = 64;
 
-/// Values that are trimmed together, where a log is to be shorter than before: a fraction of a millisecond.
+/// Values trimmed together if a log becomes shorter than before: a fraction of a millisecond.
 const MOST_TRIMMED: u64 = 16 * TRIMMED_EVERY;
 
 /// A space within the writer's transaction.
@@ -28,7 +28,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Self { tables, keys: Keys::of(space), revisions }
     }
 
-    /// Carries a commit out. After an error some of its writes may be made.
+    /// Carries out a commit. After an error, some of its writes may be made.
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<Committed, CallError> {
         let present = self.present(&commit.guards)?;
         if !present.is_empty() {
@@ -40,7 +40,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Ok(Committed::Written)
     }
 
-    /// The records whose guards do not hold.
+    /// Finds the records whose guards do not hold.
     fn present(&mut self, guards: &[Guard]) -> Result<Vec<(usize, Option<Record>)>, CallError> {
         let mut stale = Vec::new();
         for (place, Guard { name, seen }) in guards.iter().enumerate() {
@@ -58,7 +58,6 @@ impl<'a, 'c> Changes<'a, 'c> {
         Ok(stale)
     }
 
-    /// Makes a change.
     fn write(&mut self, write: &Write) -> Result<(), CallError> {
         let Self { tables, keys, revisions } = self;
         match write {
@@ -100,7 +99,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Ok(())
     }
 
-    /// Removes values before a number, the first of them if they are many.
+    /// Removes values before a number; if there are many, only the first of them.
     fn trim(&mut self, log: Log, first_kept: u64) -> Result<(), CallError> {
         let Some(lowest) = self.end(log, Order::Ascending)? else { return Ok(()) };
         let end = first_kept.min(lowest.saturating_add(MOST_TRIMMED));

@@ -1,4 +1,4 @@
-//! Copies of the file, made and taken back while nobody has to know how SQLite keeps it.
+//! Copies of the file. Callers need not know how SQLite keeps it.
 
 use std::{
     fs::{self, File},
@@ -12,7 +12,7 @@ use shared::private_files;
 
 use super::file::{LAYOUT, OpenError, layout};
 
-/// Endings of the files that SQLite keeps beside the file.
+/// Endings of the files that SQLite keeps beside its file.
 const BESIDE: [&str; 2] = ["-wal", "-shm"];
 
 /// Reason why a file was not copied.
@@ -21,21 +21,19 @@ pub enum CopyError {
     /// The file, or the folder that it is in, is missing or forbidden.
     #[error("{} cannot be read or written", .0.display())]
     File(PathBuf, #[source] io::Error),
-    /// SQLite failed.
     #[error("{}: {}", .0.display(), .1)]
     Sqlite(PathBuf, rusqlite::Error),
     /// The file belongs to another program, or has an earlier layout.
     #[error(transparent)]
     Refused(#[from] OpenError),
-    /// Pages of the file contradict one another.
+    /// Pages of the file contradict each other.
     #[error("{} is damaged: {}", .0.display(), .1)]
     Damaged(PathBuf, String),
-    /// Another process has the file open.
     #[error("{} is served: stop the program first (or another command that has it open)", .0.display())]
     Served(PathBuf),
 }
 
-/// Number of a file's layout beside that of this program, which is never the later one.
+/// Number of a file's layout, and of this program's, which is never the lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutVersion {
     /// The layout that the file has.
@@ -51,7 +49,7 @@ impl LayoutVersion {
     }
 }
 
-/// Reads the layout of a file, and changes nothing; `None` where there is no file yet.
+/// Reads the layout of a file, and changes nothing; `None` if there is no file yet.
 pub fn version(path: &Path) -> Result<Option<LayoutVersion>, CopyError> {
     if !path.exists() {
         return Ok(None);
@@ -59,7 +57,7 @@ pub fn version(path: &Path) -> Result<Option<LayoutVersion>, CopyError> {
     inspect(path, &open(path)?).map(Some)
 }
 
-/// Copies a file that may be served, by SQLite's own means, to a new private file. Returns its layout.
+/// Copies a file, which may be in use, by SQLite's own means to a new private file. Returns its layout.
 pub fn copy(from: &Path, to: &Path) -> Result<LayoutVersion, CopyError> {
     let source = open(from)?;
     inspect(from, &source)?;
@@ -68,18 +66,18 @@ pub fn copy(from: &Path, to: &Path) -> Result<LayoutVersion, CopyError> {
     let failed = |e| CopyError::Sqlite(to.to_owned(), e);
     let mut copy = open(to)?;
     let backup = Backup::new(&source, &mut copy).map_err(failed)?;
-    // All pages in one step, so that a writer does not begin it anew.
+    // Copies all pages in one step, so that no writer makes it start anew.
     backup.run_to_completion(i32::MAX, Duration::ZERO, None).map_err(failed)?;
     drop(backup);
     verify(to, &copy)
 }
 
-/// Proves that a file can be read from its first to its last page. Returns its layout.
+/// Proves that a file can be read from its first page to its last. Returns its layout.
 pub fn check(path: &Path) -> Result<LayoutVersion, CopyError> {
     verify(path, &open(path)?)
 }
 
-/// Makes what was written to a file, and its name in the folder, survive the loss of the machine.
+/// Makes a file's content, and its name in the folder, survive the loss of the machine.
 pub fn sync(path: &Path) -> Result<(), CopyError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     [path, folder].into_iter().try_for_each(|it| {
@@ -87,7 +85,8 @@ pub fn sync(path: &Path) -> Result<(), CopyError> {
     })
 }
 
-/// Moves a file aside with all that SQLite keeps beside it, unless another process has it open. Returns whether there was one.
+/// Moves a file aside with everything that SQLite keeps beside it, unless another process has it open. Returns whether
+/// there was one.
 pub fn set_aside(path: &Path, aside: &Path) -> Result<bool, CopyError> {
     if !path.exists() {
         return Ok(false);
@@ -110,7 +109,7 @@ pub fn check_unserved(path: &Path) -> Result<(), CopyError> {
     if path.exists() { take(path) } else { Ok(()) }
 }
 
-/// Has a file alone for a moment.
+/// Takes a file for this process alone, for a moment.
 fn take(path: &Path) -> Result<(), CopyError> {
     let alone = open(path)?;
     let taken = alone
@@ -127,10 +126,10 @@ fn take(path: &Path) -> Result<(), CopyError> {
     alone.close().map_err(|(_, e)| CopyError::Sqlite(path.to_owned(), e))
 }
 
-/// Removes what a connection left beside a file that is closed.
+/// Removes what a connection left beside a closed file.
 pub fn tidy(path: &Path) {
     for ending in BESIDE {
-        // Most often there is none.
+        // There is usually nothing to remove.
         let _ = fs::remove_file(with_ending(path, ending));
     }
 }
@@ -141,7 +140,6 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens a file that is there.
 fn open(path: &Path) -> Result<Connection, CopyError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags).map_err(|e| CopyError::Sqlite(path.to_owned(), e))

@@ -1,4 +1,4 @@
-//! What errors of SQLite say of a call.
+//! Sorts errors of SQLite by what they mean for a call.
 
 use rusqlite::{Error, ErrorCode};
 
@@ -7,25 +7,25 @@ use crate::records::Failure;
 /// Reason why a call is not carried out.
 #[derive(Clone, Debug)]
 pub(super) enum CallError {
-    /// The call or what it touches is at fault. Others of the transaction may go on without it.
+    /// The call, or a record that it names, is at fault. Other calls of the transaction may go on without it.
     Own(Failure),
     /// The database failed, and with it the transaction.
     All(Failure),
 }
 
 impl CallError {
-    /// A call that cannot be carried out as it is.
+    /// Fails a call that cannot be carried out.
     pub(super) fn refused(reason: impl Into<String>) -> Self {
         Self::Own(Failure::NotDone(reason.into()))
     }
 
-    /// A value that has another form than a record's.
+    /// Fails on a value that does not have a record's form.
     pub(super) fn no_record() -> Self {
         Self::Own(Failure::Damaged("SQLite: a value that is no record".into()))
     }
 
-    /// Sorts an error of the end of a transaction that writes. A sync that fails may have reached the disk: a crash before the
-    /// next commit would bring it back.
+    /// Sorts an error at the end of a transaction that writes. A failed sync may still have reached the disk: a crash
+    /// before the next commit would bring it back.
     pub(super) fn at_commit(error: Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => error.into(),

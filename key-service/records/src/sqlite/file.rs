@@ -1,4 +1,4 @@
-//! Opening of the file: checks of format and layout, the tables, and the configuration of SQLite.
+//! Opens the file: checks its format and layout, makes its tables, and configures SQLite.
 
 use std::{
     fs, io,
@@ -17,20 +17,21 @@ use super::{
 };
 use crate::records::Failure;
 
-/// Application id in the header of our files: "Fare".
+/// Application id in the header of our files: "Fare" in ASCII.
 const APPLICATION_ID: i32 = 0x4661_7265;
 
-/// Number of the layout. Programs of the earlier layouts, which ended with 22, see a newer file and leave it alone.
+/// Number of the layout. Programs of earlier layouts, of which 22 was the last, recognise a newer file and leave it
+/// alone.
 pub(super) const LAYOUT: i64 = 100;
 
-/// Longest wait for another process (the command line beside the server) to finish its transaction.
+/// Longest wait until another process, such as the command line beside the server, finishes its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Attempts to get a write-ahead log while other processes try the same: each attempt lets one process through.
+/// Attempts to turn on the write-ahead log while other processes do the same: each attempt lets one through.
 const WAL_ATTEMPTS: u32 = 100;
 
-/// Pages kept in memory by a connection, in KiB: the recent ones of some hundred busy accounts. Not more, since SQLite looks through
-/// all of them at the end of each transaction that has split a page.
+/// Memory for the pages of a connection, in KiB: the recent ones of some hundred busy accounts. It is not larger, since
+/// SQLite looks through all of them after each transaction that has split a page.
 const CACHE_KIB: i64 = 4 * 1024;
 
 /// Reason why a file cannot serve as the store.
@@ -39,17 +40,12 @@ pub enum OpenError {
     /// The file belongs to another program, or is not a database.
     #[error("{} is not a database of this service", .0.display())]
     NotOurs(PathBuf),
-    /// The file has one of the layouts before the present one.
+    /// The file has an earlier layout.
     #[error("{} has an earlier layout, which was never released and which this version does not read; nothing in it was changed: move it away to begin with an empty store, or use the program that wrote it", .0.display())]
     Earlier(PathBuf),
     /// The file was written by a newer program.
     #[error("{} was written by a newer version (its layout is {found}, this program knows {LAYOUT})", .path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Version of the layout.
-        found: i64,
-    },
+    Newer { path: PathBuf, found: i64 },
     /// The file is missing and cannot be created.
     #[error("{} cannot be made", .0.display())]
     NotMade(PathBuf, #[source] io::Error),
@@ -66,7 +62,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let failed = |e| OpenError::Failed(path.to_owned(), e);
     make_private(path).map_err(|e| OpenError::NotMade(path.to_owned(), e))?;
     let mut connection = connect(path).map_err(failed)?;
-    // A file that is refused is left unchanged: what waits in its write-ahead log as well.
+    // A refused file is left unchanged, including what waits in its write-ahead log.
     let keeps_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
     connection.set_db_config(keeps_log, true).map_err(failed)?;
     check(&connection, path)?;
@@ -98,12 +94,12 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     opened.map_err(|e| OpenError::Failed(path.to_owned(), e))
 }
 
-/// The file that a path led to at opening. While connections are open, a removed or replaced file is still written, and
-/// lost at the end.
+/// The file that a path led to when it was opened. While connections are open, a removed or replaced file is still
+/// written, and lost at the end.
 pub(super) struct FileIdentity {
     path: PathBuf,
     device_and_inode: (u64, u64),
-    /// True if the path led to no file, or to another file, at the last check.
+    /// Set if the path led to no file, or to another one, at the last check.
     gone: AtomicBool,
 }
 
@@ -114,7 +110,7 @@ impl FileIdentity {
         Ok(Self { path: path.to_owned(), device_and_inode, gone: AtomicBool::new(false) })
     }
 
-    /// Share of the disk under the file that is used, as `df` tells it: what only root may use counts as used.
+    /// Returns the used share of the disk under the file, as `df` counts it: what only root may use counts as used.
     pub(super) fn disk_used_ratio(&self) -> io::Result<f64> {
         let disk = rustix::fs::statvfs(&self.path)?;
         let used = disk.f_blocks.saturating_sub(disk.f_bfree);
@@ -123,11 +119,11 @@ impl FileIdentity {
         Ok(ratio)
     }
 
-    /// Fails if the file was removed or replaced: nothing written to such a file would be found again.
+    /// Fails if the file was removed or replaced, since nothing written to it would be found again.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let gone = match fs::metadata(&self.path) {
             Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
-            // A folder that cannot be read at the moment says nothing of the file.
+            // If a folder cannot be read at the moment, that says nothing about the file.
             Err(e) => e.kind() == io::ErrorKind::NotFound,
         };
         if self.gone.swap(gone, Ordering::Relaxed) != gone {
@@ -145,7 +141,7 @@ impl FileIdentity {
     }
 }
 
-/// Creates a missing file, readable by the owner alone. SQLite gives auxiliary files the same mode.
+/// Creates a missing file that only its owner can read. SQLite gives its auxiliary files the same mode.
 fn make_private(path: &Path) -> io::Result<()> {
     match private_files::options().write(true).create_new(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -154,12 +150,12 @@ fn make_private(path: &Path) -> io::Result<()> {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // Each connection belongs to a single thread, so SQLite need not lock; names are paths, never URIs.
+    // Each connection belongs to one thread, so SQLite need not lock; names are paths, never URIs.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Without this setting SQLite prepares some statements anew whenever a parameter is bound, in case other values ask
-    // for another plan.
+    // Without this setting, SQLite prepares some statements anew whenever a parameter is bound, in case other values
+    // need another plan.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
@@ -172,10 +168,10 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Number of a file's layout, this one or a later; `None` of a file without any table, which is new.
+/// Reads the number of a file's layout, this one or a later one; `None` if the file has no table, and so is new.
 pub(super) fn layout(connection: &Connection, path: &Path) -> Result<Option<i64>, OpenError> {
     let header = || -> rusqlite::Result<(i32, i64, bool)> {
-        // A single transaction, since another process may be creating the tables at this moment.
+        // One transaction, since another process may be creating the tables at this moment.
         let moment = connection.unchecked_transaction()?;
         let id = moment.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
@@ -197,8 +193,8 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Fails if the file cannot be read at all, or if a newer program has changed the layout since it was opened: this program would
-/// write it wrongly.
+/// Fails if the file cannot be read at all, or if a newer program has changed its layout since it was opened. This
+/// program would write it wrongly.
 pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
     if version(connection)? == LAYOUT {
         return Ok(());
@@ -207,7 +203,7 @@ pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
     Err(CallError::All(Failure::NotDone(taken_over.into())))
 }
 
-/// Writes the number of the layout as it is, which takes a page of the write-ahead log.
+/// Writes the number of the layout again, which takes a page of the write-ahead log.
 pub(super) fn write_layout_again(connection: &Connection) -> Result<(), CallError> {
     Ok(connection.pragma_update(None, "user_version", LAYOUT)?)
 }
@@ -227,10 +223,10 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Enables the write-ahead log: readers and one writer do not block each other, over several processes.
+/// Turns on the write-ahead log: readers and one writer do not block each other, in several processes.
 ///
-/// If two processes do so on a new file at once, SQLite refuses one process instead of making it wait. The refused
-/// process waits here, for a moment with the file to itself, and tries again.
+/// If two processes do so on a new file at once, SQLite refuses one of them instead of making it wait. That process
+/// waits here, for a moment with the file to itself, and tries again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let mut attempt = 1;
     loop {
@@ -244,7 +240,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Creates the tables. Of two processes that do so at once, the second finds nothing to do.
+/// Creates the tables. If two processes do so at once, the second finds nothing to do.
 fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if version(&transaction)? == 0 {

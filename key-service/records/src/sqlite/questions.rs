@@ -1,4 +1,4 @@
-//! Questions, answered within a read transaction.
+//! Answers questions within a read transaction.
 
 use rusqlite::types::ValueRef;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::records::{Answer, Cursor, Failure, Order, Question, Record, Space};
 
-/// Records on a page of a set.
+/// Records on a page of a set, which take little memory at a time.
 const PAGE: usize = 500;
 
 /// Answers questions as of one moment.
@@ -32,12 +32,12 @@ fn answer(tables: &mut Tables<'_>, keys: &mut Keys, question: &Question) -> Resu
         }
         Question::Set(set, from) => {
             let range = keys.records_from(*set, from.as_ref().map_or(&[], |Cursor(name)| name));
-            // The number of the part is four bytes.
+            // The first four bytes are the number of the part.
             let named = |key: &[u8], value: ValueRef<'_>| {
                 Ok((keys.within(key).get(4..).unwrap_or_default().to_vec(), record(value)?))
             };
             let records = tables.records.scan(&range, (Order::Ascending, PAGE), named)?;
-            // A cursor is the lowest name that may follow.
+            // A cursor is the lowest name that may come next.
             let last = records.last().filter(|_| records.len() == PAGE);
             let next = last.map(|(name, _)| Cursor([name, &[0][..]].concat()));
             Ok(Answer::Set(records, next))
@@ -57,12 +57,12 @@ fn answer(tables: &mut Tables<'_>, keys: &mut Keys, question: &Question) -> Resu
     }
 }
 
-/// The record that a value is.
+/// Reads a value as a record.
 pub(super) fn record(value: ValueRef<'_>) -> Result<Record, CallError> {
     value.as_blob().ok().and_then(|bytes| Record::from_bytes(bytes.to_vec())).ok_or_else(CallError::no_record)
 }
 
-/// The number of a value in its log.
+/// Reads the number of a value in its log.
 pub(super) fn number(keys: &Keys, key: &[u8]) -> Result<u64, CallError> {
     Ok(u64::from_be_bytes(keys.within(key).try_into().map_err(|_| CallError::no_record())?))
 }

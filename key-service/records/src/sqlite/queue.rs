@@ -1,4 +1,4 @@
-//! Queues of calls to the threads of the database, with channels for the answers.
+//! Queues of calls to the database's threads, with channels for the answers.
 
 use std::{
     io,
@@ -15,11 +15,11 @@ use tokio::{
 use super::tables::Tables;
 use crate::records::Failure;
 
-/// Number of calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
+/// Calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
 const QUEUED_CALLS: usize = 1024;
 
-/// Longest wait of a call for the answer. Twice the writer's wait for another process, so that a slow transaction
-/// there does not fail calls here.
+/// Longest wait of a call for its answer. It is twice the writer's wait for another process, so that a slow transaction
+/// there fails no calls here.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Channel for the answer of a call.
@@ -28,7 +28,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Failure>>;
 /// Work on the tables, which sends the answer itself.
 pub(super) type Query = Box<dyn FnOnce(&mut Tables<'_>) + Send>;
 
-/// A query that sends what the work returns.
+/// Makes a query that sends the result of the work.
 pub(super) fn query<T: Send + 'static>(
     work: impl FnOnce(&mut Tables<'_>) -> Result<T, Failure> + Send + 'static,
     reply: Reply<T>,
@@ -42,21 +42,20 @@ pub(super) fn query<T: Send + 'static>(
 /// Receiving end of a queue.
 pub(super) type Calls<C> = mpsc::Receiver<C>;
 
-/// A bounded queue of calls, and the threads that serve the queue until dropped and empty.
+/// A bounded queue of calls, with threads that serve it until it is dropped and empty.
 pub(super) struct Queue<C> {
-    /// Taken on drop, which ends the threads once the queue is empty.
+    /// Taken when dropped, which ends the threads once the queue is empty.
     calls: Option<mpsc::Sender<C>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A queue without threads.
 pub(super) fn queue<C>() -> (Queue<C>, Calls<C>) {
     let (sender, receiver) = mpsc::channel(QUEUED_CALLS);
     (Queue { calls: Some(sender), threads: Vec::new() }, receiver)
 }
 
 impl<C> Queue<C> {
-    /// Starts a thread that serves the queue over a connection, and that is joined when the queue is dropped.
+    /// Starts a thread that serves the queue over a connection. Dropping the queue joins the thread.
     pub(super) fn serve(
         &mut self,
         name: &str,
@@ -65,15 +64,15 @@ impl<C> Queue<C> {
     ) -> io::Result<()> {
         let serve = move || match Tables::new(&connection) {
             Ok(mut tables) => serve(&mut tables),
-            // Seen only without memory, since opening has tried it.
+            // Happens only without memory, since opening has tried it.
             Err(error) => tracing::error!(%error, "the store's statements cannot be prepared"),
         };
         self.threads.push(thread::Builder::new().name(name.into()).spawn(serve)?);
         Ok(())
     }
 
-    /// Queues a call and waits for the answer, both within the same deadline. A call that found no place in the queue is not
-    /// done; one that got no answer may be done still.
+    /// Queues a call and waits for the answer, both within one deadline. A call that found no place in the queue is not
+    /// done; one that got no answer may still be done.
     pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Failure> {
         let deadline = Instant::now() + CALL_TIMEOUT;
         let (reply, answer) = oneshot::channel();

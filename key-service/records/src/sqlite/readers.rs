@@ -24,7 +24,7 @@ impl Readers {
         for _ in 0..THREADS {
             let waiting = Arc::clone(&waiting);
             let serve = move |tables: &mut Tables<'_>| {
-                // An idle thread holds the lock during the wait for the next query, and releases it before the answer.
+                // An idle thread holds the lock while it waits for the next query, and releases it before it answers.
                 let next = || waiting.lock().blocking_recv();
                 while let Some(query) = next() {
                     query(tables);

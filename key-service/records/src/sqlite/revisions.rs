@@ -4,15 +4,15 @@ use foldhash::HashMap;
 
 use crate::records::Revision;
 
-/// Records whose revisions are kept, in some 15 MiB. Those in use are soon read again after all are forgotten.
+/// Records whose revisions are kept, in some 15 MiB. If all are forgotten, those in use are soon read again.
 const MOST: usize = 128 * 1024;
 
-/// The revision of records, by their keys, as the writer has read or written them last; `None` for one that is absent.
+/// Revision of each record as the writer has last read or written it, by key; `None` if the record is absent.
 #[derive(Default)]
 pub(super) struct Revisions(HashMap<Box<[u8]>, Option<Revision>>);
 
 impl Revisions {
-    /// Whether a record is known to have this revision.
+    /// Returns whether a record is known to have this revision.
     pub(super) fn has(&self, key: &[u8], seen: Option<Revision>) -> bool {
         self.0.get(key).is_some_and(|known| *known == seen)
     }
@@ -34,7 +34,6 @@ impl Revisions {
         self.0.retain(|key, _| !key.starts_with(beginning));
     }
 
-    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,7 +1,7 @@
-//! The three tables, alike: keys in the order of their bytes, each with a value.
+//! The three tables, which are alike: keys in the order of their bytes, each with a value.
 //!
-//! A key is the space, the number of the set, index or log, and the name within: a record's, an entry, or the number of a value.
-//! All that is asked for at once is a range of keys. One column compares faster than several.
+//! A key has the space, the number of the set, index or log, and the name within: a record's name, an entry, or the
+//! number of a value. Everything asked for at once is a range of keys. One column compares faster than several.
 
 use std::ops::Range;
 
@@ -13,22 +13,22 @@ use rusqlite::{
 use super::failures::CallError;
 use crate::records::{Index, Log, Name, Order, Place, Set, Space};
 
-/// A value is a blob, or null for an entry. A table for each kind keeps the small ones shallow.
+/// A value is a blob, or null for an entry. Each kind has its own table, so that small ones stay shallow.
 pub(super) const TABLES: &str = "
     CREATE TABLE records (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
     CREATE TABLE entries (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
     CREATE TABLE logs (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;";
 
-/// What a transaction may do.
+/// Access of a transaction to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Reads, as of one moment.
+    /// The transaction reads, as of one moment.
     Read,
-    /// Reads and writes. No other process writes meanwhile.
+    /// The transaction reads and writes, and no other process writes meanwhile.
     Write,
 }
 
-/// The tables on a connection, with statements that are compiled once.
+/// The tables on a connection, whose statements are compiled once.
 pub(super) struct Tables<'c> {
     pub(super) connection: &'c Connection,
     begin: Statement<'c>,
@@ -64,7 +64,7 @@ impl<'c> Tables<'c> {
         })
     }
 
-    /// Works within a transaction, which is rolled back if the work fails.
+    /// Runs work within a transaction, and rolls it back if the work fails.
     pub(super) fn transact<T>(
         &mut self,
         access: Access,
@@ -78,7 +78,7 @@ impl<'c> Tables<'c> {
             Ok(_) => Ok(done),
             Err(e) => Err(CallError::at_commit(e)),
         });
-        // A full or broken disk has rolled back already.
+        // After a full or broken disk, SQLite has rolled back already.
         if done.is_err()
             && !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
@@ -88,7 +88,7 @@ impl<'c> Tables<'c> {
         done
     }
 
-    /// All places, each found by a look behind the one before.
+    /// Lists all places. Each is found by a search that starts after the one before.
     pub(super) fn places(&mut self) -> Result<Vec<(Space, Place)>, CallError> {
         let mut places = Vec::new();
         let kinds = [
@@ -123,8 +123,8 @@ impl<'c> Table<'c> {
             |order| format!("SELECT key, value FROM {name} WHERE {range} ORDER BY key {order} LIMIT ?3");
         Ok(Self {
             get: prepare(connection, &format!("SELECT value FROM {name} WHERE key = ?1"))?,
-            // In a table with no further index, SQLite replaces a row without a look for it beforehand, and in its place
-            // where the length is the same. An `ON CONFLICT` clause takes longer.
+            // In a table with no other index, SQLite replaces a row without looking it up first, and in place if the
+            // length is the same. An `ON CONFLICT` clause takes longer.
             put: prepare(connection, &format!("REPLACE INTO {name} (key, value) VALUES (?1, ?2)"))?,
             remove: prepare(connection, &format!("DELETE FROM {name} WHERE key = ?1"))?,
             remove_range: prepare(connection, &format!("DELETE FROM {name} WHERE {range}"))?,
@@ -133,7 +133,6 @@ impl<'c> Table<'c> {
         })
     }
 
-    /// The value of a key; `None` where there is none.
     pub(super) fn get<T>(
         &mut self,
         key: &[u8],
@@ -160,7 +159,7 @@ impl<'c> Table<'c> {
         self.remove_range.execute([start, end]).map(drop)
     }
 
-    /// Keys of a range with their values, at most so many in this order.
+    /// Finds the keys of a range with their values, at most `limit`, in this order.
     pub(super) fn scan<T>(
         &mut self,
         Range { start, end }: &Range<Vec<u8>>,
@@ -180,12 +179,12 @@ impl<'c> Table<'c> {
     }
 }
 
-/// Compiles a statement that stays. SQLite keeps it apart from the memory for what lives short, which it would use up.
+/// Compiles a statement for long use. SQLite keeps it out of the memory for short-lived ones, which it would use up.
 fn prepare<'c>(connection: &'c Connection, sql: &str) -> rusqlite::Result<Statement<'c>> {
     connection.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)
 }
 
-/// The place of a key in the table of a kind, and the length of the beginning that all keys of the place share.
+/// Finds the place of a key in the table of a kind, and the length of the beginning that all keys of the place share.
 fn place_of(key: &[u8], kind: Place) -> Option<((Space, Place), usize)> {
     let (space, end) = if key.first() == Some(&b'u') {
         (uuid_of(key.get(1..17)?), 17)
@@ -205,15 +204,15 @@ fn place_of(key: &[u8], kind: Place) -> Option<((Space, Place), usize)> {
     Some(((Space::new(space), place), length))
 }
 
-/// Keys of a space. Each is written over the one before.
+/// Writes keys of a space, each over the one before.
 pub(super) struct Keys {
     key: Vec<u8>,
-    /// Length of what all keys of the space begin with.
+    /// Length of the beginning that all keys of the space share.
     space: usize,
 }
 
 impl Keys {
-    /// Keys of this space, whose name has no `}`. The many whose name is a UUID take its sixteen bytes.
+    /// Makes keys of this space, whose name has no `}`. Most names are UUIDs, and take sixteen bytes.
     pub(super) fn of(space: &Space) -> Self {
         let name = space.as_str();
         let mut key = Vec::with_capacity(name.len() + 64);
@@ -251,12 +250,12 @@ impl Keys {
         &self.key
     }
 
-    /// The records of a set whose names begin at or behind this one.
+    /// Range of the records of a set, from this name on.
     pub(super) fn records_from(&mut self, set: Set, from: &[u8]) -> Range<Vec<u8>> {
         self.record_of(set, from).to_vec()..end_of(self.record_of(set, b""))
     }
 
-    /// The entries of an index at or behind `from` and before `to`.
+    /// Range of the entries of an index from `from` to before `to`.
     pub(super) fn entries(&mut self, index: Index, from: &[u8], to: Option<&[u8]>) -> Range<Vec<u8>> {
         let start = self.entry(index, from).to_vec();
         let end = match to {
@@ -266,7 +265,7 @@ impl Keys {
         start..end
     }
 
-    /// The values of a log with numbers from `from` to `to`.
+    /// Range of the values of a log with numbers from `from` to `to`.
     pub(super) fn values(&mut self, log: Log, from: u64, to: u64) -> Range<Vec<u8>> {
         let start = self.value(log, from).to_vec();
         let end = match to.checked_add(1) {
@@ -276,7 +275,7 @@ impl Keys {
         start..end
     }
 
-    /// The part of a key behind the number of its set, index or log.
+    /// Returns the part of a key after the number of its set, index or log.
     pub(super) fn within<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         key.get(self.space + 1..).unwrap_or_default()
     }
@@ -287,7 +286,7 @@ impl Keys {
     }
 }
 
-/// The lowest of the keys that are behind all which begin with these bytes.
+/// Returns the lowest key after all keys that begin with these bytes.
 fn end_of(beginning: &[u8]) -> Vec<u8> {
     let mut end = beginning.to_vec();
     while end.pop_if(|last| *last == u8::MAX).is_some() {}
@@ -297,7 +296,7 @@ fn end_of(beginning: &[u8]) -> Vec<u8> {
     end
 }
 
-/// The bytes of a UUID, written as such: with hyphens in their places and small letters.
+/// Reads the bytes of a UUID written in the usual form: hyphens in their places, and lower case.
 fn uuid(name: &str) -> Option<Vec<u8>> {
     let is_well_placed = |(place, byte): (usize, u8)| match place {
         8 | 13 | 18 | 23 => byte == b'-',
@@ -307,7 +306,7 @@ fn uuid(name: &str) -> Option<Vec<u8>> {
     is_uuid.then(|| hex::decode(name.replace('-', "")).ok()).flatten()
 }
 
-/// A UUID as [`uuid`] reads it.
+/// Writes a UUID as [`uuid`] reads it.
 fn uuid_of(bytes: &[u8]) -> String {
     let digits = hex::encode(bytes);
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")

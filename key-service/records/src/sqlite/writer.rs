@@ -14,20 +14,18 @@ use super::{
 };
 use crate::records::{Commit, Committed, Failure, Space};
 
-/// Largest number of calls in a transaction, which bounds the wait of the first call for the last, and the work that a
-/// failed sync undoes.
+/// Calls in a transaction. They bound how long the first waits for the last, and how much a failed sync undoes.
 const CALLS_PER_TRANSACTION: usize = 256;
 
-/// Writer of commits, each of which takes effect whole or not at all.
+/// Writes commits. Each takes effect as a whole or not at all.
 pub(super) struct Writer {
     calls: Queue<Call>,
-    /// `None` in memory.
     file: Option<Arc<FileIdentity>>,
 }
 
 enum Call {
     Commit(QueuedCommit),
-    /// Something else that uses the writer's connection, outside of its transactions.
+    /// Other work on the writer's connection, outside of its transactions.
     Run(Query),
 }
 
@@ -57,7 +55,7 @@ impl Writer {
         Ok(Self { calls, file })
     }
 
-    /// The file that is written; `None` in memory.
+    /// Returns the file that is written; `None` in memory.
     pub(super) fn file(&self) -> Option<&FileIdentity> {
         self.file.as_deref()
     }
@@ -80,16 +78,15 @@ impl Writer {
     }
 }
 
-/// What the thread keeps between transactions.
+/// State of the thread between transactions.
 struct WriterThread {
     file: Option<Arc<FileIdentity>>,
-    /// Revisions of committed records, and within a transaction those that it has written.
+    /// Revisions of committed records and, within a transaction, of those that it has written.
     revisions: Revisions,
-    /// Changes when another connection writes. Until then the revisions are true.
+    /// Changes when another connection has written. Until then, the revisions are true.
     data_version: Option<i64>,
 }
 
-/// Answers to the commits of a transaction.
 type Answers = Vec<Result<Committed, Failure>>;
 
 impl WriterThread {
@@ -113,7 +110,8 @@ impl WriterThread {
     fn commit(&mut self, tables: &mut Tables<'_>, commits: Vec<QueuedCommit>) {
         let answers = match self.transact(tables, &commits) {
             Ok(answers) => answers,
-            // One that is at fault has undone them all. Savepoints would cost every commit a copy of each page that it changes.
+            // One call at fault has undone them all. Savepoints would cost every commit a copy of each page that it
+            // changes.
             Err(CallError::Own(_)) if commits.len() > 1 => {
                 commits.iter().map(|commit| self.transact_alone(tables, commit)).collect()
             }
@@ -134,10 +132,10 @@ impl WriterThread {
         answers.pop().unwrap_or_else(|| Err(Failure::NotDone("SQLite: no answer".into())))
     }
 
-    /// Runs a transaction. What its commits were told by one another holds only if it is committed.
+    /// Runs a transaction. Answers that depend on other commits of the transaction hold only once it is committed.
     fn transact(&mut self, tables: &mut Tables<'_>, commits: &[QueuedCommit]) -> Result<Answers, CallError> {
         self.file.as_deref().map_or(Ok(()), FileIdentity::check).map_err(CallError::All)?;
-        // Mere questions wait for no other process.
+        // A transaction that only asks questions waits for no other process.
         let is_writing = commits.iter().any(|commit| !commit.commit.writes.is_empty());
         let access = if is_writing { Access::Write } else { Access::Read };
         let done = tables.transact(access, |tables| {
@@ -153,7 +151,7 @@ impl WriterThread {
         done
     }
 
-    /// Forgets the revisions if another connection has written. The transaction has begun, so that none writes any more.
+    /// Forgets the revisions if another connection has written. The transaction has begun, so none can write any more.
     fn notice_others(&mut self, tables: &mut Tables<'_>) -> Result<(), CallError> {
         let seen = tables.data_version()?;
         if self.data_version != Some(seen) {
