@@ -1,4 +1,4 @@
-//! Calls of an account, decided together over copies.
+//! Decides calls of an account together, over copies of its records.
 
 mod missing;
 
@@ -26,14 +26,13 @@ use prost::Message;
 /// Outcomes of the commands of a call.
 pub type Outcomes = Vec<Result<Outcome, Refused>>;
 
-/// Commands that are applied together, at a time.
+/// Commands of one call, which are applied at one time.
 #[derive(Clone, Copy)]
 pub(super) struct Commands<'a> {
     pub(super) all: &'a [Command],
     pub(super) now: Timestamp,
 }
 
-/// A batch under way.
 pub(super) struct Batch<'a> {
     copies: &'a mut Copies,
     account: AccountId,
@@ -41,27 +40,26 @@ pub(super) struct Batch<'a> {
     /// Time of the call under way.
     now: Timestamp,
     effects: Effects,
-    /// Records that turned out to be needed.
+    /// Records that turned out to be needed, and were not read yet.
     missing: Vec<Slot>,
 }
 
-/// What a batch does beside changing records.
+/// Effects of a batch beside changed records.
 #[derive(Default)]
 pub(super) struct Effects {
     /// Numbers of entries and of events before the batch.
     numbers: (u64, u64),
     entries: Vec<Vec<u8>>,
     events: Vec<Event>,
-    /// Number of the event, and name, of each threshold that is told.
+    /// Each threshold told by the batch: number of the event, and name.
     told: Vec<(u64, Vec<u8>)>,
     deposits: Vec<(Timestamp, DepositId)>,
 }
 
-/// The decision on a batch.
 pub(super) enum Decided {
     /// Outcomes of each call, and what is to be committed with the records.
     Outcomes(Vec<Outcomes>, Effects),
-    /// These records have to be read first.
+    /// These records must be read first.
     Missing(Vec<Slot>),
 }
 
@@ -95,7 +93,7 @@ impl<'a> Batch<'a> {
         Decided::Outcomes(outcomes, self.effects)
     }
 
-    /// Outcomes where the account is absent, or cannot be read.
+    /// Outcomes if the account is absent, or cannot be read.
     fn without_account(&self, call: &[Command]) -> Outcomes {
         let is_damaged = self.copies.account.get(&TheAccount).is_none();
         let refused = if is_damaged { Refused::Damaged } else { Refused::UnknownKey };
@@ -138,7 +136,7 @@ impl<'a> Batch<'a> {
         Ok(outcome)
     }
 
-    /// The state that a command reads, with the numbers of the last entries of key and groups.
+    /// Loads the state that a command reads, with the numbers of the last entries of key and groups.
     fn load(&mut self, account: &AccountRecord, command: &Command) -> Result<(State, LastEntries), Refused> {
         let record = match command.record() {
             None => Record::None,
@@ -206,7 +204,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Bills of expiries lie apart, since they are remembered for longer.
+    /// Bills of expiries are kept separately, since they are remembered for longer.
     fn write_generation(&mut self, account: &mut AccountRecord, id: GenerationId, record: Record) {
         let is_expired = matches!(&record, Record::Closed(bill) if bill.ending == ledger::Ending::Expired);
         if is_expired {
@@ -229,7 +227,7 @@ impl<'a> Batch<'a> {
         if !self.copies.payers.has(&of_payer) {
             self.needs(Slot::OfPayer(of_payer.clone()));
         }
-        // A sum that cannot be read stays as it is; the bill is not held up by it.
+        // A sum that cannot be read stays as it is, and does not hold up the bill.
         if let Some(Balance { of, .. }) = self.copies.of_payer(&of_payer) {
             self.copies.set_of_payer(&of_payer, Balance { of: of.plus(counts), last_entry });
         }
@@ -245,7 +243,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Notes a record that the commands turn out to need, if there is no copy: what they lead to is decided again.
+    /// Notes that the commands need a record, if there is no copy of it. They are decided again once it is read.
     fn needs(&mut self, slot: Slot) {
         if !self.copies.has(&slot) && !self.missing.contains(&slot) {
             self.missing.push(slot);
@@ -254,17 +252,16 @@ impl<'a> Batch<'a> {
 }
 
 impl Effects {
-    /// The effects, the numbers of which follow those of the account.
+    /// Sets the numbers before the batch to those of the account.
     pub(super) fn numbered(self, account: &AccountRecord) -> Self {
         Self { numbers: (account.entries, account.events), ..self }
     }
 
-    /// Adds an event.
     pub(super) fn event(&mut self, event: Event) {
         self.events.push(event);
     }
 
-    /// Adds an event, unless it is of a threshold that is told. `last` is the number of the account's last event before the
+    /// Adds an event, unless its threshold was told before. `last` is the number of the account's last event before the
     /// change.
     pub(super) fn tell(&mut self, copies: &mut Copies, last: u64, Told { once, event }: Told) {
         if let Some(name) = once.map(ToldName) {
@@ -283,7 +280,6 @@ impl Effects {
         self.events.len() as u64
     }
 
-    /// The events, if there are any.
     pub(super) fn written_events(&self) -> Option<WrittenEvents> {
         let at = self.events.last()?.at;
         let bytes = self.events.iter().map(|event| trim::size(&event_value(event))).sum();
@@ -298,7 +294,7 @@ impl Effects {
         copies.set_events(&TheEvents, codec::EventsKept { bytes, ..kept });
     }
 
-    /// The commit of what was decided.
+    /// Makes the commit of what was decided.
     pub(super) fn commit(self, copies: &Copies, revision: Revision, kept: Kept) -> Commit {
         let (guards, records) = copies.changes(revision);
         let (entries, events) = self.numbers;
@@ -326,7 +322,7 @@ impl Effects {
     }
 }
 
-/// An event as the log keeps it.
+/// Writes an event as the log keeps it.
 fn event_value(event: &Event) -> Vec<u8> {
     [event.id.as_bytes(), event.to_json().as_bytes()].concat()
 }
@@ -338,7 +334,7 @@ struct LastEntries {
     groups: [u64; 2],
 }
 
-/// Moves entries of indexes that follow from changed records.
+/// Updates the index entries that follow from changed records.
 fn index(copies: &Copies, writes: &mut Vec<Write>) {
     let mut moved = |index, before: Option<Vec<u8>>, after: Option<Vec<u8>>| {
         if before != after {

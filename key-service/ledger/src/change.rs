@@ -1,4 +1,4 @@
-//! Changes of an account by other than commands: a key is made, a bound is lowered, a member is invited.
+//! Changes of an account that are not commands: a key is made, a bound is lowered, a member is invited.
 
 use domain::{
     event::Event,
@@ -15,8 +15,8 @@ use super::{
 };
 use crate::view::{Unreadable, View};
 
-/// An account while a change is decided: money of the account, its keys and its groups, and all other records of the account's
-/// space. The commit guards whatever the decision reads.
+/// An account while a change is decided: its money, its keys and groups, and all other records of its space. The commit
+/// guards everything that the decision reads.
 pub struct Change<'a> {
     copies: &'a mut Copies,
     view: &'a mut View,
@@ -32,7 +32,7 @@ impl<'a> Change<'a> {
         Self { copies, view, missing, effects: Effects::default() }
     }
 
-    /// What is to be committed, or the records that have to be read before the change can be decided.
+    /// Returns what to commit, or the records that must be read before the change can be decided.
     pub(super) fn finish(mut self) -> Result<Effects, Vec<Slot>> {
         let mut effects = std::mem::take(&mut self.effects);
         if effects.events_len() > 0 {
@@ -49,7 +49,7 @@ impl<'a> Change<'a> {
         if is_missing { Err(self.missing) } else { Ok(effects) }
     }
 
-    /// Returns whether there is a copy. A missing copy is read, and the change decided again.
+    /// Returns whether there is a copy. If not, it is read, and the change is decided again.
     fn has(&mut self, slot: Slot) -> bool {
         let is_there = self.copies.has(&slot);
         if !is_there && !self.missing.contains(&slot) {
@@ -67,7 +67,7 @@ impl<'a> Change<'a> {
         Ok(account.map(|account| account.money))
     }
 
-    /// Changes the account's money. An account that does not exist is made.
+    /// Changes the account's money, or makes the account.
     pub fn set_account(&mut self, money: Account) {
         let before = self.copies.account.get(&TheAccount).copied().flatten().unwrap_or_default();
         self.copies.set_account(&TheAccount, Some(AccountRecord { money, ..before }));
@@ -81,7 +81,7 @@ impl<'a> Change<'a> {
         Ok(self.copies.key(&id).ok_or_else(|| unreadable(id))?.map(|balance| balance.of))
     }
 
-    /// Changes a key that was looked at, or makes it.
+    /// Changes a key that was read, or makes it.
     pub fn set_key(&mut self, id: KeyId, of: Key) {
         let before = self.copies.keys.get(&id).and_then(Option::as_ref);
         let last_entry = before.map_or(0, |balance| balance.last_entry);
@@ -96,14 +96,14 @@ impl<'a> Change<'a> {
         Ok(self.copies.group(&id).ok_or_else(|| unreadable(id))?.map(|balance| balance.of))
     }
 
-    /// Changes a group that was looked at, or makes it.
+    /// Changes a group that was read, or makes it.
     pub fn set_group(&mut self, id: GroupId, of: Group) {
         let before = self.copies.groups.get(&id).and_then(Option::as_ref);
         let last_entry = before.map_or(0, |balance| balance.last_entry);
         self.copies.set_group(&id, Some(Balance { of, last_entry }));
     }
 
-    /// Any other record of the account's space; `None` where there is none.
+    /// Reads any other record of the account's space; `None` if there is none.
     pub fn get<M: Message + Default>(&mut self, name: &Name) -> Result<Option<M>, Unreadable> {
         self.view.get(name)
     }
@@ -113,7 +113,6 @@ impl<'a> Change<'a> {
         self.view.has(name)
     }
 
-    /// Writes a record.
     pub fn put(&mut self, name: &Name, message: &impl Message) {
         self.view.put(name, message);
     }
@@ -123,7 +122,8 @@ impl<'a> Change<'a> {
         self.view.remove(name);
     }
 
-    /// Presumes that there is no record of this name: the commit guards that, and a conflict brings what there is.
+    /// Presumes that there is no record of this name. The commit guards this, and a conflict brings the record if there
+    /// is one.
     pub fn presume_absent(&mut self, name: &Name) {
         self.view.presume_absent(name);
     }
@@ -138,12 +138,12 @@ impl<'a> Change<'a> {
         self.view.leave(index, entry);
     }
 
-    /// Makes any other write. It has no guard of its own.
+    /// Adds any other write, which has no guard of its own.
     pub fn write(&mut self, write: Write) {
         self.view.write(write);
     }
 
-    /// All other records of the account's space, for functions that other changes use as well.
+    /// Gives access to all other records of the account's space, for functions that other changes use too.
     pub fn records(&mut self) -> &mut View {
         self.view
     }
@@ -153,7 +153,7 @@ impl<'a> Change<'a> {
         self.effects.event(event);
     }
 
-    /// Writes events with the change, of thresholds those that were not told.
+    /// Writes events with the change; those of thresholds only if they were not told before.
     pub fn tell(&mut self, events: Vec<Told>) {
         if events.is_empty() || !self.has(Slot::Account) {
             return;

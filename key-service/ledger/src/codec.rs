@@ -1,4 +1,4 @@
-//! The ledger's values as messages, and back. `None` is what no program writes.
+//! Conversion of the ledger's values to messages and back. `None` stands for what no program writes.
 
 use domain::{
     ledger::{
@@ -23,7 +23,6 @@ const fn nanos(amount: NanoUsd) -> i64 {
     amount.nanos()
 }
 
-/// An amount as records have it.
 pub const fn usd(nanos: i64) -> NanoUsd {
     NanoUsd::from_nanos(nanos)
 }
@@ -32,7 +31,7 @@ const fn time(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// An id that may be absent. `Err` for bytes that are no id.
+/// Reads an id that may be absent. `Err` for bytes that are no id.
 fn group_id(bytes: &[u8]) -> Result<Option<GroupId>, ()> {
     if bytes.is_empty() { Ok(None) } else { GroupId::from_slice(bytes).map(Some).ok_or(()) }
 }
@@ -41,21 +40,20 @@ fn group_bytes(group: Option<GroupId>) -> Vec<u8> {
     group.map(|id| id.as_bytes().to_vec()).unwrap_or_default()
 }
 
-/// Money of an account with the numbers that only stores need.
+/// Money of an account, with numbers that only stores need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountRecord {
-    /// Credit, what is held of it, lease time, and the last deposit.
+    /// Credit, its held part, lease time, and the last deposit.
     pub money: Account,
     /// Number of the last entry of the journal.
     pub entries: u64,
     /// Number of the last event.
     pub events: u64,
-    /// Time of the last expiry.
     pub(crate) last_expiry: Option<Timestamp>,
 }
 
 impl AccountRecord {
-    /// Returns whether there may be bills of expiries that are remembered.
+    /// Returns whether bills of expiries may still be remembered.
     pub(crate) fn remembers_expiries(&self, kept: Kept, now: Timestamp) -> bool {
         self.last_expiry.is_some_and(|last| last.plus(kept.expired) > now)
     }
@@ -64,9 +62,8 @@ impl AccountRecord {
 /// The events that an account keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventsKept {
-    /// Number of the oldest one, or of the next one where none is kept.
+    /// Number of the oldest event, or of the next one if none is kept.
     pub(crate) first: u64,
-    /// Bytes of all.
     pub(crate) bytes: i64,
 }
 
@@ -76,19 +73,17 @@ impl Default for EventsKept {
     }
 }
 
-/// The oldest event that an account keeps, as of the last look.
+/// The oldest event that an account keeps, as of the last check.
 #[derive(Clone, Copy)]
 pub(crate) struct OldestEvent {
     pub(crate) number: u64,
     pub(crate) at: Timestamp,
 }
 
-/// A balance with the number of the entry that changed it last.
+/// A balance, with the number of the entry that changed it last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance<T> {
-    /// The balance.
     pub of: T,
-    /// Number of the entry.
     pub last_entry: u64,
 }
 
@@ -133,7 +128,7 @@ pub(crate) fn write_key(Balance { of: key, last_entry }: &Balance<Key>) -> messa
     }
 }
 
-/// Reads the money of a key; `None` of a record that no program writes.
+/// Reads the money of a key; `None` if no program writes such a record.
 pub fn read_key(key: messages::Key) -> Option<Balance<Key>> {
     let rotation =
         Rotation { current: key.credential, previous_until: key.previous_until.map(Timestamp::from_millis) };
@@ -159,7 +154,7 @@ pub(crate) fn write_group(Balance { of: group, last_entry }: &Balance<Group>) ->
     }
 }
 
-/// Reads the money of a group; `None` of a record that no program writes.
+/// Reads the money of a group; `None` if no program writes such a record.
 pub fn read_group(group: messages::Group) -> Option<Balance<Group>> {
     let of = Group {
         budget: read_budget(group.budget?)?,
@@ -169,7 +164,6 @@ pub fn read_group(group: messages::Group) -> Option<Balance<Group>> {
     Some(Balance { of, last_entry: group.last_entry })
 }
 
-/// The record of a budget.
 pub fn write_budget(Budget { limit, used, held, bounds }: &Budget) -> messages::Budget {
     messages::Budget {
         limit: limit.map(nanos),
@@ -179,7 +173,7 @@ pub fn write_budget(Budget { limit, used, held, bounds }: &Budget) -> messages::
     }
 }
 
-/// Reads a budget; `None` of a record that no program writes.
+/// Reads a budget; `None` if no program writes such a record.
 pub fn read_budget(messages::Budget { limit, used, held, bounds }: messages::Budget) -> Option<Budget> {
     let bounds = bounds.map(read_bounds).map(|bounds| bounds.map(Box::new));
     let bounds = match bounds {
@@ -226,7 +220,7 @@ fn read_bounds(bounds: messages::Bounds) -> Option<Bounds> {
     })
 }
 
-/// Budgets that count a hold, as bits: 1 key, 2 group, 4 parent.
+/// Writes the budgets that count a hold as bits: 1 key, 2 group, 4 parent.
 pub(crate) fn levels(levels: [bool; 3]) -> u8 {
     levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
 }
@@ -235,7 +229,7 @@ pub(crate) fn read_levels(bits: u8) -> [bool; 3] {
     [1, 2, 4].map(|bit| bits & bit != 0)
 }
 
-/// `None` for what is not a generation's.
+/// Writes a generation; `None` for any other record.
 pub(crate) fn write_generation(record: &Record) -> Option<messages::Generation> {
     match record {
         Record::None | Record::Deposited(_) => None,
@@ -272,7 +266,7 @@ pub(crate) fn write_bill(settlement: &Settlement) -> messages::Generation {
     }
 }
 
-/// Reads a generation; `None` of a record that no program writes.
+/// Reads a generation; `None` if no program writes such a record.
 pub fn read_generation(generation: messages::Generation) -> Option<Record> {
     let messages::Generation { payer, progress, state } = generation;
     let (payer, progress) = (read_payer(payer?)?, read_progress(progress?));
@@ -353,7 +347,7 @@ fn read_usage(usage: &messages::Progress) -> Usage {
     Usage { prompt: usage.prompt, cached: usage.cached, completion: usage.completion, details }
 }
 
-/// `None` for what is not a deposit.
+/// Writes a deposit; `None` for any other record.
 pub(crate) fn write_deposit(record: &Record) -> Option<messages::Deposit> {
     let Record::Deposited(Deposited { amount, credit, note, payment }) = record else { return None };
     Some(messages::Deposit {
@@ -365,7 +359,7 @@ pub(crate) fn write_deposit(record: &Record) -> Option<messages::Deposit> {
     })
 }
 
-/// Reads a deposit; `None` of a record that no program writes.
+/// Reads a deposit; `None` if no program writes such a record.
 pub fn read_deposit(deposit: messages::Deposit) -> Option<Record> {
     let messages::Deposit { amount, credit, note, payment_id, at } = deposit;
     let payment = match payment_id.as_str() {

@@ -1,4 +1,5 @@
-//! Copies of an account's records, each with the revision that was read and the next value that the batch under way gives.
+//! Copies of an account's records. Each has the revision that was read, and the next value that the running batch
+//! gives.
 
 mod kinds;
 #[cfg(feature = "testing")]
@@ -15,35 +16,33 @@ pub(super) use self::kinds::{Expired, Kept, PayerSum, Sum, SumOf, TheAccount, Th
 use super::codec::OldestEvent;
 use crate::view::FORM;
 
-/// A copy of a record.
 #[derive(Clone, Debug)]
 pub(super) struct Copy<K: Kept> {
     name: Name,
-    /// Revision of the record; `None` where it is absent.
+    /// Revision of the record; `None` if it is absent.
     seen: Option<Revision>,
-    /// `None` where the record cannot be read.
+    /// Value of the record; `None` if it cannot be read.
     value: Option<K::Value>,
-    /// The next value, once the batch has changed the record.
+    /// Next value, if the batch has changed the record.
     next: Option<K::Value>,
     is_touched: bool,
 }
 
-/// A copy of any kind that the batch under way has read.
+/// A copy of any kind that the running batch has read.
 pub(super) trait Touched {
     fn guard(&self) -> Guard;
-    /// The write of the record, if the batch has changed it.
+    /// Returns the write of the record, if the batch has changed it.
     fn write(&self, revision: Revision) -> Option<Write>;
-    /// The batch is written.
+    /// Takes over the next value, since the batch is written.
     fn settle(&mut self, revision: Revision);
-    /// The batch is not written.
+    /// Forgets the next value, since the batch is not written.
     fn roll_back(&mut self);
-    /// The record is another by now.
+    /// Takes over the record as it is now, since another process has changed it.
     fn replace(&mut self, record: Option<&Record>);
     /// Returns whether there is a record that cannot be read.
     fn is_damaged(&self) -> bool;
 }
 
-/// Names a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Slot {
     Account,
@@ -59,11 +58,9 @@ pub(super) enum Slot {
     Told(ToldName),
 }
 
-/// Copies of one kind.
 #[derive(Clone)]
 pub(super) struct Table<K: Kept>(HashMap<K, Copy<K>, RandomState>);
 
-/// All copies of an account.
 #[derive(Clone, Default)]
 pub(super) struct Copies {
     pub(super) account: Table<TheAccount>,
@@ -77,9 +74,9 @@ pub(super) struct Copies {
     pub(super) payers: Table<PayerSum>,
     pub(super) sums: Table<Sum>,
     pub(super) told: Table<ToldName>,
-    /// The oldest event that is kept, where somebody has looked.
+    /// The oldest event that is kept, if somebody has checked.
     pub(super) oldest_event: Option<OldestEvent>,
-    /// What the batch under way has read, in this order.
+    /// Copies that the running batch has read, in this order.
     touched: Vec<Slot>,
 }
 
@@ -98,13 +95,13 @@ impl<K: Kept> Table<K> {
         self.0.len()
     }
 
-    /// The value as the batch has left it; `None` where it cannot be read, or there is no copy.
+    /// Returns the value as the batch has left it; `None` if it cannot be read, or if there is no copy.
     pub(super) fn get(&self, key: &K) -> Option<&K::Value> {
         let copy = self.0.get(key)?;
         copy.next.as_ref().or(copy.value.as_ref())
     }
 
-    /// The value before the batch, and after, if the batch has changed it.
+    /// Returns the value before the batch and after it, if the batch has changed it.
     pub(super) fn change(&self, key: &K) -> Option<(&K::Value, &K::Value)> {
         let copy = self.0.get(key)?;
         Some((copy.value.as_ref()?, copy.next.as_ref()?))
@@ -117,7 +114,7 @@ impl<K: Kept> Table<K> {
         self.0.insert(key, copy);
     }
 
-    /// Presumes that there is no record: the guard says so, and a conflict brings what there is.
+    /// Presumes that there is no record. The guard says so, and a conflict brings the record if there is one.
     pub(super) fn presume_absent(&mut self, key: &K) {
         if !self.has(key) {
             self.keep(key.clone(), None);
@@ -176,11 +173,12 @@ impl<K: Kept> Touched for Copy<K> {
     }
 }
 
-/// Reads and changes a value in the batch under way. `$slot` names it among what was touched.
+/// Reads and changes a value in the running batch. `$slot` names it among the copies that were read.
 macro_rules! touching {
     ($($get:ident, $set:ident, $table:ident: $key:ty as $slot:expr;)*) => {
         $(
-            /// The value after the batch so far; `None` if the record cannot be read. The commit guards the record from now on.
+            /// Returns the value after the batch so far; `None` if the record cannot be read. From now on, the commit
+            /// guards the record.
             pub(super) fn $get(&mut self, key: &$key) -> Option<<$key as Kept>::Value> {
                 let copy = self.$table.0.get_mut(key)?;
                 if !copy.is_touched {
@@ -190,7 +188,7 @@ macro_rules! touching {
                 copy.next.as_ref().or(copy.value.as_ref()).cloned()
             }
 
-            /// Changes a value, if there is a copy. The commit guards the record from now on.
+            /// Changes a value, if there is a copy. From now on, the commit guards the record.
             pub(super) fn $set(&mut self, key: &$key, value: <$key as Kept>::Value) {
                 let Some(copy) = self.$table.0.get_mut(key) else { return };
                 copy.next = Some(value);
@@ -236,7 +234,7 @@ impl Copies {
         told, set_told, told: ToldName as |name: &ToldName| Slot::Told(name.clone());
     }
 
-    /// Names of what the batch under way has read.
+    /// Names the copies that the running batch has read.
     pub(super) fn touched(&self) -> &[Slot] {
         &self.touched
     }
@@ -311,7 +309,7 @@ impl Copies {
         self.copy(slot).is_some_and(Touched::is_damaged)
     }
 
-    /// Guards of all records that the batch has read, and writes of those that it has changed.
+    /// Returns guards of all records that the batch has read, and writes of those that it has changed.
     pub(super) fn changes(&self, revision: Revision) -> (Vec<Guard>, Vec<Write>) {
         let copies = self.touched.iter().filter_map(|slot| self.copy(slot));
         let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), Vec::new());
@@ -322,7 +320,7 @@ impl Copies {
         (guards, writes)
     }
 
-    /// The batch is written.
+    /// Takes over the next values, since the batch is written.
     pub(super) fn settle(&mut self, revision: Revision) {
         for slot in std::mem::take(&mut self.touched) {
             if let Some(copy) = self.copy_mut(&slot) {
@@ -332,7 +330,7 @@ impl Copies {
         }
     }
 
-    /// Forgets what few commands read again.
+    /// Forgets copies that few commands read again.
     fn forget_settled(&mut self, slot: &Slot) {
         match slot {
             Slot::Generation(id) if !matches!(self.generations.get(id), Some(GenerationRecord::Open(_))) => {
@@ -352,7 +350,7 @@ impl Copies {
         }
     }
 
-    /// The batch is not written.
+    /// Forgets the next values, since the batch is not written.
     pub(super) fn roll_back(&mut self) {
         for slot in std::mem::take(&mut self.touched) {
             if let Some(copy) = self.copy_mut(&slot) {
@@ -361,8 +359,8 @@ impl Copies {
         }
     }
 
-    /// Takes over the records that a conflict brought, each with the place of its guard, and undoes the batch. Returns the number
-    /// of guards that copies had: the guards of other records come behind them.
+    /// Takes over the records that a conflict brought, each with the place of its guard, and undoes the batch. Returns
+    /// the number of guards for copies; guards of other records come after them.
     pub(super) fn replace(&mut self, present: &[(usize, Option<Record>)]) -> usize {
         let touched = std::mem::take(&mut self.touched);
         for (place, record) in present {
@@ -376,14 +374,13 @@ impl Copies {
         guards
     }
 
-    /// Number of copies.
     pub(super) fn len(&self) -> usize {
         let Self { keys, groups, generations, expired, deposits, payers, sums, told, .. } = self;
         let of_money = keys.len() + groups.len() + generations.len() + expired.len() + deposits.len();
         of_money + payers.len() + sums.len() + told.len()
     }
 
-    /// Drops copies that few commands read again, once there are many.
+    /// Drops copies that few commands read again, if there are many.
     pub(super) fn shrink(&mut self, most: usize, today: Day) {
         let Self { generations, keys, payers, told, expired, deposits, .. } = self;
         if [generations.len(), keys.len(), payers.len(), told.len(), expired.len(), deposits.len()]

@@ -1,7 +1,7 @@
-//! House-keeping: drops sets of an account whose records are old.
+//! Housekeeping: drops sets of an account whose records are old.
 //!
-//! No list has the sets of an account. Instead a record tells, for each kind, the part up to which sets were dropped, at first
-//! that of the account's creation.
+//! No list names the sets of an account. Instead, a record has for each kind the part up to which sets were dropped,
+//! which is at first that of the account's creation.
 
 #[cfg(test)]
 mod tests;
@@ -19,25 +19,25 @@ use crate::{
     view::FORM,
 };
 
-/// Time between two looks at an account, in which one more part of its generations gets old.
+/// Time between two rounds for an account, in which one more part of its generations becomes old.
 const EVERY: Duration = Duration::from_mins(10);
-/// Time for which the bill of a capture is kept behind the last moment of its part: twice the time after which a capture without
-/// a record charges nothing, so that none is billed twice by a clock that is ahead or behind.
+/// Time for which the bill of a capture is kept after its part has ended. It is twice the time after which a capture
+/// without a record charges nothing, so that no clock ahead or behind bills a generation twice.
 const SETTLED_KEPT: Duration = Duration::from_secs(2 * REMEMBERED.as_secs());
 /// Days for which bills of expiries are kept beyond their time, since a hold may expire on a later day than it began.
 const LATE_DAYS: i64 = 2;
-/// Sets that a commit drops. Redis numbers the sets of a commit by a byte.
+/// Sets that a commit drops. Redis numbers the sets of a commit with one byte.
 const MOST_DROPS: usize = 100;
-/// Parts of the generations that are kept for their open holds, before later parts wait for them.
+/// Parts of the generations that are kept for their open holds. If there are more, later parts wait for them.
 const MOST_HELD_PARTS: usize = 100;
-/// Open holds that are read; the generations of an account with more are kept until there are fewer.
+/// Open holds that are read. The generations of an account with more are kept until it has fewer.
 const MOST_HOLDS: usize = 100_000;
-/// Attempts at a commit, beside others that spend.
+/// Attempts at a commit while others spend.
 const MOST_ATTEMPTS: u32 = 3;
-/// Difference of our clock and the backend's with which nothing is dropped: what is old by a wrong clock may be needed.
+/// Difference between our clock and the backend's beyond which nothing is dropped: records that are old by a wrong
+/// clock may still be needed.
 const MOST_SKEW_MILLIS: u64 = 60_000;
 
-/// Time of the next look.
 pub(super) fn next(now: Timestamp) -> i64 {
     now.plus(EVERY).millis()
 }
@@ -50,7 +50,8 @@ impl Lanes {
         self.drop_old(&lane, now).await
     }
 
-    /// Keeps the house of the account whose lane this caller leads, unless it was kept lately. A failure is left to the next time.
+    /// Does the housekeeping of the account whose lane this caller leads, unless it was done lately. After a failure,
+    /// the next round tries again.
     pub(super) async fn keep_house_if_due(&self, lane: &Lane, now: Timestamp) {
         let present = self.clock.now();
         if lane.house_due.load(Ordering::Relaxed) > present.millis() {
@@ -75,7 +76,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// The commit that drops what is old; `None` where nothing is. Guards the account, so that no hold came meanwhile.
+    /// Makes the commit that drops what is old; `None` if nothing is. It guards the account, so that no hold comes in
+    /// between.
     async fn decide_drops(&self, lane: &Lane, now: Timestamp) -> Result<Option<Commit>, Failure> {
         let (index, from, order, limit) = (names::DUE, Vec::new(), Order::Ascending, MOST_HOLDS + 1);
         let due = Question::Entries { index, from, to: None, order, limit };
@@ -114,7 +116,7 @@ impl Lanes {
     }
 }
 
-/// Sets to be dropped, and what is to be remembered of that.
+/// Sets to drop, and the record that remembers this.
 struct Drops {
     house: messages::House,
     sets: Vec<Set>,
@@ -125,8 +127,8 @@ impl Drops {
         Self { house, sets: Vec::new() }
     }
 
-    /// Drops old generations. `open` are the parts with open holds, which stay until all holds are settled for so long that no
-    /// capture is repeated.
+    /// Drops old generations. `open` are the parts with open holds, which stay until all of these were settled so long
+    /// ago that no capture is repeated.
     fn generations(&mut self, open: &BTreeSet<u32>, now: Timestamp) {
         let Self { house, sets } = self;
         house.held.retain_mut(|held| {
@@ -154,7 +156,7 @@ impl Drops {
         }
     }
 
-    /// Drops bills of expiries, and sums.
+    /// Drops old bills of expiries, and old sums.
     fn days(&mut self, kept: Kept, today: Day) {
         let Self { house, sets } = self;
         let expired_days = i64::try_from(kept.expired.as_secs().div_ceil(86_400)).unwrap_or(i64::MAX);
@@ -172,7 +174,7 @@ impl Drops {
     }
 }
 
-/// What an account begins with: no set is from before the account, but for clocks that are behind.
+/// Makes the record of a new account: no set is older than the account, unless a clock is behind.
 pub fn begin(account: AccountId) -> messages::House {
     let created_at = account.created_at().minus(EVERY);
     let day = names::day_part(Day::of(created_at));
@@ -180,7 +182,7 @@ pub fn begin(account: AccountId) -> messages::House {
     messages::House { generations, held: Vec::new(), expired: day, sums: day }
 }
 
-/// Parts of the generations in which open holds lie.
+/// Finds the parts of the generations that have open holds.
 fn parts(due: &[Vec<u8>]) -> BTreeSet<u32> {
     let open = due.iter().filter_map(|entry| names::read_due(entry));
     open.map(|(_, generation)| names::part(generation.created_at(), names::TEN_MINUTES)).collect()

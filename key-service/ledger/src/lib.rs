@@ -1,9 +1,9 @@
-//! The ledger over records: what is decided is decided by [`domain::ledger::apply`], over copies of the records, and
-//! committed under the condition that the records are still as the copies.
+//! The ledger over records. [`domain::ledger::apply`] decides over copies of the records, and the commit holds only if
+//! the records are still like the copies.
 //!
-//! Each account has a lane in a process. One caller leads: it decides the calls that wait, commits them together, and hands
-//! out the outcomes. A conflict brings the records as they are, and the calls are decided again at once. A caller that has
-//! lost three times takes the turn, a record that all spending guards.
+//! Each account has a lane in a process. One caller leads: it decides the waiting calls, commits them together, and
+//! hands out the outcomes. A conflict brings the records as they are now, and the calls are decided again at once. A
+//! caller that has lost three times takes the turn, which is a record that all spending guards.
 
 mod batch;
 mod change;
@@ -12,7 +12,7 @@ mod copies;
 mod error;
 pub mod house;
 mod kept;
-/// Messages generated from `proto/store/v1`, and documented there. `tests/generated.rs` writes them anew.
+/// Messages generated from `proto/store/v1`, which documents them. `tests/generated.rs` writes them anew.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
 #[rustfmt::skip]
 pub mod messages;
@@ -62,30 +62,30 @@ use self::{
     view::View,
 };
 
-/// Commands of a commit, so that it keeps within the words of a backend.
+/// Commands of a commit: few enough for the words that a backend allows.
 const MOST_COMMANDS: usize = 64;
 /// Copies of keys, and of sums of payers, that an account keeps.
 const MOST_COPIES: usize = 4_096;
 /// Attempts after which a caller takes the turn.
 const ATTEMPTS_WITHOUT_TURN: u32 = 3;
-/// Attempts at a commit; more than any rivals take with turns.
+/// Attempts at a commit: more than any rivals that take turns need.
 const MOST_ATTEMPTS: u32 = 1_000;
-/// Time after which commands that keep losing to other processes are given up: before their gateway sends them to another
-/// key-service as well, which would then compete for the same account.
+/// Time after which commands that keep losing to other processes are given up. Their gateway would soon send them to
+/// another key-service too, which would then compete for the same account.
 const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
-/// Time after which a change of other than money is given up.
+/// Time after which a change that is not a command is given up.
 const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
-/// Longest wait of a call for the calls before it. A hold that came later could find its caller gone.
+/// Longest wait of a call for the calls before it. If its hold came later, its caller might be gone.
 const MOST_WAIT: Duration = Duration::from_millis(1_500);
 /// Accounts whose copies a process keeps.
 const MOST_LANES: usize = 4_096;
 /// Copies that a process keeps of all accounts: some hundred megabytes of the largest.
 const MOST_COPIES_IN_ALL: usize = 200_000;
-/// Calls of an account that wait for a commit; further calls are not carried out.
+/// Calls of an account that wait for a commit; further calls are refused.
 const MOST_WAITING: usize = 4_096;
-/// Pause between two looks at another's turn.
+/// Pause between two checks of another process's turn.
 const TURN_LOOK: Duration = Duration::from_micros(500);
-/// Looks after which an unchanged turn is taken over, since its owner is gone.
+/// Checks after which an unchanged turn is taken over, since its owner must be gone.
 const TURN_LOOKS: u32 = 40;
 
 /// The lanes of the accounts that a process serves.
@@ -93,22 +93,21 @@ pub struct Lanes {
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
     kept: Kept,
-    /// Lanes of the accounts that were asked for last. One that is dropped while it leads stays correct by its guards.
+    /// Lanes of the accounts asked for last. A lane that is dropped while it leads stays correct by its guards.
     of_accounts: Cache<AccountId, Arc<Lane>>,
-    /// Copies in all lanes.
     copies: Arc<AtomicUsize>,
 }
 
-/// The calls of an account that wait, and the copies of the account's records.
+/// Waiting calls of an account, and copies of its records.
 struct Lane {
     account: AccountId,
     space: Space,
     waiting: Mutex<VecDeque<Call>>,
     /// Locked by the caller that leads.
     copies: AsyncMutex<Copies>,
-    /// Time at which the house is kept next, in milliseconds.
+    /// Time of the next housekeeping, in milliseconds since 1970.
     house_due: AtomicI64,
-    /// Copies of this lane among those of all.
+    /// Number of this lane's copies that are counted among all.
     counted: AtomicUsize,
     in_all: Arc<AtomicUsize>,
 }
@@ -119,7 +118,6 @@ impl Drop for Lane {
     }
 }
 
-/// A call that waits.
 struct Call {
     commands: Vec<Command>,
     now: Timestamp,
@@ -128,13 +126,13 @@ struct Call {
 }
 
 impl Lanes {
-    /// A ledger over these records.
     pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Kept) -> Self {
         Self { records, clock, kept, of_accounts: Cache::new(MOST_LANES), copies: Arc::default() }
     }
 
-    /// Changes an account by other than commands. `decide` is asked again after a conflict, and while it has looked at records
-    /// that were not read: it then finds them absent, and its answer does not count. Where it refuses, nothing changes.
+    /// Changes an account by other means than commands. `decide` runs again after a conflict, and while it has read
+    /// records that were not there yet: it then finds them absent, and its answer does not count. If it refuses,
+    /// nothing changes.
     pub async fn change<T>(
         &self,
         account: AccountId,
@@ -142,7 +140,7 @@ impl Lanes {
     ) -> Result<T, StoreError> {
         let lane = self.lane(account);
         let answer = self.change_in_lane(&lane, decide).await?;
-        // After the lane, so that the next commit does not wait for the disk.
+        // This comes after the lane is free, so that the next commit does not wait for the disk.
         self.records.settle(&lane.space, Durability::Durable).await?;
         Ok(answer)
     }
@@ -153,7 +151,7 @@ impl Lanes {
         mut decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut copies = lane.copies.lock().await;
-        // A caller that gives up leaves no copies.
+        // Taken out, so that a caller that gives up leaves no copies.
         let mut held = std::mem::take(&mut *copies);
         let mut view = View::of(&lane.space);
         let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
@@ -183,7 +181,7 @@ impl Lanes {
         Err(Failure::NotDone("others change the account".into()).into())
     }
 
-    /// Confirms that a refusal was decided by records as they are. `None` after a conflict.
+    /// Confirms that a refusal was decided on the records as they are. `None` after a conflict.
     async fn confirm(
         &self,
         lane: &Lane,
@@ -243,7 +241,7 @@ impl Lanes {
             }
             outcomes
         };
-        // After the lane, so that the next commit does not wait for the disk.
+        // This comes after the lane is free, so that the next commit does not wait for the disk.
         self.records.settle(&lane.space, durability).await?;
         Ok(outcomes)
     }
@@ -256,20 +254,20 @@ impl Lanes {
     ) -> Result<Outcomes, Failure> {
         let (reply, mut answer) = oneshot::channel();
         lane.wait(Call { commands, now, made_at: Instant::now(), reply })?;
-        // The caller that gets the copies leads, until its own call is answered.
+        // The caller that gets the copies leads until its own call is answered.
         let mut copies = lane.copies.lock().await;
         loop {
             match answer.try_recv() {
                 Ok(outcomes) => return outcomes,
                 Err(TryRecvError::Empty) => {}
-                // The caller that led gave up: nobody knows what became of the commit.
+                // The leading caller gave up, so nobody knows whether it committed.
                 Err(TryRecvError::Closed) => return Err(Failure::Unknown("the call was given up".into())),
             }
             let calls = lane.next_calls();
             if calls.is_empty() {
                 continue; // this caller's own call waited too long
             }
-            // A leader that gives up leaves no copies.
+            // Taken out, so that a leader that gives up leaves no copies.
             let mut held = std::mem::take(&mut *copies);
             let result = self.lead(lane, &mut held, &calls).await;
             *copies = held;
@@ -313,12 +311,12 @@ impl Lanes {
         let before = lane.counted.swap(now, Ordering::Relaxed);
         self.copies.fetch_add(now, Ordering::Relaxed);
         if self.copies.fetch_sub(before, Ordering::Relaxed) - before > MOST_COPIES_IN_ALL {
-            // Seldom: lanes in use go on by themselves, and what is asked for next is read again.
+            // This is rare. Lanes in use go on by themselves, and others read their records again.
             self.of_accounts.clear();
         }
     }
 
-    /// Decides and commits the calls, again and again until a commit holds.
+    /// Decides and commits the calls, repeatedly until a commit holds.
     async fn lead(&self, lane: &Lane, copies: &mut Copies, calls: &[Call]) -> Result<Vec<Outcomes>, Failure> {
         let (mine, began) = (random_bytes(&*self.clock), Instant::now());
         for attempt in 1..=MOST_ATTEMPTS {
@@ -335,7 +333,7 @@ impl Lanes {
         Err(Failure::NotDone("others change the account".into()))
     }
 
-    /// Commits what was decided. `None` after a conflict, which has brought the records as they are.
+    /// Commits what was decided. `None` after a conflict, which brought the records as they are.
     async fn commit(
         &self,
         lane: &Lane,
@@ -396,8 +394,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Waits while another has the turn, and takes the turn where this caller wants it. A turn that stays the same for long is
-    /// taken over: who had it is gone. No clock is compared.
+    /// Waits while another process has the turn, and takes it if this caller wants it. If the turn stays the same for
+    /// long, it is taken over, since its owner is gone. No clocks are compared.
     async fn wait_for_turn(
         &self,
         lane: &Lane,
@@ -428,7 +426,7 @@ impl Lanes {
         }
     }
 
-    /// Tries once to write whose turn it is.
+    /// Tries once to write who has the turn.
     async fn set_turn(&self, lane: &Lane, copies: &mut Copies, of: Option<[u8; 8]>) -> Result<(), Failure> {
         copies.turn(&TheTurn);
         copies.set_turn(&TheTurn, of);
@@ -444,7 +442,8 @@ impl Lanes {
     }
 }
 
-/// What the effect of a command has to survive. The outcome does not matter: an earlier attempt may have had the effect.
+/// Returns which loss the effect of a command must survive. The outcome does not matter, since an earlier attempt may
+/// have had the effect.
 const fn durability(command: &Command) -> Durability {
     match command {
         Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => Durability::Durable,
@@ -454,7 +453,8 @@ const fn durability(command: &Command) -> Durability {
 }
 
 impl Lane {
-    /// Takes over the records that a conflict brought, each by its place among the guards: first the copies, then the others.
+    /// Takes over the records that a conflict brought, by their places among the guards: first the copies, then the
+    /// others.
     fn take_over(&self, copies: &mut Copies, view: &mut View, present: Vec<(usize, Option<Record>)>) {
         metrics::counter!("keyservice_store_conflicts_total").increment(1);
         let changed: Vec<_> =
@@ -467,7 +467,7 @@ impl Lane {
         view.replace(present.into_iter().filter_map(others));
     }
 
-    /// Logs and counts a record that cannot be understood.
+    /// Logs and counts a record that cannot be read.
     fn tell_damage(&self, copies: &Copies, slot: &Slot) {
         if copies.is_damaged(slot) {
             view::tell_damage(&self.space, &slot.name());
@@ -483,7 +483,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The calls of the next commit: at least one, while any wait.
+    /// Takes the calls of the next commit: at least one, if any wait.
     fn next_calls(&self) -> Vec<Call> {
         let mut waiting = self.waiting.lock();
         let (mut calls, mut commands) = (Vec::new(), 0);

@@ -22,25 +22,25 @@ pub const MONEY: u8 = 1;
 pub const GENERATIONS: u8 = 2;
 /// Bills of expired generations, by the day of their time.
 pub const EXPIRED: u8 = 3;
-/// Deposits, for good: each is known by its id.
+/// Deposits, kept for good so that each counts once.
 pub const DEPOSITS: u8 = 4;
 /// Sums of payers, by day.
 pub const SUMS: u8 = 5;
-/// Thresholds that were told.
+/// Thresholds that were told, so that none is told twice.
 pub const TOLD: u8 = 6;
-/// What house-keeping has dropped.
+/// Housekeeping: the sets that it has dropped.
 const HOUSE: u8 = 16;
-/// Sums of models and of groups, by day: apart from those of payers, of which there may be very many.
+/// Sums of models and of groups, by day. They lie apart from those of payers, which may be very many.
 pub const SPEND: u8 = 27;
 
-/// Open holds in the order in which they expire: lease, generation, key, amount, levels that count, groups. So an audit knows
-/// all holds as of one moment.
+/// Open holds in the order in which they expire: lease, generation, key, amount, levels that count, groups. An audit
+/// reads all holds from here, as of one moment.
 pub const DUE: Index = Index(1);
-/// Keys that have spent money, the largest spend first, of equal ones the newest first.
+/// Keys that have spent money, the largest spend first; among equal ones, the newest first.
 pub const SPENDERS: Index = Index(2);
 /// Events of keys and groups: subject, number.
 pub const EVENTS_OF: Index = Index(3);
-/// Deposits: time, id.
+/// Deposits by time: the time, then the id.
 pub const DEPOSITED: Index = Index(4);
 /// Numbers of events: id, number.
 pub const EVENT_IDS: Index = Index(5);
@@ -52,7 +52,7 @@ pub const JOURNAL: Log = Log(1);
 /// Events of the account, in the order of their numbers.
 pub const EVENTS: Log = Log(2);
 
-/// Milliseconds of a part of the generations.
+/// Milliseconds of time in a part of the generations.
 pub const TEN_MINUTES: i64 = 10 * 60 * 1000;
 
 /// The space of an account.
@@ -77,12 +77,11 @@ impl PayerName {
         Self(name.into())
     }
 
-    /// The bytes that [`Self::read`] takes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.0.to_vec()
     }
 
-    /// The payer of a name among [`SUMS`]; `None` for bytes that name none.
+    /// Reads the payer from a name among [`SUMS`]; `None` for any other bytes.
     pub fn read(name: &[u8]) -> Option<Payer> {
         let (ids, model) = name.strip_prefix(b"p")?.split_at_checked(48)?;
         let group = |id: &[u8]| match id {
@@ -109,32 +108,31 @@ fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
     key
 }
 
-/// A part by time; times before 1970 are in the first.
+/// Returns the part of a time. Times before 1970 are in the first.
 pub fn part(at: Timestamp, millis: i64) -> u32 {
     u32::try_from(at.millis() / millis).unwrap_or_default()
 }
 
-/// A part by the day; days before 1970 are in the first.
+/// Returns the part of a day. Days before 1970 are in the first.
 pub fn day_part(day: Day) -> u32 {
     u32::try_from(day.number()).unwrap_or_default()
 }
 
-/// Record of the account's money.
 pub fn account() -> Name {
     name(MONEY, 0, *b"a")
 }
 
-/// Record that all spending guards, so that one process at a time can take the turn.
+/// Record that all spending guards, with which one process at a time takes the turn.
 pub fn turn() -> Name {
     name(MONEY, 0, *b"t")
 }
 
-/// Record of the events that are kept: the first of them, and their bytes.
+/// Record of the events that are kept: the number of the first, and the bytes of all.
 pub fn events() -> Name {
     name(MONEY, 0, *b"e")
 }
 
-/// Record of what house-keeping has dropped.
+/// Record of what housekeeping has dropped.
 pub fn house() -> Name {
     name(HOUSE, 0, *b"h")
 }
@@ -164,17 +162,17 @@ pub fn deposit(id: DepositId) -> Name {
     name(DEPOSITS, 0, *id.as_bytes())
 }
 
-/// Record of what a payer used in a day.
+/// Record of a payer's usage on a day.
 pub fn of_payer(day: Day, PayerName(payer): &PayerName) -> Name {
     name(SUMS, day_part(day), Arc::clone(payer))
 }
 
-/// Record of what a model brought in a day.
+/// Record of a model's charges on a day.
 pub fn of_model(day: Day, model: &str) -> Name {
     name(SPEND, day_part(day), model_sum(model))
 }
 
-/// Record of what a group brought in a day.
+/// Record of a group's charges on a day.
 pub fn of_group(day: Day, group: GroupId) -> Name {
     name(SPEND, day_part(day), group_sum(group))
 }
@@ -194,7 +192,6 @@ pub fn told(once: &[u8]) -> Name {
     name(TOLD, 0, once)
 }
 
-/// Entry of [`DUE`].
 pub fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {
     let Hold { payer, amount, reported: _, lease_until, counted } = hold;
     let mut entry = Vec::with_capacity(81);
@@ -207,26 +204,24 @@ pub fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {
     entry
 }
 
-/// Key and generation of an entry of [`DUE`].
+/// Reads key and generation from an entry of [`DUE`].
 pub fn read_due(entry: &[u8]) -> Option<(KeyId, GenerationId)> {
     Some((KeyId::from_slice(entry.get(24..40)?)?, GenerationId::from_slice(entry.get(8..24)?)?))
 }
 
-/// Money of an entry of [`DUE`].
+/// Amounts and payers in an entry of [`DUE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueMoney {
-    /// The key that pays.
     pub key: KeyId,
     /// Groups of the key when the hold was opened.
     pub groups: GroupChain,
-    /// What the hold sets aside.
     pub amount: NanoUsd,
     /// Budgets that count the hold: key, group, parent.
     pub levels: [bool; 3],
 }
 
 impl DueMoney {
-    /// Reads an entry; `None` of bytes that are none.
+    /// Reads an entry; `None` for any other bytes.
     pub fn read(entry: &[u8]) -> Option<Self> {
         let (key, _) = read_due(entry)?;
         let amount = NanoUsd::from_nanos(i64::from_be_bytes(entry.get(40..48)?.try_into().ok()?));
@@ -236,7 +231,7 @@ impl DueMoney {
     }
 }
 
-/// Entry of [`SPENDERS`]; `None` for a key that has spent nothing.
+/// Makes the entry of [`SPENDERS`]; `None` for a key that has spent nothing.
 pub fn spender(used: NanoUsd, key: KeyId) -> Option<Vec<u8>> {
     if used <= NanoUsd::ZERO {
         return None;
@@ -247,13 +242,12 @@ pub fn spender(used: NanoUsd, key: KeyId) -> Option<Vec<u8>> {
     Some(entry)
 }
 
-/// The key of an entry of [`SPENDERS`].
+/// Reads the key from an entry of [`SPENDERS`].
 pub fn spending_key(entry: &[u8]) -> Option<KeyId> {
     let id = entry.get(size_of::<u64>()..)?.try_into().ok()?;
     KeyId::from_slice(&(!u128::from_be_bytes(id)).to_be_bytes())
 }
 
-/// Entry of [`EVENTS_OF`].
 pub fn event_of(subject: &[u8; 16], number: u64) -> Vec<u8> {
     let mut entry = Vec::with_capacity(24);
     entry.extend(subject);
@@ -261,38 +255,35 @@ pub fn event_of(subject: &[u8; 16], number: u64) -> Vec<u8> {
     entry
 }
 
-/// Entries of [`EVENTS_OF`] of an event: its key's and its group's.
+/// Makes the entries of [`EVENTS_OF`] for an event: that of its key, and that of its group.
 pub(crate) fn events_of(event: &Event, number: u64) -> impl Iterator<Item = Vec<u8>> + use<> {
     let subjects = [event.key.map(|id| *id.as_bytes()), event.group.map(|id| *id.as_bytes())];
     subjects.into_iter().flatten().map(move |id| event_of(&id, number))
 }
 
-/// Number of the event of an entry of [`EVENTS_OF`] or [`EVENT_IDS`].
+/// Reads the event's number from an entry of [`EVENTS_OF`] or [`EVENT_IDS`].
 pub fn event_number(entry: &[u8]) -> Option<u64> {
     entry.last_chunk().copied().map(u64::from_be_bytes)
 }
 
-/// Entry of [`EVENT_IDS`].
 pub(crate) fn event_id(id: EventId, number: u64) -> Vec<u8> {
     [&id.as_bytes()[..], &number.to_be_bytes()].concat()
 }
 
-/// Entry of [`TOLD_AT`].
 pub(crate) fn told_at(number: u64, once: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes()[..], once].concat()
 }
 
-/// Number of the event of an entry of [`TOLD_AT`].
+/// Reads the event's number from an entry of [`TOLD_AT`].
 pub(crate) fn told_number(entry: &[u8]) -> Option<u64> {
     entry.first_chunk().copied().map(u64::from_be_bytes)
 }
 
-/// Name of the threshold of an entry of [`TOLD_AT`].
+/// Reads the threshold's name from an entry of [`TOLD_AT`].
 pub(crate) fn told_name(entry: &[u8]) -> Option<&[u8]> {
     entry.get(size_of::<u64>()..)
 }
 
-/// Entry of [`DEPOSITED`].
 pub(crate) fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
     let mut entry = Vec::with_capacity(24);
     entry.extend(at.millis().unsigned_abs().to_be_bytes());

@@ -1,13 +1,12 @@
-//! How the fields of records are shown as JSON: bytes in hexadecimal digits, secrets not at all.
+//! Shows the fields of records as JSON: bytes as hexadecimal digits, secrets not at all.
 
 use serde::{Serialize, Serializer};
 
-/// What is shown of a secret.
+/// Shown in place of a secret.
 const HIDDEN: &str = "hidden";
 
 /// A secret, or a digest or hash of one.
 pub(crate) trait Secret {
-    /// Whether there is one.
     fn is_there(&self) -> bool;
 }
 
@@ -29,7 +28,7 @@ impl<T: Secret> Secret for Option<T> {
     }
 }
 
-/// Shows that there is a secret, or null.
+/// Shows only whether there is a secret.
 pub(crate) fn hidden<S: Serializer>(secret: &impl Secret, serializer: S) -> Result<S::Ok, S::Error> {
     secret.is_there().then_some(HIDDEN).serialize(serializer)
 }
@@ -39,7 +38,6 @@ pub(crate) fn hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S
     serializer.serialize_str(&hex::encode(bytes))
 }
 
-/// Shows ids.
 pub(crate) fn hex_list<S: Serializer>(all: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(all.iter().map(hex::encode))
 }

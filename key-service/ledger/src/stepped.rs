@@ -1,5 +1,6 @@
-//! A lane that takes one step at a call: it decides, is told that its commit was written, takes over what a conflict brought. A
-//! model of several processes explores every order of such steps. Decisions, guards and writes are those of every lane.
+//! A lane that takes one step at a call: it decides, learns that its commit was written, or takes over what a conflict
+//! brought. A model of several processes explores every order of such steps. Decisions, guards and writes are those of
+//! every lane.
 
 use domain::ledger::{Account, Command, Entry, Group, Key, Record as GenerationRecord};
 use records::{Commit, Record, Revision, maps::SpaceMaps};
@@ -28,12 +29,11 @@ pub struct SteppedLane {
 }
 
 impl SteppedLane {
-    /// A lane without copies.
     pub fn new(account: AccountId, kept: Kept) -> Self {
         Self { account, kept, copies: Copies::default() }
     }
 
-    /// Decides commands over the copies; reads what there is no copy of.
+    /// Decides commands over the copies, and reads records that have none.
     pub fn execute(
         &mut self,
         records: &SpaceMaps,
@@ -51,7 +51,7 @@ impl SteppedLane {
         }
     }
 
-    /// Decides a change by other than commands.
+    /// Decides a change that is not a command.
     pub fn change(
         &mut self,
         records: &SpaceMaps,
@@ -72,17 +72,16 @@ impl SteppedLane {
         }
     }
 
-    /// The commit was written.
     pub fn written(&mut self, revision: Revision) {
         self.copies.settle(revision);
     }
 
-    /// The commit was not written, and the answer has brought these records.
+    /// Takes over the records that the answer brought, since the commit was not written.
     pub fn conflict(&mut self, present: &[(usize, Option<Record>)]) {
         self.copies.replace(present);
     }
 
-    /// Appends what the copies are, apart from revisions: two lanes with the same sketch decide and guard alike.
+    /// Appends a description of the copies, without revisions. Two lanes with the same sketch decide and guard alike.
     pub fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
         self.copies.sketch(records, sketch);
     }
@@ -99,25 +98,21 @@ impl SteppedLane {
     }
 }
 
-/// The books of an account, as its records have them.
+/// Books of an account, as its records have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
-    /// Money and lease time.
     pub account: Account,
-    /// Keys, as asked for.
     pub keys: Vec<Key>,
-    /// Groups, as asked for.
     pub groups: Vec<Group>,
     /// Holds and bills of generations, as asked for.
     pub generations: Vec<GenerationRecord>,
-    /// Deposits, as asked for.
     pub deposits: Vec<GenerationRecord>,
-    /// Entries of the journal.
     pub journal: Vec<(GenerationId, Entry)>,
 }
 
 impl Books {
-    /// Reads the books; `None` if a record is missing or cannot be read, or a generation has both a hold and the bill of an expiry.
+    /// Reads the books; `None` if a record is missing or cannot be read, or if a generation has both a hold and the
+    /// bill of an expiry.
     pub fn read(
         records: &SpaceMaps,
         (keys, groups): (&[KeyId], &[GroupId]),

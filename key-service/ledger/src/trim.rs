@@ -1,7 +1,7 @@
-//! Drops the oldest events of an account once events are too old, too many, or too large together.
+//! Drops the oldest events of an account once its events are too old, too many, or too large together.
 //!
-//! A commit that writes events is followed by commits that drop old events, and only then answered. A process that dies in
-//! between leaves an account with some events too many, until the account's next event.
+//! Commits that drop old events follow a commit that writes events, before that is answered. If a process dies in
+//! between, the account has some events too many until its next event.
 
 use domain::event::Event;
 use records::{Answer, Commit, Committed, Failure, Order, Question, Revision, Write};
@@ -15,23 +15,21 @@ use super::{
 };
 use crate::EventBounds;
 
-/// Events that a commit drops: more than most commits write, so that none accumulate.
+/// Events that a commit drops: more than most commits write, so that they do not accumulate.
 const DROPPED_AT_ONCE: usize = 64;
-/// Most commits that drop events after a commit that writes some. The next event goes on.
+/// Commits that drop events after a commit that writes some. The next event continues.
 const MOST_ROUNDS: u32 = 16;
-/// Bytes of a value of the log before the event's JSON: the event's id.
+/// Bytes of a logged value before the event's JSON: the event's id.
 const ID: usize = 16;
 
 /// Events that a commit has written.
 #[derive(Clone, Copy)]
 pub(super) struct WrittenEvents {
-    /// Time of the last one.
     pub(super) at: Timestamp,
-    /// Bytes of all of them.
     pub(super) bytes: i64,
 }
 
-/// Bounds of the events of an account at a time.
+/// Bounds of an account's events at a time.
 struct Bounds {
     kept: EventBounds,
     /// Time of the oldest event that is kept.
@@ -40,23 +38,22 @@ struct Bounds {
     last: u64,
 }
 
-/// What a look at the oldest events has found.
+/// Findings about the oldest events.
 struct Look {
-    /// The events to be kept.
     kept: EventsKept,
-    /// The oldest of these, if the look has come so far.
+    /// The oldest event to keep, if the search came so far.
     oldest: Option<OldestEvent>,
-    /// The events to be dropped, as the log keeps them.
+    /// Events to drop, as the log keeps them.
     dropped: Vec<(u64, Vec<u8>)>,
 }
 
-/// Bytes of an event that count: those of the JSON.
+/// Returns the bytes of an event that count, which are those of its JSON.
 pub(super) fn size(value: &[u8]) -> i64 {
     i64::try_from(value.len().saturating_sub(ID)).unwrap_or(i64::MAX)
 }
 
 impl Bounds {
-    /// Returns whether the event of this number and time is kept, while the events from there on have so many bytes.
+    /// Returns whether to keep the event of this number and time. `bytes` is the size of the events from there on.
     fn keep(&self, number: u64, at: Timestamp, bytes: i64) -> bool {
         number >= self.last || at >= self.begins && self.fit(number, bytes)
     }
@@ -66,17 +63,17 @@ impl Bounds {
             && u64::try_from(bytes).unwrap_or_default() <= self.kept.bytes
     }
 
-    /// Returns whether nothing is to be dropped, as far as is known without a look.
+    /// Returns whether nothing must be dropped, as far as is known without reading events.
     fn hold(&self, EventsKept { first, bytes }: EventsKept, oldest: Option<OldestEvent>) -> bool {
         let is_young = oldest.is_some_and(|oldest| oldest.number == first && oldest.at >= self.begins);
         first >= self.last || is_young && self.fit(first, bytes)
     }
 
-    /// Sorts the oldest events into those to be dropped and the first that is kept.
+    /// Sorts the oldest events into those to drop and the first to keep.
     fn look(&self, kept: EventsKept, values: Vec<(u64, Vec<u8>)>) -> Look {
         let mut look = Look { kept, oldest: None, dropped: Vec::new() };
         for (number, value) in values {
-            // An event that cannot be told is as old as any.
+            // An event without a readable time counts as the oldest.
             let id = value.get(..ID).and_then(EventId::from_slice);
             let at = id.map_or(Timestamp::from_millis(0), |id| id.created_at());
             look.kept.first = number;
@@ -93,7 +90,8 @@ impl Bounds {
 }
 
 impl Look {
-    /// What drops the events, beside the record of those that are kept. `told` are thresholds by the events that told them.
+    /// Writes that drop the events, beside the record of those that are kept. `told` has entries of the thresholds that
+    /// the events told.
     fn writes(&self, told: &[Vec<u8>]) -> Vec<Write> {
         let mut writes = vec![Write::Trim { log: names::EVENTS, first: self.kept.first }];
         for (number, value) in &self.dropped {
@@ -101,7 +99,7 @@ impl Look {
             if let Some(id) = EventId::from_slice(id) {
                 writes.push(Write::Leave(names::EVENT_IDS, names::event_id(id, *number)));
             }
-            // Entries of an event that cannot be read stay; readers pass over numbers of events that are gone.
+            // Index entries of an unreadable event stay. Readers skip numbers of events that are gone.
             let event = std::str::from_utf8(json).ok().and_then(Event::from_json);
             let entries = event.iter().flat_map(|event| names::events_of(event, *number));
             writes.extend(entries.map(|entry| Write::Leave(names::EVENTS_OF, entry)));
@@ -115,10 +113,10 @@ impl Look {
 }
 
 impl Lanes {
-    /// Drops events beyond the bounds after a commit that wrote some. A failure changes nothing of the commit's answer.
+    /// Drops events beyond the bounds after a commit that wrote some. A failure does not change the commit's answer.
     pub(super) async fn trim(&self, lane: &Lane, copies: &mut Copies, written: WrittenEvents) {
         if let Err(failure) = self.try_trim(lane, copies, written).await {
-            // What is kept may be other than the copies.
+            // The stored events may differ from the copies.
             *copies = Copies::default();
             tracing::warn!(
                 account = %lane.account,
@@ -136,7 +134,7 @@ impl Lanes {
     ) -> Result<(), Failure> {
         let mut kept = self.kept.events;
         if self.records.is_nearly_full().await.unwrap_or(false) {
-            // The events grow no more: what is not refused in a full store, such as a revocation, replaces the oldest.
+            // In a full store, events must not grow. What is still accepted, such as a revocation, replaces the oldest.
             let bytes =
                 copies.events.get(&TheEvents).map_or(0, |kept| kept.bytes.saturating_sub(written.bytes));
             kept.bytes = kept.bytes.min(u64::try_from(bytes).unwrap_or_default());
@@ -154,7 +152,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Drops some of the oldest events. Returns whether nothing was to be dropped.
+    /// Drops some of the oldest events. Returns whether there was nothing to drop.
     async fn drop_oldest(
         &self,
         lane: &Lane,
@@ -188,7 +186,7 @@ impl Lanes {
         Ok(false)
     }
 
-    /// The oldest events, and entries of the thresholds that they tell.
+    /// Reads the oldest events, and entries of the thresholds that they told.
     async fn oldest_events(
         &self,
         lane: &Lane,
@@ -197,7 +195,7 @@ impl Lanes {
         let (order, limit) = (Order::Ascending, DROPPED_AT_ONCE);
         let values = Question::Values { log: names::EVENTS, from: first, to: u64::MAX, order, limit };
         let from = first.to_be_bytes().to_vec();
-        // An event tells one threshold at most.
+        // An event tells at most one threshold.
         let told = Question::Entries { index: names::TOLD_AT, from, to: None, order, limit };
         let answers = self.records.read(&lane.space, vec![values, told]).await?;
         match <[Answer; 2]>::try_from(answers) {

@@ -1,7 +1,8 @@
-//! Records of one space while a change is decided: what was read is guarded, what was changed is written.
+//! Records of one space while a change is decided. Records that were read are guarded, and those that changed are
+//! written.
 //!
-//! A decision is a function that may run several times. A record that was not read yet looks absent to it; then the answer does
-//! not count, the record is read, and the function runs again.
+//! A decision is a function that may run several times. A record that was not read yet looks absent to it. Its answer
+//! then does not count, the record is read, and the function runs again.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,7 +21,7 @@ pub const FORM: u8 = 1;
 /// Attempts at a change of a space that others change too.
 const MOST_ATTEMPTS: u32 = 100;
 
-/// A record cannot be read, so nothing can be decided by it.
+/// A record cannot be read, so nothing can be decided on it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record cannot be read: {0}")]
 pub struct Unreadable(pub String);
@@ -34,10 +35,10 @@ impl From<Unreadable> for StoreError {
 /// Records of a space while a change is decided.
 #[derive(Debug, Default)]
 pub struct View {
-    /// The space, to tell of records that cannot be read.
+    /// The space, for messages about records that cannot be read.
     space: Option<Space>,
     records: HashMap<Name, Seen, RandomState>,
-    /// Names that the decision has looked at, in this order: the guards of the commit.
+    /// Names that the decision has read, in this order, which the commit guards.
     looked_at: Vec<Name>,
     missing: Vec<Name>,
     /// Changes of indexes, logs and sets.
@@ -60,12 +61,11 @@ enum Next {
 }
 
 impl View {
-    /// Nothing is read yet.
     pub fn of(space: &Space) -> Self {
         Self { space: Some(space.clone()), ..Self::default() }
     }
 
-    /// Begins to decide anew, and keeps the records that were read.
+    /// Begins to decide anew, with the records that were read.
     pub(crate) fn begin(&mut self) {
         self.looked_at.clear();
         self.missing.clear();
@@ -77,7 +77,7 @@ impl View {
         }
     }
 
-    /// The record of this name as the change has left it; `None` where there is none.
+    /// Returns the record of this name as the change has left it; `None` if there is none.
     pub fn get<M: Message + Default>(&mut self, name: &Name) -> Result<Option<M>, Unreadable> {
         let Some(seen) = self.look(name) else { return Ok(None) };
         let message = match (&seen.next, &seen.record) {
@@ -104,7 +104,7 @@ impl View {
         })
     }
 
-    /// Writes a record. Looks at the record first, so that the commit guards it: no record is overwritten unread.
+    /// Writes a record. It reads the record first, so that the commit guards it and none is overwritten unread.
     pub fn put(&mut self, name: &Name, message: &impl Message) {
         if let Some(seen) = self.look(name) {
             seen.next = Some(Next::Put(message.encode_to_vec()));
@@ -118,14 +118,16 @@ impl View {
         }
     }
 
-    /// Presumes that there is no record of this name: the commit guards that, and a conflict brings what there is.
+    /// Presumes that there is no record of this name. The commit guards this, and a conflict brings the record if there
+    /// is one.
     pub fn presume_absent(&mut self, name: &Name) {
         if !self.records.contains_key(name) {
             self.keep(name.clone(), None);
         }
     }
 
-    /// Says what the answered change has to survive. House-keeping says as little as possible, so as not to wait for the disk.
+    /// Sets which loss the answered change must survive. Housekeeping asks for as little as possible, so as not to wait
+    /// for the disk.
     pub fn survive(&mut self, durability: Durability) {
         self.durability = durability;
     }
@@ -140,17 +142,16 @@ impl View {
         self.others.push(Write::Leave(index, entry));
     }
 
-    /// Removes a set.
     pub fn drop_set(&mut self, set: Set) {
         self.others.push(Write::Drop(set));
     }
 
-    /// Makes any other write. It has no guard of its own.
+    /// Adds any other write, which has no guard of its own.
     pub fn write(&mut self, write: Write) {
         self.others.push(write);
     }
 
-    /// Records that have to be read before the change can be decided.
+    /// Lists the records that must be read before the change can be decided.
     pub(crate) fn missing(&self) -> &[Name] {
         &self.missing
     }
@@ -160,7 +161,7 @@ impl View {
         self.records.insert(name, Seen { record, next: None, is_looked_at: false });
     }
 
-    /// Guards of what was looked at, and the changes.
+    /// Returns guards of the records that were read, and the changes.
     pub(crate) fn changes(&self, revision: Revision) -> (Vec<Guard>, Vec<Write>) {
         let (mut guards, mut writes) = (Vec::new(), Vec::new());
         for name in &self.looked_at {
@@ -176,7 +177,7 @@ impl View {
                 }
             }
         }
-        // Appends come first, so that nothing is written where one is refused.
+        // Appends come first, so that nothing is written if one of them is refused.
         let (mut appends, others): (Vec<_>, Vec<_>) =
             self.others.iter().cloned().partition(|write| matches!(write, Write::Append { .. }));
         appends.extend(writes);
@@ -184,7 +185,7 @@ impl View {
         (guards, appends)
     }
 
-    /// Keeps the records that a conflict brought, each by its place among the guards.
+    /// Takes over the records that a conflict brought, by their places among the guards.
     pub(crate) fn replace(&mut self, present: impl IntoIterator<Item = (usize, Option<Record>)>) {
         for (place, record) in present {
             if let Some(name) = self.looked_at.get(place).cloned() {
@@ -208,7 +209,7 @@ impl View {
     }
 }
 
-/// Tells of a record that cannot be read.
+/// Logs a record that cannot be read.
 pub fn tell_damage(space: &Space, name: &Name) {
     metrics::counter!("keyservice_store_damaged_records_total").increment(1);
     let Name { set: Set { table, part }, key } = name;
@@ -221,8 +222,8 @@ fn unreadable(name: &Name) -> Unreadable {
     Unreadable(format!("table {table}, part {part}, {}", hex::encode(key)))
 }
 
-/// Changes a space that has no money, as `decide` says. `decide` is asked again after a conflict, and while it has looked at
-/// records that were not read. Where it refuses, nothing changes.
+/// Changes a space that has no money, as `decide` says. `decide` runs again after a conflict, and while it has read
+/// records that were not there yet. If it refuses, nothing changes.
 pub async fn change<T>(
     records: &Arc<dyn Records>,
     clock: &dyn Clock,
@@ -240,7 +241,7 @@ pub async fn change<T>(
         let answer = decided?;
         let revision = Revision(random_bytes(clock));
         let (guards, writes) = view.changes(revision);
-        // A single record that only was read is as of the moment at which it was read.
+        // If one record was only read, it is as of the moment at which it was read.
         if !writes.is_empty() || guards.len() > 1 {
             let committed = records.commit(space, Commit { guards, writes }).await?;
             if let Committed::Conflict(present) = committed {
@@ -254,7 +255,7 @@ pub async fn change<T>(
     Err(Failure::NotDone("others change the same records".into()).into())
 }
 
-/// Reads what a decision has missed.
+/// Reads the records that a decision needed and did not have.
 pub(crate) async fn read(records: &Arc<dyn Records>, space: &Space, view: &mut View) -> Result<(), Failure> {
     let names = std::mem::take(&mut view.missing);
     let mut answers = records.read(space, vec![Question::Records(names.clone())]).await?;

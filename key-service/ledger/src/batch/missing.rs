@@ -1,4 +1,4 @@
-//! Records that commands read, as far as that can be told before they are applied.
+//! Finds the records that commands read, as far as this is known before they are applied.
 
 use domain::{
     ledger::{Command, Payer, Record, RecordId},
@@ -15,14 +15,13 @@ use super::{
     Commands,
 };
 
-/// Records that have to be read.
 pub(super) struct Missing<'a> {
     copies: &'a mut Copies,
     slots: Vec<Slot>,
 }
 
 impl<'a> Missing<'a> {
-    /// Records that the calls read before anything else, and that there are no copies of. A new generation is presumed absent.
+    /// Finds the records that the calls read first, and that have no copies. A new generation is presumed absent.
     pub(super) fn of_calls(copies: &'a mut Copies, kept: Kept, calls: &[Commands<'_>]) -> Vec<Slot> {
         let mut missing = Self { copies, slots: Vec::new() };
         missing.need(Slot::Turn);
@@ -66,8 +65,8 @@ impl<'a> Missing<'a> {
         }
     }
 
-    /// Needs the groups that pay for the command, and the sums that its bill changes. Those behind a record that is missing
-    /// itself come with the next look.
+    /// Needs the groups that pay for the command, and the sums that its bill changes. If a record on the way is missing
+    /// itself, they come with the next attempt.
     fn payers_of(&mut self, command: &Command, today: Day) {
         let Some(key) = command.key() else { return };
         let payer = match command.record() {
@@ -106,7 +105,7 @@ impl<'a> Missing<'a> {
         }
     }
 
-    /// Who pays for a generation, as far as there are copies.
+    /// Finds who pays for a generation, if there is a copy.
     fn payer(&self, id: GenerationId) -> Option<&Payer> {
         match self.copies.generations.get(&id) {
             Some(Record::None) | None => payer(self.copies.expired.get(&Expired(id))?),
@@ -114,7 +113,7 @@ impl<'a> Missing<'a> {
         }
     }
 
-    /// Group and parent of a key, as far as there are copies.
+    /// Finds group and parent of a key, as far as there are copies.
     fn chain(&self, key: KeyId) -> [Option<GroupId>; 2] {
         let group = self.copies.keys.get(&key).and_then(Option::as_ref).and_then(|key| key.of.group);
         let parent = group.and_then(|id| self.copies.groups.get(&id)).and_then(Option::as_ref);

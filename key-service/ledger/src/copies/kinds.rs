@@ -1,4 +1,4 @@
-//! Kinds of records: names, and messages of their values.
+//! Kinds of the ledger's records, with their names and messages.
 
 use std::hash::Hash;
 
@@ -16,21 +16,21 @@ use super::super::{
 };
 use crate::messages;
 
-/// A kind of records of the ledger, named by its own id.
+/// A kind of the ledger's records, named by its own id.
 pub(crate) trait Kept: Clone + Eq + Hash {
-    /// The value; its default stands for an absent record.
+    /// Type of the value, whose default stands for an absent record.
     type Value: Clone + PartialEq + Default;
 
     fn name(&self) -> Name;
 
-    /// The message of the value; `None` where no record stands for the value.
+    /// Writes a value as a message; `None` if no record stands for it.
     fn write(value: &Self::Value) -> Option<impl Message>;
 
-    /// The value of a message; `None` for one that no program writes.
+    /// Reads a value from a message; `None` if no program writes such a message.
     fn read(message: &[u8]) -> Option<Self::Value>;
 }
 
-/// The account's own record.
+/// Names the account's own record, of which there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TheAccount;
 /// The record of the turn.
@@ -48,7 +48,6 @@ pub(crate) struct PayerSum(pub(crate) Day, pub(crate) PayerName);
 /// Sums of a model or of a group on a day.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sum(pub(crate) Day, pub(crate) SumOf);
-/// What sums are of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SumOf {
     Model(String),

@@ -1,12 +1,13 @@
-//! What copies are, apart from the random bits of revisions, so that a model knows states in which it has been before.
+//! Describes copies without the random bits of revisions, so that a model recognises states in which it has been
+//! before.
 
 use records::{Name, Record, maps::SpaceMaps};
 
 use super::{Copies, Copy, Kept, Table};
 
 impl Copies {
-    /// Appends each copy in the order of names: that the record was absent, is as it was seen, or has changed since. Then its value
-    /// does not count, since a commit that guards the copy is never written.
+    /// Appends each copy in the order of names: whether the record was absent, is as it was seen, or has changed since.
+    /// In the last case its value does not count, since a commit that guards the copy is never written.
     pub(crate) fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
         let mut all = Vec::new();
         self.account.sketch(records, &mut all);
