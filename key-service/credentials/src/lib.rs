@@ -1,4 +1,4 @@
-//! Creates credentials, and finds the key of a presented credential.
+//! Creates credentials, and finds the key of a presented one.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -23,7 +23,7 @@ use domain::{
 };
 use key_service_store::store::{Credential, ManagementKey, Store, StoreError};
 
-/// Number of mappings kept in memory; some 100 bytes each.
+/// Mappings kept in memory, of some 100 bytes each.
 const CACHED_CREDENTIALS: usize = 100_000;
 
 /// Creates and recognises credentials. The only type that has the peppers.
@@ -31,17 +31,17 @@ pub struct Credentials {
     store: Arc<Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not cached.
-    /// The cache never answers whether the key still accepts the credential.
+    /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not
+    /// cached. The cache never says whether the key still accepts the credential.
     known: Cache<Digest, Credential>,
-    /// The record of the store while no pepper is proven. Replaced by nothing but the proof.
+    /// The store's record, while no pepper is proven. Only a proof replaces it.
     unproven: RwLock<Option<PepperRecord>>,
 }
 
 /// Reason why the peppers were not found to fit the store.
 #[derive(Debug, thiserror::Error)]
 pub enum PepperFault {
-    /// The peppers are not those that the keys of the store were made with.
+    /// The peppers are not those of the store's keys.
     #[error(
         "is not the pepper that the keys in this store were made with, so none of them would be found: set that one \
          (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and during a \
@@ -53,7 +53,7 @@ pub enum PepperFault {
     Store(#[from] StoreError),
 }
 
-/// Owner of a presented credential, as a route that needs a class of keys sees the owner.
+/// Owner of a presented credential, on a route that needs a class of keys.
 #[derive(Clone, Debug)]
 pub enum Identified {
     /// A live API key, on a route for API keys.
@@ -76,13 +76,13 @@ impl Identified {
 }
 
 impl Credentials {
-    /// Credentials in this store, hashed with these peppers.
+    /// Manages the credentials in this store, hashed with these peppers.
     pub fn new(store: Arc<Store>, peppers: Peppers, prefix: Prefix) -> Self {
         let known = Cache::new(CACHED_CREDENTIALS);
         Self { store, peppers, prefix, known, unproven: RwLock::default() }
     }
 
-    /// Compares the peppers with the store's record of them, and brings the record up to date.
+    /// Compares the peppers with the store's record of them, and updates the record.
     pub async fn check_peppers(&self, now: Timestamp) -> Result<(), PepperFault> {
         loop {
             let text = self.store.pepper_record().await?;
@@ -102,7 +102,7 @@ impl Credentials {
         }
     }
 
-    /// Records the peppers once a key that is older than the record was found.
+    /// Records the peppers once a key older than the record was found.
     async fn prove(&self, found: Credential) -> Result<(), StoreError> {
         let Some(record) = *self.unproven.read() else { return Ok(()) };
         let created_at = match found.owner {
@@ -119,7 +119,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// The credential, with its owner; `None` if the credential does not exist.
+    /// Finds a credential with its owner; `None` if there is none.
     pub async fn find(&self, presented: &str) -> Result<Option<Credential>, StoreError> {
         let text = match self.prefix.recognise(presented) {
             Presented::Own(_) => Cow::Borrowed(presented),
@@ -188,7 +188,7 @@ impl Credentials {
         WebhookSecret::new(&self.peppers.current, id)
     }
 
-    /// The secret of a stored webhook; `None` where the webhook was made with another pepper.
+    /// Derives the secret of a stored webhook; `None` if another pepper made it.
     pub fn secret_of(&self, webhook: &Webhook) -> Option<WebhookSecret> {
         WebhookSecret::of(&self.peppers, webhook)
     }
@@ -198,12 +198,12 @@ impl Credentials {
         TotpSecret::new(&self.peppers.current, member, id)
     }
 
-    /// The secret of a stored second factor; `None` where the second factor was made with another pepper.
+    /// Derives the secret of a stored second factor; `None` if another pepper made it.
     pub fn totp_secret_of(&self, member: MemberId, factor: &SecondFactor) -> Option<TotpSecret> {
         TotpSecret::of(&self.peppers, member, factor)
     }
 
-    /// The digest to store for a key of another gateway, or the digest under which the key is stored.
+    /// Returns the digest to store for a key of another gateway, or the one under which it is stored.
     pub async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
         let text = key.text();
         let current = self.peppers.digest(&text.clone().into());
@@ -215,12 +215,12 @@ impl Credentials {
         Ok(current)
     }
 
-    /// A digest that cannot be calculated without the pepper, of text that is no key: the text must contain a NUL.
+    /// Digests a text that is no key, in a way that needs the pepper. The text must contain a NUL, which no key has.
     pub fn keyed_digest(&self, text: String) -> Digest {
         self.peppers.digest(&text.into())
     }
 
-    /// The digests that a text may have been stored under, like [`Self::keyed_digest`].
+    /// Digests that a text may have been stored under, like [`Self::keyed_digest`].
     pub fn keyed_digests(&self, text: &str) -> Vec<Digest> {
         self.peppers.candidates(text).collect()
     }
@@ -234,7 +234,7 @@ const fn unknown(required: Class) -> Refusal {
     }
 }
 
-/// The key of another gateway with this plaintext.
+/// Reads a plaintext as that of another gateway's key.
 fn foreign(plaintext: &str) -> ForeignKey {
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());

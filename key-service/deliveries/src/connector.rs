@@ -1,4 +1,4 @@
-//! Connections to receivers of webhooks: every address is judged, and the very address that was judged is connected.
+//! Connections to receivers of webhooks. Every address is judged, and exactly the judged address is connected.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use tower::Service;
 
 use domain::webhook::{AddressRefused, Host, may_connect};
 
-/// Longest time to connect an address, so that another one of the same host gets a try.
+/// Longest time to connect to an address, so that another one of the same host gets a try.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
 /// Addresses of a host that are tried.
 const TRIED_ADDRESSES: usize = 3;
@@ -47,16 +47,15 @@ pub(super) enum NotConnected {
     /// The host has no address.
     #[error("the host's name cannot be resolved")]
     NotResolved,
-    /// The host leads to an address that may not be connected.
+    /// The host resolves to an address that may not be connected.
     #[error(transparent)]
     Refused(#[from] AddressRefused),
-    /// No address accepts connections.
     #[error("no connection can be made")]
     Unreachable,
 }
 
 impl Connector {
-    /// A connector that asks the system for addresses.
+    /// Makes a connector that asks the system for addresses.
     pub(super) fn new(allowed: &[Network]) -> Self {
         let system = |host: String, port| -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
             Box::pin(async move { Ok(lookup_host((host, port)).await?.collect()) })
@@ -68,7 +67,7 @@ impl Connector {
         Self { resolver, allowed: allowed.into() }
     }
 
-    /// Connects the URL's host. A host of which one address is refused is not connected at all.
+    /// Connects to the URL's host. If one of its addresses is refused, none is connected.
     async fn connect(self, url: Uri) -> Result<TokioIo<FairRead<TcpStream>>, NotConnected> {
         let host = url.host().and_then(Host::parse).ok_or(NotConnected::NoHost)?;
         let name = match &host {
@@ -85,7 +84,7 @@ impl Connector {
         }
         for address in found.into_iter().take(TRIED_ADDRESSES) {
             if let Ok(Ok(stream)) = timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
-                // Below TLS, whose own messages a receiver may send without end.
+                // Fair reads lie below TLS, since a receiver may send messages of TLS itself without end.
                 return Ok(TokioIo::new(FairRead::new(stream)));
             }
         }

@@ -1,7 +1,7 @@
 //! Deliveries of events to webhooks, by every key-service side by side.
 //!
-//! Events become deliveries together with the webhook's cursor, and each attempt is claimed in the store. So no two
-//! key-services make the same attempt, and what a dead one had begun falls due again.
+//! Making deliveries of events also moves the webhook's cursor, and each attempt is claimed in the store. So no two
+//! key-services make the same attempt, and an attempt that a dead one had begun falls due again.
 
 mod connector;
 mod places;
@@ -38,13 +38,13 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{EventSlice, EventsPage, NumberedEvent, Store, StoreError};
 
-/// Pause between two looks for events and due deliveries. Bounds the time until a first attempt.
+/// Pause between two checks for events and due deliveries. It bounds the time until a first attempt.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Accounts looked at at once.
+/// Accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
-/// Events of an account that become deliveries in one look, so that an account with many leaves time to the others.
+/// Events of an account that become deliveries in one check, so that an account with many leaves time to others.
 const EVENTS_AT_ONCE: usize = 64;
-/// Time after which a claimed delivery falls due again: beyond an attempt, and the writing of its end.
+/// Time after which a claimed delivery falls due again: longer than an attempt and writing its end.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
 /// Sends the events of all accounts.
@@ -54,14 +54,13 @@ pub struct Dispatcher {
     credentials: Arc<Credentials>,
     sender: Sender,
     places: Places,
-    /// Number of looks so far.
     looks: AtomicUsize,
     warned: Mutex<Throttle<AccountId>>,
     running: TaskTracker,
 }
 
 impl Dispatcher {
-    /// A dispatcher of the events in this store.
+    /// Makes a dispatcher of the events in this store.
     pub fn new(
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -72,7 +71,7 @@ impl Dispatcher {
         Self { store, clock, credentials, sender, places, looks, warned, running: TaskTracker::new() }
     }
 
-    /// Delivers until `shutdown`, and then ends the attempts under way.
+    /// Delivers until `shutdown`, and then ends the running attempts.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         let looking = async {
             loop {
@@ -88,7 +87,7 @@ impl Dispatcher {
         self.running.wait().await;
     }
 
-    /// Looks once at all accounts that have webhooks.
+    /// Checks all accounts that have webhooks, once.
     async fn look(self: &Arc<Self>) {
         match self.store.accounts_with_webhooks().await {
             Ok(accounts) => {
@@ -127,8 +126,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Makes deliveries of the page of events `after` this one, for each webhook whose next event is on the page. A webhook
-    /// without room, or which another key-service was first at, stays where it is.
+    /// Makes deliveries of the page of events `after` this one, for each webhook whose next event is on it. A webhook
+    /// without room stays where it is, as does one that another key-service handled first.
     async fn fan_out(
         &self,
         account: AccountId,
@@ -196,7 +195,7 @@ impl Dispatcher {
         let (next, ends) = match outcome {
             Outcome::Done => (None, None),
             Outcome::Again(next) => (Some(next), None),
-            // Should this process die before the webhook is disabled, another attempt decides anew.
+            // If this process dies before the webhook is disabled, another attempt decides anew.
             Outcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
         };
         let attempt = Attempt { event, kind, at, milliseconds, answer };
@@ -212,14 +211,13 @@ impl Dispatcher {
     }
 }
 
-/// Number after which the page of this look begins. Webhooks that wait for different events take turns, look by look.
+/// Number after which the page of this check begins. Webhooks that wait for different events take turns.
 fn page_of_look(webhooks: &[StoredWebhook], last: u64, look: usize) -> Option<u64> {
     let behind = webhooks.iter().filter(|stored| stored.is_behind(last));
     let cursors: BTreeSet<u64> = behind.map(|stored| stored.cursor).collect();
     cursors.iter().nth(look.checked_rem(cursors.len())?).copied()
 }
 
-/// Counts an attempt.
 fn count(answer: &Answer) {
     let result = match answer {
         Answer::Status(200..=299) => "delivered",

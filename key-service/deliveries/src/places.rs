@@ -1,4 +1,4 @@
-//! Places for attempts: few in all, and shared so that slow receivers of one account take none from the others.
+//! Places for attempts. They are few, and shared so that slow receivers of one account take none from the others.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,12 +8,13 @@ use std::{
 use parking_lot::Mutex;
 use shared::ids::{AccountId, WebhookId};
 
-/// Attempts under way in this process: each has a connection of its own.
+/// Running attempts in this process; each has its own connection.
 const MAX_ATTEMPTS: usize = 64;
-/// Attempts of one webhook under way in this process, so that slow receivers leave places to the account's other webhooks.
+/// Running attempts of one webhook in this process, so that slow receivers leave places to the account's other
+/// webhooks.
 const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
-/// Places that stay free for each one that an account takes. An account alone has a quarter of all, and more than a dozen
-/// greedy accounts leave places to whoever comes later. Once few are free, only accounts without any get one.
+/// Places that must stay free for each one that an account takes. A single account gets a quarter of all, and even a
+/// dozen greedy ones leave places to whoever comes later. Once few are free, only accounts without any get one.
 const FREE_FOR_EACH: usize = 3;
 
 /// The places, and the turns of accounts and webhooks.
@@ -22,9 +23,8 @@ pub(super) struct Places(Arc<Mutex<Taken>>);
 
 #[derive(Default)]
 struct Taken {
-    /// Places taken in all.
     places: usize,
-    /// Number of times that places were taken, by which the last turn of each is known.
+    /// Counts the times that places were taken, to know the last turn of each.
     turn: u64,
     accounts: HashMap<AccountId, OfAccount>,
 }
@@ -50,8 +50,8 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// Sorts accounts by their turn: those with fewest attempts under way first, and of these who waits longest. Other
-    /// accounts are forgotten.
+    /// Sorts accounts by their turn: those with the fewest running attempts first, and among these the one that waits
+    /// longest. Other accounts are forgotten.
     pub(super) fn accounts_in_turn(&self, mut accounts: Vec<AccountId>) -> Vec<AccountId> {
         let mut taken = self.0.lock();
         let present: HashSet<&AccountId> = accounts.iter().collect();
@@ -77,13 +77,13 @@ impl Places {
         webhooks
     }
 
-    /// Takes the places that a webhook may have more.
+    /// Takes as many more places as a webhook may have.
     pub(super) fn take(&self, account: AccountId, webhook: WebhookId) -> Vec<Place> {
         let mut taken = self.0.lock();
         let free = MAX_ATTEMPTS - taken.places;
         let of_account = taken.accounts.entry(account).or_default();
         let left = free.saturating_sub(FREE_FOR_EACH * of_account.places) / (FREE_FOR_EACH + 1);
-        // An account without any gets the last one too.
+        // An account without any place may take the last one.
         let left = if of_account.places == 0 { left.max(1).min(free) } else { left };
         let of_webhook = of_account.webhooks.entry(webhook).or_default();
         let more = left.min(MAX_ATTEMPTS_OF_A_WEBHOOK - of_webhook.places);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connector::{Connector, NotConnected};
 use domain::webhook::{Answer, Delivery, WebhookSecret, WebhookUrl};
 
-/// Longest time of an attempt, from the look-up of the host to the end of the answer.
+/// Longest time of an attempt, from resolving the host to the end of the answer.
 pub(super) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of an answer's body that are read and dropped, so that most receivers can finish writing.
 const DRAINED_BYTES: usize = 16 << 10;
@@ -24,19 +24,19 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Sends events. Every attempt has a connection of its own, since the host may lead elsewhere by the next one.
+/// Sends events. Every attempt has its own connection, since the host may resolve to another address by the next one.
 pub struct Sender {
     client: HttpClient<Full<Bytes>, Connector>,
     pub(super) deadline: Duration,
 }
 
 impl Sender {
-    /// A sender that may connect public addresses and these networks.
+    /// Makes a sender that may connect to public addresses and to these networks.
     pub fn new(allowed: &[Network]) -> Self {
         Self::over(Connector::new(allowed), None)
     }
 
-    /// A sender over these connections, which trusts the authorities of the web unless `tls` says otherwise.
+    /// Makes a sender over these connections. It trusts the authorities of the web unless `tls` says otherwise.
     pub(super) fn over(connector: Connector, tls: Option<ClientConfig>) -> Self {
         let deadline = ATTEMPT_DEADLINE;
         let settings =
@@ -65,7 +65,7 @@ impl Sender {
         match timeout_at(deadline, self.client.request(request)).await {
             Ok(Ok(response)) => {
                 let status = response.status().as_u16();
-                // The status alone counts, also of an answer that does not end.
+                // Only the status counts, even if the answer does not end.
                 let rest = Limited::new(response.into_body(), DRAINED_BYTES).collect();
                 drop(timeout_at(deadline, rest).await);
                 Answer::Status(status)
@@ -76,7 +76,7 @@ impl Sender {
     }
 }
 
-/// The reason of a failure, for the webhook's owner: without addresses.
+/// Returns the reason of a failure for the webhook's owner, without addresses.
 fn reason(error: &hyper_util::client::legacy::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,5 +1,5 @@
-//! Models that a machine explores: every order of messages, crashes and conflicts of a small installation, and every course of
-//! its lease time. Decisions are those of `domain::ledger` and of the store's lanes; what surrounds them is a stand-in.
+//! Models that a machine explores: every order of messages, crashes and conflicts of a small installation, and every
+//! course of its lease time. `domain::ledger` and the store's lanes decide; the parts around them are stand-ins.
 
 #[cfg(test)]
 mod explorer;

@@ -26,21 +26,20 @@ use tonic_types::{ErrorDetails, StatusExt};
 /// The domain of our `google.rpc.ErrorInfo`.
 const ERROR_DOMAIN: &str = "faregate";
 
-/// The service behind gRPC.
 pub struct Grpc {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
-    /// Drawn at the start: gateways choose a key-service for each account by it.
+    /// Random number of this process, by which gateways choose a key-service for each account.
     instance: u64,
 }
 
 impl Grpc {
-    /// A gRPC service. When `shutdown` is cancelled, sessions end after the current frame.
+    /// Makes a gRPC service. When `shutdown` is cancelled, sessions end after their current frame.
     pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken) -> Self {
         Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(&System)) }
     }
 
-    /// Runs a unary call as a batch of a single call.
+    /// Runs a unary call as a batch of one call.
     async fn one(&self, request: call::Request) -> Result<answer::Response, Status> {
         let call = Call::from_message(Some(request), SessionClock::starting(Instant::now()));
         let call = call.map_err(|malformed| invalid(&malformed))?;
@@ -52,7 +51,7 @@ impl Grpc {
     }
 }
 
-/// The message inside the answer to a unary call.
+/// Takes the message out of the answer to a unary call.
 macro_rules! unary {
     ($self:ident, $request:expr, $kind:ident) => {
         match $self.one(call::Request::$kind($request)).await? {
@@ -71,7 +70,7 @@ impl key_service_server::KeyService for Grpc {
         unary!(self, request.into_inner(), Authenticate)
     }
 
-    /// The call's deadline is that of gRPC: `deadline` drops a late call.
+    /// The call's deadline is that of gRPC, which `deadline` enforces.
     async fn authorize(
         &self,
         request: Request<v1::AuthorizeRequest>,
@@ -129,15 +128,14 @@ struct SessionStream {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
     clock: SessionClock,
-    /// The first frame was sent, from which the gateway learns the session's clock.
+    /// The first frame was sent, which tells the gateway the session's clock.
     greeted: bool,
     instance: u64,
     _counted: Counted,
 }
 
 impl SessionStream {
-    /// Returns the next frame of answers. A single frame is at the store at a time, while the gateway gathers the
-    /// next.
+    /// Returns the next frame of answers. One frame is at the store at a time, while the gateway gathers the next.
     async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
         if !self.greeted {
             self.greeted = true;
@@ -223,7 +221,6 @@ fn answer_of(id: u64, answer: Result<Answer, CallFailure>) -> v1::Answer {
     v1::Answer { id, response: Some(response) }
 }
 
-/// A failure as a status.
 fn status(failure: &CallFailure) -> Status {
     log([failure]);
     let details = ErrorDetails::with_error_info(reason(failure.code), ERROR_DOMAIN, []);
@@ -235,14 +232,13 @@ fn refused(malformed: &Malformed) -> CallFailure {
     CallFailure { code: Code::InvalidArgument, message: malformed.to_string() }
 }
 
-/// A malformed call as a status; the details name the field.
+/// Makes a status of a malformed call, whose details name the field.
 fn invalid(malformed: &Malformed) -> Status {
     let field = [("field".into(), malformed.field.into())];
     let details = ErrorDetails::with_error_info(reason(Code::InvalidArgument), ERROR_DOMAIN, field);
     Status::with_error_details(Code::InvalidArgument, malformed.to_string(), details)
 }
 
-/// The reason of our `google.rpc.ErrorInfo`.
 fn reason(code: Code) -> &'static str {
     match code {
         Code::Unavailable => "STORE_UNAVAILABLE",
@@ -254,10 +250,10 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
-/// Calls that failed with the store: a line when it begins and one a minute, however many gateways ask.
+/// Calls that failed with the store. The log has a line when this begins and one a minute, however many gateways ask.
 static UNAVAILABLE: FailureLog = FailureLog::new();
 
-/// Logs the failures of a frame, a line for each reason, since an unreachable store fails all calls of the frame.
+/// Logs the failures of a frame, one line for each reason, since an unreachable store fails all its calls.
 fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
     let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
     for failure in failures {

@@ -8,15 +8,15 @@ use tokio_util::sync::CancellationToken;
 
 use key_service_store::store::{HoldIndex, Ledger as _, Store};
 
-/// Pause between two sums: about that between two scrapes.
+/// Pause between two sums, about as long as between two scrapes.
 const EVERY: Duration = Duration::from_secs(15);
-/// Pause in units of the time that a sum took, so that many accounts do not keep the store busy.
+/// Pause as a multiple of the time that a sum took, so that many accounts do not keep the store busy.
 const REST: u32 = 20;
 /// Accounts that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
 
-/// Sums up what is held, again and again until `shutdown`. While the store does not answer for all accounts, the sum
-/// stays as it was.
+/// Sums up what is held, repeatedly until `shutdown`. While the store does not answer for all accounts, the last sum
+/// stays.
 pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     let summing = async {
         loop {
@@ -33,7 +33,7 @@ pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     }
 }
 
-/// Money held in all accounts; `None` where the store does not tell.
+/// Returns the money held in all accounts; `None` if the store does not answer for all.
 async fn sum(store: &Store) -> Option<f64> {
     let HoldIndex { accounts, missing } = store.accounts_with_holds().await;
     if missing.is_some() {

@@ -1,6 +1,6 @@
 //! Spending: who may spend, what is held, and what is billed.
 //!
-//! Calls come as messages of gRPC or in process; the ledger of the store decides.
+//! Calls come as gRPC messages or within the process. The ledger of the store decides.
 
 pub mod grpc;
 pub mod held_money;

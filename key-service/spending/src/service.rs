@@ -1,7 +1,7 @@
-//! Use-cases of spending: authenticate, authorize, extend, capture, release; many calls at a time.
+//! Use cases of spending: authenticate, authorize, extend, capture, release; many calls at a time.
 //!
-//! A batch is grouped by account, with a single call to the store for each: at high load, a record is read and
-//! written once for many calls.
+//! A batch is grouped by account, with one call to the store for each. At high load, many calls share one read and one
+//! write of a record.
 
 mod outcome;
 mod refusals;
@@ -51,7 +51,7 @@ pub struct Service {
     refusals: Arc<Refusals>,
 }
 
-/// Next step of a call: none, or a command to the ledger with the meaning of the outcome.
+/// Next step of a call: none, or a command to the ledger with the meaning of its outcome.
 #[expect(
     clippy::large_enum_variant,
     reason = "a plan is carried out at once; a box would cost each command an allocation"
@@ -61,7 +61,7 @@ enum Plan {
     Run { account: AccountId, command: Command, meaning: Meaning },
 }
 
-/// Commands to an account; for each, the index of the answer and the meaning of the outcome.
+/// Commands to an account, each with the index of its answer and the meaning of its outcome.
 #[derive(Default)]
 struct Batch {
     commands: Vec<Command>,
@@ -71,7 +71,7 @@ struct Batch {
 }
 
 impl Service {
-    /// A service over this ledger. Holds last for `lease` without extensions.
+    /// Makes a service over this ledger. Holds last for `lease` without extensions.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
@@ -82,7 +82,6 @@ impl Service {
         Self { ledger, clock, credentials, catalog, lease, refusals: Arc::default() }
     }
 
-    /// Counts of refused calls.
     pub fn refusals(&self) -> Arc<Refusals> {
         Arc::clone(&self.refusals)
     }
@@ -191,7 +190,7 @@ impl Service {
         })
     }
 
-    /// The prices of the hold apply, whatever the catalogue contains by now.
+    /// The hold's prices apply, whatever the catalogue has by now.
     fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images, output_tokens }: Extend) -> Plan {
         let command = Command::Extend {
             key: hold.key,
@@ -213,7 +212,7 @@ impl Service {
         Plan::Run { account, command, meaning: Meaning::Charge }
     }
 
-    /// The usage with its price, by the hold's prices, and its cost, by those of the hold's upstream.
+    /// Prices a usage by the hold's prices, and its cost by those of the hold's upstream.
     fn progress(&self, hold: &HoldRef, usage: Usage) -> Progress {
         let cost = match &hold.upstream_cost {
             UpstreamCost::OfHold(cost) => cost.clone(),
@@ -223,7 +222,7 @@ impl Service {
         Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost }
     }
 
-    /// What the catalogue says of the upstream of a hold that does not tell what it charges.
+    /// Finds the catalogue's costs of the upstream of a hold that has none.
     fn cost_in_catalogue(&self, hold: &HoldRef) -> Option<Arc<Price>> {
         let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
         let catalog = self.catalog.get();
@@ -236,7 +235,7 @@ impl Service {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
-                // Also of a credential that a rotation has ended since: its hold goes on.
+                // A credential that a rotation has ended since counts too: its hold goes on.
                 Some(Credential { owner: Principal::ApiKey(account, key), number: _ }) => {
                     (account, key, generation)
                 }

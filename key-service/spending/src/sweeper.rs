@@ -1,8 +1,8 @@
-//! Advances lease time, and expires holds whose lease is over: the gateway died, or lost contact for longer than a
+//! Advances lease time, and expires holds whose lease is over, since the gateway died or lost contact for longer than a
 //! lease.
 //!
-//! Each account has a separate watcher, so that an account with damaged records, or in an unreachable part of the
-//! store, does not keep others from expiring.
+//! Each account has its own watcher, so that an account with damaged records, or in an unreachable part of the store,
+//! does not keep others from expiring.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,11 +30,11 @@ use domain::{
 };
 use key_service_store::store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, StoreError};
 
-/// Longest pause between two polls of the ledger: two pauses fit into a gap that still counts.
+/// Longest pause between two polls of the ledger. Two pauses fit into a gap that still counts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Pause between two listings of the accounts that have holds. Bounds the time until a first hold is noticed.
+/// Pause between two listings of the accounts that have holds. It bounds the time until a first hold is noticed.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
-/// Polls within a quantum, for leases so short that the quantum is shorter than that pause.
+/// Polls within a quantum, for leases so short that a quantum is shorter than that pause.
 const LOOKS: u32 = 2;
 
 /// Dependencies of the sweeper and all watchers.
@@ -44,10 +44,10 @@ struct Sweeper {
     quantum: Duration,
     pause: Duration,
     started: Instant,
-    /// The accounts that had holds at the last listing, each with the last time it was looked at. The watcher of another
+    /// Accounts that had holds at the last listing, each with the time of its last check. The watcher of any other
     /// account ends.
     holding: Mutex<HashMap<AccountId, Instant>>,
-    /// One warning for all accounts: they lie in the same store.
+    /// One warning stands for all accounts, since they lie in the same store.
     warned: Mutex<Throttle<()>>,
 }
 
@@ -72,7 +72,7 @@ pub async fn run(
 impl Sweeper {
     /// Runs a watcher for every account that has holds.
     async fn watch_all(self: Arc<Self>) {
-        // Dropped together with this future, and so are all watchers.
+        // Dropping this future drops the watchers with it.
         let mut watchers = JoinSet::new();
         let mut watched: HashMap<AccountId, AbortHandle> = HashMap::new();
         let mut warned = Throttle::default();
@@ -103,11 +103,11 @@ impl Sweeper {
         }
     }
 
-    /// Watches an account as long as the account has holds.
+    /// Watches an account while it has holds.
     async fn watch(&self, account: AccountId) {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
         let mut damaged = Throttle::default();
-        // A constant pause with jitter, so that the watchers of many accounts do not poll at the same moment.
+        // The pause is constant with jitter, so that the watchers of many accounts do not poll at the same moment.
         let mut pauses = Backoff::new(self.pause, self.pause);
         loop {
             match watcher.look(&mut damaged).await {
@@ -126,7 +126,7 @@ impl Sweeper {
         }
     }
 
-    /// Notes which accounts have holds, and shows how long one of them was not looked at.
+    /// Notes which accounts have holds, and exports how long one of them has gone without a check.
     fn note(&self, listed: &HashSet<AccountId>) {
         let now = Instant::now();
         let mut holding = self.holding.lock();
@@ -156,7 +156,7 @@ struct Watcher<'s> {
     sweeper: &'s Sweeper,
     account: AccountId,
     lease: LeaseClock,
-    /// Due holds were not looked for since the last tick.
+    /// Due holds were not searched since the last tick.
     unswept: bool,
 }
 
@@ -184,7 +184,7 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    /// Expires all due holds, page by page, so that holds which cannot be expired do not hide others.
+    /// Expires all due holds, page by page, so that holds that cannot expire do not hide others.
     async fn expire_due(&self, damaged: &mut Throttle<GenerationId>) -> Result<(), StoreError> {
         let mut after: Option<Cursor> = None;
         loop {

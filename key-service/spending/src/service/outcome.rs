@@ -23,7 +23,7 @@ use key_service_store::store::{Hour, StoreError};
 /// The call behind a command, with everything that the answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
-    /// `is_least` where no more than the least was asked for.
+    /// `is_least` says that only the least was asked for.
     Grant {
         hold: HoldRef,
         /// What each of the model's upstreams charges.
@@ -70,7 +70,6 @@ impl Meaning {
         }
     }
 
-    /// The answer to the call.
     pub(super) fn of(self, outcome: Result<Outcome, Refused>) -> Result<Answer, CallFailure> {
         match (self, outcome) {
             (_, Err(Refused::Damaged)) => Err(damaged()),
@@ -157,12 +156,12 @@ pub(super) fn failure(error: &StoreError) -> CallFailure {
     CallFailure { code, message: error.to_string() }
 }
 
-/// The failure of a bug in the key-service.
+/// Failure of a call because of a bug in the key-service.
 pub(super) fn unfit(message: &str) -> CallFailure {
     CallFailure { code: Code::Internal, message: message.into() }
 }
 
-/// The failure of an unreadable record. Repeating the call fails again until an operator repairs the record.
+/// Failure of a call because of an unreadable record. The call keeps failing until an operator repairs the record.
 fn damaged() -> CallFailure {
     let message = "what the store recorded for this generation cannot be read; nothing changed".into();
     CallFailure { code: Code::DataLoss, message }
@@ -172,12 +171,12 @@ fn settled() -> CallFailure {
     CallFailure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
 }
 
-/// Counts a bill in the metrics, after a capture as after an expiry.
+/// Counts a bill in the metrics, of a capture or an expiry.
 pub(crate) fn count_billed(settlement: &Settlement) {
     let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
     let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
-    // Counted from zero on, so that the first shortfall is seen as an increase.
+    // Counted from zero, so that the first shortfall shows as an increase.
     metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
 }

@@ -1,4 +1,4 @@
-//! Refused calls, counted in memory and added to the store once a minute: a refused request costs one counter.
+//! Refused calls, counted in memory and added to the store once a minute, so that a refused request costs one counter.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use key_service_store::store::{Hour, RefusedLine, Store};
 
-/// Time between two additions to the store; what a process counted since the last is lost when it dies.
+/// Time between two additions to the store. A process that dies loses what it counted since the last.
 const ADD_EVERY: Duration = Duration::from_mins(1);
-/// Refused authorizations that wait for a second try, of all keys; further second tries count as requests.
+/// Refused authorizations, of all keys, that wait for a second try. If there are more, further second tries count as
+/// requests.
 const MAX_WAITING: usize = 20_000;
-/// Distinct counters until the next addition; refusals beyond are not counted.
+/// Distinct counters until the next addition; further refusals are not counted.
 const MAX_COUNTERS: usize = 50_000;
 /// Counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;
@@ -28,8 +29,8 @@ pub struct Refusals(Mutex<Counts>);
 #[derive(Default)]
 struct Counts {
     counters: HashMap<Counter, u64>,
-    /// Counted authorizations of each key whose money did not suffice. A gateway then asks another time: whether the key may
-    /// spend at all, or for the least that the request can cost. Both belong to the counted request.
+    /// Counted authorizations of each key whose money did not suffice. The gateway then asks a second time, either
+    /// whether the key may spend at all or for the least that the request can cost. Both tries are one request.
     waiting: HashMap<KeyId, Vec<Counter>>,
     /// Number of authorizations that wait.
     waits: usize,
@@ -55,8 +56,8 @@ impl Counts {
 }
 
 impl Refusals {
-    /// Counts a refused authorization, unless it is the second try of a counted one: `is_least` where the least was asked
-    /// for, `lacks_money` where a second try follows.
+    /// Counts a refused authorization, unless it is the second try of a counted one. `is_least` says that the least was
+    /// asked for, `lacks_money` that a second try follows.
     pub(super) fn not_authorized(&self, counter: Counter, is_least: bool, lacks_money: bool) {
         let (_, key, ..) = counter;
         let mut counts = self.0.lock();
@@ -70,7 +71,7 @@ impl Refusals {
         }
     }
 
-    /// Takes the count of a request back whose second try was granted.
+    /// Takes back the count of a request whose second try was granted.
     pub(super) fn authorized(&self, key: KeyId, is_least: bool) {
         if !is_least {
             return;
@@ -90,12 +91,11 @@ impl Refusals {
         }
     }
 
-    /// Notes that a key may spend: perhaps the second try of a counted authorization, which stays refused.
+    /// Notes that a key may spend. This may be the second try of a counted authorization, which stays refused.
     pub(super) fn authenticated(&self, key: KeyId) {
         self.0.lock().second_try(key);
     }
 
-    /// Takes all counts, by account.
     fn take(&self) -> HashMap<AccountId, Vec<RefusedLine>> {
         let counts = std::mem::take(&mut *self.0.lock());
         let mut accounts: HashMap<AccountId, Vec<RefusedLine>> = HashMap::new();
@@ -107,8 +107,8 @@ impl Refusals {
         accounts
     }
 
-    /// Adds all counts to the store. Counts that the store did not take are added again later: a call whose outcome is
-    /// unknown may count twice.
+    /// Adds all counts to the store. Counts that the store did not take are added later; if a call's outcome is
+    /// unknown, they may count twice.
     pub(crate) async fn add_to(&self, store: &Store) {
         for (account, lines) in self.take() {
             for lines in lines.chunks(ADDED_AT_ONCE) {
