@@ -1,8 +1,8 @@
-//! Ids of calls in an answer: the upstream's own, or a new one for a call without an id and for a call whose id another call
-//! of the conversation has.
+//! Ids of calls in an answer: the upstream's own, or a new one if a call has none or if another call of the
+//! conversation has the same.
 //!
-//! Some servers number the calls of each answer anew (`call_0`, `functions.read:0`). A client that knows calls by their
-//! ids drops the second one, and asks again for ever.
+//! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). A client that knows
+//! calls by their ids drops the second one, and asks again forever.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use raw_json::RawString;
 use reply::EarlierCalls;
 use shared::ids::GenerationId;
 
-/// Characters of an id that is made here, and the digits they are: the form that Mistral demands of every id, and that no
-/// other vendor refuses.
+/// Length and digits of an id that is made here: the form that Mistral demands of every id, and that no other vendor
+/// refuses.
 const MADE_ID_CHARS: usize = 9;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Maker of the ids of a choice's calls. Ids follow from the generation's id, which is random, so that all pieces of
-/// a call share an id and no other call has the same.
+/// Makes the ids of a choice's calls. They follow from the generation's id, which is random, so that all pieces of a
+/// call share an id and no other call has it.
 #[derive(Clone, Copy)]
 pub(super) struct MadeIds {
     pub(super) generation: GenerationId,
@@ -24,7 +24,7 @@ pub(super) struct MadeIds {
 }
 
 impl MadeIds {
-    /// The id of this call, which needs no escapes in JSON.
+    /// Returns the id of this call, which needs no escapes in JSON.
     pub(super) fn spelled(self, call: u64) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
         hasher.update(self.generation.as_bytes());
@@ -39,7 +39,7 @@ impl MadeIds {
     }
 }
 
-/// Ids of the calls of an answer in a dialect whose clients know calls by their ids.
+/// Ids of an answer's calls, for a dialect whose clients know calls by their ids.
 pub(super) struct AnswerCallIds {
     made: MadeIds,
     earlier: Arc<EarlierCalls>,
@@ -48,7 +48,7 @@ pub(super) struct AnswerCallIds {
 }
 
 impl AnswerCallIds {
-    /// The ids of an answer without calls so far.
+    /// Makes the ids of an answer that has no calls yet.
     pub(super) const fn new(generation: GenerationId, earlier: Arc<EarlierCalls>) -> Self {
         Self { made: MadeIds { generation, choice: 0 }, earlier, passed: Vec::new() }
     }

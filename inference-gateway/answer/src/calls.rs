@@ -1,15 +1,15 @@
-//! Streamed tool calls put in order, so that a client that joins pieces gets each id and each name once; and ids for
-//! calls without, which clients could not answer.
+//! Puts streamed tool calls in order, so that a client that joins pieces gets each id and each name once. A call
+//! without an id gets one, since a client could not answer it.
 
 use bytes::BytesMut;
 use raw_json::RawString;
 
 use super::{call_ids::MadeIds, parts::ToolCall, put, put_number};
 
-/// Most calls of a choice that are kept apart; further calls pass unchanged. More than any model makes in an answer.
+/// Most calls of a choice that are tracked, more than any model makes in an answer. Further calls pass unchanged.
 const MOST_CALLS: usize = 256;
 
-/// Tool calls of a choice that were sent so far. Has no `Debug`, as names are the client's own words.
+/// Tool calls of a choice that were sent so far. It has no `Debug`, since names are the client's own words.
 #[derive(Default)]
 pub(super) struct Calls(Vec<SentCall>);
 
@@ -18,40 +18,38 @@ struct SentCall {
     upstream: u64,
     /// Index sent to the client.
     index: u64,
-    /// Id of the upstream as spelled; empty where the upstream gave none before another was made.
+    /// Id as the upstream spelled it; empty if one had to be made first.
     id: String,
-    /// Name as spelled; empty before the first piece with a name.
+    /// Name as spelled; empty before the first piece that has one.
     name: String,
-    /// True once some of the arguments were sent.
+    /// Some of the arguments were sent.
     has_arguments: bool,
 }
 
-/// The id in a piece of a call.
+/// What a piece says about the id of its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceId {
     /// An id sent with an earlier piece.
     Sent,
-    /// The upstream's own id, to be sent.
+    /// The upstream's own id, which must be sent.
     Upstream,
-    /// An id to be made and sent, since the upstream gives none.
+    /// An id that must be made and sent, since the upstream gives none.
     Made,
 }
 
-/// Call of a piece, and the members that the client has not read yet.
+/// Call of a piece, with the members that the client has not read yet.
 pub(super) struct ToolCallDelta {
-    /// The call, as the client counts.
     pub(super) index: u64,
-    /// The id that is to be sent.
     pub(super) id: PieceId,
-    /// True if the name is to be sent.
+    /// The name must be sent, since no earlier piece had it.
     pub(super) name_is_new: bool,
 }
 
 impl Calls {
-    /// Takes in the piece at `place` of the array of calls.
+    /// Adds the piece at `place` of the array of calls.
     ///
-    /// SDKs join pieces of one index, texts end to end. So an id or a name that is repeated, as by llama-cpp-python
-    /// in every piece, is sent once; and another call under the same index, as sent by Ollama, gets its own index.
+    /// SDKs join pieces of the same index, texts end to end. So an id or name that is repeated (llama-cpp-python does
+    /// so in every piece) is sent once, and another call under the same index (as from Ollama) gets its own index.
     pub(super) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {
         let upstream = call.index(place);
         let (id, name) = (text_or_empty(call.id()), text_or_empty(call.name()));
@@ -71,7 +69,7 @@ impl Calls {
             return ToolCallDelta { index, id: own_id, name_is_new };
         };
         let call = &mut self.0[at];
-        // The new part goes on: a name may come in pieces.
+        // A name may come in pieces, so the new part belongs to the same call.
         let name_is_new = !name.is_empty() && call.name != name;
         if call.name.is_empty() {
             name.clone_into(&mut call.name);
@@ -80,7 +78,7 @@ impl Calls {
         ToolCallDelta { index: call.index, id: PieceId::Sent, name_is_new }
     }
 
-    /// The upstream's index, or the next free index if that is taken.
+    /// Returns the upstream's index, or the next free one if that is taken.
     fn free_index(&self, upstream: u64) -> u64 {
         if self.0.iter().any(|call| call.index == upstream) {
             self.0.iter().map(|call| call.index.saturating_add(1)).max().unwrap_or(upstream)
@@ -91,8 +89,8 @@ impl Calls {
 }
 
 impl SentCall {
-    /// Returns whether a piece with this id and name begins another call. A new id alone does not: some servers make
-    /// up an id for every piece. Among calls without ids, a name after arguments begins another call.
+    /// Returns whether a piece with this id and name begins another call. A new id alone does not, since some servers
+    /// make up an id for every piece. Among calls without ids, a name that comes after arguments does.
     fn is_another(&self, id: &str, name: &str) -> bool {
         let differs = if self.id.is_empty() {
             id.is_empty() && self.has_arguments
@@ -158,7 +156,7 @@ fn put_made(made: MadeIds, call: u64, out: &mut BytesMut) {
     put(out, "\"");
 }
 
-/// A text as spelled, without quotes; empty if absent.
+/// Returns a text as spelled, without quotes; empty if it is absent.
 fn text_or_empty(text: Option<RawString<'_>>) -> &str {
     text.map_or("", RawString::inner)
 }

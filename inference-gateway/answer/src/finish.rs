@@ -1,20 +1,17 @@
-//! Why a choice ended, in the API's words.
+//! Reasons why a choice ended, in the API's words.
 
-/// Why a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
     /// The model was done, or met a stop sequence.
     Stop,
     /// The limit of output was reached.
     Length,
-    /// The model calls tools.
     ToolCalls,
     /// A filter withheld the rest.
     ContentFilter,
 }
 
 impl FinishReason {
-    /// Every reason there is.
     pub(crate) const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
 
     /// Returns the reason in the form for clients.
@@ -28,19 +25,19 @@ impl FinishReason {
     }
 }
 
-/// An upstream's finish reason, as far as understood.
+/// An upstream's finish reason, as far as it is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinishWord {
     /// A word that some server uses for this reason.
     Known(FinishReason),
-    /// A word that no known server uses. The answer is complete, and is billed: clients read `stop`.
+    /// A word that no known server uses. The answer is complete and billed, and clients read `stop`.
     Unknown,
-    /// A word of a failure: an answer that was cut short must not pass for a finished answer.
+    /// A word for a failure. An answer that was cut short must not pass for a finished one.
     Failure,
 }
 
 impl FinishWord {
-    /// Finish reasons of servers, matched in any case.
+    /// Finish reasons of servers, which are matched in any case.
     const WORDS: [(&str, Self); 20] = [
         ("stop", Self::Known(FinishReason::Stop)),
         ("length", Self::Known(FinishReason::Length)),
@@ -54,25 +51,24 @@ impl FinishWord {
         ("model_length", Self::Known(FinishReason::Length)),
         ("function_call", Self::Known(FinishReason::ToolCalls)),
         ("tool_use", Self::Known(FinishReason::ToolCalls)),
-        // Of Anthropic's API.
+        // Reasons of Anthropic's Messages API.
         ("refusal", Self::Known(FinishReason::ContentFilter)),
         ("pause_turn", Self::Known(FinishReason::Stop)),
         ("compaction", Self::Known(FinishReason::Stop)),
         ("model_context_window_exceeded", Self::Known(FinishReason::Length)),
-        // Of the Responses API.
+        // Reasons of OpenAI's Responses API.
         ("max_output_tokens", Self::Known(FinishReason::Length)),
         ("max_messages", Self::Known(FinishReason::Length)),
         ("abort", Self::Failure),
         ("error", Self::Failure),
     ];
 
-    /// Reads the word of an upstream.
     pub(super) fn read(upstream: &str) -> Self {
         let known = Self::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(upstream));
         known.map_or(Self::Unknown, |(_, meaning)| *meaning)
     }
 
-    /// The reason that clients read; `None` for a failure.
+    /// Returns the reason that clients read; `None` for a failure.
     pub(super) fn reason(self) -> Option<FinishReason> {
         match self {
             Self::Known(reason) => Some(reason),

@@ -1,4 +1,4 @@
-//! A streamed answer, folded into the whole answer that its server would have sent.
+//! Folds a streamed answer into the whole answer that its server would have sent.
 
 use std::fmt::Write as _;
 
@@ -15,8 +15,8 @@ use super::{
     stream::ChunkChoice,
 };
 
-/// The choices of a stream so far. Texts are kept as the upstream spelled them. Has no `Debug`, so that no log can show a
-/// text.
+/// Choices of a stream so far, whose texts are kept as the upstream spelled them. It has no `Debug`, so that no log can
+/// show a text.
 #[derive(Default)]
 pub struct Fold {
     choices: Vec<FoldedChoice>,
@@ -30,14 +30,14 @@ struct FoldedChoice {
     reasoning: Option<String>,
     known_calls: Calls,
     calls: Vec<FoldedCall>,
-    /// Elements of the lists in `logprobs`: of the text's tokens and of a refusal's.
+    /// Elements of the two lists in `logprobs`: those of the text's tokens and those of a refusal's.
     logprobs: [Option<String>; 2],
     finish: Option<FinishReason>,
 }
 
 #[derive(Default)]
 struct FoldedCall {
-    /// Place among the calls, as clients count.
+    /// Place among the calls, as clients count them.
     index: u64,
     id: String,
     name: String,
@@ -70,17 +70,17 @@ impl Fold {
         finished as u64 >= choices && finished == self.choices.len()
     }
 
-    /// Bytes that the texts take.
     pub const fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// The whole answer, without usage.
+    /// Returns the whole answer, without usage.
     pub fn into_answer(self) -> Result<Bytes, Nonsense> {
         self.write(None)
     }
 
-    /// The whole answer of a single choice that ended with this word of its server, with the usage as spelled by it.
+    /// Returns the whole answer of a single choice that ended with this word of its server, with usage as the server
+    /// spelled it.
     pub(super) fn into_whole(mut self, word: &str, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
         self.choices.resize_with(1, FoldedChoice::default);
         self.choices[0].finish = FinishWord::read(word).reason();
@@ -126,7 +126,7 @@ impl FoldedChoice {
         let at = self.calls.iter().position(|known| known.index == piece.index).unwrap_or(self.calls.len());
         let mut added = 0;
         if at == self.calls.len() {
-            // Keeps one call too many, by which the reader of the answer refuses it.
+            // Keeps one call too many, so that the reader of the answer refuses it.
             if at > MAX_CALLS {
                 return 0;
             }
@@ -195,7 +195,7 @@ impl FoldedChoice {
     }
 }
 
-/// Appends a text as spelled, without quotes, and returns its bytes.
+/// Appends a text as spelled, without quotes, and returns the bytes added.
 fn append(text: &mut Option<String>, new: Option<RawString<'_>>) -> usize {
     let Some(new) = new else { return 0 };
     text.get_or_insert_default().push_str(new.inner());

@@ -1,8 +1,8 @@
-//! Answers of upstreams, rewritten for the gateway's clients.
+//! Rewrites answers of upstreams for the gateway's clients.
 //!
 //! Everything here is an allow-list. Identifiers, model names and fingerprints of upstreams are replaced, and members
-//! beyond the OpenAI API are dropped. Texts are copied as the upstream spelled them. Types with such texts have no
-//! `Debug`, so that no log can show a text.
+//! that the OpenAI API does not have are dropped. Texts are copied as the upstream spelled them. Types with such texts
+//! have no `Debug`, so that no log can show a text.
 
 mod call_ids;
 mod calls;
@@ -41,22 +41,21 @@ pub use usage::{MOST_TOKENS, Reported};
 pub use whole::Completion;
 pub use writer::StreamWriter;
 
-/// Members that all objects of an answer share.
+/// Members that all objects of an answer have.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation<'a> {
     /// Our id, which is also the billing id.
     pub id: GenerationId,
     /// Time of creation, in seconds since 1970.
     pub created: i64,
-    /// Model, as named by the request.
+    /// Name of the model in the request.
     pub model: &'a str,
 }
 
-/// Error of an upstream's answer that cannot be used. The message is for the log, and repeats nothing that was
-/// generated.
+/// An upstream's answer cannot be used. The message is for the log, and repeats nothing that was generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Nonsense {
-    /// The answer is not JSON, or has members of other types than in the API.
+    /// The answer is not JSON, or its members have other types than in the API.
     #[error("not the JSON that was expected, at line {line}, column {column}")]
     Malformed {
         /// Line of the payload, from 1.
@@ -64,7 +63,7 @@ pub enum Nonsense {
         /// Column of the line, from 1.
         column: usize,
     },
-    /// The answer is an error, though the status was 200.
+    /// The answer is an error although its status was 200.
     #[error("an error with the status 200")]
     Error,
     /// The answer has no choice, or more than can be requested.
@@ -76,7 +75,7 @@ pub enum Nonsense {
     /// A choice ended without a finish reason, or with a reason that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,
-    /// Pieces of several calls came mixed so that a call went on after its end.
+    /// Pieces of several calls came mixed, so that a call continued after its end.
     #[error("a call went on after its arguments were complete")]
     Interleaved,
 }
@@ -84,7 +83,6 @@ pub enum Nonsense {
 /// The bill of an answer, as its client reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled {
-    /// Usage that is billed.
     pub usage: Usage,
     /// Amount billed; `None` while unknown.
     pub cost: Option<NanoUsd>,
@@ -97,7 +95,7 @@ impl From<serde_json::Error> for Nonsense {
         if error.is_data() && error.to_string().starts_with(BEYOND) {
             return Self::Beyond;
         }
-        // The error's text may quote generated text, and is left out.
+        // The error's own text may quote generated text, so it is left out.
         Self::Malformed { line: error.line(), column: error.column() }
     }
 }
@@ -121,7 +119,6 @@ impl Generation<'_> {
         put(out, &self.model_json());
     }
 
-    /// The model as a JSON string.
     fn model_json(&self) -> String {
         serde_json::Value::from(self.model).to_string()
     }

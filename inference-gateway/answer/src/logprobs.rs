@@ -1,7 +1,7 @@
 //! Log probabilities, rewritten by allow-list.
 //!
-//! Servers add members, leave out some of the API's, and break lines in between, which no event of a stream survives.
-//! Each token is written while the list is read, since an answer has many tokens with up to 20 alternatives each.
+//! Servers add members, leave out some of the API's, and insert line breaks, which would end an event of a stream. Each
+//! token is written while the list is read, since an answer has many tokens with up to 20 alternatives each.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -10,10 +10,10 @@ use shared::json::{Kind, RawValue, each_element};
 
 use super::{put, put_number};
 
-/// Log probability that the API gives to tokens that are very unlikely; stands where a server has no number.
+/// Log probability that the API gives to very unlikely tokens. It stands in where a server has no number.
 const VERY_UNLIKELY: &str = "-9999.0";
 
-/// Characters of a log probability: floats are spelled with 25 at most.
+/// Most characters of a log probability. Floats are spelled with 25 at most.
 const MAX_DIGITS: usize = 32;
 
 /// The lists of a choice's tokens.
@@ -26,8 +26,8 @@ pub(super) struct Logprobs<'a> {
 }
 
 impl<'a> Logprobs<'a> {
-    /// Reads an object, or the bare list of the text's tokens that the Responses API has. An empty list says that none
-    /// were asked for.
+    /// Reads an object, or the bare list of the text's tokens that the Responses API has. An empty list means that none
+    /// were requested.
     pub(super) fn read(raw: &'a RawValue) -> Option<Self> {
         match Kind::of(raw) {
             Kind::Array if raw.get()[1..].trim_ascii_start() == "]" => None,
@@ -51,7 +51,7 @@ struct TokenLogprob<'a> {
     top_logprobs: Option<&'a RawValue>,
 }
 
-/// Writes a choice's `logprobs`: an object with both members, or null where the upstream has neither.
+/// Writes a choice's `logprobs`: an object with both members, or null if the upstream has neither.
 pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     let read = logprobs.and_then(Logprobs::read);
     match read {
@@ -80,7 +80,7 @@ pub(super) fn listed_tokens(logprobs: Option<&RawValue>) -> u64 {
     read.map_or(0, |Logprobs { content, refusal }| [content, refusal].into_iter().flatten().map(count).sum())
 }
 
-/// Writes the tokens of a choice's text, separated by commas, without brackets.
+/// Writes the tokens of a choice's text with commas between them, without brackets.
 pub(super) fn put_content(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     let read = logprobs.and_then(Logprobs::read);
     if let Some(content) = read.and_then(|read| read.content) {
@@ -91,7 +91,7 @@ pub(super) fn put_content(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     }
 }
 
-/// Writes a list of tokens; null for another value, or a list with a token without text.
+/// Writes a list of tokens; null for any other value, or if a token has no text.
 fn put_tokens_or_null(tokens: Option<&RawValue>, out: &mut BytesMut) {
     let start = out.len();
     if tokens.is_none_or(|tokens| put_tokens(tokens, true, out).is_err()) {
@@ -100,7 +100,7 @@ fn put_tokens_or_null(tokens: Option<&RawValue>, out: &mut BytesMut) {
     }
 }
 
-/// Writes a list of tokens while reading; alternatives of a token have none themselves.
+/// Writes a list of tokens while reading it. Alternatives of a token have no alternatives themselves.
 fn put_tokens(tokens: &RawValue, alternatives: bool, out: &mut BytesMut) -> Result<(), serde_json::Error> {
     let mut before = "[";
     each_element(tokens, |token: TokenLogprob<'_>| {
@@ -113,7 +113,7 @@ fn put_tokens(tokens: &RawValue, alternatives: bool, out: &mut BytesMut) -> Resu
     Ok(())
 }
 
-/// Returns whether a value is a number that every reader of JSON can hold.
+/// Returns whether a value is a number that every reader of JSON can represent.
 fn is_finite(value: &RawValue) -> bool {
     Kind::of(value) == Kind::Number
         && value.get().len() <= MAX_DIGITS

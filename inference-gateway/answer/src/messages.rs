@@ -1,4 +1,4 @@
-//! Answers in the Messages API: a message with content blocks, whole or as events.
+//! Writes answers of the Messages API: a message with content blocks, whole or as events.
 
 mod passed;
 
@@ -17,27 +17,25 @@ use super::{
     turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, object_of},
 };
 
-/// The event behind the end of a message.
+/// Event at the end of a message.
 const STOP_EVENT: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
-/// Writer of a message.
 pub(super) struct MessagesStream {
     generation: GenerationId,
     /// Model as a JSON string.
     model: String,
     reply: Arc<MessagesReply>,
-    /// Tokens of the prompt, until the upstream reports them.
+    /// Tokens of the prompt, until the upstream reports its own number.
     prompt_tokens: u64,
-    /// The end of the text, where a sequence that ends the answer would show.
+    /// End of the text, where a stop sequence would show.
     tail: String,
     has_calls: bool,
     refused: bool,
-    /// Place of the open block of a message that passes.
+    /// Place of the open block, in a message that is passed on.
     open: Option<u64>,
 }
 
 impl MessagesStream {
-    /// A message of which nothing was written.
     pub(super) fn new(generation: Generation<'_>, reply: Arc<MessagesReply>, prompt_tokens: u64) -> Self {
         Self {
             generation: generation.id,
@@ -51,7 +49,6 @@ impl MessagesStream {
         }
     }
 
-    /// Writes a whole message.
     pub(super) fn whole(mut self, turn: &WholeTurn<'_>, settled: Settled, out: &mut BytesMut) {
         self.put_head(out);
         put(out, r#","content":["#);
@@ -109,7 +106,7 @@ impl MessagesStream {
         }
     }
 
-    /// Keeps the end of the text, as long as the longest sequence that may end it.
+    /// Keeps the end of the text, as long as the longest stop sequence.
     fn keep_tail(&mut self, text: RawString<'_>) {
         let Some(longest) = self.reply.stops.iter().map(String::len).max() else { return };
         self.tail.push_str(&text.decoded());
@@ -120,7 +117,7 @@ impl MessagesStream {
         self.tail.drain(..start);
     }
 
-    /// Writes the reason of the end, and the sequence.
+    /// Writes why the message ended, and the stop sequence.
     fn put_stop(&self, end: &TurnEnd, out: &mut BytesMut) {
         let stop = self.stop_sequence(end);
         let reason = match end.finish {
@@ -135,7 +132,7 @@ impl MessagesStream {
         put(out, &format!(r#","stop_reason":"{reason}","stop_sequence":{stop}"#));
     }
 
-    /// The sequence that ended the answer: as the upstream tells, or as the text shows.
+    /// Returns the sequence that ended the answer, as the upstream tells it or as the text shows it.
     fn stop_sequence(&self, end: &TurnEnd) -> Option<&str> {
         let told = |stop: &&String| end.stop.as_ref() == Some(*stop);
         let shown = |stop: &&String| self.tail.ends_with(stop.as_str());
@@ -143,7 +140,7 @@ impl MessagesStream {
         stops.iter().find(told).or_else(|| stops.iter().find(shown)).map(String::as_str)
     }
 
-    /// Writes an event of a content block; `members` follow its index.
+    /// Writes an event of a content block. `members` come after its index.
     fn block_event(kind: &str, block: &Block, members: impl FnOnce(&mut BytesMut), out: &mut BytesMut) {
         put(out, "event: ");
         put(out, kind);
@@ -211,7 +208,7 @@ impl TurnWriter for MessagesStream {
         put(out, "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{");
         let start = out.len();
         self.put_stop(end, out);
-        // The first member has no comma in front.
+        // The first member has no comma before it.
         let members = out.split_off(start);
         out.extend_from_slice(&members[1..]);
         put(out, r#"},"usage":"#);
@@ -235,8 +232,8 @@ impl TurnWriter for MessagesStream {
     }
 }
 
-/// Writes the arguments of a call as an object. What is no object was cut, or is the model's mistake: the client reads
-/// the text under a name that no tool has.
+/// Writes the arguments of a call as an object. Text that is no object was cut, or is the model's mistake; the client
+/// reads it under a name that no tool has.
 fn put_input(arguments: RawString<'_>, out: &mut BytesMut) {
     let text = arguments.decoded();
     match object_of(&text) {
@@ -262,7 +259,8 @@ pub(super) fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut 
     put(out, "}");
 }
 
-/// The JSON of an error in the Messages API. A stream's error has no id of the request, which its head told.
+/// Writes an error as JSON of the Messages API. An error within a stream has no id of the request, which the stream's
+/// head has.
 pub fn message_error(error: &ApiError, request: Option<&str>) -> String {
     let kind = error_type(error.code.status().as_u16());
     let mut written = json!({"type": "error", "error": {"type": kind, "message": error.message}});
@@ -272,7 +270,7 @@ pub fn message_error(error: &ApiError, request: Option<&str>) -> String {
     written.to_string()
 }
 
-/// The type of an error in the Messages API, by the status in the other dialects.
+/// Returns the type of an error in the Messages API, given its status in the other dialects.
 const fn error_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",

@@ -1,4 +1,4 @@
-//! Parts that whole answers and chunks have in common: texts, tool calls, log probabilities.
+//! Parts that both whole answers and chunks have: texts, tool calls, log probabilities.
 
 use std::{fmt, marker::PhantomData};
 
@@ -9,7 +9,7 @@ use serde::{
 };
 use shared::json::RawValue;
 
-/// Size of generated output: the base of an estimate of its tokens.
+/// Size of generated output, from which its tokens are estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputSize {
     /// Bytes of text, as spelled in JSON.
@@ -25,38 +25,38 @@ impl OutputSize {
     }
 }
 
-/// Content of a message, or the addition of a delta.
+/// Content of a message, or what a delta adds.
 #[derive(Default, Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(borrow)]
     pub(super) content: Option<RawString<'a>>,
     #[serde(borrow)]
     pub(super) refusal: Option<RawString<'a>>,
-    /// Reasoning of the model, as named by DeepSeek, SGLang and llama.cpp.
+    /// Reasoning of the model, under the name that DeepSeek, SGLang and llama.cpp use.
     #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
-    /// Reasoning, as named by vLLM, Ollama and OpenRouter.
+    /// Reasoning, under the name that vLLM, Ollama and OpenRouter use.
     #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    /// Reasoning, as named by other servers; some send other values than texts.
+    /// Reasoning, under the name that other servers use; some send values that are not texts.
     #[serde(borrow)]
     thinking: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<AtMost<ToolCall<'a>, MAX_CALLS>>,
 }
 
-/// Longest list of choices: more than a request can ask for, as a chunk may bring several pieces of a choice.
+/// Longest list of choices: more than a request can ask for, since a chunk may bring several pieces of a choice.
 pub(super) const MAX_LISTED_CHOICES: usize = 64;
 /// Most tool calls in a message or a delta: more than any model makes.
 pub(super) const MAX_CALLS: usize = 512;
-/// Most bytes of a call's id or name as spelled: ids have some 40, and names come from the request's tools.
+/// Most bytes of a call's id or name as spelled. Ids have some 40, and names come from the request's tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
-/// The parser's error for a list or a name that is too long. A request can cause it: a model may be asked for many calls.
+/// The parser's error for a list or a name that is too long. A request can cause it by asking a model for many calls.
 pub(super) const BEYOND: &str = "beyond the bounds of answers";
 
-/// A list of at most `MOST` elements. A longer list is refused: an event of `{}` alone would have millions of
-/// elements, each many times larger in memory.
+/// A list of at most `MOST` elements. A longer one is refused: an event that is only `{}` again and again would have
+/// millions of elements, each many times larger in memory.
 pub(super) struct AtMost<T, const MOST: usize>(pub(super) Vec<T>);
 
 impl<T, const MOST: usize> Default for AtMost<T, MOST> {
@@ -91,22 +91,19 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
 }
 
 impl<'a> Delta<'a> {
-    /// A piece of the text.
     pub(super) fn of_text(text: RawString<'a>) -> Self {
         Self { content: Some(text), ..Self::default() }
     }
 
-    /// A piece of a refusal.
     pub(super) fn of_refusal(text: RawString<'a>) -> Self {
         Self { refusal: Some(text), ..Self::default() }
     }
 
-    /// A piece of the model's reasoning.
     pub(super) fn of_reasoning(text: &'a RawValue) -> Self {
         Self { reasoning_content: Some(text), ..Self::default() }
     }
 
-    /// A piece of the call at this place among the calls; the first piece has the id and the name.
+    /// Makes a piece of the call at this place among the calls. The first piece has the id and the name.
     pub(super) fn of_call(
         place: u64,
         [id, name]: [Option<RawString<'a>>; 2],
@@ -119,20 +116,20 @@ impl<'a> Delta<'a> {
         }
     }
 
-    /// Reasoning of the model, under any of the names. Some upstreams send two names with the same text.
+    /// Returns the model's reasoning under any of its names. Some upstreams send the same text under two.
     pub(super) fn reasoning(&self) -> Option<RawString<'a>> {
         let names = [self.reasoning_content, self.reasoning, self.thinking];
         names.into_iter().flatten().find_map(RawString::of)
     }
 
-    /// Bytes of all texts of a whole message, as spelled in JSON.
+    /// Counts the bytes of all texts of a whole message, as spelled in JSON.
     pub(super) fn text_bytes(&self) -> u64 {
         let calls = self.functions().flat_map(|function| [function.name, function.arguments]);
         self.texts().chain(calls.flatten()).map(RawString::len).sum()
     }
 
-    /// Bytes added by a delta. A function's name counts only without arguments: some servers repeat the name with
-    /// every piece of the arguments.
+    /// Counts the bytes that a delta adds. A function's name counts only without arguments, since some servers repeat
+    /// it with every piece of them.
     pub(super) fn added_bytes(&self) -> u64 {
         let calls = self.functions().filter_map(|function| {
             function.arguments.filter(|arguments| !arguments.is_empty()).or(function.name)
@@ -152,7 +149,7 @@ impl<'a> Delta<'a> {
         self.tool_calls.as_ref().map_or(&[], |calls| &calls.0)
     }
 
-    /// Returns whether the delta has no content at all, not even an empty text.
+    /// Returns whether the delta has no content, not even an empty text.
     pub(super) fn is_nothing(&self) -> bool {
         self.texts().next().is_none() && self.calls().is_empty()
     }
@@ -168,7 +165,6 @@ pub(super) struct ToolCall<'a> {
     pub(super) function: Option<Function<'a>>,
 }
 
-/// The function that a call names.
 #[derive(Deserialize)]
 pub(super) struct Function<'a> {
     #[serde(borrow, default, deserialize_with = "short")]
@@ -177,7 +173,7 @@ pub(super) struct Function<'a> {
     pub(super) arguments: Option<RawString<'a>>,
 }
 
-/// Reads an id or a name, which is kept while a stream goes on and so has to be short.
+/// Reads an id or a name. It must be short, since it is kept while a stream goes on.
 pub(super) fn short<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<RawString<'a>>, D::Error> {
@@ -189,22 +185,19 @@ pub(super) fn short<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 impl ToolCall<'_> {
-    /// Index given by the upstream; without an index, as of calls sent whole, the place in the array.
+    /// Returns the upstream's index or, for calls sent whole without one, the place in the array.
     pub(super) fn index(&self, place: usize) -> u64 {
         self.index.unwrap_or(place as u64)
     }
 
-    /// The call's id, if any.
     pub(super) fn id(&self) -> Option<RawString<'_>> {
         self.id
     }
 
-    /// The function's name, if any.
     pub(super) fn name(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.name)
     }
 
-    /// The function's arguments, if any.
     pub(super) fn arguments(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.arguments)
     }

@@ -1,4 +1,4 @@
-//! Answers of the API that the client speaks itself: passed on as they came, but for the model's name and the cost.
+//! Passes on answers of the API that the client itself speaks, unchanged except for the model's name and the cost.
 
 use std::ops::Range;
 
@@ -16,22 +16,21 @@ use super::{
     turn::{TurnEnd, TurnWriter},
 };
 
-/// Writer of what an upstream does not say itself: an end that it did not reach.
+/// Writes the end of an answer that the upstream did not finish.
 pub(super) trait PassedWriter: TurnWriter {
-    /// Takes note of an event that passes.
+    /// Notes an event that is passed on.
     fn pass(&mut self, event: &Original<'_>);
-    /// Closes what is open.
+    /// Closes the blocks or items that are open.
     fn close_passed(&mut self, out: &mut BytesMut);
-    /// Bytes behind the upstream's last event.
+    /// Returns the bytes after the upstream's last event.
     fn behind(&self) -> &'static str;
-    /// The usage that clients read.
+    /// Returns the writer of the usage that clients read.
     fn usage(&self) -> UsageOf;
 }
 
-/// Writer of usage in the members of an API.
+/// Writes usage in the members of an API.
 pub(super) type UsageOf = fn(Settled, &mut BytesMut);
 
-/// Writer of a stream that is passed on.
 pub(crate) struct PassedStream {
     writer: Box<dyn PassedWriter>,
     /// Model as a JSON string.
@@ -41,9 +40,9 @@ pub(crate) struct PassedStream {
 }
 
 enum PassedEnd {
-    /// The upstream's last event, kept back until its cost is known.
+    /// The upstream's last event, held back until its cost is known.
     Told(LastEvent),
-    /// The stream was cut.
+    /// The gateway cut the stream before its end.
     Cut,
 }
 
@@ -52,7 +51,7 @@ impl PassedStream {
         Self { writer, model: generation.model_json(), has_begun: false, end: None }
     }
 
-    /// Writes the event of a chunk. The last one is kept back, and what comes behind it means nothing.
+    /// Writes the event of a chunk. The last event is held back, and events after it mean nothing.
     pub(super) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
         let Some(event) = chunk.original.filter(|_| self.end.is_none()) else { return };
         self.writer.pass(&event);
@@ -72,7 +71,7 @@ impl PassedStream {
         self.end.is_some()
     }
 
-    /// Ends what goes on, with an incomplete block.
+    /// Ends what is open with an incomplete block.
     pub(super) fn cut(&mut self, out: &mut BytesMut) {
         if self.end.is_some() {
             return;
@@ -114,7 +113,7 @@ impl PassedStream {
     }
 }
 
-/// The upstream's last event, with the places of what is edited.
+/// The upstream's last event, with the places that are edited.
 struct LastEvent {
     payload: String,
     kind: String,
@@ -141,14 +140,14 @@ impl LastEvent {
 }
 
 impl Edited<'_> {
-    /// Writes the client's name of the model, as a JSON string, in place of the upstream's.
+    /// Replaces the upstream's name of the model with the client's, as a JSON string.
     fn rename<'s>(&self, model: &'s str, splice: &mut Splice<'s>) {
         if let Some(known) = self.model {
             splice.replace(known, model);
         }
     }
 
-    /// Writes the cost into the usage, or a usage where the upstream has none.
+    /// Writes the cost into the usage, or a whole usage if the upstream has none.
     fn settle(&self, settled: Settled, put_usage: UsageOf, splice: &mut Splice<'_>) {
         let Some(usage) = self.usage.filter(|usage| usage.starts_with('{')) else {
             let mut out = BytesMut::new();
@@ -161,7 +160,7 @@ impl Edited<'_> {
             };
         };
         let Some(cost) = settled.cost else { return };
-        // Few upstreams tell a cost, and a search is cheaper than a look at each member.
+        // Few upstreams report a cost, and a search is cheaper than reading each member.
         let tells = memchr::memmem::find(usage.as_bytes(), b"cost").is_some();
         let members = if tells { serde_json::from_str(usage).unwrap_or_default() } else { Object::default() };
         match members.get("cost") {
@@ -179,7 +178,7 @@ pub(super) struct PassedAnswer<'a> {
 }
 
 impl<'a> PassedAnswer<'a> {
-    /// The answer that was read from this text.
+    /// Takes the answer that was read from this text.
     pub(super) fn of(source: &'a str, answer: &WholeAnswer<'a>, put_usage: UsageOf) -> Self {
         let [model, usage] = [answer.model, answer.usage].map(|value| value.map(RawValue::get));
         let edited = Edited { object: None, model, usage };

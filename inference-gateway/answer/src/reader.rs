@@ -1,4 +1,4 @@
-//! Answers of upstreams, read in the API by which each was asked. All of them become chunks, or a completion, of chat.
+//! Reads answers of upstreams in the API by which each was asked. All become chunks, or a completion, of chat.
 
 mod calls;
 mod messages;
@@ -22,7 +22,6 @@ enum ApiReader {
 }
 
 impl AnswerReader {
-    /// A reader at the start of a stream.
     pub fn new(api: UpstreamApi) -> Self {
         Self(match api {
             UpstreamApi::Chat => ApiReader::Chat,
@@ -35,7 +34,7 @@ impl AnswerReader {
     pub fn event<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Nonsense> {
         match &mut self.0 {
             ApiReader::Chat => Event::read(payload),
-            // Some servers end every stream like one of chat.
+            // Some servers end every stream as chat streams end.
             ApiReader::Messages(_) | ApiReader::Responses(_) if payload.trim_ascii() == b"[DONE]" => {
                 Ok(Event::Done)
             }
@@ -45,15 +44,14 @@ impl AnswerReader {
     }
 }
 
-/// The members of a whole answer other than its output, as the upstream spelled them.
+/// Members of a whole answer besides its output, as the upstream spelled them.
 pub(super) struct WholeAnswer<'a> {
-    /// Why the answer ended.
     pub(super) word: &'a str,
     pub(super) usage: Option<&'a RawValue>,
     pub(super) model: Option<&'a RawValue>,
 }
 
-/// Taker of the pieces of a whole answer: what each adds, and the log probabilities.
+/// Receives the pieces of a whole answer: what each adds, and the log probabilities.
 pub(super) type Pieces<'t> = &'t mut dyn FnMut(Delta<'_>, Option<&RawValue>);
 
 /// Reads a whole answer of another API than chat, and passes its pieces to `take`.
@@ -65,12 +63,13 @@ pub(super) fn read_whole<'a>(
     match api {
         UpstreamApi::Messages => messages::whole(body, take),
         UpstreamApi::Responses => responses::whole(body, take),
-        // Read by `Completion` itself.
+        // `Completion` reads answers of chat itself.
         UpstreamApi::Chat => Err(Nonsense::Choices),
     }
 }
 
-/// Turns a whole answer into one of chat, as [`super::Completion::read`] takes it. The usage stays as the upstream spelled it.
+/// Turns a whole answer into one of chat, which [`super::Completion::read`] reads. The usage stays as the upstream
+/// spelled it.
 pub fn whole_as_chat(api: UpstreamApi, body: Bytes) -> Result<Bytes, Nonsense> {
     if api == UpstreamApi::Chat {
         return Ok(body);

@@ -1,4 +1,4 @@
-//! Answers in the Responses API: a response with output items, whole or as events.
+//! Writes answers of the Responses API: a response with output items, whole or as events.
 
 mod items;
 mod passed;
@@ -23,7 +23,6 @@ use super::{
 };
 use items::{Item, ItemText, put_summary, put_text};
 
-/// Writer of a response.
 pub(super) struct ResponsesStream {
     generation: GenerationId,
     /// Id of the response, as spelled in JSON.
@@ -41,20 +40,19 @@ pub(super) struct ResponsesStream {
     /// Log probabilities of that text, separated by commas.
     logprobs: BytesMut,
     open: OpenItem,
-    /// The open item of a response that passes.
+    /// The open item, in a response that is passed on.
     passed: Option<Block>,
     /// The vendor's id of that item, as spelled in JSON.
     item_id: Option<String>,
 }
 
-/// What the events about the open item have in common.
+/// Texts that all events about the open item share.
 #[derive(Default)]
 struct OpenItem {
     /// Members that name the item.
     place: String,
     /// Beginning of the names of events about the text.
     event: &'static str,
-    /// Member that names the part of the item.
     part: &'static str,
     is_summarised: bool,
     is_custom: bool,
@@ -72,7 +70,7 @@ struct Outcome<'a> {
 impl Outcome<'_> {
     const IN_PROGRESS: Self = Outcome { status: "in_progress", incomplete: None, error: None, settled: None };
 
-    /// The outcome of an answer that was not broken off.
+    /// Makes the outcome of an answer that was not broken off.
     fn of(end: &TurnEnd, settled: Settled) -> Self {
         let (status, incomplete) = match end.finish {
             FinishReason::Stop | FinishReason::ToolCalls => ("completed", None),
@@ -84,7 +82,6 @@ impl Outcome<'_> {
 }
 
 impl ResponsesStream {
-    /// A response of which nothing was written.
     pub(super) fn new(generation: Generation<'_>, reply: Arc<ResponsesReply>) -> Self {
         Self {
             generation: generation.id,
@@ -102,7 +99,6 @@ impl ResponsesStream {
         }
     }
 
-    /// Writes a whole response.
     pub(super) fn whole(mut self, turn: &WholeTurn<'_>, settled: Settled, out: &mut BytesMut) {
         let call_ids = AnswerCallIds::new(self.generation, self.reply.earlier_calls.clone());
         let mut rest = blocks(turn.message, call_ids, true).peekable();
@@ -147,7 +143,7 @@ impl ResponsesStream {
         ItemText { text: &self.text, logprobs: &self.logprobs }
     }
 
-    /// Writes an event, named in two parts; `members` follow its type and number.
+    /// Writes an event with a name of two parts. `members` come after its type and number.
     fn event(&mut self, name: [&str; 2], out: &mut BytesMut, members: impl FnOnce(&Self, &mut BytesMut)) {
         put(out, "event: ");
         for part in name {
@@ -211,7 +207,7 @@ impl ResponsesStream {
         }
     }
 
-    /// Takes the log probabilities of a piece. Returns where they begin.
+    /// Keeps the log probabilities of a piece. Returns where they begin.
     fn keep_logprobs(&mut self, piece: Piece<'_>) -> usize {
         let start = self.logprobs.len();
         if piece.logprobs.is_none() {
@@ -345,13 +341,12 @@ impl TurnWriter for ResponsesStream {
     }
 }
 
-/// The 32 digits of a generation's id.
 fn hex(id: GenerationId) -> String {
     let id = id.to_string();
     id.split_once('_').map(|(_, hex)| hex.to_owned()).unwrap_or(id)
 }
 
-/// The error of a failed response. Agents wait for the time that the message of a `rate_limit_exceeded` names.
+/// Writes the error of a failed response. Agents wait for the time that the message of a `rate_limit_exceeded` names.
 fn response_error(error: &ApiError) -> Value {
     let code = match error.code {
         Code::SpendReserved => "rate_limit_exceeded",

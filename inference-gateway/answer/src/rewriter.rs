@@ -9,22 +9,21 @@ use super::{
     put, put_number, stream::ChunkChoice, usage::put_usage,
 };
 
-/// The delta that opens a choice of which nothing was generated.
+/// Delta that opens a choice for which nothing was generated.
 const OPENING: &str = r#"{"role":"assistant","content":""}"#;
 
-/// Rewriter of an upstream's chunks into the gateway's. For any upstream, the client sees for each choice: first the
+/// Rewrites an upstream's chunks into the gateway's. Whatever the upstream, the client sees for each choice first the
 /// role, then the generated output, then a finish reason, and nothing more.
 pub(crate) struct Rewriter {
     generation: GenerationId,
-    /// Beginning of each chunk.
+    /// Start of every chunk, up to its choices.
     head: Bytes,
-    /// End of each chunk.
     tail: &'static str,
     include_usage: bool,
     choices: Vec<ChoiceState>,
 }
 
-/// Parts of a choice that were sent.
+/// How far a choice was sent.
 #[derive(Default)]
 struct ChoiceState {
     progress: ChoiceProgress,
@@ -36,14 +35,13 @@ enum ChoiceProgress {
     /// The role was not sent.
     #[default]
     Unseen,
-    /// The choice goes on.
+    /// The role was sent, and more may follow.
     Open,
     /// The finish reason was sent.
     Finished,
 }
 
 impl Rewriter {
-    /// A stream of which nothing was written.
     pub(crate) fn new(generation: Generation<'_>, include_usage: bool) -> Self {
         let mut head = BytesMut::from("data: ");
         generation.write("chat.completion.chunk", &mut head);
@@ -53,7 +51,7 @@ impl Rewriter {
         Self { generation, head: head.freeze(), tail, include_usage, choices: Vec::new() }
     }
 
-    /// Writes the additions of a chunk, if any.
+    /// Writes what a chunk adds, if anything.
     pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&self.head);
@@ -73,7 +71,8 @@ impl Rewriter {
         }
     }
 
-    /// Returns whether the upstream has begun a choice and finished every begun choice; any other end is a failure.
+    /// Returns whether the upstream has begun a choice and finished every choice that it began. Any other end is a
+    /// failure.
     pub(crate) fn is_finished(&self) -> bool {
         let any = |progress| self.choices.iter().any(|choice| choice.progress == progress);
         any(ChoiceProgress::Finished) && !any(ChoiceProgress::Open)
@@ -85,7 +84,7 @@ impl Rewriter {
         self.choices.iter().filter(finished).count() as u64
     }
 
-    /// Ends every choice that goes on, with the finish reason `length`: nothing more can be granted.
+    /// Ends every unfinished choice with the finish reason `length`, since nothing more can be granted.
     pub(crate) fn cut(&mut self, out: &mut BytesMut) {
         if self.choices.is_empty() {
             self.choices.push(ChoiceState::default());
@@ -107,7 +106,8 @@ impl Rewriter {
         }
     }
 
-    /// Ends the stream with `[DONE]`, after usage if requested. `cost` is the billed amount; `None` while unknown.
+    /// Ends the stream with `[DONE]`, after usage if requested. `cost` is the billed amount; `None` while it is
+    /// unknown.
     pub(crate) fn done(&self, usage: Usage, cost: Option<NanoUsd>, out: &mut BytesMut) {
         if self.include_usage {
             out.extend_from_slice(&self.head);
@@ -118,15 +118,15 @@ impl Rewriter {
         put(out, "data: [DONE]\n\n");
     }
 
-    /// Ends a failed stream. SDKs take a stream that merely stops for a finished stream, and an event after an error
-    /// for the error's cure, so the error is the last event.
+    /// Ends a failed stream. The error is the last event: SDKs take a stream that just stops for a finished one, and an
+    /// event after an error for a recovery.
     pub(crate) fn error(error: &ApiError, out: &mut BytesMut) {
         put(out, "data: ");
         put(out, &error.to_json());
         put(out, "\n\n");
     }
 
-    /// Moves a choice on. `None` without anything to write; else whether the role is still to be written.
+    /// Moves a choice on. `None` if there is nothing to write; else whether the role must be written.
     fn advance(&mut self, choice: &ChunkChoice<'_>) -> Option<bool> {
         if self.choices.len() <= choice.index {
             self.choices.resize_with(choice.index + 1, ChoiceState::default);
@@ -161,7 +161,7 @@ fn write_choice(choice: &ChunkChoice<'_>, first: bool, calls: &mut Calls, made: 
     }
 }
 
-/// Writes a delta. The first delta of a choice has the role, and a text, even an empty text.
+/// Writes a delta. A choice's first delta has the role and a text, even if that is empty.
 fn write_delta(delta: &Delta<'_>, first: bool, known: &mut Calls, made: MadeIds, out: &mut BytesMut) {
     let content = delta.content.or(first.then_some(RawString::EMPTY));
     let texts = [

@@ -1,36 +1,35 @@
-//! Server-sent events: decodes payloads from a body that arrives in arbitrary pieces.
+//! Decodes payloads of server-sent events from a body that arrives in arbitrary pieces.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
-/// Longest accepted event in bytes. A chunk of a token or two has a few hundred bytes; the rest is for upstreams that
-/// send a whole answer as an event: 131,072 tokens of eight choices, as JSON.
+/// Longest accepted event in bytes. A chunk of a token or two has a few hundred bytes. The rest is for upstreams that
+/// send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// Byte order mark that some servers send first, to be skipped once by the standard.
+/// Byte order mark that some servers send first. The standard says to skip it once.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Error of an event longer than `MAX_EVENT_BYTES`, after which the stream cannot be read.
+/// An event is longer than `MAX_EVENT_BYTES`, so the rest of the stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
 pub struct EventTooLong;
 
-/// Decoder of event payloads: the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`. Events of
-/// chat streams differ by the data alone.
+/// Decoder of event payloads, by the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`: events of
+/// chat streams differ only in their data.
 ///
-/// A payload that lies inside a piece is a slice of the piece, not a copy.
+/// A payload that lies within one piece is a slice of it, not a copy.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The current piece.
     input: Bytes,
     /// Beginning of an incomplete line.
     partial: BytesMut,
     /// Payload of an incomplete event.
     data: Option<Bytes>,
-    /// True if the last line ended with a carriage return at the end of a piece: a following line feed belongs to
-    /// that line.
+    /// The last piece ended with a carriage return that ended a line. A line feed at the start of the next one belongs
+    /// to it.
     after_carriage_return: bool,
-    /// A line was read, so that a byte order mark is no longer skipped.
+    /// A line was read, so a byte order mark is no longer skipped.
     begun: bool,
 }
 
@@ -41,7 +40,7 @@ impl Decoder {
         self.input = piece;
     }
 
-    /// Payload of the next complete event; `None` if another piece is needed. Skips empty payloads.
+    /// Returns the payload of the next complete event; `None` if another piece is needed. Empty payloads are skipped.
     pub fn next_data(&mut self) -> Option<Result<Bytes, EventTooLong>> {
         loop {
             let line = match self.next_line() {
@@ -59,12 +58,12 @@ impl Decoder {
         }
     }
 
-    /// Bytes of the incomplete event, and of the input not read yet.
+    /// Bytes of the incomplete event, and of input not read yet.
     pub fn held_bytes(&self) -> usize {
         self.partial.len() + self.data.as_ref().map_or(0, Bytes::len) + self.input.len()
     }
 
-    /// The next line, without the line end.
+    /// Returns the next line, without its end.
     fn next_line(&mut self) -> Result<Option<Bytes>, EventTooLong> {
         if self.after_carriage_return && !self.input.is_empty() {
             self.after_carriage_return = false;
@@ -83,7 +82,7 @@ impl Decoder {
         let mut line = self.input.split_to(end);
         if !self.partial.is_empty() {
             self.partial.extend_from_slice(&line);
-            // The memory of the line is given back with the line, however large.
+            // The line takes the whole buffer, so that its memory is freed with it, however large.
             line = std::mem::take(&mut self.partial).freeze();
         }
         self.end_line();
@@ -108,7 +107,7 @@ impl Decoder {
             }
         }
         if self.input.is_empty() {
-            // An empty slice would keep the whole piece in memory, and the connection from using the buffer again.
+            // An empty slice would keep the whole piece in memory, and keep the connection from reusing its buffer.
             self.input = Bytes::new();
         }
     }
@@ -128,7 +127,7 @@ impl Decoder {
         if before.len() + 1 + value.len() > MAX_EVENT_BYTES {
             return Err(EventTooLong);
         }
-        // Grows in place unless the payload so far is shared.
+        // The payload grows in place unless it is shared.
         let mut joined = BytesMut::from(before);
         joined.extend_from_slice(b"\n");
         joined.extend_from_slice(&value);

@@ -14,28 +14,24 @@ use super::{
     usage::ReportForm,
 };
 
-/// The event that a chunk was read from. Its members are those that writers of the same API look at.
+/// The event that a chunk was read from, with the members that writers of the same API need.
 #[derive(Clone, Copy)]
 pub(super) struct Original<'a> {
     pub(super) payload: &'a str,
     /// Type of the event, as spelled in JSON without quotes.
     pub(super) kind: &'a str,
-    /// Number of the event.
     pub(super) number: Option<&'a RawValue>,
-    /// Place of the block or the item.
     pub(super) index: Option<&'a RawValue>,
     pub(super) edited: Edited<'a>,
-    /// The item.
     pub(super) item: Option<&'a RawValue>,
-    /// Id of the response.
     pub(super) id: Option<RawString<'a>>,
     pub(super) delta: Option<&'a RawValue>,
 }
 
-/// The parts of an event or of an answer that are edited, each as a slice of the text.
+/// Parts of an event or an answer that are edited, each as a slice of the text.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Edited<'a> {
-    /// The message or the response that an event tells of.
+    /// The message or the response that an event describes.
     pub(super) object: Option<&'a str>,
     pub(super) model: Option<&'a str>,
     pub(super) usage: Option<&'a str>,
@@ -43,11 +39,10 @@ pub(super) struct Edited<'a> {
 
 /// An event of an upstream's stream.
 pub enum Event<'a> {
-    /// A piece of the answer.
     Chunk(Chunk<'a>),
-    /// The upstream failed, with this error, in a chunk whose text is no answer. The chunk's usage counts.
+    /// The upstream failed, with this error, in a chunk whose text is no answer. The chunk's usage still counts.
     Failed(UpstreamError, Chunk<'a>),
-    /// The upstream has nothing more to say.
+    /// The upstream has sent everything.
     Done,
 }
 
@@ -59,7 +54,7 @@ pub struct Chunk<'a> {
     pub choice: Option<usize>,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
-    /// The event itself, of the APIs whose events can be passed on.
+    /// The event itself, for APIs whose events can be passed on.
     pub(super) original: Option<Original<'a>>,
     pub(super) choices: Vec<ChunkChoice<'a>>,
 }
@@ -70,7 +65,7 @@ pub(super) struct ChunkChoice<'a> {
     pub(super) delta: Delta<'a>,
     pub(super) logprobs: Option<&'a RawValue>,
     pub(super) finish: Option<FinishReason>,
-    /// Sequence that ended the choice, of servers that tell.
+    /// Sequence that ended the choice, from servers that report it.
     pub(super) stop: Option<RawString<'a>>,
     /// Size of the output that the chunk adds.
     size: OutputSize,
@@ -99,10 +94,10 @@ struct RawChoice<'a> {
     logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
     finish_reason: Option<RawString<'a>>,
-    /// The sequence or the token that ended the choice, by vLLM.
+    /// The sequence or token that ended the choice, as vLLM reports it.
     #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
-    /// The same, by SGLang.
+    /// The same, as SGLang reports it.
     #[serde(borrow)]
     matched_stop: Option<&'a RawValue>,
 }
@@ -115,7 +110,7 @@ impl<'a> Event<'a> {
         }
         let raw: Raw<'_> = from_slice(payload)?;
         let (usage, timings) = (raw.usage, raw.timings);
-        // Not all errors are wrapped: SGLang sends error objects without a wrapper.
+        // SGLang sends error objects without a wrapper.
         if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {
             return Ok(Self::Failed(UpstreamError::read(payload), Chunk::new(Vec::new(), usage, timings)));
         }
@@ -138,11 +133,11 @@ impl<'a> Event<'a> {
             });
         }
         let chunk = Chunk { unknown_finish, ..Chunk::new(choices, usage, timings) };
-        // After a reason like `abort` the generated text is no answer.
+        // After a reason like `abort`, the generated text is no answer.
         Ok(if failed { Self::Failed(UpstreamError::default(), chunk) } else { Self::Chunk(chunk) })
     }
 
-    /// The end of the only choice, in the upstream's word.
+    /// Makes the end of the only choice, with the upstream's word for it.
     pub(super) fn end(word: &'a str, stop: Option<RawString<'a>>, usage: Option<&'a RawValue>) -> Self {
         let read = FinishWord::read(word);
         let choice = ChunkChoice { finish: read.reason(), stop, ..ChunkChoice::of(Delta::default(), None) };
@@ -154,7 +149,6 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Adds the event itself.
     pub(super) fn with_original(mut self, original: Original<'a>) -> Self {
         match &mut self {
             Self::Chunk(chunk) => chunk.original = Some(original),
@@ -163,7 +157,7 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// A piece of the only choice, or an event that adds nothing.
+    /// Makes a piece of the only choice, or an event that adds nothing.
     pub(super) fn piece(delta: Option<Delta<'a>>) -> Self {
         let choices = delta.map(|delta| ChunkChoice::of(delta, None)).into_iter().collect();
         Self::Chunk(Chunk::new(choices, None, None))
@@ -171,7 +165,7 @@ impl<'a> Event<'a> {
 }
 
 impl<'a> ChunkChoice<'a> {
-    /// A piece of the first choice, which goes on.
+    /// Makes a piece of the first choice, which goes on.
     pub(super) fn of(delta: Delta<'a>, logprobs: Option<&'a RawValue>) -> Self {
         let size = OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(logprobs) };
         Self { index: 0, delta, logprobs, finish: None, stop: None, size }
@@ -205,12 +199,12 @@ impl<'a> Chunk<'a> {
         self.timings.map(|timings| Reported::read(ReportForm::Timings, timings))
     }
 
-    /// Returns whether the chunk adds to no choice, as one whose usage ends a stream.
+    /// Returns whether the chunk adds to no choice, like one at the end of a stream that only has usage.
     pub const fn is_without_choices(&self) -> bool {
         self.choices.is_empty()
     }
 
-    /// The sizes of what was generated, each with the place of its choice: at least a token each.
+    /// Lists the sizes of what was generated, each with the place of its choice: at least one token each.
     pub fn outputs(&self) -> impl Iterator<Item = (usize, OutputSize)> {
         self.choices.iter().map(|choice| (choice.index, choice.size)).filter(|(_, size)| !size.is_empty())
     }
@@ -220,7 +214,7 @@ impl<'a> Chunk<'a> {
         self.outputs().next().is_some()
     }
 
-    /// Why choices end with this chunk, if any do.
+    /// Lists why choices end with this chunk, if any do.
     pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
         self.choices.iter().filter_map(|choice| choice.finish)
     }

@@ -1,8 +1,8 @@
-//! An answer as a sequence of blocks, for dialects in which a single block is open at a time: reasoning, text, a refusal, or
+//! An answer as a sequence of blocks, for dialects in which one block is open at a time: reasoning, text, a refusal, or
 //! a call.
 //!
-//! Upstreams send pieces of all kinds in any order, and parallel calls interleaved. A piece that belongs to another
-//! block than the open one waits until that block is complete.
+//! Upstreams send pieces of all kinds in any order, and pieces of parallel calls interleaved. A piece waits if another
+//! block is open, until that block is complete.
 
 use std::collections::VecDeque;
 
@@ -18,31 +18,29 @@ use super::{
     stream::ChunkChoice,
 };
 
-/// Writer of the blocks in a dialect.
+/// Writes the blocks in a dialect.
 pub(super) trait TurnWriter: Send {
     /// Writes the beginning of the stream. `prompt` is the upstream's first report of the prompt's tokens.
     fn begin(&mut self, prompt: Option<u64>, out: &mut BytesMut);
-    /// Opens a block.
     fn open(&mut self, block: &Block, out: &mut BytesMut);
     /// Adds a piece to the open block.
     fn add(&mut self, block: &Block, piece: Piece<'_>, out: &mut BytesMut);
-    /// Closes the open block, which is incomplete if the answer was cut in its midst.
+    /// Closes the open block, which is incomplete if the answer was cut within it.
     fn close(&mut self, block: &Block, is_complete: bool, out: &mut BytesMut);
     /// Ends a stream that succeeded.
     fn done(&mut self, end: &TurnEnd, settled: Settled, out: &mut BytesMut);
     /// Ends a stream that failed.
     fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut);
-    /// Bytes that clients ignore.
+    /// Returns bytes that clients ignore, to keep a connection alive.
     fn keep_alive(&self) -> &'static str;
-    /// Bytes kept until the end.
+    /// Counts the bytes kept until the end.
     fn held_bytes(&self) -> usize;
 }
 
 /// A block of an answer.
 pub(super) struct Block {
-    /// Place among the blocks of the answer, from 0 without gaps.
+    /// Place among the blocks of the answer, counted from 0 without gaps.
     pub(super) index: u64,
-    /// What the block contains.
     pub(super) content: BlockContent,
 }
 
@@ -51,9 +49,8 @@ pub(super) enum BlockContent {
     Text,
     /// Text with which the model refuses.
     Refusal,
-    /// A call of a tool; the pieces are its arguments. Id and name are spelled as in JSON, without quotes.
+    /// A call of a tool, whose pieces are its arguments. Id and name are spelled as in JSON, without quotes.
     Call {
-        /// Place among the calls.
         place: u64,
         id: String,
         name: String,
@@ -72,9 +69,8 @@ pub(super) struct Piece<'a> {
 /// The reason why an answer ended.
 #[derive(Clone, Debug)]
 pub(super) struct TurnEnd {
-    /// The upstream's finish reason.
     pub(super) finish: FinishReason,
-    /// Sequence that ended the answer, as told by the upstream.
+    /// Sequence that ended the answer, if the upstream reports it.
     pub(super) stop: Option<String>,
 }
 
@@ -85,30 +81,27 @@ pub(super) struct WholeTurn<'a> {
     pub(super) end: TurnEnd,
 }
 
-/// The blocks of an answer that goes on.
+/// Blocks of an answer that is not over.
 pub(super) struct Turn {
     shows_reasoning: bool,
     calls: Calls,
     call_ids: AnswerCallIds,
     open: Option<Lane>,
     waiting: VecDeque<Lane>,
-    /// Calls that were closed, by place.
     closed: Vec<u64>,
-    /// Blocks that were opened.
     blocks: u64,
     end: Option<TurnEnd>,
 }
 
-/// A block that is open, or waits for a turn.
+/// A block that is open or waits to be opened.
 struct Lane {
     block: Block,
-    /// Text that waits, as spelled in JSON with quotes but for the last.
+    /// Text that waits, as spelled in JSON with its opening quote only.
     waiting: String,
     arguments: ObjectScan,
 }
 
 impl Turn {
-    /// An answer of which nothing came.
     pub(super) fn new(call_ids: AnswerCallIds, shows_reasoning: bool) -> Self {
         Self {
             shows_reasoning,
@@ -122,17 +115,15 @@ impl Turn {
         }
     }
 
-    /// The end of the answer, once received.
     pub(super) const fn end(&self) -> Option<&TurnEnd> {
         self.end.as_ref()
     }
 
-    /// Bytes of pieces that wait.
+    /// Counts the bytes of pieces that wait.
     pub(super) fn held_bytes(&self) -> usize {
         self.waiting.iter().map(|lane| lane.waiting.len()).sum()
     }
 
-    /// Writes a part of a chunk.
     pub(super) fn chunk(
         &mut self,
         choice: &ChunkChoice<'_>,
@@ -196,7 +187,8 @@ impl Turn {
             return Ok(());
         }
         if self.closed.contains(&index) {
-            // Blanks behind complete arguments mean nothing; anything else would be other arguments than were delivered.
+            // Blanks after complete arguments mean nothing. Anything else would differ from the arguments already
+            // delivered.
             let is_blank = arguments.decoded().trim().is_empty();
             return if is_blank { Ok(()) } else { Err(Nonsense::Interleaved) };
         }
@@ -215,9 +207,9 @@ impl Turn {
         Ok(())
     }
 
-    /// Opens the next block that waits, as soon as the open one is complete.
+    /// Opens the next waiting block as soon as the open one is complete.
     fn advance(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
-        // A call opens with its arguments: until then its name may go on.
+        // A call opens with its arguments, since its name may go on until then.
         while self.waiting.front().is_some_and(|next| !next.is_call() || !next.waiting.is_empty()) {
             if !self.may_close() {
                 return;
@@ -227,7 +219,7 @@ impl Turn {
         }
     }
 
-    /// Returns whether no block is open that has to go on.
+    /// Returns whether no open block has to go on.
     fn may_close(&self) -> bool {
         self.open.as_ref().is_none_or(|open| !open.is_call() || open.arguments.is_complete())
     }
@@ -271,7 +263,7 @@ impl Turn {
     }
 }
 
-/// The waiting block at this place, or a new block.
+/// Finds the waiting block at this place, or makes one.
 fn waiting_at(
     waiting: &mut VecDeque<Lane>,
     at: Option<usize>,
@@ -311,7 +303,7 @@ impl BlockContent {
     }
 }
 
-/// The texts of a message or of a delta, with kinds, in the order of an answer.
+/// Lists the texts of a message or a delta with their kinds, in the order of an answer.
 fn texts<'a>(
     delta: &Delta<'a>,
     shows_reasoning: bool,
@@ -327,7 +319,7 @@ fn texts<'a>(
     texts.into_iter().filter_map(filled)
 }
 
-/// The blocks of a whole message with texts, in order.
+/// Lists the blocks of a whole message with their texts, in order.
 pub(super) fn blocks<'a>(
     message: &'a Delta<'a>,
     mut call_ids: AnswerCallIds,
@@ -344,13 +336,12 @@ pub(super) fn blocks<'a>(
     contents.zip(0..).map(|((content, text), index)| (Block { index, content }, text))
 }
 
-/// Finder of the end of a JSON object that comes in pieces.
+/// Finds the end of a JSON object that comes in pieces.
 #[derive(Default)]
 struct ObjectScan {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// A bracket was opened.
     begun: bool,
 }
 
@@ -378,14 +369,14 @@ impl ObjectScan {
     }
 }
 
-/// Returns whether these are the complete arguments of a call, although the answer was cut.
+/// Returns whether these are a call's complete arguments, although the answer was cut.
 pub(super) fn is_complete(content: &BlockContent, text: RawString<'_>) -> bool {
     let mut scan = ObjectScan::default();
     scan.push(&text.decoded());
     matches!(content, BlockContent::Call { .. }) && scan.is_complete()
 }
 
-/// Returns the arguments of a call as a JSON object: none is an empty one. `None` for anything else.
+/// Returns the arguments of a call as a JSON object, which is empty if there are none. `None` for anything else.
 pub(super) fn object_of(arguments: &str) -> Option<&str> {
     let trimmed = arguments.trim();
     if trimmed.is_empty() || trimmed == "null" {

@@ -1,4 +1,4 @@
-//! Token counts in upstreams' reports and in clients' answers.
+//! Token counts in reports of upstreams and in answers to clients.
 
 mod read;
 
@@ -12,28 +12,27 @@ use shared::{
 use super::{put, put_number};
 pub(super) use read::ReportForm;
 
-/// Count that stands for all larger counts too: beyond any believable request, and small enough that sums of counts do
-/// not overflow.
+/// Stands for all larger counts too. It is beyond any believable request, and small enough that sums of counts do not
+/// overflow.
 pub const MOST_TOKENS: u64 = 1 << 40;
 
-/// Most members of one name in the end of a body that are looked at: a request that is repeated has few, and each may be as
-/// long as the end.
+/// Most members of one name that are read in the end of a body. A repeated request has few, and each may be as long as
+/// the end.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
 
-/// The usage that an upstream reports: each member is `None` where absent, or no number of tokens.
+/// Usage that an upstream reports. Each member is `None` if it is absent or no number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// Tokens of the prompt, those read from and written to a cache included.
+    /// Tokens of the prompt, including those read from a cache and written to one.
     pub prompt: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     pub cached: Option<u64>,
-    /// Tokens of the prompt that were written to a cache, for any time.
+    /// Tokens of the prompt that were written to a cache, for any length of time.
     pub written: Option<u64>,
     /// Tokens of the prompt that were written to a cache for an hour or longer.
     pub written_long: Option<u64>,
     /// Tokens of the prompt that are audio.
     pub audio_input: Option<u64>,
-    /// Tokens generated.
     pub completion: Option<u64>,
     /// Generated tokens that were thoughts.
     pub reasoning: Option<u64>,
@@ -44,8 +43,8 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// The last `usage` and the last `timings` in the end of a body that is not read whole. What a body repeats of its request
-    /// may have members of these names too, which report nothing.
+    /// Finds the last `usage` and the last `timings` in the end of a body that is not read whole. A request that the
+    /// body repeats may have members of these names too, which report nothing.
     pub fn find_last(end: &[u8]) -> Self {
         let find = |form, name: &[u8]| {
             let read = |at: usize| {
@@ -59,13 +58,13 @@ impl Reported {
         usage.max(find(ReportForm::Timings, br#""timings""#).unwrap_or_default())
     }
 
-    /// Takes the larger of both, member by member: usage only grows, whatever the order and pieces of reports.
+    /// Takes the larger value of each member, since usage only grows, whatever the order and pieces of reports.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.join(other, Ord::max)
     }
 
-    /// Adds up both, member by member.
+    /// Adds up both reports, member by member.
     #[must_use]
     fn plus(self, other: Self) -> Self {
         self.join(other, |a, b| {
@@ -97,7 +96,7 @@ impl Reported {
         self.reasoning.or(self.audio_output).is_some()
     }
 
-    /// Joins two reports, member by member. The only list of the members besides the reader's.
+    /// Joins two reports, member by member. This is the only list of the members besides the reader's.
     fn join(self, other: Self, join: impl Fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
         Self {
             prompt: join(self.prompt, other.prompt),
@@ -113,8 +112,8 @@ impl Reported {
     }
 }
 
-/// Writes the `usage` that clients read, in OpenAI's members: parts that few models have are left out where there are
-/// none. `cost` is the billed amount, left out while unknown.
+/// Writes the `usage` that clients read, with OpenAI's members. Parts that few models have are left out if they are
+/// zero. `cost` is the billed amount, left out while it is unknown.
 pub(super) fn put_usage(usage: Usage, cost: Option<NanoUsd>, out: &mut BytesMut) {
     let Usage { prompt, cached, completion, details } = usage;
     let UsageDetails { cache_write, cache_write_long, audio_input, reasoning, audio_output, images: _ } =
@@ -141,7 +140,7 @@ pub(super) fn put_usage(usage: Usage, cost: Option<NanoUsd>, out: &mut BytesMut)
     put(out, "}");
 }
 
-/// Writes a member with its number of tokens, if there are any.
+/// Writes a member with its number of tokens, if that is not zero.
 fn put_any(name: &str, tokens: u64, out: &mut BytesMut) {
     if tokens > 0 {
         put(out, name);

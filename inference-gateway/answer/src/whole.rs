@@ -1,4 +1,4 @@
-//! Whole answers.
+//! Reads and writes whole answers, which are not streamed.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use raw_json::RawString;
@@ -26,16 +26,15 @@ use super::{
     usage::{ReportForm, put_usage},
 };
 
-/// Room for an answer apart from its texts.
+/// Memory reserved for an answer besides its texts.
 const ENVELOPE_BYTES: usize = 512;
 
 /// An upstream's whole answer, borrowed from the body.
 pub struct Completion<'a> {
-    /// Usage of the answer, as far as reported.
+    /// Usage of the answer, as far as it was reported.
     pub usage: Reported,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
-    /// Why each choice ended.
     pub finish_reasons: Vec<FinishReason>,
     /// The size of each choice's output.
     pub outputs: Vec<OutputSize>,
@@ -90,7 +89,7 @@ struct Choice<'a> {
 }
 
 impl<'a> Completion<'a> {
-    /// Reads a `chat.completion`, and skips the blanks in front that some upstreams send to keep connections alive.
+    /// Reads a `chat.completion`. It skips leading blanks, which some upstreams send to keep connections alive.
     pub fn read(reply: &Reply, body: &'a [u8]) -> Result<Self, Nonsense> {
         if !reply.is_of_chat() {
             return Self::read_vectors(body);
@@ -199,7 +198,7 @@ fn write_vectors(
     let tokens = settled.usage.prompt;
     let usage = EmbeddingsUsage { prompt_tokens: tokens, total_tokens: tokens, cost: settled.cost };
     let object = EmbeddingsObject { object: "list", data: Some(vectors), model: generation.model, usage };
-    // Memory takes everything, and all of it is JSON.
+    // Writing to memory does not fail, and everything written is JSON.
     let _ = serde_json::to_writer((&mut out).writer(), &object);
     out.freeze()
 }
@@ -218,7 +217,7 @@ fn write_chat(choices: &[Finished<'_>], generation: Generation<'_>, settled: Set
     put(out, "}");
 }
 
-/// The first choice, for dialects that have a single one; there is always a choice.
+/// Returns the first choice, for dialects that have only one. There always is a choice.
 fn turn<'a>(choices: &'a [Finished<'a>]) -> WholeTurn<'a> {
     let (choice, finish) = &choices[0];
     let stop = choice.stop_reason.or(choice.matched_stop).and_then(RawString::of);

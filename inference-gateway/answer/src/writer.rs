@@ -1,4 +1,4 @@
-//! The writers of a stream, one for each dialect of clients.
+//! Writers of a stream, one for each dialect of clients.
 
 use bytes::BytesMut;
 use reply::Reply;
@@ -17,11 +17,10 @@ use super::{
 /// Writer of the stream that a client reads.
 pub struct StreamWriter(DialectWriter);
 
-/// The writer of the client's dialect.
 enum DialectWriter {
-    /// Chunks of a chat completion, of any number of choices.
+    /// Chunks of a chat completion, with any number of choices.
     Chat(Rewriter),
-    /// Another dialect, of a single choice.
+    /// Another dialect, which has a single choice.
     Turn(Box<TurnStream>),
     /// Another dialect, as the upstream speaks it.
     Passed(Box<PassedStream>),
@@ -35,8 +34,8 @@ struct TurnStream {
 }
 
 impl StreamWriter {
-    /// A stream of which nothing was written. `prompt_tokens` stands for the prompt where the upstream does not begin with
-    /// a report. `passes` says that the upstream was asked in the client's own API: then its events pass as they come.
+    /// Begins a stream. `prompt_tokens` stands for the prompt if the upstream does not begin with a report. `passes`
+    /// says that the upstream was asked in the client's own API, so its events pass unchanged.
     pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64, passes: bool) -> Self {
         match reply {
             Reply::Responses(reply) if passes => {
@@ -77,7 +76,7 @@ impl StreamWriter {
         Self(DialectWriter::Passed(Box::new(PassedStream::new(generation, Box::new(writer)))))
     }
 
-    /// Writes the additions of a chunk, if any. The error is about an answer that the dialect cannot express.
+    /// Writes what a chunk adds, if anything. An error means that the dialect cannot express the answer.
     pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
         match &mut self.0 {
             DialectWriter::Chat(rewriter) => {
@@ -92,7 +91,8 @@ impl StreamWriter {
         }
     }
 
-    /// Returns whether the upstream has begun a choice and finished every begun choice; any other end is a failure.
+    /// Returns whether the upstream has begun a choice and finished every choice that it began. Any other end is a
+    /// failure.
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             DialectWriter::Chat(rewriter) => rewriter.is_finished(),
@@ -101,7 +101,7 @@ impl StreamWriter {
         }
     }
 
-    /// Number of choices whose finish reason came.
+    /// Counts the choices whose finish reason came.
     pub fn finished_choices(&self) -> u64 {
         match &self.0 {
             DialectWriter::Chat(rewriter) => rewriter.finished_choices(),
@@ -109,7 +109,7 @@ impl StreamWriter {
         }
     }
 
-    /// Ends what goes on, since nothing more can be granted.
+    /// Ends what is unfinished, since nothing more can be granted.
     pub fn cut(&mut self, out: &mut BytesMut) {
         match &mut self.0 {
             DialectWriter::Chat(rewriter) => rewriter.cut(out),
@@ -132,7 +132,7 @@ impl StreamWriter {
         }
     }
 
-    /// Writes the last event of a stream that failed. `settled` is the bill of what came before, if any.
+    /// Writes the last event of a failed stream. `settled` is the bill of what came before, if there is one.
     pub fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut) {
         match &mut self.0 {
             DialectWriter::Chat(_) => Rewriter::error(error, out),
@@ -141,7 +141,7 @@ impl StreamWriter {
         }
     }
 
-    /// Writes what clients ignore, so that intermediate proxies do not time out.
+    /// Writes bytes that clients ignore, so that proxies on the way do not time out.
     pub fn keep_alive(&self, out: &mut BytesMut) {
         match &self.0 {
             DialectWriter::Chat(_) => put(out, ": keep-alive\n\n"),
@@ -167,7 +167,7 @@ impl TurnStream {
             let report = chunk.usage().or_else(|| chunk.timings());
             self.writer.begin(report.and_then(|report| report.prompt), out);
         }
-        // A single choice was asked for: the first.
+        // Only one choice was requested, which is the first.
         let choices = chunk.choices.iter().filter(|choice| choice.index == 0);
         for choice in choices {
             self.turn.chunk(choice, &mut *self.writer, out)?;

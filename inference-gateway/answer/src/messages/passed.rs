@@ -1,4 +1,4 @@
-//! A message whose events pass as they came: what has to be known of them to end it in their place.
+//! Keeps what is needed to end a message whose events are passed on unchanged.
 
 use bytes::BytesMut;
 
@@ -19,7 +19,7 @@ impl PassedWriter for MessagesStream {
     }
 
     fn close_passed(&mut self, out: &mut BytesMut) {
-        // A thought gets no signature, which only the vendor can make.
+        // A thought gets no signature, since only the vendor can make one.
         if let Some(index) = self.open.take() {
             let block = Block { index, content: BlockContent::Text };
             Self::block_event("content_block_stop", &block, |_| {}, out);

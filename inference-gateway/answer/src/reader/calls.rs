@@ -1,4 +1,4 @@
-//! Calls among the blocks or items of an answer, which clients of chat count on their own.
+//! Calls among the blocks or items of an answer, which clients of chat count separately.
 
 use raw_json::RawString;
 
@@ -41,15 +41,15 @@ impl CallPlaces {
         Ok(Delta::of_call(place as u64, name, RawString::EMPTY))
     }
 
-    /// Adds to the arguments of a call; another block or item at this index has none that are shown.
+    /// Adds to the arguments of a call. Any other block or item at this index has none that are shown.
     pub(super) fn add<'a>(&mut self, index: u64, arguments: RawString<'a>) -> Option<Delta<'a>> {
         let place = self.place(index)?;
         self.0[place].has_arguments |= !arguments.is_empty();
         Some(Delta::of_call(place as u64, [None, None], arguments))
     }
 
-    /// Ends the call at this index. `whole` are the arguments as told at the end: servers that send no pieces, and calls
-    /// without any arguments, have them nowhere else.
+    /// Ends the call at this index. `whole` are the arguments told at the end. Servers that send no pieces, and calls
+    /// without arguments, have them only there.
     pub(super) fn end<'a>(&self, index: u64, whole: Option<RawString<'a>>) -> Option<Delta<'a>> {
         let place = self.place(index).filter(|place| !self.0[*place].has_arguments)?;
         let whole = whole.filter(|whole| !whole.is_empty());

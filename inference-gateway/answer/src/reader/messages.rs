@@ -1,4 +1,4 @@
-//! Answers in Anthropic's Messages API.
+//! Reads answers in Anthropic's Messages API.
 
 use raw_json::RawString;
 use serde::Deserialize;
@@ -22,8 +22,8 @@ pub(super) struct MessagesReader {
     calls: CallPlaces,
 }
 
-/// Members of all events. What only some events have is read once their type is known, so that events of unknown types
-/// may have any members.
+/// Members of all events. Those that only some events have are read once the type is known, so that events of unknown
+/// types may have any members.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
@@ -57,7 +57,7 @@ struct RawMessage<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A block of a message. Blocks of other kinds than texts, thoughts and calls are not shown.
+/// A block of a message. Only texts, thoughts and calls are shown.
 #[derive(Deserialize)]
 struct RawBlock<'a> {
     #[serde(borrow, rename = "type")]
@@ -133,9 +133,9 @@ impl MessagesReader {
             }
             "message_stop" => return Ok(Event::Done),
             "error" => return Ok(failed(event.payload)),
-            // Errors of proxies on the way are not in this form.
+            // Errors of proxies on the way do not have this form.
             "" if raw.error.is_some() => return Ok(failed(event.payload)),
-            // `ping`, and what is added to the API.
+            // `ping`, and events that a later version of the API adds.
             _ => None,
         };
         Ok(Event::piece(delta))
@@ -153,14 +153,14 @@ impl MessagesReader {
             "text_delta" => delta.text.map(Delta::of_text),
             "thinking_delta" => delta.thinking.map(Delta::of_reasoning),
             "input_json_delta" => self.calls.add(index, delta.partial_json.unwrap_or(RawString::EMPTY)),
-            // Signatures and citations.
+            // Signatures and citations are not shown.
             _ => None,
         }
     }
 }
 
 impl<'a> RawBlock<'a> {
-    /// The text or the thought of a block; `None` for an empty block, and for one of another kind.
+    /// Returns the text or the thought of a block; `None` for an empty block, and for any other kind.
     fn text_delta(&self) -> Option<Delta<'a>> {
         let delta = match self.kind.inner() {
             "text" => self.text.map(Delta::of_text),
@@ -175,12 +175,11 @@ fn failed(payload: &str) -> Event<'_> {
     Event::Failed(UpstreamError::read(payload.as_bytes()), Chunk::new(Vec::new(), None, None))
 }
 
-/// Reads a member that an event of this type has to have.
+/// Reads a member that an event of this type must have.
 pub(super) fn read<'a, T: Deserialize<'a>>(member: Option<&'a RawValue>) -> Result<T, Nonsense> {
     Ok(serde_json::from_str(member.map_or("null", RawValue::get))?)
 }
 
-/// Reads a whole message.
 pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'a>, Nonsense> {
     let message: RawMessage<'_> = serde_json::from_str(body)?;
     if message.error.is_some() {

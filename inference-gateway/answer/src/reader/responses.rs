@@ -1,4 +1,4 @@
-//! Answers in OpenAI's Responses API.
+//! Reads answers in OpenAI's Responses API.
 
 use raw_json::RawString;
 use serde::Deserialize;
@@ -12,19 +12,19 @@ use crate::{
     stream::{ChunkChoice, Edited, Original},
 };
 
-/// The empty line between two parts of a summary, as a JSON string.
+/// Empty line between two parts of a summary, as a JSON string.
 const EMPTY_LINE: &str = r#""\n\n""#;
 
 /// Reader of a response's events.
 #[derive(Default)]
 pub(super) struct ResponsesReader {
     calls: CallPlaces,
-    /// Place of the item whose reasoning came last, and whether its summary is shown. Servers that send both send the same
-    /// thoughts twice.
+    /// Place of the item whose reasoning came last, and whether its summary is shown. Servers that send both send the
+    /// same thoughts twice.
     reasoning: Option<(u64, bool)>,
 }
 
-/// Members of all events. What only some events have is read once their type is known.
+/// Members of all events. Those that only some events have are read once the type is known.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
@@ -51,7 +51,7 @@ struct RawEvent<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A whole response, or the state of one.
+/// A whole response, or its state so far.
 #[derive(Deserialize)]
 struct RawResponse<'a> {
     #[serde(borrow)]
@@ -76,7 +76,7 @@ struct RawDetails<'a> {
     reason: Option<RawString<'a>>,
 }
 
-/// An item of the output. Items of other kinds than messages, reasoning and calls are not shown.
+/// An item of the output. Only messages, reasoning and calls are shown.
 #[derive(Deserialize)]
 struct RawItem<'a> {
     #[serde(borrow, rename = "type")]
@@ -111,7 +111,7 @@ struct RawPart<'a> {
 impl ResponsesReader {
     pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
         let raw: RawEvent<'_> = serde_json::from_str(payload)?;
-        // An unknown event may have anything under this name.
+        // An unknown event may have any value under this name.
         let response = raw.response.and_then(|told| serde_json::from_str::<RawResponse<'_>>(told.get()).ok());
         let (model, usage) = response.as_ref().map_or((None, None), |told| (told.model, told.usage));
         let [object, model, usage] = [raw.response, model, usage].map(|value| value.map(RawValue::get));
@@ -165,7 +165,7 @@ impl ResponsesReader {
             "" if raw.error.is_some() => {
                 return Ok(failed(event, response.and_then(|told| told.usage)));
             }
-            // What repeats earlier events, and what is added to the API.
+            // Events that repeat earlier ones, and those that a later version of the API adds.
             _ => None,
         };
         Ok(Event::piece(delta))
@@ -180,7 +180,7 @@ impl ResponsesReader {
         }
     }
 
-    /// A piece of reasoning, unless the same thoughts came in the other form.
+    /// Makes a piece of reasoning, unless the same thoughts came in the other form.
     fn thought<'a>(
         &mut self,
         index: u64,
@@ -193,14 +193,14 @@ impl ResponsesReader {
         delta.filter(|_| self.reasoning == Some((index, is_summary))).map(Delta::of_reasoning)
     }
 
-    /// Returns whether a part of a summary follows another part that is shown.
+    /// Returns whether this part of a summary comes after another part that is shown.
     fn goes_on(&self, index: u64, part: Option<&RawValue>) -> bool {
         self.reasoning == Some((index, true)) && part.is_some_and(|part| part.get() != "0")
     }
 }
 
 impl<'a> RawResponse<'a> {
-    /// Why a response ended, as a word of chat where its status says no more.
+    /// Returns why a response ended, as a word of chat if its status says no more.
     fn reason(&self, is_completed: bool, has_calls: bool) -> &'a str {
         let told = self.incomplete_details.as_ref().and_then(|details| details.reason);
         match told {
@@ -216,7 +216,6 @@ fn failed<'a>(event: &Original<'a>, usage: Option<&'a RawValue>) -> Event<'a> {
     Event::Failed(UpstreamError::read(event.payload.as_bytes()), Chunk::new(Vec::new(), usage, None))
 }
 
-/// Reads a whole response.
 pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'a>, Nonsense> {
     let response: RawResponse<'_> = serde_json::from_str(body)?;
     let status = response.status.map_or("", RawString::inner);
@@ -262,7 +261,7 @@ fn add_item(item: &RawItem<'_>, calls: &mut u64, take: Pieces<'_>) -> Result<(),
     Ok(())
 }
 
-/// Adds the parts of reasoning, with empty lines in between. Returns whether there are any.
+/// Adds the parts of reasoning, with empty lines between them. Returns whether there are any.
 fn add_thoughts(parts: Option<&RawValue>, take: Pieces<'_>) -> Result<bool, serde_json::Error> {
     let empty_line: &RawValue = serde_json::from_str(EMPTY_LINE)?;
     let mut before = None;

@@ -14,15 +14,13 @@ use crate::{
 
 /// The API's words for a kind of item.
 pub(super) struct Words {
-    /// Type of the item.
     item: &'static str,
     /// Prefix of the item's id.
     id: &'static str,
     /// Beginning of the names of events about the item's text.
     pub(super) event: &'static str,
-    /// Type of the part with the text; `None` where the text is a member of the item.
+    /// Type of the part that has the text; `None` if the text is a member of the item.
     part: Option<&'static str>,
-    /// Member with the text.
     text: &'static str,
 }
 
@@ -49,15 +47,15 @@ impl Words {
 
 pub(super) struct Item<'a> {
     block: &'a Block,
-    /// The tool of a call, where its name differs for upstreams.
+    /// Tool of a call, if upstreams know it by another name.
     tool: Option<&'a ToolName>,
     pub(super) words: Words,
-    /// True if the text is also the summary.
+    /// The text is also sent as the summary.
     pub(super) is_summarised: bool,
     pub(super) id: String,
 }
 
-/// The text of an item and its log probabilities, as written in JSON without quotes and brackets.
+/// Text of an item and its log probabilities, as written in JSON without quotes and brackets.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ItemText<'a> {
     pub(super) text: &'a [u8],
@@ -80,12 +78,12 @@ impl<'a> Item<'a> {
         Self { block, tool, words, is_summarised, id }
     }
 
-    /// Returns whether the item is a call that takes a text, which is known at its end only.
+    /// Returns whether the item is a call that takes a text, which is only known at its end.
     pub(super) fn is_custom(&self) -> bool {
         self.tool.is_some_and(|tool| tool.is_custom)
     }
 
-    /// Member of events that names the part of the item; empty without parts.
+    /// Member of events that names the part of the item; empty if the item has no parts.
     pub(super) fn part_index(&self) -> &'static str {
         if self.words.part.is_some() { r#","content_index":0"# } else { "" }
     }
@@ -119,7 +117,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Writes the item; without a text, as it is when it opens.
+    /// Writes the item. Without a text, it is as it opens.
     pub(super) fn write(&self, status: &str, text: Option<ItemText<'_>>, out: &mut BytesMut) {
         put(out, &format!(r#"{{"id":"{}","type":"{}","status":"{status}""#, self.id, self.words.item));
         match &self.block.content {
@@ -175,8 +173,8 @@ pub(super) fn put_summary(text: &[u8], out: &mut BytesMut) {
     put(out, "}");
 }
 
-/// The text that a call of a custom tool carries, as spelled in JSON without quotes: the `input` of the function's
-/// arguments, or else all that the model wrote.
+/// Returns the text that a call of a custom tool carries, as spelled in JSON without quotes: the `input` of the
+/// function's arguments, or else everything that the model wrote.
 pub(super) fn input_of(arguments: &[u8]) -> BytesMut {
     #[derive(Deserialize)]
     struct Arguments {

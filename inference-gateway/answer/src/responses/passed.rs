@@ -1,4 +1,4 @@
-//! A response whose events pass as they came: what has to be known of them to end it in their place.
+//! Keeps what is needed to end a response whose events are passed on unchanged.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -16,7 +16,7 @@ use crate::{
 /// Longest id of a response that is kept, in bytes.
 const MAX_ID: usize = 1024;
 
-/// An item that begins.
+/// An item as its first event has it.
 #[derive(Deserialize)]
 struct Begun<'a> {
     #[serde(borrow, rename = "type")]
@@ -52,7 +52,7 @@ impl PassedWriter for ResponsesStream {
                     if !self.output.is_empty() {
                         put(&mut self.output, ",");
                     }
-                    // Outside of strings, which have none, a line's end is a blank.
+                    // Strings have no line ends, so each one stands between tokens, where a blank means the same.
                     self.output
                         .extend(item.get().bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }));
                 }
@@ -84,8 +84,8 @@ impl PassedWriter for ResponsesStream {
 }
 
 impl ResponsesStream {
-    /// Notes a message or a call that begins. Reasoning that is cut is left out: without what the vendor encrypts at its
-    /// end, the vendor takes it in no later request.
+    /// Notes a message or a call that begins. Reasoning that is cut is left out: without what the vendor encrypts at
+    /// its end, the vendor accepts it in no later request.
     fn begin_passed(&mut self, event: &Original<'_>) {
         self.forget_passed();
         let item = event.item.and_then(|item| serde_json::from_str::<Begun<'_>>(item.get()).ok());

@@ -1,4 +1,4 @@
-//! The one reader of upstreams' reports of usage, for every kind of upstream and every form of report.
+//! Reads upstreams' reports of usage, for every kind of upstream and every form of report.
 
 use std::{fmt, num::IntErrorKind};
 
@@ -14,14 +14,15 @@ use super::{MOST_TOKENS, Reported};
 /// Objects of answers that report usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReportForm {
-    /// `usage`, as of OpenAI's API, with the additions of other servers.
+    /// `usage` as in OpenAI's API, with the additions of other servers.
     Usage,
-    /// `timings`, which llama.cpp's server adds to every chunk on request (`timings_per_token`), of a single choice.
+    /// `timings` of a single choice, which llama.cpp's server adds to every chunk if asked (`timings_per_token`).
     Timings,
 }
 
 impl Reported {
-    /// Reads a report. The largest of several names' counts wins: servers that know two names may leave one at zero.
+    /// Reads a report. If a count has several names, the largest wins, since servers that know two names may leave one
+    /// at zero.
     pub(crate) fn read(form: ReportForm, report: &RawValue) -> Self {
         let mut counts = Counts::default();
         counts.read(
@@ -35,7 +36,7 @@ impl Reported {
     }
 }
 
-/// Objects that counts stand in.
+/// Objects of a report that have counts.
 #[derive(Clone, Copy)]
 enum Place {
     Usage,
@@ -43,7 +44,7 @@ enum Place {
     Prompt,
     /// Details of the output's tokens.
     Output,
-    /// Tokens written to a cache, by the time that they are kept.
+    /// Tokens written to a cache, by how long they are kept.
     Writes,
     Timings,
 }
@@ -51,13 +52,13 @@ enum Place {
 /// Counts of a report, under the names of various servers.
 #[derive(Default)]
 struct Counts {
-    /// The prompt, by OpenAI's name: with all of its parts.
+    /// The prompt with all of its parts, by OpenAI's name.
     prompt: Option<u64>,
     /// The prompt, by the name in Anthropic's API and in OpenAI's newer API.
     input: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     cached: Option<u64>,
-    /// Tokens of the prompt that were not.
+    /// Tokens of the prompt that were not read from a cache.
     uncached: Option<u64>,
     written: Option<u64>,
     written_short: Option<u64>,
@@ -67,22 +68,21 @@ struct Counts {
     reasoning: Option<u64>,
     audio_output: Option<u64>,
     total: Option<u64>,
-    /// True if the report has members of Anthropic's API.
+    /// The report has members of Anthropic's API.
     by_anthropic: bool,
-    /// Usage that the members beside it leave out.
+    /// Usage that the other members leave out.
     apart: Reported,
-    /// True if the report is a round of another report, which has no rounds itself.
+    /// The report is a round of another report, so it has no rounds itself.
     is_round: bool,
 }
 
 impl Counts {
-    /// Takes in the counts of an object; anything else has none.
+    /// Reads the counts of an object; other values have none.
     fn read(&mut self, place: Place, value: &RawValue) {
-        // The value is JSON already: the only error is another type than an object.
+        // The value is JSON already, so the only error is that it is no object.
         let _ = serde_json::Deserializer::from_str(value.get()).deserialize_map(Members(place, self));
     }
 
-    /// Takes in a member.
     fn take(&mut self, place: Place, name: &str, value: &RawValue) {
         self.by_anthropic |= matches!(
             (place, name),
@@ -95,18 +95,18 @@ impl Counts {
                 &mut self.completion
             }
             (Place::Usage, "total_tokens") => &mut self.total,
-            // OpenAI's name, SGLang's, and Anthropic's.
+            // Names of OpenAI, SGLang and Anthropic.
             (Place::Output | Place::Usage, "reasoning_tokens") | (Place::Output, "thinking_tokens") => {
                 &mut self.reasoning
             }
             (Place::Output, "audio_tokens") => &mut self.audio_output,
             (Place::Prompt, "audio_tokens") => &mut self.audio_input,
-            // OpenAI's name, Moonshot's, DeepSeek's, llama.cpp's, and Anthropic's.
+            // Names of OpenAI, Moonshot, DeepSeek, llama.cpp and Anthropic.
             (Place::Prompt | Place::Usage, "cached_tokens" | "cache_read_input_tokens")
             | (Place::Usage, "prompt_cache_hit_tokens")
             | (Place::Timings, "cache_n") => &mut self.cached,
             (Place::Usage, "prompt_cache_miss_tokens") | (Place::Timings, "prompt_n") => &mut self.uncached,
-            // OpenAI's name, and three of gateways to Anthropic's API; the last is Anthropic's own.
+            // OpenAI's name, and three of gateways to Anthropic's API, of which the last is Anthropic's own.
             (Place::Prompt, "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens")
             | (Place::Prompt | Place::Usage, "cache_creation_input_tokens") => &mut self.written,
             (Place::Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
@@ -129,10 +129,10 @@ impl Counts {
         *counted = (*counted).max(count(value));
     }
 
-    /// Takes in the rounds of an answer of Anthropic's API that its other members leave out: those that summarise the
-    /// conversation, and those of an adviser.
+    /// Reads rounds of an Anthropic answer that its other members leave out: those that summarise the conversation, and
+    /// those of an adviser.
     fn read_apart(&mut self, rounds: &RawValue) {
-        // Anything but a list of objects has none.
+        // Anything that is not a list of objects has none.
         let _ = each_element(rounds, |round: &RawValue| {
             if serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| round.is_apart()) {
                 let mut counts = Self { is_round: true, ..Self::default() };
@@ -159,7 +159,7 @@ impl Counts {
         beside.plus(self.apart)
     }
 
-    /// Tokens of the prompt with all of its parts.
+    /// Returns the tokens of the prompt with all of its parts.
     fn prompt(&self, written: Option<u64>) -> Option<u64> {
         let named = counted(self.prompt).max(self.input);
         let cache = if self.by_anthropic { sum(self.cached, written).unwrap_or(0) } else { 0 };
@@ -169,7 +169,8 @@ impl Counts {
     }
 
     /// Returns whether a prompt of `named` tokens leaves out its `cache` tokens, which were read from a cache or
-    /// written to one: `input_tokens` of Anthropic's API do, and numbers in OpenAI's form do not, unless the total says so.
+    /// written to one. `input_tokens` of Anthropic's API leave them out. Numbers in OpenAI's form include them, unless
+    /// the total says otherwise.
     fn leaves_out(&self, cache: u64, named: u64) -> bool {
         let by_anthropics_name = counted(self.prompt).is_none();
         match self.total {
@@ -180,7 +181,7 @@ impl Counts {
     }
 }
 
-/// A round of generation in a report of several.
+/// One round of generation in a report of several.
 #[derive(Deserialize)]
 struct Round<'a> {
     #[serde(borrow, rename = "type")]
@@ -212,17 +213,17 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
-/// Returns the tokens of a prompt. No template renders an empty prompt: a server that reports zero has not counted.
+/// Returns the tokens of a prompt. No template renders an empty prompt, so a server that reports zero has not counted.
 fn counted(tokens: Option<u64>) -> Option<u64> {
     tokens.filter(|tokens| *tokens > 0)
 }
 
-/// Adds up the counts that there are.
+/// Adds up the counts that are there.
 fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     a.or(b).map(|_| a.unwrap_or(0) + b.unwrap_or(0))
 }
 
-/// Reads a number of tokens: an integer, also spelled as a float or as a text.
+/// Reads a number of tokens: an integer, possibly spelled as a float or a text.
 fn count(value: &RawValue) -> Option<u64> {
     let spelled = value.get();
     let spelled = spelled.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(spelled);
@@ -233,7 +234,7 @@ fn count(value: &RawValue) -> Option<u64> {
     }
 }
 
-/// Returns the number of tokens of an integral float.
+/// Returns the number of tokens that an integral float means.
 fn integral(tokens: f64) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -241,6 +242,6 @@ fn integral(tokens: f64) -> Option<u64> {
         reason = "not negative and without a fraction; a larger one than any integer becomes the largest"
     )]
     let integer = tokens as u64;
-    // The remainder of a non-finite number is no number either.
+    // The remainder of a non-finite number is not a number either.
     (tokens >= 0.0 && tokens % 1.0 == 0.0).then(|| integer.min(MOST_TOKENS))
 }
