@@ -21,7 +21,7 @@ use crate::{
     dropped::DroppedNames,
 };
 
-/// Members that are parsed here and written anew, if at all. A model's extra parameters can have none of these names.
+/// Members that are parsed here and, if needed, written anew. A model's extra parameters cannot have these names.
 const READ_HERE: [&str; 15] = [
     "model",
     "messages",
@@ -71,7 +71,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     })
 }
 
-/// Refuses a body of the Responses API, naming the route that takes it.
+/// Refuses a body of the Responses API, and names the route that takes it.
 fn refuse_other_dialect(members: &Members<'_, '_>) -> Result<(), ApiError> {
     if members.get("messages").is_some() || members.get("input").is_none() {
         return Ok(());
@@ -80,7 +80,7 @@ fn refuse_other_dialect(members: &Members<'_, '_>) -> Result<(), ApiError> {
     Err(ApiError::at(Code::MissingRequiredParameter, "messages", message))
 }
 
-/// Lists the members that are not parsed here, without `null` members.
+/// Lists the members that are not parsed here and not `null`.
 fn others(members: &Members<'_, '_>, body: &Bytes) -> Vec<(String, Bytes)> {
     let others = members.iter().filter(|(name, value)| {
         value.kind() != Kind::Null && !READ_HERE.contains(name) && !params::is_passed_on(name)

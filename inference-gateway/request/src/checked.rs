@@ -1,4 +1,4 @@
-//! A checked request, whatever the dialect of its body.
+//! A checked request, whichever dialect its body has.
 
 use bytes::Bytes;
 use reply::Reply;
@@ -21,35 +21,32 @@ use crate::{
 /// Fewest output tokens that the vendor of the Responses API takes as a limit.
 const LEAST_OF_RESPONSES: u64 = 16;
 
-/// A request with a valid body. The existence and the limits of the model are not checked yet.
+/// A request with a valid body. Whether the model exists and allows it is checked later.
 pub struct Request {
-    /// The requested model.
     pub model: String,
-    /// The answer is to be streamed.
     pub stream: bool,
     /// Requested choices, 1 to 8.
     pub n: u64,
-    /// The limit that the request sets to each choice.
+    /// Limit that the request sets for each choice.
     pub(crate) limit: Option<Limit>,
-    /// Fewest output tokens that leave room for an answer beside what the request has the model think.
+    /// Fewest output tokens that leave room for an answer beside the thinking that the request asks for.
     pub(crate) least_output: u64,
     /// The effort of reasoning that the request asks for.
     pub(crate) effort: Option<AskedEffort>,
-    /// The form of the answer.
     pub reply: Reply,
-    /// Names of the offered tools that a chat has not.
+    /// Names of offered tools that a chat cannot have.
     pub(crate) dropped_tools: DroppedNames,
-    /// Names of members that a chat has not.
+    /// Names of members that a chat cannot have.
     pub(crate) dropped_members: DroppedNames,
-    /// The checked request as a chat, without the head's members and the model's extra parameters.
+    /// The checked request as a chat, without members of the head and the model's extra parameters.
     pub(crate) draft: Draft,
     /// Members that are forwarded only if the model allows: slices of the body.
     pub(crate) others: Vec<(String, Bytes)>,
-    /// The client's own body, of an API that some upstreams speak.
+    /// The client's own body, if some upstreams speak its API.
     pub(crate) passage: Option<Passage>,
 }
 
-/// Reserves memory for a request that takes this many bytes in all; the error refuses the request.
+/// Reserves memory for a request of this many bytes in all. An error refuses the request.
 pub type Room<'r> = dyn FnMut(usize) -> Result<(), ApiError> + 'r;
 
 impl Request {
@@ -59,16 +56,16 @@ impl Request {
         self.draft.room() + self.reply.kept_bytes() + replaced
     }
 
-    /// Checks the limits of the model, and completes the request for upstreams.
+    /// Checks the limits of the model, and completes the request for its upstreams.
     pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
         self.forward_within(model, &mut |_| Ok(()))
     }
 
-    /// The same, with memory for each body before it is written.
+    /// Does the same, and reserves memory for each body before writing it.
     pub fn forward_within(mut self, model: &Model, room: &mut Room<'_>) -> Result<Forward, ApiError> {
         self.check_served(model)?;
         for (name, json) in &mut self.others {
-            // Slices would keep the received body.
+            // A slice would keep the received body in memory.
             let is_sent = model.extra_params.contains(name);
             *json = if is_sent { Bytes::copy_from_slice(json) } else { Bytes::new() };
         }
@@ -77,7 +74,7 @@ impl Request {
         if let Some(fault) = self.draft.untranslatable.take().filter(|_| !is_passed) {
             return Err(fault);
         }
-        // Vectors are no tokens.
+        // Embeddings generate no tokens.
         let most = if self.reply.is_of_chat() { model.max_output_tokens } else { 0 };
         let limit = self.limit.map(|limit| Limit { is_lowered: limit.is_lowered || is_passed, ..limit });
         let max_tokens = limit.map(|limit| limit.within(model)).transpose()?;
@@ -116,7 +113,7 @@ impl Request {
         })
     }
 
-    /// Fewest output tokens of all choices that the upstreams take, or that leave room for an answer.
+    /// Fewest output tokens of all choices that the upstreams accept, or that leave room for an answer.
     fn least_output(&self, forms: &[BodyForm]) -> u64 {
         let of_api = |form: &BodyForm| match form.api() {
             UpstreamApi::Chat => self.n,
@@ -140,14 +137,14 @@ impl Request {
         };
         let (renders, is_hosted) = (needs(renders_templates), needs(|kind| kind == UpstreamKind::Openai));
         let is_written = |form: &BodyForm| matches!(form, BodyForm::Written { .. });
-        // The Messages API has one system prompt, beside the messages.
+        // The Messages API has one system prompt, which stands beside the messages.
         let has_one_prompt = |form: &BodyForm| is_written(form) && form.api() == UpstreamApi::Messages;
         if renders || forms.iter().any(has_one_prompt) {
             self.draft.merge_system_messages()?;
         }
         let is_chat_needed = forms.contains(&BodyForm::Checked);
         let is_draft_needed = is_chat_needed || forms.iter().any(is_written);
-        // A slice of the chat, where there is one.
+        // A slice of the chat, if a chat is written.
         let copied = if is_chat_needed { 0..0 } else { self.draft.opening.clone() };
         let mut opening = Bytes::copy_from_slice(&self.draft.json[copied]);
         if !is_draft_needed {
@@ -158,7 +155,7 @@ impl Request {
         let effort = self.effort.filter(|_| is_draft_needed);
         let effort = effort.map(|effort| effort.of_model(model)).transpose()?.flatten();
         for form in forms.iter().copied().filter(is_written) {
-            // About as long as the draft that it is written from.
+            // The body is about as long as the draft that it is written from.
             room(self.kept_bytes() + bodies.bytes() + self.draft.len())?;
             bodies.add(form, self.write_for(form, model, effort)?);
         }
@@ -177,7 +174,7 @@ impl Request {
         Ok(Written { bodies, opening })
     }
 
-    /// Writes the client's own body, if an upstream gets it, and frees the received one.
+    /// Writes the client's own body, if an upstream gets it, and frees the received body.
     fn pass(
         &mut self,
         model: &Model,
@@ -193,7 +190,7 @@ impl Request {
         Ok(())
     }
 
-    /// Takes the names that a passed body lacks, where no upstream gets another body.
+    /// Takes the names that a passed body lacks, if no upstream gets any other body.
     fn pass_names(&mut self, mut passage: Passage, is_only: bool) -> Passage {
         if is_only {
             self.dropped_tools = std::mem::take(&mut passage.dropped_tools);
@@ -218,12 +215,12 @@ impl Request {
         })
     }
 
-    /// Writes the members beyond the API that the model's upstreams take.
+    /// Writes the members beyond the API that the model's upstreams accept.
     fn put_extra_params(&mut self, model: &Model) -> Result<(), ApiError> {
         for name in &model.extra_params {
             if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
                 let json = String::from_utf8_lossy(json);
-                // Templates may include such parameters in the prompt: most are arguments of the template itself.
+                // Templates may show such parameters in the prompt, since most are arguments of the template itself.
                 self.draft.shown.json(&json).map_err(|TooDeep| {
                     let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
                     ApiError::at(Code::InvalidValue, name, message)
@@ -241,7 +238,7 @@ struct Written {
     opening: Bytes,
 }
 
-/// The least limit that is written for upstreams of another API, which refuse lower ones.
+/// Least limit that is written for upstreams of another API, since they refuse lower ones.
 fn least_to_write(forms: &[BodyForm]) -> u64 {
     let is_written = |form: &&BodyForm| form.api() == UpstreamApi::Responses && !form.is_passed();
     forms.iter().find(is_written).map_or(0, |_| LEAST_OF_RESPONSES)
@@ -263,8 +260,8 @@ impl Request {
     }
 }
 
-/// Returns whether the model's own template renders the messages. Many templates refuse a system message that is not the
-/// first one; others need it as little.
+/// Returns whether the model's own template renders the messages. Many templates refuse a system message that is not
+/// first, and all others accept it there.
 const fn renders_templates(kind: UpstreamKind) -> bool {
     match kind {
         UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => true,
@@ -272,8 +269,8 @@ const fn renders_templates(kind: UpstreamKind) -> bool {
     }
 }
 
-/// Refuses images that no upstream of the model may be handed; returns the kind of image URLs that an upstream has to
-/// take.
+/// Refuses images that no upstream of the model may be handed. Returns the kind of image URLs that an upstream must
+/// accept.
 fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<ImageUrls, ApiError> {
     let Some((need, place)) = need else { return Ok(ImageUrls::Data) };
     let most = model.upstreams.iter().map(|upstream| upstream.image_urls).max().unwrap_or_default();

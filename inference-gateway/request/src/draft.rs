@@ -1,4 +1,4 @@
-//! The chat while it is being written, and the parts of it that all dialects write alike.
+//! The chat while it is written, and the parts of it that all dialects write alike.
 
 mod conversation;
 mod image;
@@ -27,47 +27,47 @@ pub(crate) use params::{
 pub(crate) use places::{MessageList, RefusablePlaces};
 pub(crate) use tools::{Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};
 
-/// Bytes of messages that make an upstream worth a return, since it has read them: some 250 tokens. Fewer are read
-/// sooner than found.
+/// Bytes of messages that make it worth returning to the upstream that has read them: some 250 tokens. Fewer are read
+/// again faster.
 const WORTH_FINDING: usize = 1 << 10;
-/// Bytes by which conversations are distinguished. Requests whose longer first messages begin alike, as with a shared
-/// long system prompt, go to the same upstream, which then has read that prompt.
+/// Bytes by which conversations are told apart. Requests whose longer first messages begin alike, as with a shared long
+/// system prompt, go to the same upstream, which has read that prompt.
 const OPENING_BYTES: usize = 4 << 10;
 
 /// The body while being written, and the size of its prompt.
 ///
-/// Members begin with the comma in front, since every member follows another: the body's members follow the head's, and
-/// an object's follow its opening member.
+/// Every member is written with a comma before it, since it always comes after another: the body's members after the
+/// head's, and an object's after its opening member.
 pub(crate) struct Draft {
     pub(super) json: Vec<u8>,
     pub(crate) shown: PromptSize,
-    /// Where the messages are that make up the conversation's opening.
+    /// Place of the messages that open the conversation.
     pub(crate) opening: Range<usize>,
-    /// A parameter may make an upstream generate tokens without a sign.
+    /// A parameter may make an upstream generate tokens that nothing shows.
     pub(crate) may_hide_tokens: bool,
     /// Parameters of sampling that were read.
     pub(crate) sampling: Sampling,
-    /// Kind of image URLs that an upstream has to accept, with the place of the first image that needs this kind;
-    /// `None` without remote images.
+    /// Kind of image URLs that an upstream must accept, and the place of the first image that needs it; `None` without
+    /// remote images.
     pub(crate) image_need: Option<(ImageUrls, String)>,
     /// Places of the body that an upstream may refuse.
     pub(crate) places: RefusablePlaces,
-    /// Where the messages of a chat are.
+    /// Places of the chat's messages.
     pub(super) list: MessageList,
     /// Members that only some kinds of upstreams take, in order.
     optional: Vec<Range<usize>>,
-    /// The first part that only an upstream of the client's own API takes.
+    /// Error for the first part that only an upstream of the client's own API accepts.
     pub(super) untranslatable: Option<ApiError>,
     /// A part has more tokens than its bytes show.
     pub(super) needs_count: bool,
-    /// Changes of the body where it is passed on.
+    /// Changes of the body for when it is passed on.
     pub(crate) passage: PassageNotes,
-    /// Calls of the conversation, where the client's dialect needs ids that differ from theirs.
+    /// Calls of the conversation, for dialects whose new ids must differ from theirs.
     pub(crate) earlier_calls: EarlierCalls,
 }
 
 impl Draft {
-    /// Makes an empty draft with room for the client's whole body: the written body is hardly ever longer.
+    /// Makes an empty draft with room for the client's whole body, since the written one is hardly ever longer.
     pub(crate) fn new(room: usize) -> Self {
         Self {
             json: Vec::with_capacity(room),
@@ -91,7 +91,7 @@ impl Draft {
         Self { passage: PassageNotes::of(body), ..Self::new(body.len()) }
     }
 
-    /// Reads what was written so far as a body of its own.
+    /// Reads what was written so far as if it were a whole body.
     pub(super) fn read_back<T>(
         &mut self,
         read: impl FnOnce(&Members<'_, '_>, usize) -> Result<T, ApiError>,
@@ -112,7 +112,6 @@ impl Draft {
         }
     }
 
-    /// Writes JSON unchanged.
     pub(crate) fn push(&mut self, json: &str) {
         self.json.extend_from_slice(json.as_bytes());
     }
@@ -129,7 +128,7 @@ impl Draft {
         self.member(name, string);
     }
 
-    /// Writes a member whose value is several texts, each a JSON string, with an empty line between each two.
+    /// Writes a member whose value joins several texts, all JSON strings, with an empty line between them.
     pub(crate) fn joined(&mut self, name: &str, texts: &[&str]) {
         self.name(name);
         for (place, text) in texts.iter().enumerate() {
@@ -140,14 +139,14 @@ impl Draft {
         self.push("\"");
     }
 
-    /// Writes members by `write` that can be left out, since not all kinds of upstreams take them.
+    /// Writes members with `write` that may be left out later, since not all kinds of upstreams accept them.
     pub(crate) fn optional(&mut self, write: impl FnOnce(&mut Self)) {
         let start = self.json.len();
         write(self);
         self.optional.push(start..self.json.len());
     }
 
-    /// Takes out the members that not all kinds of upstreams take.
+    /// Removes the members that not all kinds of upstreams accept.
     pub(super) fn leave_out_optional(&mut self) {
         let mut kept = 0;
         let mut json = Vec::with_capacity(if self.optional.is_empty() { 0 } else { self.json.len() });
@@ -169,7 +168,7 @@ impl Draft {
         self.push("\":");
     }
 
-    /// Writes an array of at least 1 and at most `most` objects, each by `write`.
+    /// Writes an array of 1 to `most` objects, each with `write`.
     pub(crate) fn array(
         &mut self,
         array: &Value<'_, '_>,
@@ -191,19 +190,19 @@ impl Draft {
         self.json.capacity()
     }
 
-    /// Bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.json.len()
     }
 
-    /// Notes that the messages began at `start`, that the first of a user ended at `turn`, and that all have been written.
+    /// Notes that the messages began at `start`, that the first one of a user ended at `turn`, and that all are
+    /// written.
     pub(crate) fn open_at(&mut self, start: usize, turn: usize) {
         if self.json.len() - start >= WORTH_FINDING {
             self.opening = start..turn.min(start + OPENING_BYTES);
         }
     }
 
-    /// Takes the body, which is complete but for its last byte.
+    /// Takes the body, which lacks only its last byte.
     pub(super) fn take(&mut self) -> Bytes {
         self.push("}");
         trimmed(std::mem::take(&mut self.json))

@@ -1,19 +1,18 @@
-//! Names that clients chose, repeated in errors and headers.
+//! Names that clients chose, which errors and headers repeat.
 
 use raw_json::{Members, Value};
 use shared::json::Kind;
 
 /// Dropped members or tools that an answer names.
 const MAX_DROPPED: usize = 16;
-/// Characters of a client's word that are repeated.
+/// Most characters of a client's word that are repeated.
 const MAX_WORD: usize = 64;
 
-/// Names of members or of tools that no upstream is sent, as an answer's header tells them.
+/// Names of members or tools that no upstream gets, for a header of the answer.
 #[derive(Default)]
 pub(crate) struct DroppedNames(Vec<String>);
 
 impl DroppedNames {
-    /// Notes a name, once.
     pub(crate) fn add(&mut self, name: &str) {
         let name = plain(name);
         if !name.is_empty() && self.0.len() < MAX_DROPPED && !self.0.contains(&name) {
@@ -25,7 +24,7 @@ impl DroppedNames {
         self.0.is_empty()
     }
 
-    /// Names of the members that are not among these.
+    /// Lists the members that are not among these.
     pub(crate) fn but(members: &Members<'_, '_>, known: &[&str]) -> Self {
         let mut dropped = Self::default();
         let unknown =
@@ -34,13 +33,13 @@ impl DroppedNames {
         dropped
     }
 
-    /// The value of a header that has the names; `None` without any.
+    /// Writes the names as the value of a header; `None` without any.
     pub(super) fn into_header(self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join(", "))
     }
 }
 
-/// A client's word, fit for an error or a header.
+/// Makes a client's word fit for an error or a header.
 pub(super) fn plain(word: &str) -> String {
     word.bytes().filter(|byte| is_of_name(*byte)).take(MAX_WORD).map(char::from).collect()
 }

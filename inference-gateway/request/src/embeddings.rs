@@ -14,11 +14,10 @@ pub use schema::EmbeddingsRequest;
 
 use crate::{checked::Request, draft::Draft, dropped::DroppedNames};
 
-/// Prompts of a request.
+/// Most prompts of one request, as in OpenAI's API.
 const MAX_PROMPTS: usize = 2048;
 /// Largest number of dimensions that a request may ask for: more than any model has.
 const MAX_DIMENSIONS: i64 = 65_536;
-/// Forms of the vectors.
 const ENCODINGS: [&str; 2] = ["float", "base64"];
 
 /// Parses the body of a request. The error names the first fault and the fault's place.
@@ -53,14 +52,13 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     })
 }
 
-/// A form of the elements of a list of prompts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Element {
-    /// A text, which is a prompt.
+    /// A text, which is one prompt.
     Text,
     /// A token of the only prompt.
     Token,
-    /// A list of tokens, which is a prompt.
+    /// A list of tokens, which is one prompt.
     Tokens,
 }
 
@@ -85,7 +83,7 @@ impl Element {
     }
 }
 
-/// Checks and counts the prompts: a text or tokens, or a list of either, of elements that are all alike.
+/// Checks and counts the prompts: a text, a list of tokens, or a list of one of these.
 fn count(input: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     if input.kind() == Kind::String {
         return text(input, draft);

@@ -1,4 +1,4 @@
-//! The request as upstreams read it: written once, sent to any upstream behind a small head.
+//! The request for upstreams. It is written once, and sent to any of them after a small head.
 
 mod count;
 mod form;
@@ -14,35 +14,34 @@ pub use count::{CountBody, UnwrittenCount};
 pub(crate) use form::Bodies;
 pub use form::BodyForm;
 
-/// The form in which an upstream reports, with every chunk of a stream, the tokens used so far.
+/// Form in which an upstream reports, with every chunk of a stream, the tokens used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressReports {
     /// The upstream reports no progress.
     None,
-    /// By `continuous_usage_stats`: as `usage`.
+    /// Asked by `continuous_usage_stats`, reported as `usage`.
     Usage,
-    /// By `timings_per_token`: as `timings`, of each choice by itself.
+    /// Asked by `timings_per_token`, reported as `timings` of each choice.
     Timings,
 }
 
 /// Members of a request that depend on its upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamParams<'a> {
-    /// Form of the body.
     pub form: BodyForm,
-    /// Account that pays; `None` for a count, which tells nothing of the caller.
+    /// Account that pays; `None` for a count, which does not identify the caller.
     pub account: Option<AccountId>,
     /// Name of the model at the upstream.
     pub model: &'a str,
     /// Name of the upstream's limit of output.
     pub limit_param: LimitParam,
-    /// Tokens per choice; `None` leaves the limit to the upstream, which stops where its context ends.
+    /// Tokens per choice; `None` leaves the limit to the upstream, which stops at the end of its context.
     pub max_tokens: Option<u64>,
     /// Form of the upstream's progress reports.
     pub progress: ProgressReports,
-    /// Salt that keeps the account's part of the upstream's cache apart, if supported.
+    /// Salt that separates the account's part of the upstream's cache, if supported.
     pub cache_salt: Option<&'a str>,
-    /// True if a whole answer is asked for as a stream.
+    /// A whole answer is requested as a stream.
     pub folded: bool,
 }
 
@@ -50,57 +49,52 @@ pub struct UpstreamParams<'a> {
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
 pub struct Forward {
-    /// True if the answer is wanted as a stream.
     pub stream: bool,
-    /// The form of the answer.
     pub reply: Reply,
-    /// Names of the offered tools that were dropped, as the value of a header.
     pub dropped_tools: Option<String>,
     /// Names of members that no upstream is sent, as the value of a header.
     pub dropped_members: Option<String>,
-    /// Output tokens wanted of each choice: the request's limit, or the model's most.
+    /// Output tokens wanted for each choice: the request's limit, or the model's.
     pub max_tokens: u64,
-    /// True if the request set the limit.
     pub limited: bool,
     /// Parameters of sampling that the request sets.
     pub sampling: Sampling,
     /// Choices wanted, 1 to 8.
     pub n: u64,
-    /// Fewest output tokens of all choices that an upstream takes as a limit, or that leave room for an answer.
+    /// Fewest output tokens of all choices that an upstream accepts as a limit, or that leave room for an answer.
     pub least_output: u64,
-    /// True if only an upstream's own count bounds the prompt's tokens: a document has more than its bytes show.
+    /// Only an upstream's own count bounds the prompt's tokens, since a document may have more than its bytes show.
     pub needs_count: bool,
-    /// Kind of image URLs that an upstream has to accept to be handed the images.
+    /// Kind of image URLs that an upstream must accept for the images.
     pub image_urls: ImageUrls,
-    /// Images in the prompt.
     pub images: u64,
-    /// Tokens of the images in the prompt, at most.
+    /// Most tokens that the prompt's images have.
     pub image_tokens: u64,
-    /// True if the prompt explains tools to the model, which not every exact count includes.
+    /// The prompt explains tools to the model, which not every exact count includes.
     pub has_tools: bool,
-    /// True if the request may make an upstream generate tokens without a sign: a bias towards half a character keeps text
-    /// back, and with it every report, until the character is complete.
+    /// The request may make an upstream generate tokens that nothing shows. A bias towards half a character holds text
+    /// back, and every report with it, until the character is complete.
     pub may_hide_tokens: bool,
-    /// True if the prompt is of texts alone: no images, no tools, no parameters of the template.
+    /// The prompt is only texts: no images, no tools, no parameters of the template.
     pub is_plain: bool,
     /// Upper bound of the prompt's tokens, apart from unusual additions of an upstream's template.
     pub prompt_bound: u64,
-    /// Tokens of the prompt, if no exact count is to be had.
+    /// Tokens of the prompt if no exact count is available.
     pub prompt_estimate: u64,
-    /// Tokens of the prompt, at least, whatever the tokenizer.
+    /// Fewest tokens that the prompt has, with any tokenizer.
     pub prompt_least: u64,
     /// Places of the body that an upstream may refuse.
     pub(crate) places: RefusablePlaces,
-    /// Bounds that the catalogue names. A report beyond these bounds is billed as reported, and logged.
+    /// Bounds that the catalogue sets. A report beyond them is billed as reported, and logged.
     pub bounds: Usage,
-    /// Opening messages that further requests of the conversation repeat.
+    /// Opening messages that later requests of the conversation repeat.
     pub(crate) opening: Bytes,
-    /// Everything but the head's members, in each form that an upstream needs.
+    /// Everything but the head, in each form that an upstream needs.
     pub(crate) bodies: Bodies,
 }
 
 impl Forward {
-    /// Returns the body for an upstream, in two pieces. The first is small; the second is shared by all attempts.
+    /// Returns the body for an upstream in two pieces: a small one, and one that all attempts share.
     pub fn body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
         let mut head = String::with_capacity(256);
         head.push_str("{\"model\":");
@@ -112,7 +106,7 @@ impl Forward {
         (Bytes::from(head), self.bodies.rest(to.form))
     }
 
-    /// Returns the body of a question for the prompt's tokens.
+    /// Returns a body that asks how many tokens the prompt has.
     pub fn count_body(&self, to: UpstreamParams<'_>) -> CountBody {
         match to.form.api() {
             UpstreamApi::Chat => {
@@ -164,7 +158,7 @@ impl Forward {
         self.bodies.are_checked()
     }
 
-    /// Returns the bytes of the request kept in memory: its bodies, and what the answer repeats of it.
+    /// Counts the bytes of the request kept in memory: its bodies, and what the answer repeats.
     pub fn kept_bytes(&self) -> usize {
         self.bodies.bytes() + self.reply.kept_bytes()
     }
@@ -175,8 +169,8 @@ impl Forward {
         self.opening = Bytes::new();
     }
 
-    /// Returns the prefix that further requests of the same conversation share, and other requests with the same long
-    /// beginning; `None` where the messages are too short for the choice of the upstream to matter.
+    /// Returns the prefix that later requests of the same conversation share, and other requests with the same long
+    /// beginning. `None` if the messages are too short for the choice of the upstream to matter.
     pub fn prompt_prefix(&self) -> Option<&[u8]> {
         (!self.opening.is_empty()).then_some(&self.opening[..])
     }

@@ -1,7 +1,7 @@
-//! A checked request in the form that all dialects share, a chat, written for upstreams of other APIs.
+//! Writes a checked request for upstreams of other APIs, from the form that all dialects share, which is a chat.
 //!
-//! The chat was written by the parsers of this crate, so its members and their types are known. What another API cannot
-//! say is left out by name, or refused where the answer would be another one.
+//! The parsers of this crate wrote the chat, so its members and their types are known. What another API cannot say is
+//! left out and named, or refused if it would change the answer.
 
 mod calls;
 mod messages;
@@ -17,28 +17,27 @@ use shared_catalog::{Effort, UpstreamApi};
 
 use crate::{dropped::DroppedNames, forward::BodyForm};
 
-/// Sampling parameters that neither API knows. They make an answer likelier, and no answer wrong.
+/// Sampling parameters that neither API knows. Leaving them out makes no answer wrong.
 const LEFT_OUT: [&str; 3] = ["seed", "frequency_penalty", "presence_penalty"];
 
 /// A request to be written for an upstream of another API.
 pub(crate) struct Hub<'h> {
     /// The chat, without the members of its head.
     pub(crate) chat: &'h Members<'h, 'h>,
-    /// Bytes of the chat.
     pub(crate) length: usize,
-    /// The form of the client's answer, whose words errors use.
+    /// Form of the client's answer, whose words errors use.
     pub(crate) reply: &'h Reply,
     /// Choices that are asked for.
     pub(crate) choices: u64,
-    /// Amount of reasoning that is asked for, in the model's words.
+    /// Effort of reasoning that is requested, in the model's words.
     pub(crate) effort: Option<Effort>,
-    /// True if the model takes words of effort, so that it reasons.
+    /// The model accepts words of effort, so it reasons.
     pub(crate) reasons: bool,
 }
 
 impl Hub<'_> {
-    /// Writes the body of this form, but for the members of its head. Names of members that the API cannot say
-    /// go to `dropped`.
+    /// Writes the body of this form without the members of its head. Names of members that the API cannot say go to
+    /// `dropped`.
     pub(crate) fn write(&self, form: BodyForm, dropped: &mut DroppedNames) -> Result<String, ApiError> {
         match form {
             BodyForm::Written { api: UpstreamApi::Responses, .. } => responses::write(self, dropped),
@@ -51,12 +50,12 @@ impl Hub<'_> {
         }
     }
 
-    /// An empty body with room for the chat's texts.
+    /// Makes an empty body with room for the chat's texts.
     fn begin(&self) -> String {
         String::with_capacity(self.length + self.length / 8 + 256)
     }
 
-    /// Refuses several choices, which neither API has, and biases, which make another answer.
+    /// Refuses several choices, which neither API has, and biases, without which the answer would be different.
     fn refuse_unsaid(&self) -> Result<(), ApiError> {
         if self.choices > 1 {
             return Err(self.refusal("n"));
@@ -69,7 +68,7 @@ impl Hub<'_> {
         self.chat.get(name).map_or(Ok(()), |_| Err(self.refusal(name)))
     }
 
-    /// The refusal of a member, by the client's name for it.
+    /// Makes the refusal of a member, with the client's name for it.
     fn refusal(&self, name: &str) -> ApiError {
         let name = match (self.reply, name) {
             (Reply::Messages(_), "stop") => "stop_sequences",
@@ -89,7 +88,7 @@ impl Hub<'_> {
         }
     }
 
-    /// Notes the members of these names that the request has.
+    /// Notes which members of these names the request has.
     fn leave_out(&self, names: &[&str], dropped: &mut DroppedNames) {
         for name in names.iter().filter(|name| self.chat.get(name).is_some()) {
             dropped.add(name);
@@ -116,9 +115,7 @@ impl Hub<'_> {
     }
 }
 
-/// The choice of tools.
 enum ToolChoice<'h> {
-    /// `auto`, `none` or `required`.
     Mode(&'h str),
     /// The name of a function, a JSON string.
     Function(String),
@@ -138,7 +135,7 @@ impl<'h> ToolChoice<'h> {
     }
 }
 
-/// Writes a member, with the comma in front.
+/// Writes a member, with a comma before it.
 fn member(name: &str, json: &str, out: &mut String) {
     out.push_str(",\"");
     out.push_str(name);

@@ -1,4 +1,4 @@
-//! Requests: from the bytes of a client's dialect to the bytes that an upstream reads.
+//! Requests, from the bytes of a client's dialect to the bytes that an upstream reads.
 //!
 //! No part of a body becomes a tree. Values are borrowed as spelled and checked in place, and the text for an
 //! upstream is written in one pass: a single copy of each byte. Types with a prompt have no `Debug`, so that no log can

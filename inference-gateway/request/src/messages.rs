@@ -1,6 +1,6 @@
-//! A request of the Messages API: from received bytes to a checked request, translated to a chat.
+//! Requests of the Messages API: from received bytes to a checked request, translated to a chat.
 //!
-//! Unknown members are dropped: agents send many that only one provider knows, and stop where one is refused.
+//! Unknown members are dropped. Agents send many that only one provider knows, and stop if one is refused.
 
 mod content;
 mod passage;
@@ -25,7 +25,7 @@ use crate::{
 /// Name of a list of blocks in errors.
 const BLOCKS: &str = "an array of content blocks";
 
-/// Name of the limit of output, which is lowered to the model's own: every request has to name one.
+/// Member with the limit of output. It is lowered to the model's own, since every request must have one.
 const LIMIT: &str = "max_tokens";
 
 /// Name of a schema for the answer, which this dialect leaves unnamed.
@@ -38,7 +38,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     read(&members, body)
 }
 
-/// Parses the body of a request whose prompt is only to be counted: nothing limits an answer.
+/// Parses the body of a request whose prompt is only counted, so that nothing limits an answer.
 pub fn parse_to_count(body: &Bytes) -> Result<Request, ApiError> {
     read(&Members::of_body(body)?, body)
 }
@@ -62,7 +62,7 @@ fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
         model,
         stream,
         n: 1,
-        // What the budget leaves of the limit is the answer.
+        // The answer has what the budget leaves of the limit.
         least_output: budget.map_or(1, |budget| budget.saturating_add(1)),
         limit,
         effort,
@@ -101,12 +101,12 @@ fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, Ap
     Ok(stops)
 }
 
-/// The request's wishes for reasoning.
+/// Reasoning that the request asks for.
 struct Reasoning {
     effort: Option<AskedEffort>,
-    /// True if the client reads it.
+    /// The client is shown the reasoning.
     is_shown: bool,
-    /// Tokens that it may take of the limit.
+    /// Tokens of the limit that reasoning may use.
     budget: Option<u64>,
 }
 
@@ -145,11 +145,11 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Reasoning, 
 /// The role of a system message.
 static SYSTEM: LazyLock<[Finder<'_>; 1]> = LazyLock::new(|| [Finder::new("system")]);
 
-/// Beginning of a system block by which agents tell their vendor whom to bill, a JSON string. It is no prompt: it differs
-/// with every request, so that a cache behind it would find nothing.
+/// Start of a system block, as a JSON string, with which agents tell their vendor whom to bill. It is no prompt, and it
+/// differs with every request, so that a cache after it would find nothing.
 const BILLING_BLOCK: &str = "\"x-anthropic-billing-header:";
 
-/// The texts of the system prompt, without a billing block at its head, and of all system messages.
+/// Returns the texts of the system prompt, without a billing block at its start, and those of all system messages.
 fn system<'a>(
     members: &Members<'a, '_>,
     list: &Value<'a, '_>,
@@ -162,7 +162,7 @@ fn system<'a>(
             if !std::mem::take(&mut may_bill) || !text.starts_with(BILLING_BLOCK) {
                 texts.add(text);
             } else {
-                // A passed body has it.
+                // A body that is passed on has this text too.
                 draft.shown.text(text);
             }
         })?;
@@ -178,7 +178,7 @@ fn system<'a>(
                 return Ok(());
             }
             content.objects_if_any(ANY_NUMBER, |block| match &*block.require("type")?.string()? {
-                // A change of tools in between is the vendor's alone.
+                // Only the vendor allows a change of tools within a conversation.
                 "tool_addition" | "tool_removal" => tools::change(block, draft),
                 _ => {
                     texts.add(content::text_of(block)?);

@@ -1,5 +1,6 @@
-//! A body that is passed on to an upstream of its own API: as it came, but for members that cost money apart from the usage,
-//! name the caller, or depend on the upstream. These are cut out, and the head in front of the body has those that stay.
+//! A body that is passed on to an upstream of its own API. It stays as it came, except for members that cost money
+//! beyond the usage, name the caller, or depend on the upstream. These are cut out, and the head before the body has
+//! those that stay.
 
 use std::ops::Range;
 
@@ -12,26 +13,26 @@ use shared_catalog::Effort;
 use super::{dropped::DroppedNames, trimmed::trimmed};
 use crate::pseudonym::{kept_name, pseudonym};
 
-/// A member that a body is passed on without.
+/// What happens to a member that a passed body leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// The head has it anew.
+    /// The head has it.
     ToHead,
-    /// The head has a pseudonym in place of its text, which names the caller or a cache of its own.
+    /// The head has a pseudonym instead of its text, which names the caller or the caller's cache.
     Pseudonym,
-    /// It is left out, and the answer names it.
+    /// It is missing, and the answer says so.
     Out,
 }
 
 /// A body to be passed on.
 pub(crate) struct Passage {
     body: Bytes,
-    /// Parts of the body that stay, in order, each from behind a comma to the end of a value.
+    /// Parts of the body that stay, in order. Each begins after a comma and ends with a value.
     kept: Vec<Range<usize>>,
     cuts: Vec<Cut>,
     /// Places of the words of effort.
     effort: Option<(Effort, Range<usize>)>,
-    /// Members of the head that stand for texts of the caller: names, and the texts, or hashes of long ones.
+    /// Members of the head that stand for the caller's texts: their names, with the texts or hashes of long ones.
     callers_texts: Vec<(&'static str, String)>,
     /// Members and tools that are left out.
     pub(crate) dropped_members: DroppedNames,
@@ -44,27 +45,25 @@ struct Cut {
     with: String,
 }
 
-/// The changes of a body that its parser notes on the way.
+/// Changes of a body that its parser notes while reading it.
 #[derive(Default)]
 pub(crate) struct PassageNotes {
-    /// Address of the body, by which values are located in it.
+    /// Address of the body in memory, by which values are located in it.
     address: usize,
     cuts: Vec<Cut>,
     effort: Option<(Effort, Range<usize>)>,
     callers_texts: Vec<(&'static str, String)>,
-    /// Tools that the vendor runs, which are left out.
+    /// Tools that the vendor runs, which are removed.
     dropped_tools: DroppedNames,
-    /// Some tool is kept.
     has_tools: bool,
 }
 
 impl PassageNotes {
-    /// No notes on this body.
     pub(crate) fn of(body: &[u8]) -> Self {
         Self { address: body.as_ptr() as usize, ..Self::default() }
     }
 
-    /// Notes that a value is replaced.
+    /// Notes a value to replace.
     pub(crate) fn replace(&mut self, value: &Value<'_, '_>, with: String) {
         let at = self.place(value.raw());
         self.cuts.push(Cut { at, with });
@@ -76,12 +75,12 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Notes a text by which the caller names a user or a cache, as the head has it in this member.
+    /// Notes a text with which the caller names a user or a cache, and the head's member for it.
     pub(crate) fn name_caller(&mut self, member: &'static str, text: &str) {
         self.callers_texts.push((member, kept_name(text)));
     }
 
-    /// Keeps the tools of a list that are `kept`, and names the others.
+    /// Keeps the tools of a list for which `kept` is true, and names the others.
     pub(crate) fn tools(
         &mut self,
         list: &Value<'_, '_>,
@@ -111,15 +110,15 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Place of a value's spelling in the body.
+    /// Finds the place of a value in the body.
     fn place(&self, raw: &str) -> Range<usize> {
         let start = (raw.as_ptr() as usize).saturating_sub(self.address);
         start..start + raw.len()
     }
 
-    /// The passage of a body without the members that are `left`.
+    /// Makes the passage of a body, without the members in `left`.
     pub(crate) fn finish(self, body: &Bytes, members: &Members<'_, '_>, left: &[(&str, Left)]) -> Passage {
-        // Vendors refuse a choice of tools where there are none.
+        // Vendors refuse a choice of tools if there are none.
         let is_toolless = !self.dropped_tools.is_empty() && !self.has_tools;
         let mut kept = Vec::<Range<usize>>::new();
         let mut dropped_members = DroppedNames::default();
@@ -153,7 +152,7 @@ impl PassageNotes {
 /// Members that say how to use tools.
 const OF_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 
-/// A passed body but for its head, whose comma comes first, and what the head needs of it.
+/// A passed body without its head, beginning with a comma, and what the head needs of it.
 #[derive(Clone)]
 pub(crate) struct PassedBody {
     pub(super) rest: Bytes,
@@ -166,17 +165,17 @@ impl Passage {
         self.body.len()
     }
 
-    /// Bytes that are written in place of its parts.
+    /// Bytes written in place of parts of the body.
     pub(super) fn replaced_bytes(&self) -> usize {
         self.cuts.iter().map(|cut| cut.with.len()).sum()
     }
 
-    /// Writes the body for a model that takes these words of effort.
+    /// Writes the body for a model that accepts these words of effort.
     pub(super) fn write(mut self, efforts: &[Effort]) -> PassedBody {
         if let Some((effort, at)) = self.effort.take()
             && !efforts.contains(&effort)
         {
-            // Halfway between two words the model's own default is asked for.
+            // Halfway between two words, the model's own default is requested.
             let with = effort.nearest(efforts).map_or_else(|| "null".into(), |e| format!("\"{}\"", e.word()));
             self.cuts.push(Cut { at, with });
             self.cuts.sort_unstable_by_key(|cut| cut.at.start);

@@ -1,9 +1,9 @@
-//! Names of users and of caches, as vendors are told them.
+//! Names of users and caches, in the form that vendors get.
 
 use shared::ids::AccountId;
 
-/// Text that stands for a caller's own name of a user or of a cache, so that no two accounts have one in common and a vendor
-/// learns nobody's name. The same in every gateway.
+/// Makes a text that stands for a caller's own name of a user or a cache. No two accounts share one, and a vendor
+/// learns nobody's name. Every gateway makes the same.
 pub(crate) fn pseudonym(account: AccountId, text: &str) -> String {
     let account = account.to_string();
     let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 pseudonyms of callers' names");
@@ -11,10 +11,11 @@ pub(crate) fn pseudonym(account: AccountId, text: &str) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// Longest name of a user or of a cache that is kept as it is, in bytes: vendors take 64 to 256 characters.
+/// Longest name of a user or a cache that is kept as it is, in bytes. Vendors accept 64 to 256 characters.
 const MAX_NAME: usize = 256;
 
-/// A caller's own name of a user or of a cache, in a length that can be kept with a request: of a longer one, its hash.
+/// Returns a caller's own name of a user or a cache, short enough to keep with a request; a longer one becomes its
+/// hash.
 pub(crate) fn kept_name(name: &str) -> String {
     if name.len() <= MAX_NAME {
         return name.to_owned();

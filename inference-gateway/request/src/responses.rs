@@ -1,4 +1,4 @@
-//! A request of the Responses API: from received bytes to a checked request, translated to a chat.
+//! Requests of the Responses API: from received bytes to a checked request, translated to a chat.
 //!
 //! Nothing is stored, so members and items that refer to stored state are refused by name.
 
@@ -29,16 +29,16 @@ const PARTS: &str = "an array";
 /// Name of the limit of output.
 const LIMIT: &str = "max_output_tokens";
 
-/// What an error about stored state asks for.
+/// Advice in errors about stored state.
 const NOTHING_STORED: &str = "nothing is stored here; send the items, and set 'store' to false";
 
 /// Kinds of summaries of the reasoning.
 const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
 
-/// The mode of reasoning that the prices of a model are for, a JSON string.
+/// Mode of reasoning that the prices of a model are for, as a JSON string.
 const USUAL_MODE: &str = r#""standard""#;
 
-/// Parses the body of a request. The error names the first fault and the fault's place. `passes` tells of a model's name
+/// Parses the body of a request. The error names the first fault and its place. `passes` says, by a model's name,
 /// whether every answer is the upstream's own.
 pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
@@ -60,7 +60,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
     let system = input::prelude(&members, &input, &mut tools, &mut draft)?;
     let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
     input::messages(&input, &system, &names, &mut draft)?;
-    // A whole answer that passes repeats the request by itself; a stream may have to be ended in its place.
+    // A whole answer that is passed on repeats the request itself. A stream may have to be ended by the gateway.
     let echo = if stream || !passes(&model) { echo::echo(&members)? } else { String::new() };
     let passage = passage::of(body, &members, &mut draft);
     let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();
@@ -80,7 +80,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
     })
 }
 
-/// Refuses members that refer to stored state, rather than answering as if there were none.
+/// Refuses members that refer to stored state, rather than ignoring them.
 fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
     for name in ["previous_response_id", "conversation", "prompt"] {
         if let Some(value) = members.get(name) {
@@ -105,7 +105,7 @@ fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError
     Ok(())
 }
 
-/// Checks the members about reasoning. Returns the effort that is asked for, and whether a summary is.
+/// Checks the members about reasoning. Returns the requested effort, and whether a summary is requested.
 fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<AskedEffort>, bool), ApiError> {
     let Some(reasoning) = members.get("reasoning") else { return Ok((None, false)) };
     let reasoning = reasoning.object()?;
@@ -115,10 +115,10 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<Ask
     if let Some(mode) = reasoning.get("mode")
         && mode.raw() != USUAL_MODE
     {
-        // Another mode has another price.
+        // Another mode would have another price.
         draft.passage.replace(&mode, USUAL_MODE.to_owned());
     }
-    // The older name of the summary.
+    // The summary's older name is `generate_summary`.
     let summary = reasoning.get("summary").or_else(|| reasoning.get("generate_summary"));
     let summary = summary.map_or(Ok(false), |summary| summary.one_of(&SUMMARIES).map(|_| true))?;
     Ok((effort, summary))
@@ -148,7 +148,7 @@ fn text_format(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiEr
     Ok(())
 }
 
-/// The kind of an item or of a part: its `type`.
+/// Returns the kind of an item or a part, which is its `type`.
 fn kind_of<'a>(members: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
     members.require("type")?.string()
 }

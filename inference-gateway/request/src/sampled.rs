@@ -1,20 +1,17 @@
-//! What telemetry tells of the sampling that a request asks for.
+//! Sampling parameters of a request that telemetry reports.
 
 use raw_json::Value;
 
-/// Parameters of sampling that a request sets, for telemetry.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// The temperature.
     pub temperature: Option<f64>,
-    /// The share of the likeliest tokens.
+    /// Share of the likeliest tokens to draw from.
     pub top_p: Option<f64>,
-    /// The seed.
     pub seed: Option<i64>,
 }
 
 impl Sampling {
-    /// Notes a checked parameter, if it is one of these.
+    /// Notes a checked parameter, if telemetry reports it.
     pub(crate) fn note(&mut self, name: &str, value: &Value<'_, '_>) {
         match name {
             "temperature" => self.temperature = value.raw().parse().ok(),

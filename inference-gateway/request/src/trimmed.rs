@@ -1,12 +1,12 @@
-//! Bodies without the room that was not written.
+//! Frees memory of bodies that was reserved and not used.
 
 use bytes::Bytes;
 
-/// Bytes that a body may take for nothing.
+/// Unused bytes that a body may keep, since a copy would cost more.
 const UNUSED: usize = 4 << 10;
 
-/// The bytes that were written, in memory of their own if they are far fewer than there was room for: a body is kept for as long
-/// as its upstream takes to answer.
+/// Returns the written bytes. They are copied if they are far fewer than the reserved ones, since a body is kept until
+/// its upstream answers.
 pub(super) fn trimmed(written: Vec<u8>) -> Bytes {
     if written.capacity() - written.len() > UNUSED.max(written.len() / 8) {
         return Bytes::copy_from_slice(&written);

@@ -26,7 +26,7 @@ impl Role {
             "user" => Ok(Self::User),
             "assistant" => Ok(Self::Assistant),
             "tool" => Ok(Self::Tool),
-            // The newer name for the same role, which few templates have.
+            // The newer name for the same role. Few templates know it.
             _ => Ok(Self::System),
         }
     }
@@ -79,7 +79,7 @@ fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<Role, ApiErro
     Ok(role)
 }
 
-/// An earlier message of the model: a text or a refusal, reasoning, calls of tools.
+/// Checks and writes an earlier message of the model: a text or a refusal, reasoning, calls of tools.
 fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let (reasoning, calls) = (message.get("reasoning_content"), message.get("tool_calls"));
     match (message.get("content"), message.get("refusal")) {
@@ -87,7 +87,7 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
         (None, Some(refusal)) => draft.shown_member("content", refusal.string_token()?),
         (Some(text), Some(refusal)) => content_and_refusal(&text, &refusal, draft)?,
         (None, None) if calls.is_some() || reasoning.is_some() => draft.member("content", "null"),
-        // Absent or null: either way the error names the required content.
+        // If the content is absent or null, the error names it as required.
         (None, None) => content(&message.require("content")?, Role::Assistant, draft)?,
     }
     if let Some(reasoning) = reasoning {
@@ -100,8 +100,8 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Writes a content and its refusal as a single content. Templates, and most servers, have no refusals: the model reads
-/// a refusal as plain text.
+/// Writes a content and its refusal as one content. Templates, and most servers, know no refusals, so the model reads
+/// it as plain text.
 fn content_and_refusal(
     content: &Value<'_, '_>,
     refusal: &Value<'_, '_>,
@@ -147,7 +147,7 @@ fn tool_call(call: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> 
     Ok(())
 }
 
-/// A text, or parts.
+/// Checks and writes a content, which is a text or a list of parts.
 fn content(content: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
     match content.kind() {
         Kind::String => {
@@ -199,7 +199,8 @@ fn text_part(token: &str, role: Role, draft: &mut Draft) {
     draft.push("}");
 }
 
-/// Writes a member with a text of a message. Templates leave out reasoning in earlier texts of the model, and no other text.
+/// Writes a member with a text of a message. Templates leave out reasoning in earlier messages of the model, but no
+/// other text.
 fn shown_text(name: &str, token: &str, role: Role, draft: &mut Draft) {
     draft.shown_member(name, token);
     if role != Role::Assistant {

@@ -1,4 +1,4 @@
-//! The scalar parameters: checks, bounds, and the passage to the upstream.
+//! Scalar parameters: their checks and bounds, and how they are passed to the upstream.
 
 use std::ops::RangeInclusive;
 
@@ -15,13 +15,13 @@ use crate::draft::{Draft, Limit, MAX_STOPS, TEMPERATURE, TOP_LOGPROBS, TOP_P, st
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// The parameter that favours tokens: those of half a character are never shown.
+/// Parameter that favours tokens. Servers never show a token that is half a character.
 const BIAS_NAME: &str = "logit_bias";
-/// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
+/// Most bytes of a parameter that is passed on: biases for as many tokens as an object may have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
-/// Bytes of each of these parameters that are not counted with the prompt: numbers and names.
+/// Bytes of each such parameter that do not count with the prompt, enough for numbers and names.
 const FREE_BYTES: usize = 64;
-/// More kinds of output than anyone has named.
+/// Most kinds of output in a list, more than any API has.
 const MAX_MODALITIES: usize = 16;
 
 /// Check of a value, with the fault as the error.
@@ -72,7 +72,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
     }
 }
 
-/// `max_tokens`, or the alias `max_completion_tokens`.
+/// Reads `max_tokens`, or its alias `max_completion_tokens`.
 pub(super) fn limit(body: &Members<'_, '_>) -> Result<Option<Limit>, ApiError> {
     let (limit, alias) = (Limit::read(body, "max_tokens")?, Limit::read(body, "max_completion_tokens")?);
     match (limit, alias) {
@@ -84,12 +84,12 @@ pub(super) fn limit(body: &Members<'_, '_>) -> Result<Option<Limit>, ApiError> {
     }
 }
 
-/// `n`, checked again with all that are passed on.
+/// Reads `n`, which is checked again with all parameters that are passed on.
 pub(super) fn choices(body: &Members<'_, '_>) -> Result<u64, ApiError> {
     body.get("n").map_or(Ok(1), |n| n.integer(1..=i64::from(MAX_CHOICES)).map(i64::unsigned_abs))
 }
 
-/// `stream`, and `include_usage` of the stream's options.
+/// Reads `stream`, and `include_usage` of the stream's options.
 pub(super) fn stream(body: &Members<'_, '_>) -> Result<(bool, bool), ApiError> {
     let stream = body.get("stream").map_or(Ok(false), |value| value.boolean())?;
     let Some(options) = body.get("stream_options") else { return Ok((stream, false)) };
@@ -100,7 +100,7 @@ pub(super) fn stream(body: &Members<'_, '_>) -> Result<(bool, bool), ApiError> {
     Ok((stream, include_usage))
 }
 
-/// Refuses known but unsupported parameters, rather than answering as if heeded.
+/// Refuses parameters that are known but not supported, rather than ignoring them.
 pub(super) fn refuse_unsupported(body: &Members<'_, '_>) -> Result<(), ApiError> {
     let unsupported = [
         ("functions", "is not supported; use 'tools'"),
@@ -130,7 +130,7 @@ fn stop(value: &Value<'_, '_>) -> Result<(), ApiError> {
 }
 
 fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {
-    // Token ids have at most ten digits, and names of digits alone are safe to repeat in an error.
+    // Token ids have at most ten digits, and a name of digits is safe to repeat in an error.
     let is_token_id = |name: &str| (1..=10).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_digit());
     for (name, bias) in value.object()?.iter() {
         if !is_token_id(name) {

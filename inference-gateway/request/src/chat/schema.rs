@@ -163,7 +163,7 @@ fn image_part() -> Value {
     })
 }
 
-/// The pattern of an ASCII text in any case: patterns of JSON Schema have no flags.
+/// Returns a pattern for an ASCII text in any case, since patterns of JSON Schema have no flags.
 fn any_case(text: &str) -> String {
     let one = |c: char| match c {
         'a'..='z' => format!("[{c}{}]", c.to_ascii_uppercase()),
@@ -215,7 +215,6 @@ fn tool() -> Value {
     function(&described, &["name"])
 }
 
-/// `{"type":"function","function":{…}}`
 fn function(properties: &Value, required: &[&str]) -> Value {
     json!({
         "type": "object",

@@ -8,10 +8,10 @@ use shared::{
 
 use crate::draft::{Draft, Function, MAX_TOOLS, json_schema, name};
 
-/// The kind of choice that lets the model call some of the tools, and the member with the list.
+/// Kind of choice that lets the model call only some tools, and the member with their list.
 const ALLOWED_TOOLS: &str = "allowed_tools";
 
-/// Checks and writes the offered tools and the choice of tools.
+/// Checks and writes the offered tools and the choice between them.
 pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let choice = body.get("tool_choice");
     let mut offered = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), Api
     Ok(())
 }
 
-/// Checks all tools, and writes the allowed tools; returns the names of all.
+/// Checks all tools and writes the allowed ones. Returns the names of all.
 fn write_tools(
     tools: &Value<'_, '_>,
     allowed: Option<&[String]>,
@@ -83,8 +83,8 @@ fn tool(tool: &Members<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// Checks and writes the choice of tools. A choice of allowed tools becomes its mode: other tools are not written, so
-/// that servers without this form of choice understand it too.
+/// Checks and writes the choice of tools. A choice of allowed tools becomes its mode, and other tools are not written,
+/// so that servers without this form of choice understand it too.
 fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
     if choice.kind() == Kind::String {
         choice.one_of(&["none", "auto", "required"])?;
@@ -105,13 +105,13 @@ fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) ->
         draft.push(&format!("\"{mode}\""));
     } else {
         let name = function_name(&members, is_offered)?;
-        // A name has no characters that JSON escapes.
+        // A name has no characters that JSON would escape.
         draft.push(&format!("{{\"type\":\"function\",\"function\":{{\"name\":\"{name}\"}}}}"));
     }
     Ok(())
 }
 
-/// The names of the tools that a choice allows; `None` for other kinds of choice.
+/// Returns the names of the tools that a choice allows; `None` for other kinds of choice.
 fn allowed(choice: &Value<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
     if choice.kind() != Kind::Object {
         return Ok(None);
@@ -129,7 +129,7 @@ fn allowed(choice: &Value<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
     Ok(Some(names))
 }
 
-/// The name in `{"type":"function","function":{"name":…}}`, which has to be known.
+/// Returns the name in `{"type":"function","function":{"name":…}}`, which must be known.
 fn function_name(tool: &Members<'_, '_>, is_known: impl Fn(&str) -> bool) -> Result<String, ApiError> {
     tool.require("type")?.one_of(&["function"])?;
     let function = tool.require("function")?;

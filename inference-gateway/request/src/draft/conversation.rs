@@ -7,32 +7,28 @@ use token_bounds::{MAX_DEPTH, TooDeep};
 
 use super::Draft;
 
-/// Text of a tool's answer that is an image alone: the image follows in a message of the user, as templates know
-/// images there only.
+/// Text for a tool's answer that is only an image. The image follows in a message of the user, since templates know
+/// images only there.
 const IMAGE_FOLLOWS: &str = r#""(The image follows.)""#;
-/// Text in front of a tool's answer that is an error.
+/// Text before a tool's answer that is an error.
 const FAILED: &str = r#""Error:""#;
 
-/// Writer of the messages.
 pub(crate) struct Conversation<'d> {
     pub(crate) draft: &'d mut Draft,
     before: &'static str,
-    /// Where the messages begin.
     start: usize,
-    /// Where the first message of a user ends.
+    /// End of the first message of a user.
     turn: Option<usize>,
 }
 
-/// Texts of system messages, as JSON strings. They are merged into the first, as many templates take only one.
+/// Texts of system messages, as JSON strings. They are merged into the first, since many templates accept only one.
 #[derive(Default)]
 pub(crate) struct SystemTexts<'a>(Vec<&'a str>);
 
-/// An earlier answer of the model, gathered from its parts.
+/// An earlier answer of the model, collected from its parts.
 #[derive(Default)]
 pub(crate) struct EarlierAnswer<'a> {
-    /// Reasoning, as JSON strings.
     reasoning: Vec<&'a str>,
-    /// Texts, as JSON strings.
     texts: Vec<&'a str>,
     calls: Vec<Call<'a>>,
 }
@@ -47,7 +43,6 @@ struct Call<'a> {
 pub(crate) enum Arguments<'a> {
     /// A JSON string that spells an object.
     Spelled(&'a str),
-    /// An object.
     Object(&'a str),
     /// The text for a custom tool, a JSON string.
     Input(&'a str),
@@ -57,11 +52,9 @@ pub(crate) enum Arguments<'a> {
 pub(crate) struct ToolAnswer<'a> {
     /// Id of the call, as a JSON string.
     pub(crate) id: &'a str,
-    /// Texts, as JSON strings.
     pub(crate) texts: Vec<&'a str>,
-    /// True if images belong to the answer, which follow.
+    /// Images belong to the answer, and follow in a message of their own.
     pub(crate) has_images: bool,
-    /// True if the tool failed.
     pub(crate) is_error: bool,
 }
 
@@ -97,7 +90,7 @@ impl<'a> EarlierAnswer<'a> {
 }
 
 impl<'d> Conversation<'d> {
-    /// Begins the messages, with the system message if there is any text for it.
+    /// Begins the messages, with a system message if it has any text.
     pub(crate) fn begin(draft: &'d mut Draft, system: &SystemTexts<'_>) -> Self {
         draft.name("messages");
         let start = draft.len();
@@ -113,7 +106,6 @@ impl<'d> Conversation<'d> {
         conversation
     }
 
-    /// Writes the beginning of a message.
     fn message(&mut self, role: &str) -> &mut Draft {
         self.draft.push(self.before);
         self.before = ",";
@@ -124,7 +116,7 @@ impl<'d> Conversation<'d> {
         self.draft
     }
 
-    /// Writes a message of the user: `content` writes the value of its content.
+    /// Writes a message of the user, whose content `content` writes.
     pub(crate) fn user(
         &mut self,
         content: impl FnOnce(&mut Draft) -> Result<(), ApiError>,
@@ -145,7 +137,7 @@ impl<'d> Conversation<'d> {
         })
     }
 
-    /// Writes an earlier answer of the model, unless it has neither texts nor calls.
+    /// Writes an earlier answer of the model if it has texts or calls.
     pub(crate) fn assistant(&mut self, answer: &mut EarlierAnswer<'_>) {
         let EarlierAnswer { reasoning, texts, calls } = std::mem::take(answer);
         if texts.is_empty() && calls.is_empty() {
@@ -197,7 +189,7 @@ impl<'d> Conversation<'d> {
         draft.push("}");
     }
 
-    /// Ends the messages, of which there has to be one; `list` is their place.
+    /// Ends the messages, of which there must be one. `list` is their place.
     pub(crate) fn end(self, list: &Value<'_, '_>) -> Result<(), ApiError> {
         if self.before == "[" {
             return Err(list.error(Code::InvalidValue, "must have at least one message for the model"));
@@ -208,7 +200,6 @@ impl<'d> Conversation<'d> {
     }
 }
 
-/// A JSON text as a JSON string.
 fn spelled(json: &str) -> String {
     serde_json::Value::from(json).to_string()
 }
@@ -229,7 +220,7 @@ impl Draft {
         self.push(token);
     }
 
-    /// Counts a text that is shown as the arguments of a call, and notes the first that is no JSON.
+    /// Counts a text that is shown as the arguments of a call, and notes the first one that is no JSON.
     pub(crate) fn show_spelled_arguments(&mut self, arguments: &Value<'_, '_>) -> Result<(), ApiError> {
         let text = arguments.string()?;
         self.shown.maybe_json(&text);

@@ -1,4 +1,4 @@
-//! Images: permitted sources, and the largest size inside a body. The gateway fetches none.
+//! Images: which sources are allowed, and how large one inside a body may be. The gateway fetches none.
 
 mod host;
 
@@ -10,11 +10,11 @@ use super::Draft;
 
 /// The largest image inside a body, in bytes once decoded.
 const MAX_IMAGE_BYTES: usize = 20 << 20;
-/// The longest address of an image elsewhere, in bytes: browsers and proxies take as much.
+/// Longest address of an image elsewhere, in bytes, as long as browsers and proxies accept.
 const MAX_URL_BYTES: usize = 8 << 10;
-/// The formats of images that are taken; `jpg` is an alias of `jpeg`.
+/// Accepted formats of images; `jpg` is an alias of `jpeg`.
 pub(crate) const FORMATS: [&str; 5] = ["png", "jpeg", JPG, "webp", "gif"];
-/// Alias without a registered media type, refused by servers that look at the type.
+/// Alias that is no registered media type, so servers that check the type refuse it.
 const JPG: &str = "jpg";
 
 /// Checks an image by its URL, and writes the content part. The bytes of an image do not count as text.
@@ -53,7 +53,7 @@ pub(crate) fn image_data(
     Ok(())
 }
 
-/// Writes the content part of an image; the URL is a JSON string, in pieces.
+/// Writes the content part of an image, whose URL is a JSON string in pieces.
 fn write(url: &[&str], detail: Option<&str>, draft: &mut Draft) {
     draft.shown.images += 1;
     draft.push("{\"type\":\"image_url\",\"image_url\":{\"url\":");
@@ -68,7 +68,7 @@ fn write(url: &[&str], detail: Option<&str>, draft: &mut Draft) {
     draft.push("}}");
 }
 
-/// Checks a URL; returns the kind of URLs that an upstream has to accept for this image.
+/// Checks a URL. Returns the kind of URLs that an upstream must accept for this image.
 pub(super) fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err((Code::InvalidValue, "must be an https, http or data URL"));
@@ -84,7 +84,7 @@ pub(super) fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
         return Err((Code::StringAboveMaxLength, "has more than 8192 bytes"));
     }
     let host = rest.strip_prefix("//").unwrap_or_default();
-    // Some readers take a backslash for a slash, others for a part of the host.
+    // Some readers take a backslash for a slash, and others for a part of the host.
     if host.is_empty()
         || host.starts_with(['/', '?', '#', ':'])
         || url.contains(|c: char| c <= ' ' || c == '\x7f' || c == '\\')
@@ -110,7 +110,7 @@ fn check_data(rest: &str) -> Result<(), (Code, &'static str)> {
     check_base64(data)
 }
 
-/// The format of a media type, if images of this type are taken.
+/// Returns the format of a media type, if such images are accepted.
 fn format_of(media_type: &str) -> Option<&'static str> {
     let (image, format) = media_type.split_once('/')?;
     let known = FORMATS.iter().find(|known| format.eq_ignore_ascii_case(known));
@@ -129,7 +129,7 @@ fn check_base64(data: &str) -> Result<(), (Code, &'static str)> {
     Ok(())
 }
 
-/// The base64 digits of a checked URL that names the format by the alias.
+/// Returns the base64 digits of a checked URL that uses the alias `jpg`.
 fn jpg_data(url: &str) -> Option<&str> {
     const HEAD: &str = "data:image/jpg;base64,";
     let (head, digits) = url.split_at_checked(HEAD.len())?;
@@ -139,7 +139,7 @@ fn jpg_data(url: &str) -> Option<&str> {
 /// Returns whether all bytes are digits of base64.
 fn all_base64(digits: &str) -> bool {
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-    // Each block is read to the end, which compiles to wide instructions.
+    // Every block is read to its end, which compiles to wide instructions.
     digits
         .as_bytes()
         .chunks(4096)

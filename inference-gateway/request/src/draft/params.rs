@@ -1,4 +1,4 @@
-//! Bounds and checks of parameters that several dialects have, under names of their own.
+//! Bounds and checks of parameters that several dialects have under different names.
 
 use std::ops::RangeInclusive;
 
@@ -8,17 +8,17 @@ use shared_catalog::{Effort, Model};
 
 use super::Draft;
 
-/// Output tokens that no request may ask more of; a model's own bound may be lower.
+/// Most output tokens that a request may ask for; a model's own bound may be lower.
 pub(crate) const MAX_TOKENS: i64 = 131_072;
-/// Between the likeliest word alone and mere chance.
+/// Bounds of the temperature: at 0 the likeliest token is always chosen.
 pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
-/// The share of likelihood that is drawn from.
+/// Bounds of the share of likelihood that tokens are drawn from.
 pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
 /// Alternatives that may be reported for each token.
 pub(crate) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
 /// Sequences that may end an answer.
 pub(crate) const MAX_STOPS: usize = 4;
-/// Characters of a sequence that ends an answer: about a paragraph.
+/// Characters of a sequence that ends an answer, about a paragraph.
 pub(crate) const MAX_STOP_CHARS: usize = 1024;
 
 /// Limit that a request sets to the length of the answer.
@@ -28,18 +28,17 @@ pub(crate) struct Limit {
     pub(crate) tokens: u64,
     /// Name of the parameter that sets the limit.
     pub(crate) name: &'static str,
-    /// True if a limit above the model's own is lowered rather than refused, since the dialect makes every request
-    /// name a limit.
+    /// A limit above the model's own is lowered rather than refused, since the dialect makes every request set one.
     pub(crate) is_lowered: bool,
 }
 
 impl Limit {
-    /// Reads a limit that may be absent, and is refused beyond the model's own.
+    /// Reads an optional limit, which is refused if it is above the model's own.
     pub(crate) fn read(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
         Self::read_within(body, name, MAX_TOKENS)
     }
 
-    /// Reads a limit that may be absent, and is lowered to the model's own.
+    /// Reads an optional limit, which is lowered to the model's own.
     pub(crate) fn read_lowered(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
         let limit = Self::read_within(body, name, i64::MAX)?;
         Ok(limit.map(|limit| Self { is_lowered: true, ..limit }))
@@ -50,7 +49,7 @@ impl Limit {
         Ok(Some(Self { tokens: value.integer(1..=most)?.unsigned_abs(), name, is_lowered: false }))
     }
 
-    /// The tokens of this limit, which the model has to allow.
+    /// Returns the tokens of this limit, which the model must allow.
     pub(crate) fn within(self, model: &Model) -> Result<u64, ApiError> {
         let Self { tokens, name, is_lowered } = self;
         let most = model.max_output_tokens;
@@ -62,12 +61,12 @@ impl Limit {
     }
 }
 
-/// Effort of reasoning that a request asks for. Which words are taken is known with the model.
+/// Effort of reasoning that a request asks for. The model decides later which words it accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedEffort {
     /// `None` for a word that no model takes.
     effort: Option<Effort>,
-    /// True if the word has to be one of the model's: the newer dialects take the nearest.
+    /// The word must be one of the model's. The newer dialects take the nearest instead.
     is_exact: bool,
 }
 
@@ -75,7 +74,7 @@ impl AskedEffort {
     /// Name of the member of a chat.
     pub(crate) const NAME: &str = "reasoning_effort";
 
-    /// Reads a word that has to be one of the model's.
+    /// Reads a word that must be one of the model's.
     pub(crate) fn exact(value: &Value<'_, '_>) -> Result<Self, ApiError> {
         Ok(Self { effort: Effort::read(&value.string()?), is_exact: true })
     }
@@ -85,10 +84,10 @@ impl AskedEffort {
         Ok(Self { effort: Effort::read(value.one_of(&Effort::WORDS)?), is_exact: false })
     }
 
-    /// As little reasoning as the model can do.
+    /// Asks for as little reasoning as the model can do.
     pub(crate) const NONE: Self = Self { effort: Some(Effort::None), is_exact: false };
 
-    /// The word for this model; `None` where the model's own default comes nearest.
+    /// Returns the word for this model; `None` if the model's own default comes nearest.
     pub(crate) fn of_model(self, model: &Model) -> Result<Option<Effort>, ApiError> {
         match self.effort {
             Some(effort) if !self.is_exact => Ok(effort.nearest(&model.efforts)),
@@ -109,7 +108,7 @@ impl AskedEffort {
     }
 }
 
-/// Checks and writes temperature and `top_p`, which are of the same bounds in the newer dialects.
+/// Checks and writes temperature and `top_p`, whose bounds are the same in the newer dialects.
 pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
         if let Some(value) = members.get(name) {

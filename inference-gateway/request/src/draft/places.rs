@@ -1,34 +1,30 @@
-//! Places in a body: of what an upstream may refuse, and of the messages within the body that is being written.
+//! Places in a body: of parts that an upstream may refuse, and of the messages in the body that is written.
 
 use std::ops::Range;
 
-/// Places of the body that an upstream may refuse, where others take them.
+/// Places of parts that some upstreams refuse and others accept.
 #[derive(Clone, Default)]
 pub(crate) struct RefusablePlaces {
-    /// The first image.
     pub(crate) image: Option<String>,
-    /// The first arguments of a call that are no JSON.
+    /// The first arguments of a call that are not JSON.
     pub(crate) arguments: Option<String>,
 }
 
-/// The messages of a chat within the body that is being written.
+/// Messages of a chat within the body that is written.
 #[derive(Default)]
 pub(crate) struct MessageList {
-    /// Where the list begins.
     pub(super) start: usize,
-    /// Where the first message of a user ends, or else the list.
+    /// End of the first message of a user or, without one, of the list.
     pub(super) turn: usize,
-    /// System messages, in order.
+    /// Places of the system messages, in order.
     pub(super) systems: Vec<Range<usize>>,
 }
 
 impl MessageList {
-    /// A list that begins at `start`.
     pub(crate) fn new(start: usize) -> Self {
         Self { start, turn: usize::MAX, systems: Vec::new() }
     }
 
-    /// Notes a system message.
     pub(crate) fn system(&mut self, at: Range<usize>) {
         self.systems.push(at);
     }
@@ -38,7 +34,7 @@ impl MessageList {
         self.turn = self.turn.min(end);
     }
 
-    /// Returns whether the only system message, if any, comes first.
+    /// Returns whether the system message is the only one and comes first, or there is none.
     pub(super) fn is_ordered(&self) -> bool {
         match &self.systems[..] {
             [] => true,

@@ -1,4 +1,4 @@
-//! System messages of a chat, merged into the first message for the templates of models: many refuse any other order.
+//! Merges the system messages of a chat into the first message, since templates of many models refuse any other order.
 
 use std::{iter, mem, ops::Range};
 
@@ -11,13 +11,13 @@ use super::{Draft, places::MessageList};
 const PARTS: &str = "an array of content parts";
 
 impl Draft {
-    /// Notes the messages, all of which have been written.
+    /// Notes the messages, which are all written.
     pub(crate) fn messages(&mut self, list: MessageList) {
         self.open_at(list.start, list.turn.min(self.json.len()));
         self.list = list;
     }
 
-    /// Writes the texts of all system messages as the first message, unless the only one is first.
+    /// Writes the texts of all system messages as the first message, unless there is only one and it is first.
     pub(crate) fn merge_system_messages(&mut self) -> Result<(), ApiError> {
         let list = mem::take(&mut self.list);
         if list.is_ordered() {
@@ -61,12 +61,12 @@ impl Draft {
     }
 }
 
-/// The text of a part, which is a text in every system message.
+/// Returns the text of a part. In a system message, every part is a text.
 fn text_of<'a>(part: &Members<'a, '_>) -> Result<&'a str, ApiError> {
     part.require("text")?.string_token()
 }
 
-/// The messages in a range, without the commas around them.
+/// Finds the messages in a range, without the commas around them.
 fn without_separators(json: &[u8], range: Range<usize>) -> Range<usize> {
     let is_message = |at: &usize| json[*at] != b',';
     let start = range.clone().find(is_message).unwrap_or(range.end);

@@ -10,7 +10,7 @@ use token_bounds::{MAX_DEPTH, TooDeep};
 use super::Draft;
 use crate::dropped::{is_of_name, plain};
 
-/// Tools that a request may offer: agents with several servers of tools offer well over a hundred.
+/// Tools that a request may offer. Agents with several tool servers offer well over a hundred.
 pub(crate) const MAX_TOOLS: usize = 512;
 /// Characters in the name of a function or a schema.
 pub(crate) const MAX_NAME: usize = 128;
@@ -21,9 +21,8 @@ pub(crate) struct Function<'v, 'a, 'p> {
     pub(crate) name: &'v str,
     /// Description as a JSON string, already checked.
     pub(crate) description: Option<&'v str>,
-    /// Schema of the arguments.
     pub(crate) parameters: Option<Value<'a, 'p>>,
-    /// True if the arguments have to follow the schema.
+    /// The arguments must match the schema.
     pub(crate) strict: Option<Value<'a, 'p>>,
 }
 
@@ -48,7 +47,7 @@ impl Function<'_, '_, '_> {
 }
 
 impl Draft {
-    /// Counts a tool that clients run and their vendor describes to the model. No other upstream is sent it.
+    /// Counts a tool that clients run and its vendor describes to the model. Other upstreams do not get it.
     pub(crate) fn vendors_tool(&mut self, tool: &Members<'_, '_>) {
         self.shown.vendors_tool();
         tool.iter().for_each(|(_, value)| self.shown.maybe_json(value.raw()));
@@ -62,8 +61,7 @@ impl Draft {
         self.push(name);
     }
 
-    /// Writes a call of a function by an earlier answer of the model; all three are JSON strings, and the arguments
-    /// were counted.
+    /// Writes a call by an earlier answer of the model. All three are JSON strings, and the arguments were counted.
     pub(crate) fn call(&mut self, id: &str, name: &str, arguments: &str) {
         self.shown.tool();
         self.shown.text(id);
@@ -77,7 +75,7 @@ impl Draft {
     }
 }
 
-/// Checks and writes a requested shape of the answer; `title` is the name of a schema without one.
+/// Checks and writes a requested shape of the answer. `title` names a schema that has no name.
 pub(crate) fn json_schema(
     described: &Members<'_, '_>,
     title: Option<&str>,
@@ -114,14 +112,14 @@ fn schema(value: &Value<'_, '_>, name: &str, draft: &mut Draft) -> Result<(), Ap
     Ok(())
 }
 
-/// Counts a value that templates write anew as JSON.
+/// Counts a value that templates write as JSON anew.
 fn show_json(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft.shown.json(value.raw()).map_err(|TooDeep| {
         value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))
     })
 }
 
-/// The name of a function or a schema: `[a-zA-Z0-9_-]{1,128}`.
+/// Reads the name of a function or a schema: `[a-zA-Z0-9_-]{1,128}`.
 pub(crate) fn name(value: &Value<'_, '_>) -> Result<String, ApiError> {
     value.filled_string_token()?;
     let name = value.string()?;
@@ -136,7 +134,7 @@ pub(crate) fn name(value: &Value<'_, '_>) -> Result<String, ApiError> {
     Ok(name.into_owned())
 }
 
-/// The error of a kind of value that is not supported; `what` names such values.
+/// Makes the error for a kind of value that is not supported. `what` names such values.
 pub(crate) fn unsupported_kind(kind: &Value<'_, '_>, what: &str, supported: &str) -> ApiError {
     let given = kind.string().map(|kind| plain(&kind)).unwrap_or_default();
     let problem = format!("{what} of the type '{given}' are not supported; send {supported}");

@@ -1,5 +1,5 @@
-//! Parts of a body that only an upstream of the client's own API reads. They are searched for images, which cost tokens, and for
-//! files and addresses, which are refused here as elsewhere.
+//! Parts of a body that only an upstream of the client's own API reads. They are searched for images, which cost
+//! tokens, and for files and addresses, which are refused here as elsewhere.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ use token_bounds::MAX_DEPTH;
 
 use super::{Draft, image::check_url};
 
-/// The error for a stored file, or for one at an address.
+/// Error for a stored file, or for one at an address.
 const NO_FILES: &str = "no files are stored or fetched here; send the content";
 
 impl Draft {
-    /// Notes the members of a part that only an upstream of the client's own API takes; `fault` is the error for others. The
-    /// part may hold texts and images, which count.
+    /// Notes members of a part that only an upstream of the client's own API accepts. `fault` is the error for others.
+    /// The part may have texts and images, which count.
     pub(crate) fn pass_only(
         &mut self,
         part: &Members<'_, '_>,
@@ -35,13 +35,13 @@ impl Draft {
         Ok(())
     }
 
-    /// Notes a document, whose tokens only the upstream knows.
+    /// Notes a document, whose tokens only the upstream can count.
     pub(crate) fn document(&mut self, part: &Members<'_, '_>, fault: ApiError) -> Result<(), ApiError> {
         self.needs_count = true;
         self.pass_only(part, || fault)
     }
 
-    /// Counts a value of this name that is not read further.
+    /// Counts a value of this name without reading more of it.
     pub(crate) fn pass_value(&mut self, name: &str, value: &Value<'_, '_>) -> Result<(), ApiError> {
         self.shown.unread(value.raw());
         let mut found = Found::default();
@@ -53,18 +53,18 @@ impl Draft {
         }
         match (found.fault, walked) {
             (Some((code, problem)), _) => Err(value.error(code, problem)),
-            // The value is well-formed JSON, and so nothing else is wrong with it.
+            // The value is well-formed JSON, so nothing else can be wrong with it.
             (None, Err(_)) => Err(value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels, or has half a surrogate pair or a number that is too large"))),
             (None, Ok(())) => Ok(()),
         }
     }
 }
 
-/// The images and the first fault of an unread part.
+/// Images of an unread part, and its first fault.
 #[derive(Default)]
 struct Found {
     images: u64,
-    /// Kind of image URLs that an upstream has to take.
+    /// Kind of image URLs that an upstream must accept.
     source: ImageUrls,
     fault: Option<(Code, &'static str)>,
 }
@@ -74,11 +74,11 @@ struct Found {
 enum Name {
     /// An address of an image, or an object with one.
     Image,
-    /// A source: an object that may have an address, or a content with its type.
+    /// A source: an object that may have an address, or content with its type.
     Source,
     /// The address in one of these.
     Url,
-    /// The type of a content that stands beside it.
+    /// Type of the content beside it.
     MediaType,
     /// A file by its id or address.
     File,
@@ -96,7 +96,7 @@ impl Name {
         }
     }
 
-    /// The name of a member inside of a value of this name.
+    /// Returns the name that matters for a member within a value of this name.
     fn member(self, name: &str) -> Self {
         match (self, name) {
             (Self::Image | Self::Source, "url") => Self::Url,
@@ -105,7 +105,7 @@ impl Name {
     }
 }
 
-/// A walk through a value of this name.
+/// Walks through a value of this name.
 struct Walk<'f> {
     name: Name,
     depth: u64,
@@ -113,7 +113,7 @@ struct Walk<'f> {
 }
 
 impl Found {
-    /// Takes in a text of this name.
+    /// Checks a text of this name, and counts it if it is an image.
     fn text(&mut self, name: Name, text: &str) -> Result<(), (Code, &'static str)> {
         match name {
             Name::Image | Name::Url => {

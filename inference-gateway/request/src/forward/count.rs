@@ -1,4 +1,4 @@
-//! The body of a question for a prompt's tokens, with the members alone that a counter takes.
+//! Body that asks how many tokens a prompt has, with only the members that a counter accepts.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use raw_json::Members;
 use shared_catalog::UpstreamApi;
 
-/// Members that `/responses/input_tokens` takes, beside the model.
+/// Members that `/responses/input_tokens` accepts besides the model.
 const COUNTED_BY_RESPONSES: [&str; 8] = [
     "input",
     "instructions",
@@ -17,7 +17,7 @@ const COUNTED_BY_RESPONSES: [&str; 8] = [
     "text",
     "truncation",
 ];
-/// Members that `/messages/count_tokens` takes, beside the model.
+/// Members that `/messages/count_tokens` accepts besides the model.
 const COUNTED_BY_MESSAGES: [&str; 8] = [
     "messages",
     "system",
@@ -33,20 +33,20 @@ const COUNTED_BY_MESSAGES: [&str; 8] = [
 pub enum CountBody {
     /// The request's own body, in two pieces.
     Written(Bytes, Bytes),
-    /// A body to be written from the request's, which takes time and a copy.
+    /// A body to be made from the request's, which takes time and a copy.
     Unwritten(UnwrittenCount),
 }
 
-/// A body for a counter that takes some members of the request alone.
+/// Body for a counter that accepts only some members of the request.
 pub struct UnwrittenCount {
     head: Bytes,
-    /// The request's body, whose comma comes first.
+    /// The request's body, which begins with a comma.
     rest: Bytes,
     counted: &'static [&'static str],
 }
 
 impl CountBody {
-    /// The body for the counter of an API; `rest` is the request's behind its head.
+    /// Makes the body for the counter of an API. `rest` is the request's body after its head.
     pub(super) fn of(api: UpstreamApi, model: &str, rest: Bytes) -> Self {
         let counted: &[&str] = match api {
             UpstreamApi::Chat => &[],
@@ -59,19 +59,18 @@ impl CountBody {
 }
 
 impl UnwrittenCount {
-    /// Bytes of the copy that is made.
     pub fn bytes(&self) -> usize {
         self.rest.len()
     }
 
-    /// Writes the body, in two pieces: a copy of the request's, in which the members that are counted move together.
+    /// Writes the body in two pieces: a copy of the request's body, in which the counted members move together.
     pub fn write(self) -> (Bytes, Bytes) {
         let mut body = Vec::from(self.rest);
         if let Some(first) = body.first_mut() {
             *first = b'{';
         }
         let start = body.as_ptr() as usize;
-        // Written by this crate, so that it can be read.
+        // This crate wrote the body, so it can be read.
         let counted: Vec<(String, Range<usize>)> = Members::of_body(&body).map_or_else(
             |_| Vec::new(),
             |members| {
@@ -85,7 +84,7 @@ impl UnwrittenCount {
         );
         let mut end = 0;
         for (name, value) in counted {
-            // No longer than the name was spelled, and behind all that was moved before.
+            // The name is no longer than it was spelled, and comes after everything moved before.
             body[end..end + name.len()].copy_from_slice(name.as_bytes());
             end += name.len();
             let length = value.len();

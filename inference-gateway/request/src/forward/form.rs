@@ -1,4 +1,4 @@
-//! Forms of a request's body: one for each way in which an upstream of the model is asked.
+//! Forms of a request's body, one for each way in which an upstream of the model is asked.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,12 @@ use crate::passage::PassedBody;
 /// Form of a body for an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
-    /// As all dialects are checked: a chat, or a request for embeddings.
+    /// The form that all dialects are checked into: a chat, or a request for embeddings.
     Checked,
     /// The chat, written for another API.
     Written {
-        /// The upstream's API.
         api: UpstreamApi,
-        /// True if the body says what the vendor's cache is to keep.
+        /// The body marks what the vendor's cache should keep.
         cache_breakpoints: bool,
     },
     /// The client's own body, passed on to an upstream of the client's API.
@@ -26,7 +25,7 @@ pub enum BodyForm {
 }
 
 impl BodyForm {
-    /// The form in which this upstream is asked for such an answer.
+    /// Returns the form in which this upstream is asked for such an answer.
     pub fn of(upstream: &Upstream, reply: &Reply) -> Self {
         if !reply.is_of_chat() {
             return Self::Checked;
@@ -42,7 +41,7 @@ impl BodyForm {
         }
     }
 
-    /// The forms that the upstreams of a model need, each once.
+    /// Lists the forms that a model's upstreams need, each once.
     pub(crate) fn all(model: &Model, reply: &Reply) -> Vec<Self> {
         let mut forms = Vec::with_capacity(1);
         for upstream in &model.upstreams {
@@ -62,7 +61,7 @@ impl BodyForm {
         }
     }
 
-    /// Returns whether the client's own body and its own answer pass.
+    /// Returns whether the client's own body, and its answer, are passed on.
     pub const fn is_passed(self) -> bool {
         match self {
             Self::Passed(_) => true,
@@ -71,7 +70,7 @@ impl BodyForm {
     }
 }
 
-/// The bodies of a request, without the members of their heads.
+/// Bodies of a request, without the members of their heads.
 #[derive(Clone, Default)]
 pub(crate) struct Bodies(Vec<(BodyForm, Body)>);
 
@@ -98,12 +97,12 @@ impl Bodies {
         self.0.push((BodyForm::Passed(api), Body::Passed(body)));
     }
 
-    /// The body of this form, behind its head. Empty once the prompt was freed.
+    /// Returns the body of this form after its head. It is empty once the prompt was freed.
     pub(crate) fn rest(&self, form: BodyForm) -> Bytes {
         self.find(form).map(|body| body.rest().clone()).unwrap_or_default()
     }
 
-    /// Writes the members of a head that keep an account's part of a vendor's caches and reports apart.
+    /// Writes the members of a head that separate an account's part of a vendor's caches and reports.
     pub(crate) fn write_pseudonyms(&self, form: BodyForm, account: AccountId, head: &mut String) {
         const CACHE_KEY: &str = "prompt_cache_key";
         let mut has_key = false;
@@ -116,12 +115,11 @@ impl Bodies {
         }
     }
 
-    /// Returns whether there is no body but the checked one.
+    /// Returns whether the checked body is the only one.
     pub(crate) fn are_checked(&self) -> bool {
         self.0.iter().all(|(form, _)| *form == BodyForm::Checked)
     }
 
-    /// Bytes of all bodies.
     pub(crate) fn bytes(&self) -> usize {
         self.0.iter().map(|(_, body)| body.rest().len()).sum()
     }

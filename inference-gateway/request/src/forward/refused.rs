@@ -1,4 +1,5 @@
-//! Errors for the client whose request an upstream refused: a sentence of ours with the place, where the cause is known.
+//! Errors for the client of a request that an upstream refused: a sentence of ours, with the place if the cause is
+//! known.
 
 use reply::Reply;
 use shared::error::{ApiError, Code};
@@ -7,8 +8,8 @@ use upstream_error::{ContextSizes, PartAtFault};
 use super::Forward;
 
 impl Forward {
-    /// The error for a prompt that an upstream found too long, told in the upstream's numbers, or else in its own `words`, in
-    /// the form that clients of the dialect look for.
+    /// Makes the error for a prompt that an upstream found too long, with the upstream's numbers or else its own
+    /// `words`, in the form that clients of the dialect expect.
     pub fn too_long(&self, sizes: Option<ContextSizes>, words: Option<String>) -> ApiError {
         let input = self.reply.input();
         let message = match (&self.reply, sizes) {
@@ -30,8 +31,8 @@ impl Forward {
         ApiError::at(Code::ContextLengthExceeded, input, message)
     }
 
-    /// The error for a request that an upstream found invalid, at the part at fault if that is known, else in the upstream's
-    /// own `words`.
+    /// Makes the error for a request that an upstream found invalid, at the faulty part if it is known, or else with
+    /// the upstream's own `words`.
     pub fn invalid(&self, part: Option<PartAtFault>, words: Option<String>) -> ApiError {
         let input = || (self.reply.input().to_owned(), TEMPLATE);
         let of_image = |problem| self.places.image.clone().map(|place| (place, problem));
@@ -54,7 +55,7 @@ impl Forward {
     }
 }
 
-/// Sentence for messages that a template refuses. The template's own words may name the model.
+/// Sentence for messages that a template refuses, since its own words may name the model.
 const TEMPLATE: &str =
     "the model's template refuses these messages; it may want other roles, another order, or other parts";
 /// Sentence for arguments of a call that are not JSON.

@@ -1,17 +1,17 @@
-//! Ids and arguments of earlier calls, in forms that other APIs take.
+//! Ids and arguments of earlier calls, in forms that other APIs accept.
 
 use std::borrow::Cow;
 
 use raw_json::Members;
 use shared::{error::ApiError, json::RawValue};
 
-/// Characters of a call's id that both APIs take.
+/// Most characters of a call's id that both APIs accept.
 const MAX_ID: usize = 64;
-/// Digits of the digest that stands for an id which they refuse.
+/// Digits of the digest that stands for an id they refuse.
 const DIGEST_DIGITS: usize = 32;
 
-/// The id of a call as a JSON string that both APIs take. Another id is replaced by a digest of it, the same at the call and at
-/// its answer, which is all that an id is for.
+/// Returns the id of a call as a JSON string that both APIs accept. Any other id is replaced by its digest, which is
+/// the same at the call and at its answer; an id has no other use.
 pub(super) fn id(members: &Members<'_, '_>, name: &str) -> Result<Cow<'static, str>, ApiError> {
     let id = members.require(name)?.string()?;
     let is_taken = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -23,8 +23,8 @@ pub(super) fn id(members: &Members<'_, '_>, name: &str) -> Result<Cow<'static, s
     Ok(format!("\"call_{}\"", &digest[..DIGEST_DIGITS]).into())
 }
 
-/// The arguments of a call as an object. What is no object was cut, or is the model's mistake: the model reads it back under
-/// a name that no tool has.
+/// Returns the arguments of a call as an object. Text that is no object was cut, or is the model's mistake; the model
+/// reads it under a name that no tool has.
 pub(super) fn object(arguments: &str) -> String {
     let trimmed = arguments.trim();
     if trimmed.is_empty() || trimmed == "null" {

@@ -1,4 +1,4 @@
-//! A chat as a request of the Messages API.
+//! Writes a chat as a request of the Messages API.
 
 mod cache;
 mod turns;
@@ -11,11 +11,11 @@ use crate::dropped::DroppedNames;
 use cache::Breakpoints;
 use turns::Turns;
 
-/// Parameters of a function that names none.
+/// Parameters of a function that has none.
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
-/// Sampling parameters that the API refuses beside thinking.
+/// Sampling parameters that the API refuses together with thinking.
 const REFUSED_BESIDE_THINKING: [&str; 3] = ["temperature", "top_p", "top_k"];
-/// The highest temperature that the API takes. Higher ones are lowered to it, as its vendor's own chat API does.
+/// Highest temperature that the API accepts. Higher ones are lowered to it, as in its vendor's own chat API.
 const MOST_TEMPERATURE: &str = "1";
 
 /// Writes the body but for its head.
@@ -53,7 +53,7 @@ pub(super) fn write(
     Ok(out)
 }
 
-/// Writes whether the model thinks, and returns true if it does. A choice that forces a call allows no thinking.
+/// Writes whether the model thinks, and returns true if it does. It cannot think if the choice of tools forces a call.
 fn thinking(hub: &Hub<'_>, is_forced: bool, out: &mut String) -> bool {
     match hub.effort {
         None => false,
@@ -79,12 +79,12 @@ fn sampling(hub: &Hub<'_>, out: &mut String) {
     hub.copy("top_k", out);
 }
 
-/// Writes the effort and the shape of the answer. The API has schemas, and no other JSON.
+/// Writes the effort and the shape of the answer. The API has schemas, but no free JSON.
 fn output_config(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let mut members = String::new();
     match hub.effort {
         None | Some(Effort::None) => {}
-        // The API's least word.
+        // `low` is the least word that the API has.
         Some(Effort::Minimal) => member("effort", "\"low\"", &mut members),
         Some(effort) => member("effort", &format!("\"{}\"", effort.word()), &mut members),
     }

@@ -1,4 +1,4 @@
-//! A chat as a request of the Responses API.
+//! Writes a chat as a request of the Responses API.
 
 use raw_json::Members;
 use shared::error::ApiError;
@@ -7,10 +7,10 @@ use shared_catalog::Effort;
 use super::{EMPTY, Hub, LEFT_OUT, ToolChoice, calls, member};
 use crate::dropped::DroppedNames;
 
-/// Member of the chat with the sequences that end an answer, which this API has none of.
+/// Member of the chat with the sequences that end an answer. This API has none.
 const STOP: &str = "stop";
 
-/// Parameters of a function that names none.
+/// Parameters of a function that has none.
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
 
 /// Writes the body but for its head.
@@ -37,7 +37,7 @@ pub(super) fn write(hub: &Hub<'_>, dropped: &mut DroppedNames) -> Result<String,
     Ok(out)
 }
 
-/// Writes the amount of reasoning, and asks for a summary where the client is shown one.
+/// Writes the effort of reasoning, and asks for a summary if the client is shown one.
 fn reasoning(hub: &Hub<'_>, out: &mut String) {
     let reasons = hub.reasons && hub.effort != Some(Effort::None);
     let summary = if reasons && hub.shows_reasoning() { r#","summary":"auto""# } else { "" };
@@ -48,8 +48,8 @@ fn reasoning(hub: &Hub<'_>, out: &mut String) {
     }
 }
 
-/// Writes the functions. Without a word of the client's, their arguments need not follow the schema to the letter, as in
-/// chats: this API's own default would refuse most schemas.
+/// Writes the functions. Unless the client says so, their arguments need not match the schema strictly, as in chats:
+/// this API's own default would refuse most schemas.
 fn tools(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let mut before = ",\"tools\":[";
     hub.each_function(|function| {
@@ -80,7 +80,7 @@ fn tools(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes the shape of the answer's text, whose schema stands beside its type here.
+/// Writes the shape of the answer's text, whose schema this API puts beside its type.
 fn text_format(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let Some(format) = hub.chat.get("response_format") else { return Ok(()) };
     let format = format.object()?;
@@ -96,7 +96,7 @@ fn text_format(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes the items of a message: its texts and images, or the calls of an earlier answer, or the output of a tool.
+/// Writes the items of a message: its texts and images, the calls of an earlier answer, or the output of a tool.
 fn items(message: &Members<'_, '_>, before: &mut &'static str, out: &mut String) -> Result<(), ApiError> {
     let role = message.require("role")?.string()?;
     let mut open = |out: &mut String| out.push_str(std::mem::replace(before, ","));
@@ -132,7 +132,7 @@ fn items(message: &Members<'_, '_>, before: &mut &'static str, out: &mut String)
     })
 }
 
-/// Writes the content of a message: a text as it is, parts by their types here.
+/// Writes the content of a message: a text unchanged, and parts under this API's types.
 fn parts(message: &Members<'_, '_>, text_type: &str, out: &mut String) -> Result<(), ApiError> {
     let content = message.require("content")?;
     if !content.is_text("an array of content parts")? {

@@ -22,14 +22,14 @@ pub(super) fn messages(
         match role {
             "user" => user(&content, &mut conversation),
             "assistant" => assistant(&content, &mut conversation),
-            // Written with the first.
+            // System texts were written with the first message.
             _ => Ok(()),
         }
     })?;
     conversation.end(list)
 }
 
-/// Writes results of tools each as a message, and then the rest of the user's message with the results' images.
+/// Writes each result of a tool as a message, and then the rest of the user's message with the images of the results.
 fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
     if content.is_text(BLOCKS)? {
         return conversation.user_text(content.string_token()?);
@@ -51,7 +51,7 @@ fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<
     })
 }
 
-/// Writes the parts of a user's message that a block has: a text, an image, or the images of a result.
+/// Writes the parts that a block adds to a user's message: a text, an image, or the images of a result.
 fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = block.require("type")?;
     match &*kind.string()? {
@@ -82,8 +82,8 @@ fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) 
     }
 }
 
-/// Notes a block that only an upstream of this API takes. A document by its content is counted there; one at an address, or
-/// that is stored, is refused.
+/// Notes a block that only an upstream of this API accepts. A document within the block is counted there; a stored one,
+/// or one at an address, is refused.
 fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = block.require("type")?;
     let fault = unsupported_kind(&kind, "blocks", supported);
@@ -116,7 +116,7 @@ fn image(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     }
 }
 
-/// Writes the result of a tool. Returns whether images of the result follow.
+/// Writes the result of a tool. Returns whether images of it follow.
 fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> Result<bool, ApiError> {
     let id = block.require("tool_use_id")?.filled_string_token()?;
     let is_error = block.get("is_error").map_or(Ok(false), |value| value.boolean())?;
@@ -152,8 +152,8 @@ fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Re
     Ok(())
 }
 
-/// Reads a block of an earlier answer. Thinking of any vendor's model is taken, whatever its signature; what is
-/// encrypted is dropped.
+/// Reads a block of an earlier answer. Thinking of any vendor's model is accepted, whatever its signature; encrypted
+/// thinking is dropped.
 fn earlier_block<'a>(
     block: &Members<'a, '_>,
     answer: &mut EarlierAnswer<'a>,
@@ -182,7 +182,7 @@ fn earlier_block<'a>(
     Ok(())
 }
 
-/// The text of a block that has to be one.
+/// Returns the text of a block that must be a text.
 pub(super) fn text_of<'a>(block: &Members<'a, '_>) -> Result<&'a str, ApiError> {
     let kind = block.require("type")?;
     if kind.string()? != "text" {

@@ -1,4 +1,4 @@
-//! The body as an upstream of the Messages API gets it.
+//! The body that an upstream of the Messages API gets.
 
 use bytes::Bytes;
 use raw_json::Members;
@@ -11,10 +11,10 @@ use crate::{
     passage::{Left, Passage},
 };
 
-/// Members that refer to what a vendor keeps of earlier requests.
+/// Members that refer to what a vendor stored of earlier requests.
 const STORED: [&str; 2] = ["container", "thread"];
 
-/// Members that are written as a chat. The others are not told to upstreams of other APIs.
+/// Members that are written as a chat. Upstreams of other APIs do not get the rest.
 const OF_CHAT: [&str; 14] = [
     "model",
     "max_tokens",
@@ -32,8 +32,8 @@ const OF_CHAT: [&str; 14] = [
     "betas",
 ];
 
-/// Members that a body is passed on without: those of the head, those that name the caller, and those that cost money which
-/// no usage tells, or that are billed by other prices.
+/// Members that a passed body leaves out: those of the head, those that name the caller, and those that cost money
+/// which no usage shows or which other prices bill.
 const LEFT: [(&str, Left); 10] = [
     ("model", Left::ToHead),
     (LIMIT, Left::ToHead),
@@ -47,7 +47,7 @@ const LEFT: [(&str, Left); 10] = [
     ("mcp_servers", Left::Out),
 ];
 
-/// Refuses members that refer to stored state, rather than answering as if there were none.
+/// Refuses members that refer to stored state, rather than ignoring them.
 pub(super) fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
     for name in STORED {
         if let Some(value) = members.get(name) {
@@ -57,7 +57,7 @@ pub(super) fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The body to be passed on.
+/// Makes the body to be passed on.
 pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> Result<Passage, ApiError> {
     let mut notes = std::mem::take(&mut draft.passage);
     if let Some(list) = members.get("tools") {
@@ -71,7 +71,7 @@ pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> 
     Ok(notes.finish(body, members, &LEFT))
 }
 
-/// Names of the members that a chat has not.
+/// Lists the names of members that a chat cannot have.
 pub(super) fn dropped_of_chat(members: &Members<'_, '_>) -> DroppedNames {
     DroppedNames::but(members, &OF_CHAT)
 }

@@ -8,15 +8,15 @@ use crate::{
     dropped::DroppedNames,
 };
 
-/// Checks and writes the tools and the choice. Tools of a provider's own servers are dropped, and without any other
-/// tool nothing is written.
+/// Checks and writes the tools and the choice. Tools that run on a provider's servers are dropped, and if no other is
+/// left, nothing is written.
 pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<DroppedNames, ApiError> {
     let (mut dropped, mut offered) = (DroppedNames::default(), Vec::new());
     if let Some(list) = body.get("tools") {
         list.objects_if_any(MAX_TOOLS, |tool| match tool.get("type") {
             Some(kind) if kind.string()? != "custom" => {
                 dropped.add(&kind.string()?);
-                // The vendor's own upstreams take it.
+                // The vendor's own upstreams accept it.
                 if is_run_by_vendor(tool)?.is_none() {
                     draft.vendors_tool(tool);
                 }
@@ -39,10 +39,10 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
     Ok(dropped)
 }
 
-/// Beginnings of the types of tools that clients run themselves, though their vendor describes them to the model.
+/// Beginnings of the types of tools that clients run, although their vendor describes them to the model.
 const RUN_BY_CLIENTS: [&str; 5] = ["custom", "bash_", "text_editor_", "memory_", "tool_search_tool_"];
 
-/// The type of a tool that the vendor runs: it costs money that no usage tells.
+/// Returns the type of a tool that the vendor runs, since it costs money that no usage shows.
 pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
     let Some(kind) = tool.get("type") else { return Ok(None) };
     let kind = kind.string()?;
@@ -50,8 +50,8 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
     Ok((!is_run_by_client).then(|| kind.into_owned()))
 }
 
-/// Notes a block that adds a tool to a conversation, or takes one out of it, which only an upstream of this API takes. A tool that
-/// the vendor runs is refused.
+/// Notes a block that adds a tool to a conversation or removes one, which only an upstream of this API accepts. A tool
+/// that the vendor runs is refused.
 pub(super) fn change(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let value = block.require("tool")?;
     let tool = value.object()?;

@@ -1,4 +1,4 @@
-//! Members of a response that repeat the request's.
+//! Members of a response that repeat members of the request.
 
 use raw_json::{Members, Value};
 use shared::{
@@ -8,7 +8,7 @@ use shared::{
 
 use crate::draft::MAX_TOOLS;
 
-/// A member of the response: its name, the kind of value that it repeats, and the value without one.
+/// A member of the response: its name, the kind of value that it repeats, and its value otherwise.
 const REPEATED: [(&str, Kind, &str); 10] = [
     ("instructions", Kind::String, "null"),
     ("max_output_tokens", Kind::Number, "null"),
@@ -28,7 +28,7 @@ const MAX_METADATA: usize = 16;
 const MAX_METADATA_NAME: usize = 64;
 const MAX_METADATA_TEXT: usize = 512;
 
-/// Checks the metadata, which the answer repeats and no upstream is told. What is no object is not repeated.
+/// Checks the metadata, which the answer repeats and no upstream gets. A value that is no object is not repeated.
 pub(super) fn check_metadata(members: &Members<'_, '_>) -> Result<(), ApiError> {
     let metadata = members.get("metadata").filter(|metadata| metadata.kind() == Kind::Object);
     let Some(metadata) = metadata else { return Ok(()) };
@@ -53,7 +53,7 @@ pub(super) fn check_metadata(members: &Members<'_, '_>) -> Result<(), ApiError> 
 /// Members whose values are the same in every response.
 const FIXED: &str = r#","previous_response_id":null,"background":false,"frequency_penalty":0,"presence_penalty":0,"max_tool_calls":null,"service_tier":"default","store":false,"truncation":"disabled""#;
 
-/// Returns the members, each with the comma in front. All are on one line, as an event of a stream has to be.
+/// Returns the members, each with a comma before it. All are on one line, as an event of a stream needs.
 pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let mut echo = String::from(FIXED);
     for (name, kind, otherwise) in REPEATED {
@@ -74,12 +74,12 @@ pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let effort = of("reasoning", "effort", Kind::String, "null");
     let summary = of("reasoning", "summary", Kind::String, "null");
     put("reasoning", &format!(r#"{{"effort":{effort},"summary":{summary}}}"#), &mut echo);
-    // It is kept as long as the request runs.
+    // The text is kept as long as the request runs.
     echo.shrink_to_fit();
     Ok(echo)
 }
 
-/// Members of a function that clients' types require, `null` where the request has none.
+/// Members of a function that clients' types require, which are `null` if the request has none.
 const OF_FUNCTIONS: [&str; 3] = ["description", "parameters", "strict"];
 
 /// The offered tools as spelled, with every member of a function.
@@ -104,12 +104,12 @@ fn tools(members: &Members<'_, '_>) -> Result<String, ApiError> {
     Ok(tools)
 }
 
-/// The value as spelled, if it is of this kind.
+/// Returns the value as spelled, if it is of this kind.
 fn repeated<'a>(value: Option<Value<'a, '_>>, kind: Kind) -> Option<&'a str> {
     value.filter(|value| value.kind() == kind).map(|value| value.raw())
 }
 
-/// Writes a member. Between the tokens of JSON, breaks of lines mean nothing; inside a string there are none.
+/// Writes a member without line breaks. Between JSON tokens they mean nothing, and strings have none.
 fn put(name: &str, json: &str, echo: &mut String) {
     echo.push_str(",\"");
     echo.push_str(name);

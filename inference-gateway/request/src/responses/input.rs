@@ -1,4 +1,4 @@
-//! The input: items of an earlier conversation, and what is said now.
+//! The input: items of an earlier conversation, and what the user says now.
 
 use std::sync::LazyLock;
 
@@ -37,11 +37,11 @@ impl Role {
     }
 }
 
-/// Words of the items that come first for upstreams: the roles of system messages, and the type of further tools.
+/// Words of the items that upstreams get first: the roles of system messages, and the type of further tools.
 static FIRST: LazyLock<[Finder<'_>; 3]> =
     LazyLock::new(|| ["system", "developer", "additional_tools"].map(Finder::new));
 
-/// Reads the parts of the input that come first for upstreams: texts of system messages, and further tools.
+/// Reads the parts of the input that upstreams get first: texts of system messages, and further tools.
 pub(super) fn prelude<'a>(
     body: &Members<'a, '_>,
     input: &Value<'a, '_>,
@@ -96,9 +96,9 @@ pub(super) fn messages(
 struct Items<'a, 'd> {
     conversation: Conversation<'d>,
     names: &'d ToolNames,
-    /// The model's answer that the last items belong to.
+    /// Answer of the model that the last items belong to.
     answer: EarlierAnswer<'a>,
-    /// Outputs of tools with images, which follow the last of the outputs; each with the index of its item.
+    /// Outputs of tools that have images, which follow after the last output; each with the index of its item.
     images: Vec<(usize, &'a RawValue)>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Items<'a, '_> {
     fn message(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
         let content = item.require("content")?;
         match Role::read(item)? {
-            // Written with the first.
+            // System texts were written with the first message.
             Role::System => Ok(()),
             Role::Assistant => {
                 self.images()?;
@@ -205,7 +205,7 @@ impl<'a> Items<'a, '_> {
         Ok(())
     }
 
-    /// Takes the reasoning of the answer that follows: its text, or else its summary.
+    /// Adds reasoning to the answer that follows: its text, or else its summary.
     fn reasoning(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
         self.images()?;
         if let Some(encrypted) = item.get("encrypted_content") {
@@ -220,7 +220,7 @@ impl<'a> Items<'a, '_> {
         Ok(())
     }
 
-    /// Writes what belongs to earlier messages.
+    /// Writes everything that belongs to earlier messages.
     fn flush(&mut self) -> Result<(), ApiError> {
         self.conversation.assistant(&mut self.answer);
         self.images()
@@ -252,7 +252,7 @@ impl<'a> Items<'a, '_> {
     }
 }
 
-/// The kind of an item; without one, an item with a role is a message.
+/// Returns the kind of an item. An item without one is a message if it has a role.
 fn kind<'a>(item: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
     match item.get("type") {
         None if item.get("role").is_some() => Ok("message".into()),
@@ -260,7 +260,6 @@ fn kind<'a>(item: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiErro
     }
 }
 
-/// The text of a part.
 fn text_of<'a>(part: &Members<'a, '_>) -> Result<&'a str, ApiError> {
     match &*kind_of(part)? {
         "input_text" | "output_text" | "text" => part.require("text")?.string_token(),
@@ -292,7 +291,7 @@ fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
     image_url(&url, part.get("detail").as_ref(), draft)
 }
 
-/// Notes a file by its content, which only an upstream of this API takes, and counts.
+/// Notes a file by its content, which only an upstream of this API accepts and counts.
 fn file(part: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     for elsewhere in ["file_id", "file_url"] {
         if let Some(value) = part.get(elsewhere) {

@@ -1,4 +1,4 @@
-//! The body as an upstream of the Responses API gets it.
+//! The body that an upstream of the Responses API gets.
 
 use bytes::Bytes;
 use raw_json::Members;
@@ -11,10 +11,10 @@ use crate::{
     passage::{Left, Passage},
 };
 
-/// Texts by which a caller names a cache or a user of its own.
+/// Texts with which a caller names its own caches or users.
 const CALLERS_TEXTS: [&str; 3] = ["prompt_cache_key", "safety_identifier", "user"];
 
-/// Members that are written as a chat. The others are not told to upstreams of other APIs.
+/// Members that are written as a chat. Upstreams of other APIs do not get the rest.
 const OF_CHAT: [&str; 14] = [
     "model",
     "input",
@@ -32,8 +32,8 @@ const OF_CHAT: [&str; 14] = [
     "background",
 ];
 
-/// Members that a body is passed on without: those of the head, those that name the caller, and those that are billed by
-/// other prices.
+/// Members that a passed body leaves out: those of the head, those that name the caller, and those that other prices
+/// bill.
 const LEFT: [(&str, Left); 8] = [
     ("model", Left::ToHead),
     (LIMIT, Left::ToHead),
@@ -48,7 +48,7 @@ const LEFT: [(&str, Left); 8] = [
 /// Types of tools that clients run themselves.
 const RUN_BY_CLIENTS: [&str; 5] = ["function", "custom", "namespace", "local_shell", "apply_patch"];
 
-/// The type of a tool that the vendor runs: it costs money that no usage tells.
+/// Returns the type of a tool that the vendor runs, since it costs money that no usage shows.
 pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
     let kind = tool.require("type")?.string()?.into_owned();
     let says = |object: &str, name: &str, word: &str| {
@@ -61,7 +61,7 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
         text == Some(true)
     };
     let is_run_by_client = match &*kind {
-        // A shell or a search may be the client's or the vendor's.
+        // A shell or a search may run at the client or at the vendor.
         "shell" => says("environment", "type", "local"),
         "tool_search" => says("execution", "", "client"),
         kind => RUN_BY_CLIENTS.contains(&kind),
@@ -69,7 +69,7 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
     Ok((!is_run_by_client).then_some(kind))
 }
 
-/// The body to be passed on.
+/// Makes the body to be passed on.
 pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> Passage {
     let mut notes = std::mem::take(&mut draft.passage);
     for name in CALLERS_TEXTS {
@@ -80,7 +80,7 @@ pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> 
     notes.finish(body, members, &LEFT)
 }
 
-/// Names of the members that a chat has not.
+/// Lists the names of members that a chat cannot have.
 pub(super) fn dropped_of_chat(members: &Members<'_, '_>) -> DroppedNames {
     DroppedNames::but(members, &OF_CHAT)
 }

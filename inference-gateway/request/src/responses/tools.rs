@@ -1,4 +1,4 @@
-//! The offered tools: functions, custom tools and namespaces of both, as functions of a chat.
+//! The offered tools (functions, custom tools, and namespaces of both) as functions of a chat.
 
 use raw_json::{Members, Value};
 use reply::{ToolName, ToolNames};
@@ -13,18 +13,17 @@ use crate::{
     dropped::DroppedNames,
 };
 
-/// Digits of the digest in a name that was too long, or taken.
+/// Digits of the digest in a name that was too long or already taken.
 const DIGEST_DIGITS: usize = 16;
 
-/// The arguments of a function that stands for a custom tool: one text.
+/// Arguments of a function that stands for a custom tool: one text.
 const ONE_TEXT: &str = r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
 
-/// The tools while they are written.
 pub(super) struct Tools {
     choice: Choice,
     names: ToolNames,
     dropped: DroppedNames,
-    /// Names of the functions for upstreams, with the names in the client's words.
+    /// Names of the functions for upstreams, each with its name in the client's words.
     offered: Vec<Offered>,
     /// Tools of all lists, dropped ones included.
     listed: usize,
@@ -52,7 +51,7 @@ enum Choice {
 }
 
 impl Tools {
-    /// No tools yet, and the choice of tools.
+    /// Begins without tools, and reads the choice of tools.
     pub(super) fn new(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Self, ApiError> {
         Ok(Self {
             choice: Choice::read(body, draft)?,
@@ -64,7 +63,7 @@ impl Tools {
         })
     }
 
-    /// Checks the tools of a list, and writes the allowed ones.
+    /// Checks the tools of a list, and writes those that are allowed.
     pub(super) fn offer(&mut self, list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
         list.objects_if_any(MAX_TOOLS, |tool| {
             self.tool(tool, None, draft)?;
@@ -98,7 +97,7 @@ impl Tools {
             (_, None) => {
                 self.listed += 1;
                 self.dropped.add(&kind.string()?);
-                // The vendor's own upstreams take it.
+                // The vendor's own upstreams accept it.
                 if is_run_by_vendor(tool)?.is_none() {
                     draft.vendors_tool(tool);
                 }
@@ -123,8 +122,8 @@ impl Tools {
         })
     }
 
-    /// Writes a custom tool as a function of one text. Upstreams know no grammars: the model reads the grammar in the
-    /// description.
+    /// Writes a custom tool as a function with one text. Upstreams know no grammars, so the model reads the grammar in
+    /// the description.
     fn custom(
         &mut self,
         tool: &Members<'_, '_>,
@@ -150,7 +149,7 @@ impl Tools {
             if !texts.is_empty() {
                 draft.joined("description", &texts);
             }
-            // Only deep nesting is refused.
+            // Only deep nesting could be refused.
             let _ = draft.shown.json(ONE_TEXT);
             draft.member("parameters", ONE_TEXT);
             draft.push("}}");
@@ -158,7 +157,7 @@ impl Tools {
         })
     }
 
-    /// Notes a tool, and writes it by `write` unless the choice leaves it out.
+    /// Notes a tool, and writes it with `write` unless the choice excludes it.
     fn write(
         &mut self,
         tool: Tool,
@@ -182,7 +181,7 @@ impl Tools {
             Choice::Unset | Choice::Mode(_) | Choice::One(_) => false,
         };
         if is_hidden {
-            // A body that passes has it all the same.
+            // A body that is passed on has the tool anyway.
             let mut hidden = Draft::new(0);
             write(&quoted(&flat), &mut hidden)?;
             draft.shown.add(&hidden.shown);
@@ -195,7 +194,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Ends the list of tools, and writes the choice of tools. Without any tool, nothing is written.
+    /// Ends the list of tools, and writes the choice between them. Without any tool, nothing is written.
     pub(super) fn finish(
         self,
         body: &Members<'_, '_>,
@@ -245,7 +244,7 @@ impl Choice {
                 let mode = members.require("mode")?.one_of(&["auto", "required"])?;
                 let mut allowed = Vec::new();
                 members.require("tools")?.objects(MAX_TOOLS, |tool| {
-                    // A hosted tool is dropped here as in the list of tools.
+                    // A hosted tool is dropped here, as it is in the list of tools.
                     if matches!(&*tool.require("type")?.string()?, "function" | "custom") {
                         allowed.push(Tool::read(tool)?);
                     }
@@ -270,7 +269,7 @@ impl Tool {
     }
 }
 
-/// The name of a tool for upstreams, which know no namespaces.
+/// Returns the name of a tool for upstreams, which know no namespaces.
 pub(super) fn flat_name(namespace: Option<&str>, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let Some(namespace) = namespace else { return name.to_owned() };
     let flat = format!("{namespace}__{name}");
@@ -288,7 +287,7 @@ fn too_many(list: &Value<'_, '_>) -> ApiError {
     list.error(Code::ArrayAboveMaxLength, &problem)
 }
 
-/// A name as a JSON string: it has no characters that JSON escapes.
+/// Quotes a name, which has no characters that JSON would escape.
 fn quoted(name: &str) -> String {
     format!("\"{name}\"")
 }

@@ -1,13 +1,14 @@
-//! Hosts of image URLs: detection of hosts that could lead a fetching server to an address inside.
+//! Finds hosts of image URLs that could lead a fetching server to an internal address.
 //!
-//! Names are not resolved here: a public name may still lead inside, so a server that fetches has to look at addresses itself.
-//! What readers of URLs understand differently (numbers in place of addresses, escapes, credentials) counts as inside.
+//! Names are not resolved here. A public name may still lead to an internal address, so a server that fetches must
+//! check addresses itself. Forms that URL readers understand differently (numbers in place of addresses, escapes,
+//! credentials) count as internal.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use shared::network;
 
-/// The last labels of names that no public host has.
+/// Last labels of names that no public host has.
 const INSIDE: [&str; 18] = [
     "localhost",
     "localdomain",
@@ -29,8 +30,8 @@ const INSIDE: [&str; 18] = [
     "host",
 ];
 
-/// Returns whether the authority of a URL (`host`, `host:port`) names a public host in a form that all readers agree
-/// on.
+/// Returns whether the authority of a URL (`host`, `host:port`) names a public host in a form that all readers
+/// understand alike.
 pub(super) fn is_public(authority: &str) -> bool {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split_once(']').is_some_and(|(address, port)| {
@@ -41,7 +42,7 @@ pub(super) fn is_public(authority: &str) -> bool {
     is_port(port) && is_public_host(host)
 }
 
-/// Nothing, or a colon and a number.
+/// Returns whether a text is empty, or a colon and a number.
 fn is_port(port: &str) -> bool {
     port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok())
 }
@@ -55,7 +56,8 @@ fn is_public_host(host: &str) -> bool {
     if !host.split('.').all(is_label) {
         return false;
     }
-    // A last label that is a number, also as `0x7f`, makes the whole host an address to browsers and to C libraries.
+    // A last label that is a number, even one like `0x7f`, makes the whole host an address for browsers and C
+    // libraries.
     if last.starts_with(|c: char| c.is_ascii_digit()) {
         return host.parse::<Ipv4Addr>().is_ok_and(is_public_address);
     }

@@ -1,10 +1,11 @@
 //! Breakpoints of the vendor's prompt cache, which reads and writes nothing without them.
 
-/// Member of the last block of what is to be cached.
+/// Member of the block that ends a part to be cached.
 const CACHE_CONTROL: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
-/// Places of a body that end what is to be cached: each is the closing brace of a block. The API takes four: the tools, the
-/// system prompt, and the last two turns of the user, so that the next request finds what this one wrote.
+/// Places of a body that end what should be cached, each at the closing brace of a block. The API accepts four: after
+/// the tools, the system prompt, and the last two turns of the user, so that the next request finds what this one
+/// wrote.
 #[derive(Default)]
 pub(super) struct Breakpoints(Vec<usize>);
 
@@ -24,7 +25,7 @@ impl Breakpoints {
         self.0.extend(braces.into_iter().flatten());
     }
 
-    /// Writes the breakpoints into the body, the last first, so that earlier places stay as they are.
+    /// Writes the breakpoints into the body, the last one first, so that earlier places do not move.
     pub(super) fn write(mut self, out: &mut String) {
         self.0.sort_unstable();
         for brace in self.0.into_iter().rev() {

@@ -1,4 +1,4 @@
-//! The messages of a chat as turns of user and assistant, which alternate here.
+//! Writes the messages of a chat as alternating turns of user and assistant.
 
 use std::borrow::Cow;
 
@@ -8,18 +8,16 @@ use shared::{error::ApiError, json::Kind};
 use super::cache::Breakpoints;
 use crate::hub::{EMPTY, calls, member};
 
-/// The turns while they are written.
 #[derive(Default)]
 pub(super) struct Turns {
     /// Author of the open turn.
     open: Option<Author>,
-    /// The list has begun.
     has_begun: bool,
     /// The open turn has a block.
     has_block: bool,
     /// Closing brace of the system prompt's only block.
     system: Option<usize>,
-    /// Closing braces of the last blocks of the last two turns of the user.
+    /// Closing braces of the last blocks in the last two turns of the user.
     ends: [Option<usize>; 2],
 }
 
@@ -30,11 +28,11 @@ enum Author {
 }
 
 impl Turns {
-    /// Writes a message. Answers of tools and what the user says after them are one turn.
+    /// Writes a message. Answers of tools are one turn with what the user says after them.
     pub(super) fn add(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
         let role = message.require("role")?.string()?;
         match &*role {
-            // The parsers merge all system messages into the first.
+            // The parsers have merged all system messages into the first.
             "system" => self.system(message, out),
             "assistant" => {
                 self.texts(Author::Assistant, &message.require("content")?, out)?;
@@ -45,7 +43,6 @@ impl Turns {
         }
     }
 
-    /// Ends the list.
     pub(super) fn end(&mut self, breakpoints: &mut Breakpoints, out: &mut String) {
         self.close(out);
         out.push_str(if self.has_begun { "]" } else { ",\"messages\":[]" });
@@ -55,7 +52,7 @@ impl Turns {
         breakpoints.after_turns(self.ends);
     }
 
-    /// Writes the system prompt, which stands beside the messages here.
+    /// Writes the system prompt, which this API keeps apart from the messages.
     fn system(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
         let content = message.require("content")?;
         let mut before = ",\"system\":[";
@@ -143,7 +140,6 @@ impl Turns {
         }
     }
 
-    /// Ends the open turn.
     fn close(&mut self, out: &mut String) {
         if self.open.take().is_some() {
             out.push_str("]}");
@@ -160,7 +156,7 @@ enum Part<'a> {
     Image(Cow<'a, str>),
 }
 
-/// Passes each part of a content to `take`, without empty texts, which the API refuses.
+/// Passes each part of a content to `take`, except empty texts, which the API refuses.
 fn each_part<'a>(
     content: &Value<'a, '_>,
     mut take: impl FnMut(Part<'a>) -> Result<(), ApiError>,
@@ -192,7 +188,7 @@ fn put_text(token: &str, out: &mut String) {
     out.push('}');
 }
 
-/// Writes an image by its URL: the data of a data URL, or the address.
+/// Writes an image by its URL, which is a data URL or an address.
 fn put_image(url: &str, out: &mut String) {
     let data = url
         .split_once(',')
@@ -201,7 +197,7 @@ fn put_image(url: &str, out: &mut String) {
     if let Some((head, data)) = data {
         let media_type = head[5..].split(';').next().unwrap_or_default().to_ascii_lowercase();
         out.push_str("\"base64\"");
-        // Checked by the parsers: a media type, and digits of base64, which JSON does not escape.
+        // The parsers have checked this: a media type, and base64 digits, which JSON does not escape.
         member("media_type", &format!("\"{media_type}\""), out);
         member("data", "", out);
         out.push('"');
