@@ -1,4 +1,4 @@
-//! Metering of a whole answer that is asked for as a stream, since its server counts the choices of a stream alone.
+//! Meters a whole answer that is requested as a stream, since its server counts choices only in streams.
 
 use answer::{AnswerReader, Decoder, Event, Fold, Nonsense};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ pub struct FoldMeter {
     decoder: Decoder,
     reader: AnswerReader,
     counter: UsageCounter,
-    /// The answer so far; `None` once it is not kept.
+    /// The answer so far; `None` once it is no longer kept.
     fold: Option<Fold>,
     choices: u64,
     unknown_finish: Option<String>,
@@ -20,7 +20,7 @@ pub struct FoldMeter {
 
 /// The end of the stream.
 pub enum FoldEnd {
-    /// The upstream has nothing more to say.
+    /// The upstream has sent everything.
     Complete,
     /// The upstream reported an error.
     Complained(UpstreamError),
@@ -29,7 +29,7 @@ pub enum FoldEnd {
 }
 
 impl FoldMeter {
-    /// Metering of a stream of `choices` that has not begun.
+    /// Meters a stream of `choices`, from its beginning.
     pub fn new(reader: AnswerReader, counter: UsageCounter, choices: u64) -> Self {
         let (decoder, fold) = (Decoder::default(), Some(Fold::default()));
         Self { decoder, reader, counter, fold, choices, unknown_finish: None, is_finished: false }
@@ -56,29 +56,28 @@ impl FoldMeter {
                 }
                 Ok(Event::Done) => return Some(FoldEnd::Complete),
                 Ok(Event::Failed(error, _)) => return Some(FoldEnd::Complained(error)),
-                // Generated all the same: the rest is counted, and not given out.
+                // The rest was generated too, so it is counted, but not given out.
                 Err(Nonsense::Beyond) => self.forget_texts(),
                 Err(nonsense) => return Some(FoldEnd::Broken(nonsense.to_string())),
             }
         }
     }
 
-    /// Ends the stream at the end of the upstream's body. The last event may lack the blank line behind it.
+    /// Ends the stream at the end of the upstream's body. The last event may lack the blank line after it.
     pub fn upstream_ended(&mut self) -> FoldEnd {
         self.push(Bytes::from_static(b"\n\n")).unwrap_or(FoldEnd::Complete)
     }
 
-    /// Returns whether every requested choice has its finish reason, so that at most usage is missing.
+    /// Returns whether every requested choice has its finish reason, so that only usage may be missing.
     pub const fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// Bytes in memory.
     pub fn held_bytes(&self) -> usize {
         self.decoder.held_bytes() + self.fold.as_ref().map_or(0, Fold::held_bytes)
     }
 
-    /// Lets the texts go: the answer cannot be given out. What follows is counted.
+    /// Drops the texts, since the answer cannot be given out. The rest is counted.
     pub fn forget_texts(&mut self) {
         self.fold = None;
     }
@@ -93,7 +92,7 @@ impl FoldMeter {
         &self.counter
     }
 
-    /// Takes the whole answer; `None` if it was not kept.
+    /// Returns the whole answer; `None` if it was not kept.
     pub fn take_answer(&mut self) -> Option<Result<Bytes, Nonsense>> {
         self.fold.take().map(Fold::into_answer)
     }

@@ -1,7 +1,7 @@
-//! Output tokens that a stream's hold covers, and the time to request more.
+//! Output tokens that a stream's hold covers, and when to request more.
 
-/// Output tokens that a stream holds at first, and by which it extends: enough for some tens of seconds of generation,
-/// and few enough that an unused rest does not keep other requests waiting for long.
+/// Output tokens that a stream holds at first, and by which it extends. They are enough for some tens of seconds of
+/// generation, and few enough that an unused rest does not keep other requests waiting for long.
 pub const GRANT_TOKENS: u64 = 1024;
 
 /// The output tokens granted to a stream.
@@ -9,7 +9,7 @@ pub const GRANT_TOKENS: u64 = 1024;
 pub struct GrantedTokens {
     granted: u64,
     wanted: u64,
-    /// The last extension granted less than requested: no more is available unless another hold ends.
+    /// The last extension granted less than requested: no more is available until another hold ends.
     short: bool,
 }
 
@@ -34,8 +34,8 @@ impl GrantedTokens {
         self.short
     }
 
-    /// Total to request after this many delivered tokens: half a grant ahead of need. After a partial extension, only
-    /// when an event is blocked, which a total of `needed` tokens would unblock.
+    /// Total to request after this many delivered tokens, half a grant before they are needed. After a partial
+    /// extension, it requests only if an event is blocked that a total of `needed` tokens would unblock.
     pub(crate) fn ask(&self, delivered: u64, needed: Option<u64>) -> Option<u64> {
         let near = delivered + GRANT_TOKENS / 2 >= self.granted;
         let due = needed.is_some() || (near && !self.short);
@@ -43,7 +43,6 @@ impl GrantedTokens {
         (due && !self.is_complete()).then(|| self.wanted.min(total))
     }
 
-    /// The tokens granted.
     pub(crate) const fn granted(&self) -> u64 {
         self.granted
     }

@@ -1,7 +1,6 @@
-//! Metering of a stream: takes bytes of an upstream, and yields bytes for the client, requests for more tokens, and the
-//! end.
+//! Meters a stream: takes bytes of an upstream, and gives bytes for the client, requests for more tokens, and the end.
 //!
-//! No event leaves unless the granted tokens cover it. The bill does not depend on the boundaries between pieces.
+//! No event leaves unless the granted tokens cover it. The bill does not depend on where pieces begin and end.
 
 mod folded;
 mod granted;
@@ -31,22 +30,21 @@ pub struct StreamMeter {
     granted: GrantedTokens,
     /// Number of choices that were asked for.
     choices: u64,
-    /// An event that is counted, and that the granted tokens do not cover.
+    /// An event that was counted, and that the granted tokens do not cover.
     blocked: Option<Blocked>,
-    /// Tokens that were counted before the first event that was not delivered.
+    /// Tokens counted before the first event that was not delivered.
     delivered: Option<u64>,
-    /// Tokens that the upstream may have generated in silence since the last sign of output. They count for the grant, and
-    /// never for the bill.
+    /// Tokens that the upstream may have generated silently since the last sign of output. They count for the grant,
+    /// and never for the bill.
     silent: u64,
-    /// Some output was received.
     begun: bool,
     /// The first finish reason that no known server uses.
     unknown_finish: Option<String>,
-    /// Why choices ended, in order.
+    /// Finish reasons of choices, in the order in which they came.
     finish_reasons: Vec<FinishReason>,
     /// Output came after the last finish reason.
     goes_on: bool,
-    /// A chunk without choices came after the last finish reason, as one does that ends a stream.
+    /// A chunk without choices came after the last finish reason, as at the end of a stream.
     last_chunk: bool,
     /// Events with data that came.
     events: u64,
@@ -59,7 +57,7 @@ pub enum StreamEnd {
     Complete,
     /// No more tokens are granted.
     GrantUsedUp,
-    /// The answer has more calls, or longer names, than are given out.
+    /// The answer has more calls, or longer names, than may be given out.
     Beyond,
     /// The upstream reported an error.
     Complained(UpstreamError),
@@ -87,7 +85,6 @@ struct Blocked {
     before: u64,
 }
 
-/// The outcome of an event.
 enum Step {
     Delivered,
     Blocked,
@@ -95,7 +92,7 @@ enum Step {
 }
 
 impl StreamMeter {
-    /// Metering of a stream of `choices` that has not begun.
+    /// Meters a stream of `choices`, from its beginning.
     pub fn new(
         reader: AnswerReader,
         writer: StreamWriter,
@@ -123,14 +120,14 @@ impl StreamMeter {
         }
     }
 
-    /// Takes the next bytes of the upstream. Must not be called while the stream is blocked.
+    /// Takes the next bytes of the upstream. It must not be called while the stream is blocked.
     pub fn push(&mut self, piece: Bytes) -> Option<StreamEnd> {
         self.decoder.push(piece);
         self.rewrite()
     }
 
-    /// Counts the tokens of events that were received and not delivered, which the grant may not cover: the stream ends. Returns
-    /// whether more bytes can be counted.
+    /// Counts the tokens of events that were received and not delivered, which the grant may not cover, since the
+    /// stream ends. Returns whether more bytes can be counted.
     pub fn count_received(&mut self) -> bool {
         if let Some(Blocked { before, .. }) = self.blocked.take() {
             self.delivered.get_or_insert(before);
@@ -164,12 +161,12 @@ impl StreamMeter {
 
     /// Ends the stream at the end of the upstream's body, or at the error that broke the body.
     pub fn upstream_ended(&mut self, error: Option<String>) -> StreamEnd {
-        // The last event may lack the blank line behind it. Its usage counts; its text is not delivered.
+        // The last event may lack the blank line after it. Its usage counts; its text is not delivered.
         self.count_only(Bytes::from_static(b"\n\n"));
         self.ended(&error.unwrap_or_else(|| "it ended without a finish reason".to_owned()))
     }
 
-    /// Records the totals of granted and of requested tokens. Delivers a blocked event that is now covered, or ends the
+    /// Records the totals of granted and requested tokens. It delivers a blocked event that is now covered, or ends the
     /// stream if a partial extension does not suffice.
     pub fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
         self.granted.extended(granted, asked);
@@ -183,7 +180,7 @@ impl StreamMeter {
         }
     }
 
-    /// Total of output tokens to request, if an extension is due.
+    /// Returns the total of output tokens to request, if an extension is due.
     pub fn ask(&self) -> Option<u64> {
         let counted = self.counter.completion().saturating_add(self.silent);
         match &self.blocked {
@@ -192,13 +189,13 @@ impl StreamMeter {
         }
     }
 
-    /// Sets the tokens that the upstream may have generated in silence since the last sign of output.
+    /// Sets the tokens that the upstream may have generated silently since the last sign of output.
     pub const fn assume_silent(&mut self, tokens: u64) {
         self.silent = tokens;
     }
 
-    /// Returns whether tokens that the upstream may have generated in silence exceed the grant. They are to be covered by an
-    /// extension, or the upstream is to be stopped.
+    /// Returns whether tokens that the upstream may have generated silently exceed the grant. An extension must cover
+    /// them, or the upstream must be stopped.
     pub fn is_uncovered(&self) -> bool {
         let counted = self.counter.completion().saturating_add(self.silent);
         self.silent > 0 && !self.granted.is_complete() && !self.granted.covers(counted)
@@ -209,13 +206,13 @@ impl StreamMeter {
         self.counter.set_prompt(exact);
     }
 
-    /// Events with data that came so far: comments, which keep a connection alive, are none.
+    /// Counts the events with data so far. Comments, which keep a connection alive, do not count.
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// Bytes in memory of events that are incomplete, that wait for tokens or for the client, or that the last event
-    /// repeats.
+    /// Counts the bytes in memory of events that are incomplete, wait for tokens or for the client, or may be repeated
+    /// as the last one.
     pub fn held_bytes(&self) -> usize {
         let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.data.len());
         self.decoder.held_bytes() + blocked + self.out.0.len() + self.writer.held_bytes()
@@ -236,13 +233,13 @@ impl StreamMeter {
         &mut self.out
     }
 
-    /// Lets events go that are incomplete or wait for tokens: the stream ends.
+    /// Drops events that are incomplete or wait for tokens, since the stream ends.
     pub fn forget_incomplete(&mut self) {
         self.decoder = Decoder::default();
         self.blocked = None;
     }
 
-    /// Writes a comment that clients ignore, so that intermediate proxies do not time out.
+    /// Writes a comment that clients ignore, so that proxies on the way do not time out.
     pub fn keep_alive(&mut self) {
         self.writer.keep_alive(&mut self.out.0);
     }
@@ -257,19 +254,19 @@ impl StreamMeter {
         self.writer.done(settled, &mut self.out.0);
     }
 
-    /// Writes an error as the stream's last event, with the bill of what came before, if anything did.
+    /// Writes an error as the stream's last event, with the bill of what came before, if there is one.
     pub fn fail(&mut self, error: &ApiError, settled: Settled) {
         let settled = self.has_begun().then_some(settled);
         self.writer.fail(error, settled, &mut self.out.0);
     }
 
-    /// The usage without what ran on between the cut and the close of the stream: undelivered tokens beyond the grant. An
-    /// upstream that breaks the limit that it was told did not run on.
+    /// Returns the usage without what the upstream still generated between the cut and the close of the stream, which
+    /// is undelivered and beyond the grant. An upstream that breaks the limit it was given gets no such reduction.
     pub fn usage_up_to_cut(&self) -> Usage {
         self.counter.usage_up_to(self.granted.granted().max(self.delivered.unwrap_or(0)))
     }
 
-    /// Rewrites every received event that is covered.
+    /// Rewrites every received event that the grant covers.
     fn rewrite(&mut self) -> Option<StreamEnd> {
         loop {
             let data = match self.decoder.next_data()? {
@@ -285,8 +282,8 @@ impl StreamMeter {
         }
     }
 
-    /// Rewrites one event, and counts its tokens, unless the event was blocked: then `before` is the count before it.
-    /// `exhausted` means that no more tokens can be granted.
+    /// Rewrites one event and counts its tokens. If it was blocked, they are counted already, and `before` is the count
+    /// before it. `exhausted` means that no more tokens can be granted.
     fn event(&mut self, data: Bytes, before: Option<u64>, exhausted: bool) -> Step {
         let chunk = match self.reader.event(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
@@ -303,7 +300,7 @@ impl StreamMeter {
         }
         let exhausted = exhausted || self.granted.is_complete();
         if exhausted && !chunk.has_output() {
-            // Tokens without visible text were generated all the same.
+            // Tokens without visible text were generated too.
             return Step::Ended(self.deliver(&chunk).unwrap_or(StreamEnd::GrantUsedUp));
         }
         drop(chunk);
@@ -311,17 +308,17 @@ impl StreamMeter {
         if exhausted { Step::Ended(StreamEnd::GrantUsedUp) } else { Step::Blocked }
     }
 
-    /// Why choices have ended so far.
+    /// Returns the finish reasons so far.
     pub fn finish_reasons(&self) -> &[FinishReason] {
         &self.finish_reasons
     }
 
-    /// Returns whether generation ends with this chunk, which has the finish reason or follows it.
+    /// Returns whether generation ends with this chunk, since it has the finish reason or comes after it.
     fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
         !chunk.has_output() && (self.writer.is_finished() || chunk.finish_reasons().next().is_some())
     }
 
-    /// Writes a chunk. Returns the end of a stream that the client's dialect cannot express.
+    /// Writes a chunk. Returns the end of the stream if the client's dialect cannot express it.
     fn deliver(&mut self, chunk: &Chunk<'_>) -> Option<StreamEnd> {
         let written = self.writer.chunk(chunk, &mut self.out.0);
         let room = usize::from(MAX_CHOICES).saturating_sub(self.finish_reasons.len());
@@ -346,16 +343,16 @@ impl StreamMeter {
         before
     }
 
-    /// Returns whether the granted tokens cover the count. An estimate alone ends no stream whose upstream was limited to
-    /// the granted tokens, unless the output shows beyond doubt that the upstream ignores its limit.
+    /// Returns whether the granted tokens cover the count. If the upstream was limited to the granted tokens, an
+    /// estimate alone ends no stream, unless the output proves that the upstream ignores its limit.
     fn is_covered(&self) -> bool {
         let counter = &self.counter;
         self.granted.covers(counter.completion())
             || (self.granted.is_complete() && counter.completion_is_estimate() && !counter.runs_away())
     }
 
-    /// End of the upstream's body: complete if every choice is finished, since the client misses nothing then;
-    /// otherwise a failure.
+    /// Ends the stream at the end of the upstream's body. It is complete if every choice is finished, since the client
+    /// then misses nothing; otherwise it failed.
     fn ended(&self, reason: &str) -> StreamEnd {
         if self.is_complete() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
     }

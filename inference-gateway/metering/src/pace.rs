@@ -1,16 +1,16 @@
-//! The pace at which an upstream generates, by which its silence is judged: it may generate tokens that nothing shows.
+//! Pace at which an upstream generates. It tells how many tokens a silent upstream may have generated unseen.
 
 use std::time::Duration;
 
-/// Shortest time over which a pace is measured: over a shorter one, tokens that arrive together seem faster than any model.
+/// Shortest time over which a pace is measured. Over a shorter one, tokens that arrive together seem faster than any
+/// model.
 const MEASURED_OVER: Duration = Duration::from_millis(250);
-/// Longest pause between two tokens that is no silence: a batch of prompts in between, a busy gateway. What an upstream
-/// hides for less is shown by the next report.
+/// Longest pause between two tokens that is no silence, as for a batch of prompts in between or a busy gateway. The
+/// next report shows what an upstream hides for less.
 const SILENCE_AFTER: Duration = Duration::from_secs(1);
-/// Tokens of a choice in a second that are assumed before any pace was seen: more than most models generate.
+/// Tokens of a choice per second that are assumed before any pace was seen, more than most models generate.
 const UNSEEN_PER_SECOND: u64 = 100;
 
-/// Pace of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pace {
     /// Output tokens of a choice in a second.
@@ -26,13 +26,13 @@ pub struct PaceMeter {
 }
 
 impl Pace {
-    /// The pace that is assumed of an upstream before any was seen.
+    /// Pace that is assumed of an upstream before any was seen.
     pub const UNSEEN: Self = Self { per_second: UNSEEN_PER_SECOND };
 
     /// Longest pause between two tokens that is no silence.
     pub const SILENCE_AFTER: Duration = SILENCE_AFTER;
 
-    /// Tokens that this number of choices may have generated in this time without a sign of output.
+    /// Returns the tokens that this many choices may have generated in this time without a sign of output.
     pub fn silent_tokens(self, time: Duration, choices: u64) -> u64 {
         if time < SILENCE_AFTER {
             return 0;
@@ -43,13 +43,14 @@ impl Pace {
 }
 
 impl PaceMeter {
-    /// Measures a stream with this number of choices before its first output.
+    /// Measures a stream of this many choices, from before its first output.
     pub const fn new(choices: u64) -> Self {
         Self { choices, first: None }
     }
 
-    /// Takes in the output tokens that were counted at a time, measured from any instant. Returns the pace since the first,
-    /// once that took long enough: an average, so that what waited in between does not count as fast.
+    /// Notes the output tokens counted at a time, measured from any fixed instant. Returns the pace since the first
+    /// output once enough time has passed. It is an average, so that tokens that arrive together after a wait do not
+    /// count as fast.
     pub fn counted(&mut self, tokens: u64, at: Duration) -> Option<Pace> {
         if tokens == 0 {
             return None;

@@ -1,11 +1,11 @@
-//! Progress of a stream, as its meter tells.
+//! Progress of a stream, as its meter sees it.
 
 use shared::tokens::Usage;
 
 use super::{StreamMeter, UsageCounter};
 
 impl StreamMeter {
-    /// Returns whether the upstream may generate more than is granted, so that its silence has to be watched.
+    /// Returns whether the upstream may generate more than is granted, so that its silence must be watched.
     pub fn is_by_grants(&self) -> bool {
         !self.granted.is_complete()
     }
@@ -15,39 +15,39 @@ impl StreamMeter {
         self.blocked.is_some()
     }
 
-    /// Returns whether every requested choice has its finish reason and none goes on, so that only usage and `[DONE]`
+    /// Returns whether every requested choice has its finish reason and none continues, so that only usage and `[DONE]`
     /// are missing.
     pub fn is_finished(&self) -> bool {
         self.writer.finished_choices() >= self.choices && !self.goes_on
     }
 
-    /// Number of choices that go on, or have not begun.
+    /// Counts the choices that continue, or have not begun.
     pub fn open_choices(&self) -> u64 {
         self.choices.saturating_sub(self.writer.finished_choices()).max(1)
     }
 
-    /// Returns whether a chunk without choices came when every choice that began had its finish reason. It ends a stream,
-    /// unless further choices begin.
+    /// Returns whether a chunk without choices came once every choice that began had its finish reason. It ends a
+    /// stream, unless more choices begin.
     pub const fn has_last_chunk(&self) -> bool {
         self.last_chunk
     }
 
-    /// Returns whether every choice that began has its finish reason. Further choices may follow.
+    /// Returns whether every choice that began has its finish reason. More choices may follow.
     pub fn is_complete(&self) -> bool {
         self.writer.is_finished()
     }
 
-    /// Returns whether only usage may be missing: an upstream may make fewer choices than requested.
+    /// Returns whether only usage may be missing, since an upstream may make fewer choices than requested.
     pub fn may_be_finished(&self) -> bool {
         self.is_complete() && !self.goes_on
     }
 
-    /// Returns whether the usage of everything delivered has been reported.
+    /// Returns whether the usage of everything delivered was reported.
     pub const fn is_reported(&self) -> bool {
         !self.counter.is_estimate()
     }
 
-    /// Returns whether any output was received or reported. Before that, a stream costs nothing.
+    /// Returns whether any output was received or reported. Until then, a stream costs nothing.
     pub fn has_begun(&self) -> bool {
         self.begun || self.counter.completion() > 0
     }

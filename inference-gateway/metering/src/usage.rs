@@ -1,4 +1,5 @@
-//! Tokens used by an answer so far: reported by the upstream, as far as believable, or else counted in passing.
+//! Tokens that an answer has used so far: the upstream's reports, as far as they are believable, or else a count of
+//! what passed.
 
 mod choices;
 
@@ -8,21 +9,21 @@ use token_bounds::BYTES_PER_TOKEN;
 
 use choices::{Choices, OutputPart};
 
-/// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts
-/// exceed the bounds by less.
+/// Multiple of the catalogue's bounds up to which a report is believed. Templates, images and hidden thoughts exceed
+/// the bounds by less.
 const BELIEVED_TIMES: u64 = 4;
-/// Number of tokens that is believed of any request: a catalogue may name a window that is too small.
+/// Number of tokens believed of any request, since a catalogue may name a window that is too small.
 const BELIEVED_TOKENS: u64 = 1_000_000;
 
-/// Output that a report of usage counts, where an answer has several choices.
+/// Output that a report of usage covers, if an answer has several choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageScope {
     /// The output of all choices.
     Answer,
-    /// The output of the choice in a chunk of a single choice; elsewhere the output of all choices.
+    /// In a chunk with one choice, the output of that choice; elsewhere the output of all choices.
     ChunkChoice,
-    /// The output of a single choice: the chunk's or the previous chunk's. A whole answer of several choices has no
-    /// report of all, and is asked for as a stream.
+    /// The output of one choice: the chunk's or the previous chunk's. A whole answer of several choices has no report
+    /// of all, so it is requested as a stream.
     Choice,
 }
 
@@ -37,11 +38,9 @@ const LONG_TOKEN_BYTES: u64 = 32;
 pub struct UsageBounds {
     /// Tokens assumed for the prompt until a report comes.
     pub prompt_estimate: u64,
-    /// Images in the prompt.
     pub images: u64,
     /// Output tokens that the upstream was limited to, for each choice.
     pub max_tokens: u64,
-    /// Choices requested.
     pub choices: u64,
     /// Most tokens that the catalogue allows the request.
     pub catalogue: Usage,
@@ -53,8 +52,8 @@ impl UsageBounds {
         self.max_tokens.saturating_mul(self.choices)
     }
 
-    /// Returns the largest counts that are believed. Each member of a report is judged alone: a false member says
-    /// nothing against the others, which come from other counters of the upstream.
+    /// Returns the largest believable counts. Each member of a report is judged alone: a false one says nothing about
+    /// the others, which come from other counters of the upstream.
     fn believable(&self) -> Reported {
         let most = |bound: u64| bound.saturating_mul(BELIEVED_TIMES).clamp(BELIEVED_TOKENS, MOST_TOKENS - 1);
         let (prompt, completion) = (most(self.catalogue.prompt), most(self.catalogue.completion));
@@ -72,36 +71,37 @@ impl UsageBounds {
     }
 }
 
-/// Counter of an answer's tokens. Counts in place, as a copy for each chunk of a stream would cost more than the count.
+/// Counter of an answer's tokens. It counts in place, since a copy for each chunk of a stream would cost more than the
+/// count.
 #[derive(Debug)]
 pub struct UsageCounter {
     bounds: UsageBounds,
     scope: UsageScope,
-    /// Output that passed, reported or not.
+    /// Output that passed, whether reported or not.
     passed: Passed,
-    /// Reports of output.
+    /// Number of reports that had output.
     output_reports: u64,
-    /// The largest of each member that was reported and believed; the completion is that of all choices.
+    /// Largest value of each member that was reported and believed. The completion is that of all choices.
     reported: Reported,
-    /// The largest of each member that was reported and not believed.
+    /// Largest value of each member that was reported and not believed.
     disbelieved: Reported,
-    /// The output of each choice, as far as the upstream reports choices separately.
+    /// Output of each choice, if the upstream reports choices separately.
     choices: Choices,
     /// Choice of the last chunk with a single choice.
     last_choice: Option<usize>,
-    /// True if the prompt was neither reported nor counted exactly, or if the last report was false.
+    /// The prompt was neither reported nor counted exactly, or the last report of it was false.
     prompt_is_estimate: bool,
-    /// True if output came after the last report, or if the last report of output was false.
+    /// Output came after the last report, or the last report of output was false.
     completion_is_estimate: bool,
-    /// True if the last report of reasoning or audio in the output was false.
+    /// The last report of reasoning or audio in the output was false.
     output_parts_are_false: bool,
 }
 
-/// Text that passed in all.
+/// All text that passed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     bytes: u64,
-    /// Each choice of a chunk is a piece.
+    /// Each choice of a chunk is one piece.
     pieces: u64,
     /// Tokens that log probabilities listed.
     listed: u64,
@@ -149,7 +149,7 @@ impl UsageCounter {
         }
     }
 
-    /// The count of a whole answer.
+    /// Counts a whole answer.
     #[must_use]
     pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
         for (choice, size) in answer.outputs.iter().enumerate() {
@@ -159,7 +159,7 @@ impl UsageCounter {
         self
     }
 
-    /// The count of a whole answer that was not kept, from the bytes and the usage found at the end.
+    /// Counts a whole answer that was not kept, by its bytes and the usage found at its end.
     #[must_use]
     pub fn with_end_of_answer(mut self, bytes: u64, usage: Reported) -> Self {
         self.count_output(0, OutputSize { bytes, ..OutputSize::default() });
@@ -180,7 +180,8 @@ impl UsageCounter {
         self.completion_is_estimate = true;
     }
 
-    /// Signs of output so far: texts, and reports of output. Without a new one, nothing shows what an upstream generates.
+    /// Counts signs of output so far: texts, and reports of output. Without a new one, nothing shows what an upstream
+    /// generates.
     pub const fn signs(&self) -> u64 {
         self.passed.pieces + self.output_reports
     }
@@ -197,20 +198,22 @@ impl UsageCounter {
         if self.runs_away() {
             return reported + self.choices.counted();
         }
-        // Texts may have more or fewer tokens than estimated; an estimate never bills beyond a limit that the upstream obeys.
+        // Texts may have more or fewer tokens than estimated. An estimate never bills more than the limit that an
+        // upstream obeys.
         reported + self.choices.counted().min(self.bounds.most_completion().saturating_sub(reported))
     }
 
-    /// Returns whether the output that passed shows that the upstream does not obey its limit: an estimate too low for any text
-    /// is beyond twice the limit. Text that comes letter by letter has more pieces than tokens, and text of long words fewer
-    /// tokens than a byte count suggests; no text has both. Tokens that are listed are counted.
+    /// Returns whether the output proves that the upstream ignores its limit: an estimate that is too low for any text
+    /// exceeds twice the limit. Text that comes letter by letter has more pieces than tokens, and text of long words
+    /// has fewer tokens than its bytes suggest; no text has both. Listed tokens are counted.
     pub(crate) fn runs_away(&self) -> bool {
         let Passed { bytes, pieces, listed } = self.passed;
         let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES).max(listed);
         least > self.bounds.most_completion().saturating_mul(2)
     }
 
-    /// The usage up to this many output tokens. All of it where more came than the upstream was limited to.
+    /// Returns the usage up to this many output tokens. It is all of the usage if more came than the upstream was
+    /// limited to.
     pub(crate) fn usage_up_to(&self, completion: u64) -> Usage {
         let mut usage = self.usage();
         if usage.completion <= self.bounds.most_completion() {
@@ -222,18 +225,18 @@ impl UsageCounter {
         usage
     }
 
-    /// The members that were reported and believed: the largest of each.
+    /// Returns the largest value of each member that was reported and believed.
     pub const fn reported(&self) -> &Reported {
         &self.reported
     }
 
-    /// The members that were reported and not believed: the largest of each.
+    /// Returns the largest value of each member that was reported and not believed.
     pub const fn disbelieved(&self) -> &Reported {
         &self.disbelieved
     }
 
-    /// The usage to bill if the answer ended now. No part is larger than its whole, but for what was written to caches:
-    /// where that has two prices, the price decides which of it fits.
+    /// Returns the usage to bill if the answer ended now. No part is larger than its whole, except tokens written to
+    /// caches: if these have two prices, the price decides which of them fit.
     pub fn usage(&self) -> Usage {
         let part = |tokens: Option<u64>, whole: u64| tokens.unwrap_or(0).min(whole);
         let reported = &self.reported;
@@ -251,7 +254,7 @@ impl UsageCounter {
         Usage { prompt, cached: part(reported.cached, prompt), completion, details }
     }
 
-    /// Returns whether a part was reported larger than its whole, which the usage to bill does not show.
+    /// Returns whether a part was reported as larger than its whole, which the usage to bill does not show.
     pub fn has_part_beyond_whole(&self) -> bool {
         let Reported { cached, written, written_long, audio_input, reasoning, audio_output, .. } =
             self.reported;
@@ -270,7 +273,7 @@ impl UsageCounter {
         self.completion_is_estimate
     }
 
-    /// Takes in a report of usage, with the output of this choice, or of all.
+    /// Learns from a report of usage, with the output of this choice or of all.
     fn learn(&mut self, report: Reported, choice: Option<usize>) {
         if report == Reported::default() {
             return;
@@ -294,7 +297,7 @@ impl UsageCounter {
             if Some(of_all) > believable.completion {
                 beyond.completion = beyond.completion.max(Some(of_all));
             } else if output > 0 || self.choices.counted() == 0 {
-                // A server that reports none after some was delivered has not counted.
+                // A server that reports no output after some was delivered has not counted.
                 self.output_reports += 1;
                 self.reported.completion = self.reported.completion.max(Some(of_all));
                 self.choices.reported(output, choice);
@@ -306,7 +309,7 @@ impl UsageCounter {
         self.disbelieved = self.disbelieved.max(beyond);
     }
 
-    /// Replaces reasoning and audio in the output of a single choice by those of all choices, where these are believed.
+    /// Replaces a choice's reasoning and audio in the output by those of all choices, if these are believable.
     fn add_up_parts(
         &mut self,
         choice: Option<usize>,
@@ -332,8 +335,8 @@ impl UsageCounter {
         }
     }
 
-    /// Adds to the completion the output that a report shows in the total alone: some servers count reasoning apart. A
-    /// total beyond the upstream's limit is false. Only a false total is left in the report.
+    /// Adds to the completion the output that a report shows only in its total, since some servers count reasoning
+    /// apart. A total beyond the upstream's limit is false. The report keeps its total only if it is false.
     fn resolve_total(&self, mut report: Reported) -> Reported {
         let total = report.total.take();
         let prompt = report.prompt.or(self.reported.prompt);
@@ -351,7 +354,7 @@ impl UsageCounter {
     }
 }
 
-/// Estimates the tokens of output, which has at least one.
+/// Estimates the tokens of some output, at least one.
 fn estimated(size: OutputSize) -> u64 {
     (size.bytes / BYTES_PER_TOKEN).max(size.listed_tokens).max(1)
 }

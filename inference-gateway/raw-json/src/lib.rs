@@ -1,4 +1,4 @@
-//! JSON read and edited as it is spelled: no value becomes a tree, and a text is copied once at most.
+//! Reads and edits JSON as it is spelled. No value becomes a tree, and a text is copied at most once.
 
 mod members;
 mod raw_string;

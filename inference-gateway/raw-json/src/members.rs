@@ -1,4 +1,4 @@
-//! Reader of the values of a body; a value that does not fit is an error that names the place.
+//! Reads the values of a body. The error for a value that does not fit names its place.
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
@@ -9,16 +9,16 @@ use shared::{
     json::{Kind, Object, RawValue, each_element, parse_error, parse_object, text},
 };
 
-/// Most characters of a number, which is forwarded as spelled; no parameter needs more.
+/// Most characters of a number, which is forwarded as spelled. No parameter needs more.
 const MAX_DIGITS: usize = 64;
 
-/// Bound on messages, parts and calls: none beside the bound on the body.
+/// No bound on messages, parts and calls except the bound on the body.
 pub const ANY_NUMBER: usize = usize::MAX;
 
-/// Where a value stands in the body: a list of steps on the stack, which only an error writes out.
+/// Place of a value in the body, as a list of steps on the stack. Only an error writes it out.
 #[derive(Clone, Copy)]
 pub enum ParamPath<'p> {
-    /// The member of an object; the body's own have no parent.
+    /// The member of an object. The body's own members have no parent.
     Member(Option<&'p ParamPath<'p>>, &'p str),
     /// The element of an array.
     Element(&'p ParamPath<'p>, usize),
@@ -42,17 +42,16 @@ pub struct Members<'a, 'p> {
 }
 
 impl<'a> Members<'a, '_> {
-    /// The members of the body itself.
     pub fn of_body(body: &'a [u8]) -> Result<Self, ApiError> {
         Ok(Self { object: parse_object(body)?, at: None })
     }
 
-    /// A member that may be absent; `null` means absent, as in the OpenAI API.
+    /// Returns a member that may be absent. `null` means absent, as in the OpenAI API.
     pub fn get<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
         self.even_null(name).filter(|value| value.kind() != Kind::Null)
     }
 
-    /// A member that has to be there.
+    /// Returns a member that must be there.
     pub fn require<'s>(&'s self, name: &'s str) -> Result<Value<'a, 's>, ApiError> {
         self.even_null(name).ok_or_else(|| {
             let at = self.place(name).to_string();
@@ -61,12 +60,11 @@ impl<'a> Members<'a, '_> {
         })
     }
 
-    /// All members, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'a, '_>)> {
         self.object.iter().map(|(name, raw)| (name, Value { raw, at: self.place(name) }))
     }
 
-    /// A member that may be absent, `null` included.
+    /// Returns a member that may be absent, even if it is `null`.
     pub fn even_null<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
         self.object.get(name).map(|raw| Value { raw, at: self.place(name) })
     }
@@ -94,7 +92,6 @@ impl<'a, 'p> Value<'a, 'p> {
         self.raw
     }
 
-    /// The value as spelled.
     pub fn raw(&self) -> &'a str {
         self.raw.get()
     }
@@ -104,24 +101,23 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at.to_string()
     }
 
-    /// The kind of the value.
     pub fn kind(&self) -> Kind {
         Kind::of(self.raw)
     }
 
-    /// An error about this value; `problem` continues `Invalid 'messages[0].role': `.
+    /// Makes an error about this value. `problem` continues `Invalid 'messages[0].role': `.
     pub fn error(&self, code: Code, problem: &str) -> ApiError {
         let at = self.at.to_string();
         let message = format!("Invalid '{at}': {problem}.");
         ApiError::at(code, at, message)
     }
 
-    /// The error that this value is something else than `expected`.
+    /// Makes the error that this value is not `expected`.
     pub fn wrong_type(&self, expected: &str) -> ApiError {
         self.error(Code::InvalidType, &format!("expected {expected}, got {}", self.kind().name()))
     }
 
-    /// Returns whether a content is a text, rather than a list of `parts`.
+    /// Returns whether a content is a text rather than a list of `parts`.
     pub fn is_text(&self, parts: &str) -> Result<bool, ApiError> {
         match self.kind() {
             Kind::String => Ok(true),
@@ -132,15 +128,15 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    /// Returns whether a string in this value may be one of the words that are searched for, which have nothing to escape.
+    /// Returns whether a string in this value may be one of these words, which have nothing to escape.
     pub fn may_have(&self, words: &[Finder<'_>]) -> bool {
         let json = self.raw().as_bytes();
         let is_escaped = || memchr::memchr_iter(b'\\', json).any(|at| json.get(at + 1) == Some(&b'u'));
         words.iter().any(|word| word.find(json).is_some()) || is_escaped()
     }
 
-    /// Passes the texts of a content to `take`, as JSON strings: the content itself, or what `text_of` finds in each of its
-    /// parts.
+    /// Passes the texts of a content to `take`, as JSON strings: the content itself, or what `text_of` finds in each of
+    /// its parts.
     pub fn each_text(
         &self,
         parts: &str,
@@ -158,20 +154,19 @@ impl<'a, 'p> Value<'a, 'p> {
         .map(drop)
     }
 
-    /// `true` or `false`.
     pub fn boolean(&self) -> Result<bool, ApiError> {
         self.expect(Kind::Bool, "a boolean")?;
         Ok(self.raw() == "true")
     }
 
-    /// An integer within bounds; `1.0` is a decimal.
+    /// Reads an integer within bounds; `1.0` is a decimal.
     pub fn integer(&self, bounds: RangeInclusive<i64>) -> Result<i64, ApiError> {
         self.expect(Kind::Number, "an integer")?;
         let token = self.digits()?;
         if token.contains(['.', 'e', 'E']) {
             return Err(self.error(Code::InvalidType, "expected an integer, got a decimal number"));
         }
-        // All digits: a number that no integer holds lies beyond the bounds, on the side of the sign.
+        // All characters are digits, so a number that no integer holds is out of bounds on the side of its sign.
         let number = token.parse::<i64>();
         let too_low = number.as_ref().map_or(token.starts_with('-'), |n| n < bounds.start());
         match number {
@@ -185,7 +180,7 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    /// A number within bounds. A float is precise enough to compare; the number is forwarded as spelled.
+    /// Checks a number against bounds. A float is precise enough to compare; the number is forwarded as spelled.
     pub fn decimal(&self, bounds: RangeInclusive<f64>) -> Result<(), ApiError> {
         self.expect(Kind::Number, "a number")?;
         match self.digits()?.parse::<f64>() {
@@ -200,7 +195,7 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    /// A number as spelled, of bounded length.
+    /// Returns a number as spelled, if it is short enough.
     fn digits(&self) -> Result<&'a str, ApiError> {
         if self.raw().len() > MAX_DIGITS {
             return Err(
@@ -216,11 +211,12 @@ impl<'a, 'p> Value<'a, 'p> {
         text(self.raw).map_err(|_| self.error(Code::InvalidJson, "the string has half a surrogate pair"))
     }
 
-    /// A string as spelled, known to be well-formed. Cheaper than [`Self::string`]: nothing is copied.
+    /// Returns a string as spelled, known to be well-formed. It is cheaper than [`Self::string`], since nothing is
+    /// copied.
     pub fn string_token(&self) -> Result<&'a str, ApiError> {
         self.expect(Kind::String, "a string")?;
         let token = self.raw();
-        // The parser has seen to everything but escapes of surrogates, which begin like these.
+        // The parser has checked everything except escapes of surrogates, which begin like these.
         let escapes = memchr::memchr(b'\\', token.as_bytes()).is_some();
         if escapes && (token.contains(r"\ud") || token.contains(r"\uD")) {
             self.string()?;
@@ -228,7 +224,7 @@ impl<'a, 'p> Value<'a, 'p> {
         Ok(token)
     }
 
-    /// A non-empty string as spelled, known to be well-formed.
+    /// Returns a string as spelled, known to be well-formed and not empty.
     pub fn filled_string_token(&self) -> Result<&'a str, ApiError> {
         match self.string_token()? {
             r#""""# => Err(self.error(Code::EmptyString, "the string is empty")),
@@ -236,7 +232,7 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    /// A string that is among `options`.
+    /// Returns a string that is one of `options`.
     pub fn one_of(&self, options: &[&'static str]) -> Result<&'static str, ApiError> {
         let given = self.string()?;
         options.iter().find(|option| ***option == *given).copied().ok_or_else(|| {
@@ -253,7 +249,7 @@ impl<'a, 'p> Value<'a, 'p> {
         Ok(Members { object, at: Some(self.at) })
     }
 
-    /// Passes at least one and at most `most` elements of an array to `take`.
+    /// Passes the elements of an array to `take`, of which there must be 1 to `most`.
     pub fn each(
         &self,
         most: usize,
@@ -262,8 +258,8 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at_least_one(self.each_if_any(most, take)?)
     }
 
-    /// Passes at most `most` elements of an array to `take`, so that an array of millions is never held as a list.
-    /// Returns the number of elements.
+    /// Passes the elements of an array to `take`, at most `most`, so that an array of millions is never held as a list.
+    /// Returns their number.
     pub fn each_if_any(
         &self,
         most: usize,
@@ -272,7 +268,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.walk(most, |raw, at| take(Value { raw, at }), |e| self.error(Code::InvalidJson, &parse_error(e)))
     }
 
-    /// Passes at least one and at most `most` elements of an array to `take`; each must be an object.
+    /// Passes the elements of an array to `take`, of which there must be 1 to `most`; each must be an object.
     pub fn objects(
         &self,
         most: usize,
@@ -281,14 +277,14 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at_least_one(self.objects_if_any(most, take)?)
     }
 
-    /// Passes at most `most` elements of an array to `take`; each must be an object. Cheaper than [`Self::each_if_any`]:
-    /// no element is read twice. Returns the number of elements.
+    /// Passes the elements of an array to `take`, at most `most`; each must be an object. It is cheaper than
+    /// [`Self::each_if_any`], since no element is read twice. Returns their number.
     pub fn objects_if_any(
         &self,
         most: usize,
         mut take: impl FnMut(&Members<'a, '_>) -> Result<(), ApiError>,
     ) -> Result<usize, ApiError> {
-        // The element at fault is found by reading each by itself.
+        // Reading each element by itself finds the faulty one.
         let fault = |e: &_| match self.each_if_any(most, |element| element.object().map(drop)) {
             Err(fault) => fault,
             Ok(_) => self.error(Code::InvalidJson, &parse_error(e)),
@@ -296,7 +292,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.walk(most, |object, at| take(&Members { object, at: Some(at) }), fault)
     }
 
-    /// Passes each element of an array to `take`, with its place; `fault` tells an error of the parser.
+    /// Passes each element of an array to `take`, with its place. `fault` makes an error of the parser's.
     fn walk<T: Deserialize<'a>>(
         &self,
         most: usize,

@@ -1,4 +1,4 @@
-//! Strings as they are spelled.
+//! JSON strings as they are spelled.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,6 @@ use shared::json::{Kind, RawValue};
 pub struct RawString<'a>(&'a str);
 
 impl<'a> RawString<'a> {
-    /// An empty string.
     pub const EMPTY: Self = Self(r#""""#);
 
     /// The value, if `raw` is a string.
@@ -24,13 +23,13 @@ impl<'a> RawString<'a> {
         &self.0[1..self.0.len() - 1]
     }
 
-    /// A string spelled here, quotes included.
+    /// Takes a string that this program spelled, with its quotes.
     pub const fn trusted(spelled: &'a str) -> Self {
         Self(spelled)
     }
 
-    /// Writes the string. Unpaired halves of surrogate pairs, which strict readers of JSON refuse, become replacement
-    /// characters.
+    /// Writes the string. Unpaired halves of surrogate pairs become replacement characters, since strict readers of
+    /// JSON refuse them.
     pub fn write(self, out: &mut BytesMut) {
         self.pieces(|piece| out.extend_from_slice(piece.as_bytes()));
     }
@@ -40,7 +39,7 @@ impl<'a> RawString<'a> {
         out.extend_from_slice(self.sound().as_bytes());
     }
 
-    /// The text between the quotes as it is written.
+    /// Returns the text between the quotes as it is written, with replacement characters for unpaired surrogates.
     pub fn sound(self) -> Cow<'a, str> {
         if find_surrogate(self.0).is_none() {
             return Cow::Borrowed(self.inner());
@@ -50,13 +49,13 @@ impl<'a> RawString<'a> {
         Cow::Owned(spelled[1..spelled.len() - 1].to_owned())
     }
 
-    /// The text that the string spells.
+    /// Returns the text that the string spells.
     pub fn decoded(self) -> Cow<'a, str> {
         if memchr::memchr(b'\\', self.0.as_bytes()).is_none() {
             return Cow::Borrowed(self.inner());
         }
         let sound = format!("\"{}\"", self.sound());
-        // Without halves of surrogate pairs every string of a parser is well-formed.
+        // Without halves of surrogate pairs, every string of a parser is well-formed.
         Cow::Owned(serde_json::from_str(&sound).unwrap_or_default())
     }
 
@@ -73,12 +72,10 @@ impl<'a> RawString<'a> {
         put(rest);
     }
 
-    /// Returns whether the text is empty.
     pub fn is_empty(self) -> bool {
         self.inner().is_empty()
     }
 
-    /// Bytes between the quotes.
     pub fn len(self) -> u64 {
         self.inner().len() as u64
     }
@@ -87,7 +84,7 @@ impl<'a> RawString<'a> {
 /// Bytes of an escape such as `\u00e9`.
 const ESCAPE: usize = 6;
 
-/// The place of the next escape of half a surrogate pair in a well-formed JSON text.
+/// Finds the next escape of half a surrogate pair in a well-formed JSON text.
 fn find_surrogate(text: &str) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -95,7 +92,7 @@ fn find_surrogate(text: &str) -> Option<usize> {
         if is_high(&text[at..]) || is_low(&text[at..]) {
             return Some(at);
         }
-        // A backslash and the escaped character, which may be another backslash: a byte each.
+        // A backslash and the escaped character, which may be another backslash, take one byte each.
         from = at + 2;
     }
 }

@@ -1,9 +1,9 @@
-//! Edits of a JSON text in place: all else stays byte for byte as the sender spelled it.
+//! Edits a JSON text in place. Everything else stays byte for byte as the sender spelled it.
 
 use std::borrow::Cow;
 
-/// Edits of a JSON text, at any depth and in any order. Values are named by the slices of the text that a reader
-/// borrowed. An edit inside of a value that is replaced or removed has no effect, nor has one of another text.
+/// Edits of a JSON text, at any depth and in any order. Values are named by the slices that a reader borrowed from the
+/// text. An edit has no effect within a value that is replaced or removed, or in another text.
 pub struct Splice<'a> {
     source: &'a str,
     edits: Vec<Edit<'a>>,
@@ -17,9 +17,9 @@ struct Edit<'a> {
 
 enum EditKind<'a> {
     Replace(Cow<'a, str>),
-    /// Removes an element, and a comma beside it.
+    /// Removes an element, and the comma beside it.
     Remove,
-    /// Adds a member in front of a closing brace.
+    /// Adds a member before a closing brace.
     Insert {
         name: &'a str,
         value: Cow<'a, str>,
@@ -46,7 +46,7 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// Adds a member to an object, behind all others. The name needs no escapes; the value is a JSON text.
+    /// Adds a member to an object, after all others. The name needs no escapes; the value is a JSON text.
     pub fn insert(&mut self, object: &str, name: &'a str, value: impl Into<Cow<'a, str>>) {
         if let Some(start) = self.place_of(object) {
             self.insert_before(start + object.len(), name, value.into());
@@ -60,7 +60,7 @@ impl<'a> Splice<'a> {
 
     /// The text with all edits.
     pub fn finish(mut self) -> String {
-        // If two edits begin together, the longer one includes the other.
+        // If two edits begin together, the longer one contains the other.
         self.edits.sort_by_key(|edit| (edit.start, std::cmp::Reverse(edit.end)));
         let mut out = String::with_capacity(self.source.len() + 64);
         let mut at = 0;
@@ -80,7 +80,7 @@ impl<'a> Splice<'a> {
         out
     }
 
-    /// The place of a value that was borrowed from the text.
+    /// Finds the place of a value that was borrowed from the text.
     fn place_of(&self, value: &str) -> Option<usize> {
         let start = (value.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
         (start + value.len() <= self.source.len()).then_some(start)
@@ -98,7 +98,7 @@ impl<'a> Splice<'a> {
     }
 }
 
-/// Removes the comma behind a removed part, or else the one in front, if that is still there. Returns where the rest of
+/// Removes the comma after a removed part, or else the one before it, if that is still there. Returns where the rest of
 /// the text begins.
 fn after_removal(source: &str, end: usize, out: &mut String) -> usize {
     let rest = source[end..].trim_ascii_start();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use raw_json::RawString;
 
-/// Ids of the calls in the conversation of a request, each as a number of eight bytes: a conversation of an agent has
-/// thousands. Two ids with the same number would make a new id where none is needed.
+/// Ids of the calls in a request's conversation, each as a number of eight bytes, since an agent's conversation has
+/// thousands. If two ids have the same number, a new id is made where none is needed.
 #[derive(Default)]
 pub struct EarlierCalls(Vec<u64>);
 
@@ -15,7 +15,7 @@ impl EarlierCalls {
         self.0.push(Self::number_of(RawString::trusted(token)));
     }
 
-    /// Ends the conversation: no more ids are added.
+    /// Ends the conversation, after which no ids are added.
     pub fn complete(mut self) -> Arc<Self> {
         self.0.sort_unstable();
         self.0.shrink_to_fit();
@@ -27,7 +27,7 @@ impl EarlierCalls {
         self.0.capacity() * size_of::<u64>()
     }
 
-    /// The number that stands for an id.
+    /// Returns the number that stands for an id.
     pub fn number_of(id: RawString<'_>) -> u64 {
         let mut first = [0; 8];
         first.copy_from_slice(&blake3::hash(id.decoded().as_bytes()).as_bytes()[..8]);

@@ -1,4 +1,4 @@
-//! The form in which a request wants its answer, and the parts of the request that its answer repeats.
+//! The form in which a request wants its answer, and the parts of it that the answer repeats.
 
 mod earlier_calls;
 mod tool_names;
@@ -16,21 +16,18 @@ pub const MAX_CHOICES: u8 = 8;
 /// The form in which a request wants its answer.
 #[derive(Clone)]
 pub enum Reply {
-    /// Chat completions.
     Chat {
-        /// True if a stream ends with usage.
+        /// A stream ends with usage.
         include_usage: bool,
     },
-    /// The Responses API.
     Responses(Arc<ResponsesReply>),
-    /// The Messages API.
     Messages(Arc<MessagesReply>),
     /// Embeddings, which are never streamed.
     Embeddings,
 }
 
 impl Reply {
-    /// Returns whether a chat is asked for, in whatever dialect, rather than embeddings.
+    /// Returns whether a chat is requested, in any dialect, rather than embeddings.
     pub const fn is_of_chat(&self) -> bool {
         match self {
             Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) => true,
@@ -38,7 +35,7 @@ impl Reply {
         }
     }
 
-    /// Bytes that are kept for the answer.
+    /// Counts the bytes that are kept for the answer.
     pub fn kept_bytes(&self) -> usize {
         match self {
             Self::Chat { .. } | Self::Embeddings => 0,
@@ -60,7 +57,7 @@ impl Reply {
         }
     }
 
-    /// The member of the request that holds the conversation, or the prompts.
+    /// Returns the member of the request that has the conversation or the prompts.
     pub const fn input(&self) -> &'static str {
         match self {
             Self::Chat { .. } | Self::Messages(_) => "messages",
@@ -69,13 +66,12 @@ impl Reply {
     }
 }
 
-/// Parts of a request that its response repeats, or that shape the response.
+/// Parts of a request that its response repeats, or that shape it.
 pub struct ResponsesReply {
-    /// Members of the response that repeat the request's, each with the comma in front, on one line.
+    /// Members of the response that repeat the request's, each with a comma before it, on one line.
     pub echo: String,
-    /// Tools whose names for upstreams are not the client's.
+    /// Tools that upstreams know by other names than the client.
     pub names: ToolNames,
-    /// True if reasoning is also wanted as a summary.
     pub summary: bool,
     /// Calls of the conversation so far.
     pub earlier_calls: Arc<EarlierCalls>,
@@ -83,7 +79,6 @@ pub struct ResponsesReply {
 
 /// Parts of a request that shape its message.
 pub struct MessagesReply {
-    /// True if reasoning is shown.
     pub thinking: bool,
     /// Sequences that end the answer.
     pub stops: Vec<String>,

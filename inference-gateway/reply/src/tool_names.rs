@@ -1,4 +1,4 @@
-//! Tools whose names for upstreams differ from the client's: custom tools, and tools in a namespace.
+//! Tools that upstreams know by other names than the client: custom tools, and tools in a namespace.
 
 /// A tool in the client's words.
 pub struct ToolName {
@@ -8,21 +8,19 @@ pub struct ToolName {
     pub namespace: Option<String>,
     /// Name of the tool, as a JSON string.
     pub name: String,
-    /// True if the tool takes a text rather than an object.
+    /// The tool takes a text rather than an object.
     pub is_custom: bool,
 }
 
-/// The tools of a request that have another name for upstreams, or take a text.
+/// Tools of a request that have another name for upstreams, or take a text.
 #[derive(Default)]
 pub struct ToolNames(Vec<ToolName>);
 
 impl ToolNames {
-    /// Adds a tool.
     pub fn add(&mut self, tool: ToolName) {
         self.0.push(tool);
     }
 
-    /// Bytes of all names.
     pub(crate) fn bytes(&self) -> usize {
         let texts = |tool: &ToolName| {
             tool.flat.len() + tool.namespace.as_ref().map_or(0, String::len) + tool.name.len()
@@ -30,12 +28,12 @@ impl ToolNames {
         self.0.iter().map(|tool| size_of::<ToolName>() + texts(tool)).sum()
     }
 
-    /// The tool behind a function, if it is another.
+    /// Finds the tool behind a function, if it has another name or takes a text.
     pub fn of_function(&self, flat: &str) -> Option<&ToolName> {
         self.0.iter().find(|tool| tool.flat == flat)
     }
 
-    /// The tool of this name in the client's words; both are JSON strings.
+    /// Finds the tool of this name in the client's words. Both are JSON strings.
     pub fn of_tool(&self, namespace: Option<&str>, name: &str) -> Option<&ToolName> {
         self.0.iter().find(|tool| tool.namespace.as_deref() == namespace && tool.name == name)
     }

@@ -1,30 +1,29 @@
 //! Affinity of requests to upstreams with a prefix cache, without leaking an account's prompts to other accounts.
 //!
-//! A caller that can see how many tokens of a prompt were cached, or how soon the answer came, can discover other
-//! callers' prompts, prefix by prefix. So the account is part of everything here: requests of two accounts with the
-//! same prefix are routed independently of each other, and where an upstream can separate its cache by a salt, each
-//! account has a different salt.
+//! A caller that sees how many tokens of a prompt were cached, or how soon the answer came, can discover other callers'
+//! prompts, prefix by prefix. So the account is part of everything here. Requests of two accounts with the same prefix
+//! are routed independently, and if an upstream can separate its cache by a salt, each account has its own.
 
 use shared::ids::AccountId;
 
-/// Affinity of an account's requests that begin with these bytes. The same in every gateway.
+/// Returns the affinity of an account's requests that begin with these bytes. Every gateway computes the same.
 pub fn affinity(account: AccountId, opening: &[u8]) -> u64 {
     number("faregate 2026 affinity of prompts", account.to_string().as_bytes(), opening)
 }
 
-/// Salt that separates an account's part of an upstream's cache. A salt, like an account id, cannot be guessed, and
-/// does not reveal the account to the upstream.
+/// Returns the salt that separates an account's part of an upstream's cache. Like an account id, a salt cannot be
+/// guessed; it does not reveal the account to the upstream.
 pub fn cache_salt(account: AccountId) -> String {
     let salt = blake3::derive_key("faregate 2026 salt of prefix caches", account.to_string().as_bytes());
     blake3::Hash::from_bytes(salt).to_hex().to_string()
 }
 
-/// Identity of an upstream, the same in every gateway and at every position in the catalogue.
+/// Returns the identity of an upstream, the same in every gateway and at every position in the catalogue.
 pub fn identity(url: &str, model: &str) -> u64 {
     number("faregate 2026 identity of upstreams", url.as_bytes(), model.as_bytes())
 }
 
-/// Hash of two texts; `purpose` separates hashes of different kinds.
+/// Hashes two texts. `purpose` separates hashes of different kinds.
 fn number(purpose: &str, first: &[u8], second: &[u8]) -> u64 {
     let mut hasher = blake3::Hasher::new_derive_key(purpose);
     hasher.update(&(first.len() as u64).to_le_bytes()).update(first).update(second);

@@ -1,59 +1,61 @@
-//! Choice of the upstream that serves a request. Pure: decides from a snapshot of a model's upstreams.
+//! Chooses the upstream that serves a request, from a snapshot of the model's upstreams.
 //!
 //! An upstream caches recent prompts, and does not process a cached prefix again. So requests with the same prefix go
-//! to the same upstream, chosen by rendezvous hashing: every gateway chooses the same one, and an added or removed
-//! upstream moves no requests but its own. The choice holds until the load of that upstream is far above its share;
-//! then the request goes to its second choice, and so on.
+//! to the same upstream, chosen by rendezvous hashing: every gateway chooses the same one, and adding or removing an
+//! upstream moves only its own requests. If that upstream's load is far above its share, the request goes to its second
+//! choice, and so on.
 
 use std::{cmp::Ordering, time::Duration};
 
 use shared::ids::AccountId;
 
-/// Consecutive failures that set an upstream aside: a first may be the request's fault, a second a coincidence.
+/// Consecutive failures that set an upstream aside. The first may be the request's fault, and the second a coincidence.
 const FAILURES: u32 = 3;
 /// Time for which an upstream is set aside at first, until a trial request: about the shortest restart of a server.
-/// Every failed trial doubles the time.
+/// Every failed trial doubles it.
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
-/// Longest time until a recovered upstream is noticed, however long the outage was.
+/// Longest time until a recovered upstream is noticed, however long its outage was.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
-/// Time for which an upstream that reports overload, or is draining, gets no new requests.
+/// Time without new requests for an upstream that reports overload or is draining.
 const BREATHER: Duration = Duration::from_secs(1);
-/// Time for which upstreams that fail alike at the same requests count as well without answering any other: busy ones answer
-/// far more often, and an outage that they share is noticed soon.
+/// Time for which upstreams that fail alike at the same requests count as well, although they answer no others. Busy
+/// ones answer far more often, and an outage that they share is noticed soon.
 const EXCUSED_FOR: Duration = Duration::from_secs(10);
-/// Load of an upstream, in percent of a fair share, above which requests leave the upstream that caches their prefix.
+/// Load of an upstream, in percent of its fair share, above which requests leave the upstream that caches their prefix.
 /// A quarter more costs less time than processing a long prompt again.
 const MOST_OF_SHARE: u64 = 125;
 
 /// Outcome of an attempt, with regard to the upstream's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// A complete answer.
+    /// A complete answer, after which the upstream counts as healthy.
     Served,
     /// The beginning of an answer.
     Answered,
-    /// A report of overload, or of a stop that is near.
+    /// A report of overload, or of a coming stop.
     Overloaded,
     /// A failure before or during the answer.
     Failed,
     /// The connection was refused or could not be made.
     Unreachable,
-    /// A refusal of what one client has passed, which tells nothing of the upstream.
+    /// A refusal of what one client has passed, which says nothing about the upstream.
     Unjudged,
-    /// A refusal of what this account has passed, or of all requests: a failure once another account met one too.
+    /// A refusal of what this account has passed, or of everything. It counts as a failure once another account meets
+    /// one too.
     Forbidden(AccountId),
-    /// A limit on what this account has passed, or on all requests: overload once another account met one too.
+    /// A limit on what this account has passed, or on everything. It counts as overload once another account meets one
+    /// too.
     Limited(AccountId),
 }
 
-/// Health of an upstream by its last requests. Times count from an arbitrary common instant.
+/// Health of an upstream, judged by its last requests. Times count from any common instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     failures: u32,
     aside: Option<Aside>,
-    /// Time of the first failure since the last answer that another upstream gave alike.
+    /// Time of the first excused failure since the upstream's last answer.
     excused_since: Option<Duration>,
-    /// The account whose passed requests alone were refused since the last complete answer.
+    /// Account that alone was refused for what it passed, since the last complete answer.
     refused_alone: Option<AccountId>,
 }
 
@@ -64,14 +66,14 @@ struct Aside {
 }
 
 impl Health {
-    /// The health after this outcome of a request.
+    /// Returns the health after this outcome of a request.
     #[must_use]
     pub fn after(self, outcome: AttemptOutcome, now: Duration) -> Self {
         let set_aside = |length: Duration| Some(Aside { until: now + length, length });
         let failures = self.failures.saturating_add(1);
         match (outcome, self.aside) {
             (AttemptOutcome::Served, _) => Self::default(),
-            // The failure count stays: an upstream whose answers all break is not healthy, although answers begin.
+            // The failure count stays: an upstream whose answers all break is not healthy, although they begin.
             (AttemptOutcome::Answered, _) => Self { aside: None, excused_since: None, ..self },
             (AttemptOutcome::Unjudged, _) => self.unjudged(now),
             (AttemptOutcome::Forbidden(account) | AttemptOutcome::Limited(account), _)
@@ -79,7 +81,7 @@ impl Health {
             {
                 Self { refused_alone: Some(account), ..self.unjudged(now) }
             }
-            // The trial failed, or an earlier request did. The time of the next trial is set already.
+            // The trial failed, or an earlier request did. The time of the next trial is already set.
             (
                 AttemptOutcome::Overloaded
                 | AttemptOutcome::Limited(_)
@@ -100,8 +102,8 @@ impl Health {
         }
     }
 
-    /// The health after a request whose outcome says nothing about the upstream. If that request was a trial, the next request
-    /// is one too: requests that are refused keep no upstream aside.
+    /// Returns the health after a request whose outcome says nothing about the upstream. If it was a trial, the next
+    /// request is one too, so that refused requests keep no upstream aside.
     fn unjudged(self, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| Aside {
             until: until.min(now),
@@ -110,8 +112,8 @@ impl Health {
         Self { aside: self.aside.map(again), ..self }
     }
 
-    /// The health after the last failure turned out to be the request's: another upstream that was well failed alike. An
-    /// upstream that answers nothing else in the meantime is not excused for long.
+    /// Returns the health after the last failure turned out to be the request's, since another healthy upstream failed
+    /// alike. An upstream that answers nothing else meanwhile is not excused for long.
     #[must_use]
     pub fn excused(self, now: Duration) -> Self {
         let since = self.excused_since.unwrap_or(now);
@@ -123,8 +125,8 @@ impl Health {
         Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since), ..self }
     }
 
-    /// The health when a request is sent. If the upstream was set aside for long enough, this request is a trial:
-    /// unless an answer comes, the upstream is set aside for twice as long.
+    /// Returns the health once a request is sent. If the upstream was set aside for long enough, this request is a
+    /// trial: unless an answer comes, the upstream is set aside for twice as long.
     #[must_use]
     pub fn tried(self, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| {
@@ -142,7 +144,7 @@ impl Health {
         self.aside.is_some()
     }
 
-    /// Time from which a request tries an upstream again that was set aside.
+    /// Time from which a request may try an upstream that was set aside.
     pub fn aside_until(&self) -> Option<Duration> {
         self.aside.map(|aside| aside.until)
     }
@@ -153,24 +155,22 @@ impl Health {
     }
 }
 
-/// An upstream to choose.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// Identity, independent of the gateway and of the order in the catalogue.
     pub identity: u64,
     /// Share of the requests, relative to the model's other upstreams; at least 1.
     pub weight: u32,
-    /// Requests in flight.
     pub in_flight: u64,
-    /// True if the upstream gets no requests now.
+    /// The upstream gets no requests now.
     pub aside: bool,
 }
 
-/// Index of the upstream for a request; `None` if there is no upstream but the `tried` one.
+/// Returns the index of the upstream for a request; `None` if only the `tried` one is left.
 ///
-/// A request with an `affinity`, common to all requests of a prefix, goes to the prefix's own upstream unless that is
-/// overloaded; a request without, to the upstream with the fewest requests for its weight. `turn`, a different number
-/// each time, decides between equals. If all are set aside, all are eligible: trying is better than refusing.
+/// A request with an `affinity`, which all requests of a prefix share, goes to the prefix's own upstream unless that is
+/// overloaded. One without goes to the upstream with the fewest requests for its weight. `turn`, a different number
+/// each time, decides between equals. If all are set aside, all are eligible, since trying is better than refusing.
 pub fn choose(
     candidates: &[Candidate],
     affinity: Option<u64>,
@@ -197,15 +197,15 @@ struct Share {
 
 impl Share {
     fn of<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Self {
-        // The request to be placed counts as well.
+        // The request to be placed counts too.
         candidates.fold(Self { requests: 1, weights: 0 }, |share, candidate| Self {
             requests: share.requests + candidate.in_flight,
             weights: share.weights + u64::from(candidate.weight),
         })
     }
 
-    /// Returns whether another request keeps the candidate's load close to a fair share. At least one candidate has
-    /// room, since not all can be above the mean.
+    /// Returns whether the candidate's load stays close to a fair share with another request. At least one candidate
+    /// has room, since not all can be above the mean.
     fn has_room(&self, candidate: &Candidate) -> bool {
         let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);
         candidate.in_flight < most
@@ -222,10 +222,10 @@ fn by_turn(a: &Candidate, b: &Candidate, turn: u64) -> Ordering {
     distance(a, turn).total_cmp(&distance(b, turn))
 }
 
-/// Distance of a key from an upstream; the nearest upstream owns the key. By weighted rendezvous hashing, an
+/// Distance of a key from an upstream. The nearest upstream owns the key. With weighted rendezvous hashing, an
 /// upstream's part of all keys is proportional to its weight.
 fn distance(candidate: &Candidate, key: u64) -> f64 {
-    // 53 bits, which a float holds exactly, mapped to a number between 0 and 1, both excluded.
+    // 53 bits, which a float holds exactly, as a number strictly between 0 and 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let unit = ((mix(candidate.identity ^ mix(key)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -unit.ln() / f64::from(candidate.weight)

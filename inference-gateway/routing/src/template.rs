@@ -1,7 +1,7 @@
 //! Tokens that an upstream's template adds to a prompt beyond its bound, learned from reports.
 //!
-//! A report may be odd, so that one or two reports teach nothing: the excess common to the last three counts. A learned
-//! excess is forgotten with time, since the template may have changed.
+//! A report may be odd, so one or two teach nothing: the excess that the last three share counts. A learned excess is
+//! forgotten in time, since the template may have changed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const REMEMBERED: Duration = Duration::from_hours(1);
 /// Largest excess of a report, in tokens: more than any known template adds.
 const MOST_EXCESS: u64 = 8_192;
 
-/// The last reports of plain prompts. Times are since an arbitrary common instant.
+/// The last reports of plain prompts. Times count from any common instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TemplateReports([Option<Report>; REPORTS]);
 
@@ -31,7 +31,7 @@ impl TemplateReports {
         Self([second, third, Some(Report { excess, at })])
     }
 
-    /// Returns the tokens to expect of every prompt beyond the bound.
+    /// Returns the tokens to expect beyond the bound of every prompt.
     pub fn excess(&self, now: Duration) -> u64 {
         let recent = |report: &Report| now.saturating_sub(report.at) < REMEMBERED;
         let excess = |report: &Option<Report>| report.filter(recent).map_or(0, |report| report.excess);

@@ -1,7 +1,7 @@
-//! Upper bound of the tokens of a prompt, computed from the bytes.
+//! Upper bound of the tokens of a prompt, computed from its bytes.
 //!
-//! A hold is opened on this bound before any count, so the bound may be too high and must not be too low. These reasons
-//! keep it high enough:
+//! A hold is opened on this bound before any count, so it may be too high and must not be too low. These reasons keep
+//! it high enough:
 //! - A token of a byte-level BPE, and of a unigram model with byte fallback, stands for at least one byte. So there
 //!   are no more tokens than bytes in what the model's template renders.
 //! - Templates show texts as they are, or as JSON. Texts count as the client spelled them in JSON, quotes included: an
@@ -15,7 +15,8 @@
 
 use shared_catalog::Model;
 
-/// Tokens around the messages: a beginning, the markers that open the answer, a short system prompt of the template's.
+/// Tokens around the messages: a beginning, the markers that open the answer, and a short system prompt of the
+/// template.
 const PER_REQUEST: u64 = 64;
 /// Tokens around each message: the markers and the name of the role.
 const PER_MESSAGE: u64 = 16;
@@ -24,19 +25,19 @@ const PER_PREAMBLE: u64 = 512;
 /// Tokens around each tool, tool call, and tool answer: markers, or the tags of templates that write XML.
 const PER_TOOL: u64 = 64;
 
-/// Tokens by which a vendor describes a tool of its own that clients run; the longest descriptions have some 750.
+/// Tokens with which a vendor describes its own tool that clients run; the longest descriptions have some 750.
 const PER_VENDORS_TOOL: u64 = 1024;
 
 /// Usual number of bytes of text per token.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
-/// Largest number of counted bytes per token. The longest tokens in use are 128 blanks; a blank counts as six bytes
-/// where the client spelled it as an escape, and rewritten JSON adds about as much again.
+/// Most counted bytes per token. The longest tokens in use are 128 blanks. A blank counts as six bytes if the client
+/// spelled it as an escape, and rewritten JSON adds about as much again.
 const COUNTED_BYTES_PER_TOKEN: u64 = 1024;
 
-/// Largest number of varied bytes per token: long words of scripts with three bytes a letter come to some 60.
+/// Most varied bytes per token. Long words in scripts with three bytes a letter come to some 60.
 const VARIED_BYTES_PER_TOKEN: u64 = 128;
-/// Length of a text from which its varied bytes are counted: shorter texts would add few tokens to a check that every
+/// Length from which the varied bytes of a text are counted. Shorter texts would add few tokens to a check that every
 /// request pays for.
 const LONG_TEXT: usize = 4 << 10;
 /// The longest escape of a character in JSON.
@@ -44,10 +45,9 @@ const LONGEST_ESCAPE: u64 = 6;
 
 /// Number of spaces per level of indentation in templates' JSON.
 const INDENT: u64 = 4;
-/// Length of the longest float that a renderer makes of a number with an exponent.
+/// Length of the longest float that a renderer writes for a number with an exponent.
 const FLOAT: u64 = 24;
-/// Levels of nesting in a tool or schema. Upstreams parse with recursive parsers, which give up, or crash, at 100 or
-/// more.
+/// Levels of nesting in a tool or schema. Upstreams have recursive parsers, which give up or crash at 100 or more.
 pub const MAX_DEPTH: u64 = 64;
 
 /// A value is nested deeper than [`MAX_DEPTH`].
@@ -57,17 +57,17 @@ pub struct TooDeep;
 /// Size of the part of a request that a template may show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PromptSize {
-    /// Bytes of text, at most.
+    /// Most bytes of text.
     bytes: u64,
-    /// Tokens of the template's own, at most.
+    /// Most tokens that the template itself adds.
     markers: u64,
-    /// True if tools, or the shape of an answer, have to be explained.
+    /// Tools, or the shape of an answer, must be explained.
     preamble: bool,
-    /// True if templates show more than texts: tools, tool calls, JSON, or parameters of the template.
+    /// Templates show more than texts: tools, tool calls, JSON, or parameters of the template.
     more_than_texts: bool,
-    /// Lower bound of the bytes of long texts that repeat none of the bytes in front.
+    /// Fewest bytes of long texts that do not repeat the bytes before them.
     varied: u64,
-    /// Images, which no text shows.
+    /// Number of images, whose tokens no text shows.
     pub images: u64,
 }
 
@@ -95,12 +95,12 @@ impl PromptSize {
         self.more_than_texts = true;
     }
 
-    /// Counts a string that is shown; `token` is the spelling in JSON.
+    /// Counts a string that is shown. `token` is its spelling in JSON.
     pub fn text(&mut self, token: &str) {
         self.bytes += token.len() as u64 + growth(token);
     }
 
-    /// Counts the varied bytes of a string that no template leaves out, unlike earlier reasoning; `token` is its
+    /// Counts the varied bytes of a string that no template leaves out, unlike earlier reasoning. `token` is its
     /// spelling in JSON.
     pub fn kept(&mut self, token: &str) {
         if token.len() >= LONG_TEXT {
@@ -115,26 +115,27 @@ impl PromptSize {
         Ok(())
     }
 
-    /// Counts a text meant to be JSON, which templates show unchanged, written anew, or as a JSON string.
+    /// Counts a text that should be JSON. Templates show it unchanged, written anew, or as a JSON string.
     pub fn maybe_json(&mut self, text: &str) {
-        // A text too deep for a parser is only ever shown as text, at six bytes a byte at most.
+        // A text that is too deep for a parser is only ever shown as text, with at most six bytes for each of its
+        // bytes.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
-    /// Counts a JSON value that its upstream reads, and that is passed on unread.
+    /// Counts a JSON value that is passed on unread, and that its upstream reads.
     pub fn unread(&mut self, json: &str) {
         self.more_than_texts = true;
         self.maybe_json(json);
     }
 
-    /// Counts what a vendor says of a tool of its own.
+    /// Counts a vendor's description of its own tool.
     pub fn vendors_tool(&mut self) {
         self.preamble();
         self.tool();
         self.markers += PER_VENDORS_TOOL;
     }
 
-    /// Counts what is shown of another part.
+    /// Adds the counts of another part.
     pub fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.markers += other.markers;
@@ -142,7 +143,7 @@ impl PromptSize {
         self.more_than_texts |= other.more_than_texts;
     }
 
-    /// Counts a parameter that is passed on as spelled. No template shows it, but a server receives its bytes.
+    /// Counts a parameter that is passed on as spelled. No template shows it, but the server receives its bytes.
     pub fn passed_on(&mut self, json: &str) {
         self.bytes += json.len() as u64;
     }
@@ -152,13 +153,13 @@ impl PromptSize {
         self.preamble
     }
 
-    /// Returns whether a prompt consists of texts alone, so that its reported tokens tell of the template.
+    /// Returns whether a prompt is only texts, so that its reported tokens say something about the template.
     pub const fn is_plain(&self) -> bool {
         !self.more_than_texts && self.images == 0
     }
 
-    /// Returns the upper bound of the prompt's tokens, which may exceed the catalogue's context window: an upstream
-    /// with a larger window takes such a prompt, and the hold has to cover all of it.
+    /// Returns the upper bound of the prompt's tokens. It may exceed the catalogue's context window: an upstream with a
+    /// larger window accepts such a prompt, and the hold must cover all of it.
     pub fn bound(&self, model: &Model) -> u64 {
         self.most_of_text().saturating_add(self.most_of_images(model))
     }
@@ -168,8 +169,8 @@ impl PromptSize {
         (self.bytes / COUNTED_BYTES_PER_TOKEN).max(self.varied / VARIED_BYTES_PER_TOKEN) + 1
     }
 
-    /// Returns the prompt's tokens to bill without a count: a token of text is about [`BYTES_PER_TOKEN`] bytes. Images,
-    /// which differ more, are taken at their bound.
+    /// Returns the tokens of the prompt to bill without a count: about [`BYTES_PER_TOKEN`] bytes of text each. Images
+    /// differ more, so they count at their bound.
     pub fn estimate(&self, model: &Model) -> u64 {
         self.most_of_text().div_ceil(BYTES_PER_TOKEN).saturating_add(self.most_of_images(model))
     }
@@ -185,7 +186,7 @@ impl PromptSize {
     }
 }
 
-/// The longest way to spell each byte of a text in JSON.
+/// Bytes of the longest way to spell each byte of a text in JSON.
 const SPELLED: [u8; 256] = {
     let mut spelled = [1; 256];
     let mut byte = u8::MAX;
@@ -201,8 +202,8 @@ const SPELLED: [u8; 256] = {
     }
 };
 
-/// Returns the upper bound of the bytes of a JSON text written anew. A text that is no JSON may be passed, and counts
-/// as a JSON string at least.
+/// Returns the upper bound of the bytes of a JSON text written anew. The text may be no JSON; it then counts as a JSON
+/// string at least.
 fn rewritten(json: &str) -> Result<u64, TooDeep> {
     let (mut bytes, mut depth, mut in_string, mut escaped) = (2, 0_u64, false, false);
     for byte in json.bytes() {
@@ -212,7 +213,7 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
             escaped = !escaped && byte == b'\\';
             continue;
         }
-        // A line break, and the indentation of the line that follows.
+        // Bytes of a line break, and of the indentation after it.
         let new_line = 1 + INDENT * depth.min(MAX_DEPTH);
         bytes += match byte {
             b'{' | b'[' => {
@@ -236,9 +237,9 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
     Ok(bytes)
 }
 
-/// Returns the lower bound of the bytes of a text that differ from the four in front. Tokens of hundreds of bytes
-/// repeat a character or two. `token` is the text's spelling in JSON: escapes may spell one character over and over,
-/// and count for nothing.
+/// Returns the lower bound of the bytes of a text that differ from the four before them, since tokens of hundreds of
+/// bytes repeat a character or two. `token` is the text's spelling in JSON. Escapes do not count, since they may spell
+/// one character over and over.
 fn varied(token: &str) -> u64 {
     let bytes = token.as_bytes();
     let different = bytes.array_windows().filter(|[before @ .., byte]: &&[u8; 5]| !before.contains(byte));
@@ -246,7 +247,7 @@ fn varied(token: &str) -> u64 {
     (different.count() as u64).saturating_sub(LONGEST_ESCAPE * escapes.count() as u64)
 }
 
-/// Returns the upper bound of the bytes that Unicode normalisation (NFC or NFKC, as in tokenizers) adds to a text.
+/// Returns the upper bound of the bytes that a tokenizer's Unicode normalisation (NFC or NFKC) adds to a text.
 fn growth(text: &str) -> u64 {
     if text.is_ascii() {
         return 0;
@@ -254,13 +255,13 @@ fn growth(text: &str) -> u64 {
     text.chars().map(added_by_composition_or_compatibility).sum()
 }
 
-/// Returns the bytes that a single character may add. The ranges are those of Unicode 14, joined across rare characters.
+/// Returns the bytes that one character may add. The ranges are those of Unicode 14, joined across rare characters.
 const fn added_by_composition_or_compatibility(c: char) -> u64 {
     match c {
         '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,
-        // A mark may come between a letter and its accent, which is then written apart; so is the stroke of ⫝̸.
+        // A mark may come between a letter and its accent, which is then written apart, as is the stroke of ⫝̸.
         '\u{300}'..='\u{36f}' | '\u{2adc}' | '\u{587}' | '\u{675}'..='\u{678}' | '\u{1fc1}'..='\u{1fee}' => 2,
-        // Spacing accents; letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC takes apart.
+        // Spacing accents; letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC decomposes.
         '\u{a0}'..='\u{be}'
         | '\u{37a}'..='\u{385}'
         | '\u{958}'..='\u{95f}'

@@ -1,11 +1,11 @@
-//! Detection of internal details in a text: addresses, credentials, files, stacks.
+//! Detects internal details in a text: addresses, credentials, files, stacks.
 //!
-//! In doubt a text counts as internal: dropping an upstream's wording loses little, while showing a secret cannot be
-//! undone.
+//! If in doubt, a text counts as internal. Dropping an upstream's words loses little, while a secret once shown cannot
+//! be taken back.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Parts of stacks and headers, in lower case.
+/// Parts of stack traces and headers, in lower case.
 const TELLTALES: [&str; 8] = [
     "://",
     "traceback",
@@ -33,14 +33,14 @@ const HOST_LABELS: [&str; 12] = [
 ];
 /// Endings of the names of source files and libraries.
 const FILE_ENDINGS: [&str; 10] = [".py", ".rs", ".go", ".c", ".cc", ".cpp", ".cu", ".js", ".so", ".java"];
-/// Prefixes of credentials.
+/// Prefixes of credentials that well-known services issue, in lower case.
 const KEY_PREFIXES: [&str; 5] = ["sk-", "sk_", "hf_", "ghp_", "akia"];
-/// Length from which a string of letters and digits counts as a token, a digest or an id.
+/// Length from which letters and digits together count as a token, a digest or an id.
 const TOKEN_CHARS: usize = 20;
-/// Length from which a string of letters alone counts as a token, a digest or an id.
+/// Length from which letters alone count as a token, a digest or an id.
 const LETTERS_ONLY_CHARS: usize = 40;
 
-/// Beginnings of the addresses at which vendors document their APIs.
+/// Beginnings of addresses at which vendors document their APIs.
 const DOCUMENTED_AT: [&str; 7] = [
     "https://docs.claude.com/",
     "https://docs.anthropic.com/",
@@ -51,7 +51,8 @@ const DOCUMENTED_AT: [&str; 7] = [
     "https://help.openai.com/",
 ];
 
-/// The sentences of a text that refer to no vendor's documentation: what they say of the request is worth reading.
+/// Keeps the sentences of a text that refer to no vendor's documentation, since what they say about the request is
+/// worth reading.
 pub(super) fn without_references(message: &str) -> String {
     let refers = |sentence: &&str| DOCUMENTED_AT.iter().any(|address| sentence.contains(address));
     let sentences = message.split_inclusive(". ").filter(|sentence| !refers(sentence));
@@ -81,7 +82,7 @@ fn is_address(word: &str) -> bool {
         || word.split(['/', ':', '@', '%']).any(|part| part.parse::<Ipv4Addr>().is_ok() || is_host(part))
 }
 
-/// Returns whether a word has the form `name:8000`. A word that begins with a number is a time or a position in a
+/// Returns whether a word has the form `name:8000`. A word that begins with a number is a time, or a position in a
 /// text.
 fn has_port(word: &str) -> bool {
     word.rsplit_once(':').is_some_and(|(host, port)| {
@@ -89,7 +90,7 @@ fn has_port(word: &str) -> bool {
     })
 }
 
-/// Returns whether a word is a host name. Places in a request, for example `messages.0.content`, are not.
+/// Returns whether a word is a host name. Places in a request, such as `messages.0.content`, are not.
 fn is_host(name: &str) -> bool {
     name == "localhost" || name.split('.').skip(1).any(|label| HOST_LABELS.contains(&label))
 }

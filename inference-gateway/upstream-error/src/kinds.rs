@@ -1,4 +1,4 @@
-//! Types and codes of errors, by which vendors say what an event of a stream, or a body, is about.
+//! Types and codes of errors, with which vendors say what an event of a stream, or a body, is about.
 
 use super::UpstreamError;
 
@@ -23,7 +23,7 @@ const STATUSES: [(&str, u16); 17] = [
     ("server_is_overloaded", 503),
 ];
 
-/// Types and codes about the account of whoever runs the gateway.
+/// Types and codes about the account of the gateway's operator.
 const OF_ACCOUNT: [&str; 10] = [
     "billing_error",
     "insufficient_quota",
@@ -46,11 +46,12 @@ const WORDS_OF_ACCOUNT: [&str; 4] = [
 ];
 
 impl UpstreamError {
-    /// Status of an error event in a stream: the code, if that is a status, or what its type or its code stands for.
+    /// Returns the status of an error event in a stream: its code, if that is a status, or what its type or code stands
+    /// for.
     pub fn status_in_stream(&self) -> u16 {
         let status =
             |name: &str| STATUSES.iter().find(|(known, _)| *known == name).map(|(_, status)| *status);
-        // All codes about images are about the request's.
+        // Every code about images means that the request's images are at fault.
         let of_image = || self.code.contains("image").then_some(400);
         self.code
             .parse()
@@ -61,7 +62,7 @@ impl UpstreamError {
             .unwrap_or(500)
     }
 
-    /// Returns whether the error is about the account of whoever runs the gateway, which its clients can do nothing about.
+    /// Returns whether the error is about the account of the gateway's operator, which clients can do nothing about.
     pub(super) fn is_of_account(&self) -> bool {
         let lower = self.message.to_lowercase();
         OF_ACCOUNT.iter().any(|name| self.is(name))

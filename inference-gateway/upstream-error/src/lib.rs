@@ -1,4 +1,4 @@
-//! Errors of upstreams, in the formats of the different servers.
+//! Errors of upstreams, in the formats of different servers.
 
 mod inside;
 mod kinds;
@@ -30,11 +30,11 @@ const TOO_LONG: [&str; 15] = [
     "is too large to process",        // llama.cpp, of embeddings
 ];
 
-/// Types and codes of errors that the request caused, whatever the status.
+/// Types and codes of errors that the request caused, whatever their status.
 const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
 
-/// Words about a part of a request that a server cannot take, from the sources of the servers. Several servers report
+/// Words about a part of a request that a server cannot handle, from the sources of the servers. Several servers report
 /// them with the status of a failure of their own. The first part that fits counts.
 const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
     (
@@ -84,59 +84,58 @@ const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
     ),
 ];
 
-/// Most bytes of an error that is read: as a tree, an error takes many times as much memory. Longer ones say nothing.
+/// Most bytes of an error that is read, since an error as a tree takes many times its memory. A longer one is ignored.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// Error of an upstream; empty without a readable text. The text may quote the prompt.
+/// Error of an upstream; empty if it has no readable text. The text may quote the prompt.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct UpstreamError {
-    /// Text of the error.
     pub message: String,
     /// Member `type` of the error.
     pub kind: String,
-    /// Member `code` of the error, a status or a name.
+    /// Member `code` of the error, which is a status or a name.
     pub code: String,
-    /// Sizes of the prompt and of the context, if members of the error tell them.
+    /// Sizes of the prompt and of the context, if members of the error have them.
     pub sizes: Option<ContextSizes>,
 }
 
-/// Part of a request that an upstream cannot take.
+/// Part of a request that an upstream cannot handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartAtFault {
-    /// The roles, their order, or the parts of the messages: the model's template refuses them.
+    /// The messages' roles, their order, or their parts, which the model's template refuses.
     Messages,
     /// The arguments of an earlier call.
     CallArguments,
-    /// Images, at a model of texts.
+    /// Images, if the model only reads texts.
     Images,
     /// The bytes of an image.
     ImageData,
-    /// Tools, at a model without.
+    /// Tools, if the model has none.
     Tools,
 }
 
 /// Cause of an upstream's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The prompt, or the sum of prompt and requested output, exceeds the upstream's context.
+    /// The prompt, or the prompt with the requested output, exceeds the upstream's context.
     TooLong,
-    /// The request is invalid in another way: in this part, where the error's words are known.
+    /// The request is invalid in another way: in this part, if the error's words are known.
     Invalid(Option<PartAtFault>),
     /// The request has more bytes than the upstream accepts.
     TooLarge,
     /// The upstream is overloaded or not ready.
     Overloaded,
-    /// A server behind the upstream did not answer the upstream in time.
+    /// A server behind the upstream did not answer it in time.
     Timeout,
-    /// The upstream failed, or upstream and gateway are not configured for each other.
+    /// The upstream failed, or the upstream and the gateway are not configured for each other.
     Broken,
 }
 
 impl UpstreamError {
-    /// Reads an error from a body or an event of a stream: nested (`{"error":{"message"}}`: OpenAI, vLLM, llama.cpp,
-    /// Ollama, Anthropic), inside of a failed response (`{"response":{"error":…}}`: OpenAI), flat
-    /// (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation Inference;
-    /// `{"detail":"…"}` or a list of details: FastAPI).
+    /// Reads an error from a body or an event of a stream. It may be nested (`{"error":{"message"}}`: OpenAI, vLLM,
+    /// llama.cpp, Ollama, Anthropic), inside a failed response (`{"response":{"error":…}}`: OpenAI), flat
+    /// (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation
+    /// Inference; `{"detail":"…"}` or a list of details: FastAPI).
     pub fn read(body: &[u8]) -> Self {
         if body.len() > MAX_ERROR_BYTES {
             return Self::default();
@@ -157,8 +156,8 @@ impl UpstreamError {
         }
     }
 
-    /// Cause of the error, by the status of the response and the error's text. Some servers report a client's mistake
-    /// as a 500, recognised by the text.
+    /// Returns the cause of the error, by the response's status and the error's text. Some servers report a client's
+    /// mistake as a 500, which the text reveals.
     pub fn verdict(&self, status: u16) -> Verdict {
         let part = self.part_at_fault();
         match status {
@@ -174,16 +173,16 @@ impl UpstreamError {
         }
     }
 
-    /// The part of the text that a client may read, without the upstream's own name for the model, which is
-    /// confidential. Texts about the server's own failures, and texts with an address, a credential, a file or a
-    /// stack, are dropped completely, since the rest could still reveal secrets.
+    /// Returns the part of the text that a client may read, without the upstream's own name for the model, which is
+    /// confidential. Texts about the server's own failures are dropped, and texts with an address, a credential, a file
+    /// or a stack, since the rest could still reveal secrets.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let message = inside::without_references(&self.message).replace(upstream_model, "the model");
         let shown = status < 500 && !message.is_empty() && !inside::leaks_internals(&message);
         shown.then_some(message)
     }
 
-    /// Sizes of a prompt that is too long, if the upstream tells them.
+    /// Returns the sizes of a prompt that is too long, if the upstream reports them.
     pub fn context_sizes(&self) -> Option<ContextSizes> {
         self.sizes.or_else(|| ContextSizes::in_text(&self.message))
     }
@@ -210,7 +209,7 @@ impl UpstreamError {
     }
 }
 
-/// The first of these values that is a text or a number.
+/// Returns the first of these values that is a text or a number.
 fn first(values: &[&Value]) -> String {
     let text = |value: &&Value| match value {
         Value::String(text) => Some(text.clone()),

@@ -1,9 +1,9 @@
-//! Limits of output that upstreams refuse, and the room that they tell instead. All texts come from the sources, or from
-//! answers, of servers.
+//! Limits of output that upstreams refuse, and the room that they report instead. All texts come from servers' sources
+//! or answers.
 
 use super::UpstreamError;
 
-/// Texts, in lower case, that tell the most output of a model; `#` is the number.
+/// Texts, in lower case, that report the most output of a model; `#` is the number.
 const MOST_OUTPUT: [&str; 7] = [
     "supports at most # completion tokens",                      // OpenAI
     "less than or equal to `#`",                                 // Groq
@@ -14,7 +14,7 @@ const MOST_OUTPUT: [&str; 7] = [
     "maximum output tokens (#)",                                 // Ollama's cloud
 ];
 
-/// Texts that tell the tokens that prompt and output have together.
+/// Texts that report the tokens of prompt and output together.
 const WINDOW: [&str; 8] = [
     "max_model_len=max_total_tokens=#",    // vLLM
     "max_model_len=#",                     // NVIDIA
@@ -26,8 +26,8 @@ const WINDOW: [&str; 8] = [
     "> #, decrease input length",          // Anthropic
 ];
 
-/// Texts that tell the tokens of the prompt. vLLM's "at least # input tokens" is none where output was asked for: it stops
-/// counting where the prompt no longer fits beside that.
+/// Texts that report the tokens of the prompt. vLLM's "at least # input tokens" is not among them if output was
+/// requested, since vLLM stops counting once the prompt no longer fits beside that.
 const PROMPT: [&str; 9] = [
     "(# in the messages",                     // OpenAI, older vLLM
     "messages resulted in # tokens",          // OpenAI
@@ -40,38 +40,37 @@ const PROMPT: [&str; 9] = [
     "exceed context limit: # +",              // Anthropic
 ];
 
-/// Names of the limit in errors about it alone.
+/// Names of the limit, in errors that are only about it.
 const LIMIT_NAMES: [&str; 5] =
     ["max_tokens", "max_output_tokens", "max_completion_tokens", "max_new_tokens", "output tokens"];
 
-/// A limit of output that an upstream refused, for itself or together with the prompt.
+/// A limit of output that an upstream refused, alone or together with the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLimit {
     /// Most output tokens of any request.
     most: Option<u64>,
     /// Most tokens of prompt and output together.
     window: Option<u64>,
-    /// Tokens of the prompt.
     prompt: Option<u64>,
 }
 
 impl RefusedLimit {
-    /// Output tokens for which there is room; `None` where the upstream does not tell.
+    /// Returns the output tokens for which there is room; `None` if the upstream does not say.
     pub fn room(self) -> Option<u64> {
         let beside = self.prompt.and_then(|prompt| self.room_beside(prompt));
         self.most.into_iter().chain(beside).min()
     }
 
-    /// Output tokens for which there is room beside a prompt of so many tokens; `None` where the upstream does not tell its
-    /// window.
+    /// Returns the output tokens for which there is room beside a prompt of this size; `None` if the upstream does not
+    /// report its window.
     pub fn room_beside(self, prompt: u64) -> Option<u64> {
-        // SGLang wants a token to spare.
+        // SGLang wants one token to spare.
         Some(self.window?.saturating_sub(prompt).saturating_sub(1))
     }
 }
 
 impl UpstreamError {
-    /// The refused limit of output, if that is what the error with this status is about.
+    /// Returns the refused limit of output, if the error with this status is about one.
     pub fn refused_limit(&self, status: u16) -> Option<RefusedLimit> {
         let text = self.message.to_lowercase();
         let names_limit = LIMIT_NAMES.iter().any(|name| text.contains(name));
@@ -83,13 +82,13 @@ impl UpstreamError {
     }
 }
 
-/// The number at the place of `#` in a text that has this template.
+/// Reads the number at the place of `#` in a text of this form.
 fn number(text: &str, template: &str) -> Option<u64> {
     let (before, after) = template.split_once('#')?;
     text.match_indices(before).find_map(|(at, _)| {
         let rest = &text[at + before.len()..];
         let is_digit = |at: usize| rest.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
-        // Some write "128,000".
+        // Some servers write "128,000" with a comma.
         let is_comma = |at: usize| rest.as_bytes().get(at) == Some(&b',') && is_digit(at + 1);
         let end = (0..rest.len()).find(|at| !is_digit(*at) && !is_comma(*at)).unwrap_or(rest.len());
         let (number, rest) = rest.split_at(end);

@@ -1,8 +1,8 @@
-//! Sizes of a prompt that is too long, as upstreams tell them: in members of the error, or in its text.
+//! Sizes of a prompt that is too long, as upstreams report them: in members of the error, or in its text.
 
 use serde_json::Value;
 
-/// Phrases that name the limit of a context; the number of tokens follows, or stands just before.
+/// Phrases that name the limit of a context. The number of tokens follows, or stands just before.
 const LIMITS: [&str; 11] = [
     "maximum context length",
     "context length",
@@ -20,9 +20,9 @@ const LIMITS: [&str; 11] = [
 /// Sizes of a prompt that is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextSizes {
-    /// Tokens of the prompt; `None` where the upstream does not tell, or where the prompt alone is not too long.
+    /// Tokens of the prompt; `None` if the upstream does not say, or if the prompt alone is not too long.
     pub prompt: Option<u64>,
-    /// The most tokens that the upstream takes.
+    /// Most tokens that the upstream accepts.
     pub most: u64,
 }
 
@@ -31,13 +31,13 @@ impl ContextSizes {
         Self { prompt: Some(prompt).filter(|prompt| *prompt >= most), most }
     }
 
-    /// The sizes in the members of an error of llama.cpp's server.
+    /// Reads the sizes in the members of an error of llama.cpp's server.
     pub(super) fn of_members(error: &Value) -> Option<Self> {
         let (prompt, most) = (error["n_prompt_tokens"].as_u64()?, error["n_ctx"].as_u64()?);
         (most > 0).then(|| Self::new(prompt, most))
     }
 
-    /// The sizes that a text tells. A text that names the total of prompt and output tells both behind it.
+    /// Reads the sizes in a text. A text that names the total of prompt and output has both after it.
     pub(super) fn in_text(text: &str) -> Option<Self> {
         let lower = text.to_lowercase();
         let numbers = numbers(&lower);
@@ -54,13 +54,12 @@ impl ContextSizes {
     }
 }
 
-/// A number of tokens in a text.
 struct Number {
     value: u64,
     start: usize,
 }
 
-/// The numbers of a text that may count tokens: no part of a word, and no number of characters.
+/// Finds the numbers of a text that may count tokens: no parts of words, and no numbers of characters.
 fn numbers(text: &str) -> Vec<Number> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
@@ -87,7 +86,7 @@ fn is_of_number(bytes: &[u8], at: usize) -> bool {
     is_digit(at) || (bytes[at] == b',' && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3))
 }
 
-/// The limit that a text names: the first number behind a phrase for it, or else the last in front.
+/// Finds the limit that a text names: the first number after a phrase for it, or else the last one before.
 fn limit(text: &str, numbers: &[Number]) -> Option<u64> {
     let named = LIMITS.iter().find_map(|phrase| text.find(phrase));
     // Anthropic: "exceed context limit: 190000 + 20000 > 200000".

@@ -1,29 +1,27 @@
-//! Output of each choice: reported apart by some upstreams, or else counted in passing.
+//! Output of each choice: reported separately by some upstreams, or else counted as it passes.
 
 use reply::MAX_CHOICES;
 
-/// The output of all choices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choices {
     each: [ChoiceOutput; MAX_CHOICES as usize],
-    /// Tokens by which the last report of all choices was ahead of their text.
+    /// Tokens by which the last report of all choices was ahead of their texts.
     ahead: u64,
 }
 
-/// Output of a choice.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChoiceOutput {
-    /// Tokens that reports of this choice alone show.
+    /// Tokens that reports of only this choice show.
     reported: ReportedOutput,
-    /// Tokens of all text that passed, by estimate.
+    /// Estimated tokens of all text that passed.
     passed: u64,
     /// Tokens by which the last report of this choice was ahead of its text.
     ahead: u64,
-    /// Tokens of text beyond what reports show.
+    /// Tokens of text beyond those that reports show.
     counted: u64,
 }
 
-/// Tokens of a choice, and parts of them.
+/// Reported tokens of a choice, and parts of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportedOutput {
     completion: u64,
@@ -35,7 +33,7 @@ pub(super) struct ReportedOutput {
 pub(super) type OutputPart = fn(&mut ReportedOutput) -> &mut u64;
 
 impl Choices {
-    /// Counts text of a choice. What the last reports were ahead is reported already, so only the rest is counted.
+    /// Counts text of a choice. The last reports may have been ahead of it, and only the rest is counted.
     pub(super) fn pass(&mut self, choice: usize, tokens: u64) {
         let choice = &mut self.each[choice];
         choice.passed += tokens;
@@ -48,17 +46,17 @@ impl Choices {
         choice.counted += beyond;
     }
 
-    /// Tokens of text beyond what reports show.
+    /// Counts the tokens of text beyond those that reports show.
     pub(super) fn counted(&self) -> u64 {
         self.each.iter().map(|choice| choice.counted).sum()
     }
 
-    /// The completion over all choices after a report of `choice`, or of all.
+    /// Returns the completion of all choices after a report of `choice`, or of all.
     pub(super) fn completion_after(&self, tokens: u64, choice: Option<usize>) -> u64 {
         self.part_after(tokens, choice, |output| &mut output.completion)
     }
 
-    /// A part of the output over all choices after a report of `choice`, or of all.
+    /// Returns a part of the output of all choices after a report of `choice`, or of all.
     pub(super) fn part_after(&self, tokens: u64, choice: Option<usize>, part: OutputPart) -> u64 {
         let Some(choice) = choice else { return tokens };
         let of = |mut output: ChoiceOutput| *part(&mut output.reported);
