@@ -1,7 +1,7 @@
-//! `faregate init` writes a first catalogue, with a model of a vendor or of a local server.
+//! `faregate init` writes a first catalogue, with a model of a vendor or a local server.
 //!
-//! Flags give the answers; on a terminal a person is asked for the rest. The file is written last, once everything is known.
-//! Credentials are neither written nor shown.
+//! Flags give the answers; on a terminal, a person is asked for the rest. The file is written last, once everything is
+//! known. Credentials are neither written nor shown.
 
 mod ask;
 mod check;
@@ -30,7 +30,7 @@ use self::{
 };
 pub(crate) use options::InitOptions;
 
-/// Runs the command. Ctrl-C ends the run at any time before the file is written, and leaves nothing.
+/// Runs the command. Ctrl-C ends it at any time before the file is written, and leaves nothing behind.
 pub(crate) async fn run(options: InitOptions, clock: &dyn Clock) -> anyhow::Result<()> {
     let mut interrupts = signal(SignalKind::interrupt())?;
     let terminal = Terminal::open();
@@ -49,18 +49,17 @@ pub(crate) async fn run(options: InitOptions, clock: &dyn Clock) -> anyhow::Resu
     }
 }
 
-/// A run of the command.
 struct Init {
     options: InitOptions,
     presets: Vec<Preset>,
     terminal: Option<Terminal>,
 }
 
-/// A server and the models that the server listed.
+/// A server, and the models that it listed.
 struct Asked {
     vendor: Vendor,
     upstream: Upstream,
-    /// Empty where the server has no list.
+    /// Empty if the server has no list.
     list: ServerDescription,
 }
 
@@ -89,7 +88,7 @@ impl Init {
         Ok(say(&draft::farewell(preset, &name, sizes, &out))?)
     }
 
-    /// The vendor that flags name, or else the person.
+    /// Finds the vendor that flags name, or asks the person.
     async fn vendor(&mut self) -> anyhow::Result<Vendor> {
         let Self { options, presets, terminal } = self;
         let has_upstream_key = env::var_os(UPSTREAM_KEY).is_some();
@@ -123,7 +122,7 @@ impl Init {
         Ok(vendor)
     }
 
-    /// Makes sure that the credential is set, and asks the vendor for the list of models.
+    /// Makes sure that the credential is set, and asks the vendor for its list of models.
     async fn ask(&self, vendor: Vendor) -> anyhow::Result<Asked> {
         let upstream = upstream(&vendor.preset)?;
         for header in &upstream.access.headers {
@@ -147,7 +146,7 @@ impl Init {
         Ok(Asked { vendor, upstream, list })
     }
 
-    /// The model that a flag names, or else the person.
+    /// Finds the model that a flag names, or asks the person.
     async fn model(&mut self, asked: &Asked) -> anyhow::Result<String> {
         let all = ModelNames::of(asked.list.names());
         let is_free = asked.vendor.preset.names_unlisted;
@@ -174,7 +173,7 @@ impl Init {
         }
     }
 
-    /// The price that a flag names, or else the person.
+    /// Finds the price that a flag names, or asks the person.
     async fn price(&mut self, preset: &Preset, name: &str) -> anyhow::Result<Listed> {
         if let Some(source) = self.options.price.source() {
             return priced(&source, preset, name);
@@ -194,7 +193,7 @@ impl Init {
         }
     }
 
-    /// Sends a generation and tells the cost, if `--check` is set.
+    /// Sends one request and shows its cost, if `--check` is set.
     async fn check(&mut self, model: &Model) -> anyhow::Result<()> {
         if !self.options.check {
             return Ok(());
@@ -222,12 +221,12 @@ impl Init {
     }
 }
 
-/// Reads a preset as the catalogue will be read.
+/// Reads a preset in the way that the catalogue will be read.
 fn upstream(preset: &Preset) -> anyhow::Result<Upstream> {
     draft::upstream(preset)?.context("the preset has no upstream")
 }
 
-/// A model at the price that a source names.
+/// Makes a model with the price that a source names.
 fn priced(source: &PriceSource, preset: &Preset, name: &str) -> anyhow::Result<Listed> {
     match source {
         PriceSource::Free => Ok(draft::free(name)),

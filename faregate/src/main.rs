@@ -1,4 +1,4 @@
-//! Prepaid API keys for language models, in a single program: gateway, key-service, embedded store and demo model.
+//! Prepaid API keys for language models, in one program: gateway, key-service, embedded store and demo model.
 
 mod init;
 mod secrets;
@@ -50,19 +50,18 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Metrics of the program.
 static EXPORTED: Exported = Exported {
     program: env!("CARGO_PKG_NAME"),
     families: &[inference_gateway::FAMILIES, key_service::FAMILIES],
 };
 
-/// Number of requests that the demo model holds at once. Further requests are refused and may be sent again later.
+/// Requests that the demo model accepts at once. More are refused, and may be sent again later.
 const DEMO_REQUESTS: usize = 64;
-/// Number of connections to the demo model, with a connection per request and as many idle.
+/// Connections to the demo model: one for each request, and as many idle.
 const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
 /// Ports that share the connections: the public port, and the key-service's ports together with all internal callers.
 const PORTS: usize = 2;
-/// Open files beside connections of clients: the store's, and both ends of connections to the demo model.
+/// Open files besides connections of clients: those of the store, and both ends of connections to the demo model.
 const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
 /// Prepaid API keys for language models. Without a command, serves.
@@ -118,8 +117,9 @@ impl CommandLine for FaregateArguments {
     }
 }
 
-// The key-service's part runs on one thread, as in a process apart: its tasks wake each other with every call, and two
-// threads would do so across cores. Workers of the gateway, the embedded store and the demo model have other threads.
+// The key-service's part runs on one thread, as it does in its own process: its tasks wake each other with every call,
+// and two threads would do so across cores. Workers of the gateway, the embedded store and the demo model have other
+// threads.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     shared_process::main(run).await
@@ -149,7 +149,7 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks at all that a start looks at, and reports.
+/// Checks everything that a start checks, and reports.
 async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let FaregateArguments { common, gateway, key_service, public_tls, limits, .. } = arguments;
     let mut doctor = Doctor::begin(common, InternalTokenOf::SettingsOrDataDirectory);
@@ -175,7 +175,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     let (models, catalog) = offer_models(&common, &clock, &process.limits).await?;
     reload_on_hangup(common.clone(), models.clone(), catalog.clone(), public_tls.clone());
     let internal_token = InternalToken::new(secrets.internal_token);
-    // Half of a port's share, for both ports of the key-service.
+    // Half of a port's share each, for both ports of the key-service.
     let bounds = process.limits.connections.bounds(sizes.bounds.connections / 4);
     let (starting, shutdown, stopping) =
         (Starting::new("starting"), process.shutdown.clone(), process.stopping.clone());
@@ -225,7 +225,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     Ok(process.until_signalled(announce, drain).await?)
 }
 
-/// Reads the catalogue, and starts the demo model if a model is served by it.
+/// Reads the catalogue, and starts the demo model if the catalogue has it.
 async fn offer_models(
     common: &Common,
     clock: &Arc<dyn Clock>,
@@ -237,7 +237,7 @@ async fn offer_models(
     Ok((models, Arc::new(Current::new(catalog))))
 }
 
-/// Reloads catalogue and certificate at each SIGHUP.
+/// Reloads the catalogue and the certificate at each SIGHUP.
 fn reload_on_hangup(
     settings: Common,
     offered: Arc<OfferedModels>,
@@ -256,7 +256,7 @@ fn reload_on_hangup(
     });
 }
 
-/// Starts the demo model, on a separate port, if the catalogue names the model.
+/// Starts the demo model on its own port, if the catalogue names it.
 async fn start_builtin(
     catalog: &Catalog,
     clock: &Arc<dyn Clock>,
@@ -269,13 +269,13 @@ async fn start_builtin(
     let engine = local_model::Engine::start(clock.clone(), DEMO_REQUESTS)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    // The demo model ends with the process: the requests at the model have drained by then.
+    // The demo model ends with the process, when its requests have drained.
     let port = Port::new(listener, limits.connections.open_bounds(DEMO_CONNECTIONS));
     tokio::spawn(serve(port, local_model::router(engine), CancellationToken::new()));
     Ok(Some(format!("http://{address}/v1").parse()?))
 }
 
-/// Returns the loopback address for calls within this process, also for a listener on every address.
+/// Returns the loopback address for calls within this process, even for a listener on every address.
 fn loopback(address: SocketAddr) -> anyhow::Result<Uri> {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

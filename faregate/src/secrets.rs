@@ -27,7 +27,7 @@ pub(crate) struct Secrets {
     pub(crate) internal_token: InternalTokens,
 }
 
-/// Takes the configured secrets; missing secrets are read from the data directory, or made there.
+/// Takes the configured secrets. Those that are missing are read from the data directory, or made there.
 pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> anyhow::Result<Secrets> {
     let folder = Folder::create(&options.data_dir)?;
     let peppers = if let Some(peppers) = found_peppers(options)? {
@@ -45,13 +45,13 @@ pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> any
     Ok(Secrets { peppers, internal_token })
 }
 
-/// The peppers that are configured or kept; `None` where the first start makes a pepper.
+/// Finds the peppers that are configured or stored; `None` if the first start makes one.
 pub(crate) fn found_peppers(options: &Options) -> Result<Option<Peppers>, ConfigError> {
     if let Some(peppers) = options.peppers()? {
         return Ok(Some(peppers));
     }
     if options.shares_store()? {
-        // Keys that were hashed with a pepper of this process alone would be unknown to the others.
+        // Other processes would not know keys hashed with a pepper that only this one has.
         let reason =
             "must be set, or FAREGATE_PEPPER_FILE, the same in all processes over this FAREGATE_STORE";
         return Err(ConfigError::new("FAREGATE_PEPPER", reason));
@@ -67,7 +67,6 @@ pub(crate) fn found_peppers(options: &Options) -> Result<Option<Peppers>, Config
     Ok(Some(Peppers { current, previous: None }))
 }
 
-/// The data directory.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -78,7 +77,7 @@ impl Folder {
         Ok(Self(path.to_owned()))
     }
 
-    /// Reads the secret in this file; a missing secret is made of 256 random bits, readable by the owner alone.
+    /// Reads the secret in this file. If it is missing, it is made of 256 random bits, and only the owner can read it.
     fn secret(&self, name: &str, clock: &dyn Clock) -> anyhow::Result<SecretString> {
         let path = self.0.join(name);
         if !path.exists() {
@@ -90,8 +89,8 @@ impl Folder {
     }
 }
 
-/// Writes a file whole or not at all, and never over another: of two first runs at once, a single secret stands. The
-/// draft's name is random, so that a dead process's draft is in the way of none.
+/// Writes a file as a whole or not at all, and never over another, so that two first runs at once end with one secret.
+/// The draft's name is random, so that the draft of a dead process is in nobody's way.
 fn publish(path: &Path, draft: &Path, text: &str) -> io::Result<()> {
     let mut file = private_files::options().write(true).create_new(true).open(draft)?;
     writeln!(file, "{text}")?;

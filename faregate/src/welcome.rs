@@ -1,4 +1,4 @@
-//! The first screen: where everything is, and on the first run, commands to paste.
+//! The first screen: where everything is and, on the first run, commands to paste.
 
 use std::{
     io::{self, Write},
@@ -9,7 +9,6 @@ use inference_gateway::server::RunningGateway;
 use key_service::{first_run::FirstRun, server::RunningKeyService};
 use shared_catalog::{Catalog, UpstreamKind};
 
-/// Addresses at which the process listens.
 pub(crate) struct Addresses {
     /// `https` if the public port speaks TLS.
     pub(crate) scheme: &'static str,
@@ -20,7 +19,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses of the running parts.
+    /// Lists the addresses of the running parts.
     pub(crate) fn of(
         scheme: &'static str,
         gateway: &RunningGateway,
@@ -32,8 +31,8 @@ impl Addresses {
     }
 }
 
-/// Prints the screen. `public` is the address that clients use. Programs read the `listening` lines as well, which
-/// keep their form.
+/// Prints the screen. `public` is the address that clients use. Programs read the `listening` lines too, so these keep
+/// their form.
 pub(crate) fn print(
     out: &mut impl Write,
     at: &Addresses,

@@ -13,15 +13,15 @@ use super::check::Generation;
 
 /// Longest time for a list of models.
 const LIST_DEADLINE: Duration = Duration::from_secs(15);
-/// Longest time for a generation: a local server may first load the weights.
+/// Longest time for a generation, since a local server may first load the weights.
 const GENERATION_DEADLINE: Duration = Duration::from_mins(2);
-/// Characters of a server's words that an error repeats.
+/// Most characters of a server's words that an error repeats.
 const MAX_SHOWN_WORDS: usize = 300;
 
 /// Reason why a server gave no list, or no generation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// The server has nothing at the address, such as no list of models.
+    /// The server has nothing at the address, for example no list of models.
     NoSuchPath(String),
     /// Any other failure. Both variants hold a sentence that says what to do next.
     Other(String),
@@ -39,7 +39,7 @@ pub(super) async fn models(upstream: &Upstream) -> Result<ServerDescription, Ref
     })
 }
 
-/// Returns the window that the list tells, or else asks the server for the window.
+/// Returns the window that the list has, or else asks the server for it.
 pub(super) async fn window(upstream: &Upstream, listed: &ServerDescription, model: &str) -> Option<u64> {
     if let Some(window) = listed.window_of(model) {
         return Some(window);
@@ -104,7 +104,8 @@ fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> Refus
     }
 }
 
-/// Returns whether a server refuses the credential. Google and xAI answer 400 to a wrong one, and tell it by their words alone.
+/// Returns whether a server refuses the credential. Google and xAI answer 400 to a wrong one, so only their words show
+/// it.
 fn is_about_the_credential(status: StatusCode, words: &str) -> bool {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => true,
@@ -113,7 +114,6 @@ fn is_about_the_credential(status: StatusCode, words: &str) -> bool {
     }
 }
 
-/// The variable of the credential.
 fn variable(access: &Access) -> Option<&str> {
     access.headers.iter().find_map(|header| match &header.source {
         Source::Variable(name) => Some(name.as_str()),
@@ -121,7 +121,7 @@ fn variable(access: &Access) -> Option<&str> {
     })
 }
 
-/// Values of the credentials, which no word of a server may repeat on a screen.
+/// Values of the credentials, which must not appear on a screen among a server's words.
 fn credentials(access: &Access) -> Vec<String> {
     let variables = access.headers.iter().filter_map(|header| match &header.source {
         Source::Variable(name) => env::var(name).ok(),
@@ -130,7 +130,7 @@ fn credentials(access: &Access) -> Vec<String> {
     variables.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect()
 }
 
-/// A server's own words about a refusal, without credentials and fit for a terminal.
+/// Returns a server's own words about a refusal, without credentials and fit for a terminal.
 fn words(body: &[u8], credentials: &[String]) -> String {
     let text = String::from_utf8_lossy(body);
     let json: Option<Value> = serde_json::from_str(&text).ok();
@@ -139,7 +139,7 @@ fn words(body: &[u8], credentials: &[String]) -> String {
             let places = ["/error/message", "/message", "/error", "/detail", "/0/error/message"];
             places.into_iter().find_map(|place| json.pointer(place)?.as_str()).unwrap_or_default()
         }
-        // A page is for browsers.
+        // A page is for browsers, and says nothing here.
         None if text.trim_start().starts_with('<') => "",
         None => text.trim(),
     };

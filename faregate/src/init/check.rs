@@ -1,4 +1,4 @@
-//! A small generation by the API that a server speaks, and the exact cost of the usage that the server reports.
+//! A small generation by the API that a server speaks, and the exact cost of the usage that it reports.
 
 use answer::Reported;
 use key_service_domain::pricing;
@@ -7,20 +7,18 @@ use serde_json::{Value, json};
 use shared::{money::NanoUsd, tokens::Usage};
 use shared_catalog::{Model, Upstream, UpstreamApi};
 
-/// Output that is asked for: the least that OpenAI's API takes.
+/// Output that is requested: the least that OpenAI's API accepts.
 const MAX_OUTPUT_TOKENS: u64 = 16;
 const QUESTION: &str = "Say yes.";
 
-/// A generation to ask for.
 pub(super) struct Generation {
     /// Path below the base address.
     pub(super) path: &'static str,
-    /// Body of the request.
     pub(super) body: Value,
 }
 
 impl Generation {
-    /// The generation in the first API that the server speaks.
+    /// Makes the generation for the first API that the server speaks.
     pub(super) fn of(upstream: &Upstream) -> Self {
         let model = &upstream.model;
         let messages = json!([{"role": "user", "content": QUESTION}]);
@@ -50,7 +48,7 @@ impl Generation {
     }
 }
 
-/// Reads the usage of an answer and prices it as a gateway's bill would be. `None` if the answer reports no usage.
+/// Reads the usage of an answer, and prices it as a gateway would bill it. `None` if the answer reports no usage.
 pub(super) fn bill(model: &Model, answer: &[u8]) -> Option<(Usage, NanoUsd)> {
     let bounds = UsageBounds {
         prompt_estimate: 0,

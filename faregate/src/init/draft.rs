@@ -1,4 +1,4 @@
-//! The text of the catalogue, the sizes of the model, and the last words on the screen.
+//! Writes the text of the catalogue, the model's sizes, and the last words on the screen.
 
 use std::path::Path;
 
@@ -8,10 +8,9 @@ use shared_catalog::{Catalog, CatalogError, Preset, Rates, Upstream};
 
 /// Context window of a model whose window is not known.
 const GUESSED_WINDOW: u64 = 32_768;
-/// Limit of output where none is known: long enough for a file of code, and cheap to hold.
+/// Limit of output if none is known: long enough for a file of code, and cheap to hold.
 const GUESSED_OUTPUT: u64 = 8_192;
 
-/// Head of the file.
 const HEAD: &str = r#"# The catalogue of models, written by `faregate init`. docs/catalogue.md explains every field. After a change, run
 # `faregate --models FILE catalogue check`, and send SIGHUP to what serves it.
 
@@ -22,33 +21,29 @@ docs = "https://docs.example.com"
 
 "#;
 
-/// Sizes of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) context_window: u64,
     pub(super) max_output_tokens: u64,
-    /// True where nothing told the window.
+    /// Neither flags, server nor lists had the window.
     pub(super) window_is_guessed: bool,
 }
 
-/// Sizes of a model by everyone who tells them.
+/// Sizes of a model from every source.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToldSizes {
-    /// Flags of the operator.
     pub(super) named_window: Option<u64>,
     pub(super) named_output: Option<u64>,
-    /// Answer of the server.
     pub(super) served_window: Option<u64>,
-    /// Default of the server's software.
+    /// Default window of the server's software.
     pub(super) usual_window: Option<u64>,
-    /// The list of prices.
     pub(super) listed_window: Option<u64>,
     pub(super) listed_output: Option<u64>,
 }
 
 impl Sizes {
-    /// Takes the first of flag, server, software's default and list of prices that tells a size. A flag beyond what the server
-    /// has is an error.
+    /// Takes each size from the first source that has it: flag, server, software's default, list of prices. A flag
+    /// larger than the server's own size is an error.
     pub(super) fn of(told: ToldSizes) -> Result<Self, String> {
         let ToldSizes { named_window, named_output, served_window, .. } = told;
         if let (Some(named), Some(served)) = (named_window, served_window)
@@ -74,7 +69,7 @@ impl Sizes {
     }
 }
 
-/// The server of a preset as the catalogue will have it.
+/// Reads the server of a preset as the catalogue will have it.
 pub(super) fn upstream(preset: &Preset) -> Result<Option<Upstream>, CatalogError> {
     let listed = free("any");
     let sizes = Sizes { context_window: 1, max_output_tokens: 1, window_is_guessed: false };
@@ -82,7 +77,7 @@ pub(super) fn upstream(preset: &Preset) -> Result<Option<Upstream>, CatalogError
     Ok(catalog.models.into_iter().flat_map(|model| model.upstreams).next())
 }
 
-/// A model that is sold for nothing.
+/// Makes a model that is sold for nothing.
 pub(super) fn free(id: &str) -> Listed {
     let mut rates = [false; _];
     rates[..3].fill(true);
@@ -98,7 +93,7 @@ pub(super) fn free(id: &str) -> Listed {
     }
 }
 
-/// The catalogue of a model that its server calls `name`.
+/// Writes the catalogue of a model that its server calls `name`.
 pub(super) fn text(preset: &Preset, listed: Listed, name: &str, sizes: Sizes) -> String {
     let listed = Listed {
         id: name.to_owned(),
@@ -111,7 +106,7 @@ pub(super) fn text(preset: &Preset, listed: Listed, name: &str, sizes: Sizes) ->
     format!("{HEAD}{}\n", entry.text().trim_end())
 }
 
-/// What was written, and the command that serves it.
+/// Tells what was written, and the command that serves it.
 pub(super) fn farewell(preset: &Preset, name: &str, sizes: Sizes, file: &Path) -> String {
     let Sizes { context_window, max_output_tokens, window_is_guessed } = sizes;
     let file = shell_word(&file.display().to_string());
@@ -129,7 +124,7 @@ pub(super) fn farewell(preset: &Preset, name: &str, sizes: Sizes, file: &Path) -
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// A word as a shell reads it.
+/// Quotes a word so that a shell reads it as one.
 fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
     if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }

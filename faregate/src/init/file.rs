@@ -1,4 +1,4 @@
-//! A file that is written whole or not at all, and never over another.
+//! A file that is written as a whole or not at all, and never over another.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, bail};
 use shared::clock::{Clock, random_bytes};
 
-/// Fails where the file is there already, or its folder is not.
+/// Fails if the file exists already, or if its folder does not.
 pub(super) fn must_be_new(path: &Path) -> anyhow::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         bail!("{}", taken(path));
@@ -21,7 +21,6 @@ pub(super) fn must_be_new(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the file.
 pub(super) fn publish(path: &Path, text: &str, clock: &dyn Clock) -> anyhow::Result<()> {
     let name = path.file_name().with_context(|| format!("--out: {} is no file's name", path.display()))?;
     let random = hex::encode(random_bytes::<8>(clock));
@@ -38,13 +37,12 @@ fn write(path: &Path, draft: &Path, text: &str) -> io::Result<()> {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
-    // A link, unlike a renaming, fails where the name is taken.
+    // A link, unlike renaming, fails if the name is taken.
     let published = written.and_then(|()| fs::hard_link(draft, path));
     let removed = fs::remove_file(draft);
     published.and(removed)
 }
 
-/// The folder of a file.
 fn folder(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),

@@ -1,4 +1,4 @@
-//! The model that a person names among those that a server lists.
+//! Finds the model that a person names among those that a server lists.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use shared::text::{is_control, shown};
 
 /// Models that a screen shows at once.
 const SHOWN_AT_ONCE: usize = 30;
-/// Models that an error names, of perhaps hundreds.
+/// Models that an error names, of possibly hundreds.
 const SHOWN_IN_ERROR: usize = 12;
 /// Characters of a name that are shown.
 const MAX_SHOWN_NAME: usize = 100;
@@ -15,19 +15,16 @@ const MAX_SHOWN_NAME: usize = 100;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ModelNames(Vec<String>);
 
-/// Meaning of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Chosen {
-    /// This model.
     Model(String),
-    /// One of these models, whose names contain what was asked for.
+    /// Several models, whose names contain the answer.
     Among(ModelNames),
-    /// None.
     Nothing,
 }
 
 impl ModelNames {
-    /// The names of a list, without those that no catalogue could have.
+    /// Takes the names of a list, without those that no catalogue could have.
     pub(super) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let usable = names.filter(|name| !name.is_empty() && !name.chars().any(is_control));
         Self(usable.map(str::to_owned).collect())
@@ -37,7 +34,7 @@ impl ModelNames {
         self.0.is_empty()
     }
 
-    /// The first names with their numbers, to choose from.
+    /// Lists the first names with numbers, to choose from.
     pub(super) fn menu(&self) -> String {
         let mut menu = String::new();
         for (place, name) in self.0.iter().take(SHOWN_AT_ONCE).enumerate() {
@@ -60,7 +57,7 @@ impl ModelNames {
         if among.is_empty() { Chosen::Nothing } else { Chosen::Among(among) }
     }
 
-    /// The names that have this text in them, or are in it.
+    /// Finds the names that contain this text, or are contained in it.
     fn with(&self, text: &str) -> Self {
         let text = text.to_lowercase();
         let is_like = |name: &&String| {
@@ -70,7 +67,7 @@ impl ModelNames {
         Self(self.0.iter().filter(is_like).cloned().collect())
     }
 
-    /// Says that the server has no model of this name, and which models it has: those alike first.
+    /// Says that the server has no model of this name, and which models it has, similar ones first.
     pub(super) fn unknown(&self, name: &str) -> String {
         let alike = self.with(name);
         let others = self.0.iter().filter(|other| !alike.0.contains(other));

@@ -1,4 +1,4 @@
-//! Flags of `faregate init`, and what is missing among them.
+//! Flags of `faregate init`, and which of them are missing.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,6 @@ const LISTS: &str = "Public lists of prices, for --prices:
 
 On a terminal, init asks for what no flag says.";
 
-/// Flags of the command.
 #[derive(Args, Debug)]
 #[command(after_help = LISTS)]
 pub(crate) struct InitOptions {
@@ -67,12 +66,11 @@ pub(super) enum PriceSource {
     List(PathBuf),
     /// Rates that the operator names.
     Rates(WrittenRates),
-    /// Nothing is charged.
     Free,
 }
 
 impl InitOptions {
-    /// Names the flags that a caller without a terminal has to add.
+    /// Lists the flags that a caller without a terminal must add.
     pub(super) fn missing(&self) -> Vec<&'static str> {
         let needed = [
             (self.vendor.is_none() && self.address.is_none(), "--vendor or --address"),
@@ -84,7 +82,7 @@ impl InitOptions {
 }
 
 impl PriceOptions {
-    /// The source that a flag names.
+    /// Returns the source that a flag names.
     pub(super) fn source(&self) -> Option<PriceSource> {
         let Self { prices, rates, free } = self;
         let named = prices.clone().map(PriceSource::List).or(rates.map(PriceSource::Rates));
@@ -121,7 +119,7 @@ fn rates(text: &str) -> Result<WrittenRates, String> {
             return Err(format!("{name} is named twice"));
         }
     }
-    // Input and output.
+    // Input and output have no default, so both must be named.
     match [0, 2].into_iter().find(|field| rates[*field].is_none()) {
         Some(field) => Err(format!("{} is missing: USD per million tokens", Rates::FIELDS[field])),
         None => Ok(rates),

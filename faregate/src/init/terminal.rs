@@ -8,22 +8,22 @@ use std::{
 use anyhow::bail;
 use tokio::sync::mpsc;
 
-/// Lines that are read ahead of a question: a person who pastes several answers at once is understood.
+/// Lines read ahead of a question, so that a person may paste several answers at once.
 const LINES_AHEAD: usize = 16;
 
-/// The terminal of a person. Its lines are read by a thread, so that Ctrl-C ends a question at once.
+/// The terminal of a person. A thread reads its lines, so that Ctrl-C ends a question at once.
 pub(super) struct Terminal {
     lines: mpsc::Receiver<String>,
 }
 
 impl Terminal {
-    /// The terminal, if there is one to ask at and to answer on.
+    /// Opens the terminal, if there is one for questions and answers.
     pub(super) fn open() -> Option<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return None;
         }
         let (sender, lines) = mpsc::channel(LINES_AHEAD);
-        // The thread ends with the process: nothing can interrupt a read.
+        // The thread ends with the process, since nothing can interrupt a read.
         thread::spawn(move || {
             for line in io::stdin().lines().map_while(Result::ok) {
                 if sender.blocking_send(line).is_err() {
@@ -46,7 +46,7 @@ impl Terminal {
     }
 }
 
-/// Says something, on a terminal or not.
+/// Prints a text, on a terminal or not.
 pub(super) fn say(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{}", text.trim_end())?;

@@ -1,24 +1,24 @@
-//! The vendor or the address that a person names, and the preset that it means.
+//! The vendor or the address that a person names, and the preset for it.
 
 use http::Uri;
 use shared::text::shown;
 use shared_catalog::Preset;
 
-/// Characters of a person's answer that an error repeats.
+/// Most characters of a person's answer that an error repeats.
 const MAX_SHOWN_ANSWER: usize = 80;
-/// Variable of the credential of a server that no preset knows.
+/// Variable with the credential of a server that no preset knows.
 pub(super) const UPSTREAM_KEY: &str = "UPSTREAM_KEY";
 
 /// A vendor, or a server at an address that no preset knows by its host.
 #[derive(Clone, Debug)]
 pub(super) struct Vendor {
-    /// Settings, with the operator's own address and variable.
+    /// Settings, including the operator's own address and variable.
     pub(super) preset: Preset,
-    /// True for a server that may tell by its list of models what it is.
+    /// No preset fits, but the server's list of models may show what it is.
     pub(super) is_unknown: bool,
 }
 
-/// The vendor as a person named it.
+/// The vendor in a person's words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VendorNamed<'a> {
     pub(super) name: Option<&'a str>,
@@ -27,7 +27,8 @@ pub(super) struct VendorNamed<'a> {
 }
 
 impl Vendor {
-    /// The vendor of these words; `None` where none was named. `has_upstream_key` says whether `UPSTREAM_KEY` is set.
+    /// Finds the vendor of these words; `None` if none was named. `has_upstream_key` says whether `UPSTREAM_KEY` is
+    /// set.
     pub(super) fn of(
         presets: &[Preset],
         named: VendorNamed<'_>,
@@ -57,7 +58,7 @@ impl Vendor {
         Ok(Some(vendor))
     }
 
-    /// The server that names this owner in its list of models, in the place of an unknown one.
+    /// Replaces an unknown server by the one that names this owner in its list of models.
     pub(super) fn recognised(self, presets: &[Preset], owner: Option<&str>) -> Self {
         let known = owner.and_then(|owner| presets.iter().find(|preset| preset.is_of(owner)));
         match known {
@@ -70,7 +71,7 @@ impl Vendor {
         }
     }
 
-    /// What to do about a word in the vendor's address that stands for one of the operator's.
+    /// Says what to do about a word in the vendor's address that the operator must replace.
     pub(super) fn blank(&self) -> Option<String> {
         let blank = self.preset.blank()?;
         let Preset { title, url, .. } = &self.preset;
@@ -78,7 +79,6 @@ impl Vendor {
     }
 }
 
-/// The preset of this name.
 fn by_name<'a>(presets: &'a [Preset], name: &str) -> Result<&'a Preset, String> {
     let is_named =
         |preset: &&Preset| preset.name.eq_ignore_ascii_case(name) || preset.title.eq_ignore_ascii_case(name);
@@ -106,7 +106,7 @@ fn checked_address(text: &str) -> Result<Uri, String> {
     Ok(uri)
 }
 
-/// All presets with their numbers, to choose from.
+/// Lists all presets with numbers, to choose from.
 pub(super) fn menu(presets: &[Preset]) -> String {
     let line = |(place, preset): (usize, &Preset)| {
         let Preset { name, title, url, .. } = preset;
