@@ -12,6 +12,7 @@ mod openapi;
 mod passthrough;
 mod rate_headers;
 mod router;
+mod routes;
 
 use std::sync::Arc;
 

@@ -5,18 +5,24 @@ use crate::money::NanoUsd;
 mod event;
 mod field;
 mod kind;
+mod noun;
 mod reading;
+mod route;
 mod schema;
 mod value;
 
 pub use event::{ActorObject, EVENT_TYPES, EventObject, TEST_EVENT_TYPE};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
+pub use noun::{Noun, Reach};
 pub use reading::{
     AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject,
 };
-pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey, Rotation, WebhookObject};
+pub use route::{Endpoint, NounAct, Parameter, ROUTES, Route};
+pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
 pub use value::{Kept, Limit, LimitWindow, Value};
 
+/// Paths of the management API, as a pattern.
+pub const MANAGEMENT: &str = "/v1/management/{*rest}";
 /// Path of an account's API keys.
 pub const KEYS: &str = "/v1/management/keys";
 /// Path of an account's groups.

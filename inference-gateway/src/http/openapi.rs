@@ -1,15 +1,8 @@
 //! `GET /openapi.json`: every public route, described from the types that are read and written.
 
-use std::sync::LazyLock;
-
 use answer::schema::{
     ChunkSchema, CompletionSchema, EmbeddingsObject, MessageErrorSchema, MessageObject, ResponseObject,
 };
-use axum::{
-    http::{HeaderValue, header},
-    response::{IntoResponse, Response},
-};
-use bytes::Bytes;
 use request::{
     chat::ChatRequest,
     embeddings::EmbeddingsRequest,
@@ -17,7 +10,7 @@ use request::{
     responses::ResponsesRequest,
 };
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::error::{Code, ErrorBody};
 
 mod management;
@@ -26,14 +19,10 @@ mod operation;
 use super::{
     count_tokens::TokenCount,
     describe::{About, Health, Models},
-    dialect::Dialect,
     model_pages::{CodexModels, ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
 use operation::Operation;
-
-/// Description of the API, made once per process.
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
 
 /// Errors of callers without a usable credential, on every route that needs one.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
@@ -76,34 +65,20 @@ const CHAT: [Code; 21] = [
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
 ];
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
-/// `GET /openapi.json`
-pub(super) fn describe() -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
-}
+/// Describes an operation.
+pub(super) type Describe = fn(&mut SchemaGenerator) -> Value;
 
-fn document() -> Value {
+/// The description of the management API and of these routes: path, method and operation of each.
+pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str, Describe)>) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schemas = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
-    let mut paths = json!({
-        "/": {"get": open::<About<'_>>(&mut schemas, "describe", "What this service is.")},
-        "/v1": {"get": open::<About<'_>>(&mut schemas, "describeV1", "What this service is.")},
-        "/health": {"get": health(&mut schemas)},
-        "/openapi.json": {"get": description()},
-        "/v1/models": {"get": models(&mut schemas)},
-        "/v1/models/{id}": {"get": model(&mut schemas)},
-        Dialect::Chat.route(): {"post": chat(&mut schemas)},
-        Dialect::Responses.route(): {"post": response(&mut schemas)},
-        Dialect::Messages.route(): {"post": message(&mut schemas)},
-        Dialect::Embeddings.route(): {"post": embeddings(&mut schemas)},
-        "/v1/messages/count_tokens": {"post": count_tokens(&mut schemas)},
-    });
-    let (own_key, operations) = management::own_key(&mut schemas);
-    paths[own_key] = operations;
-    for (path, operations) in management::paths(&mut schemas) {
-        paths[path] = operations;
+    let mut paths = Map::new();
+    for (path, method, describe) in routes {
+        paths.insert(path.to_owned(), json!({method: describe(&mut schemas)}));
     }
+    management::add(&mut paths, &mut schemas);
     schemas.subschema_for::<ErrorBody<'_>>();
     // Schema of each event of a stream: OpenAPI 3.1 cannot express it where the stream is described.
     schemas.subschema_for::<ChunkSchema>();
@@ -122,26 +97,26 @@ fn document() -> Value {
     })
 }
 
-/// A route without a credential.
-fn open<T: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, summary: &str) -> Value {
-    let operation = Operation::new(id, summary).answers::<T>(schemas, 200, &[]);
+/// A route that says what the service is.
+pub(super) fn about(schemas: &mut SchemaGenerator, id: &str) -> Value {
+    let operation = Operation::new(id, "What this service is.").answers::<About<'_>>(schemas, 200, &[]);
     operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
 }
 
-fn health(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn health(schemas: &mut SchemaGenerator) -> Value {
     let operation =
         Operation::new("health", "Whether this gateway serves.").answers::<Health>(schemas, 200, &[]);
     // Not an error: a gateway that is to stop reports this as its health.
     operation.answers::<Health>(schemas, 503, &[]).refuses(&[Code::InternalError]).into_value()
 }
 
-fn description() -> Value {
+pub(super) fn description(_: &mut SchemaGenerator) -> Value {
     let content = json!({JSON: {"schema": {"type": "object"}}});
     let operation = Operation::new("openapi", "This description.").responds(200, "It.", &content, &[]);
     operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
 }
 
-fn models(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn models(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("listModels", "The models there are.").secured("apiKey");
     let version = "A version of Codex, which then gets the list in its own form.";
     let parameters = json!([{"name": "client_version", "in": "query", "schema": {"type": "string"}, "description": version}]);
@@ -155,7 +130,7 @@ fn models(schemas: &mut SchemaGenerator) -> Value {
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &OURS].concat()).into_value()
 }
 
-fn model(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn model(schemas: &mut SchemaGenerator) -> Value {
     let parameters =
         json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
     let operation = Operation::new("retrieveModel", "One of the models.").secured("apiKey");
@@ -169,7 +144,7 @@ fn model(schemas: &mut SchemaGenerator) -> Value {
     operation.refuses(&codes).into_value()
 }
 
-fn chat(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn chat(schemas: &mut SchemaGenerator) -> Value {
     let content = json!({
         JSON: {"schema": schemas.subschema_for::<CompletionSchema>()},
         "text/event-stream": {"schema": {
@@ -181,12 +156,12 @@ fn chat(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("createChatCompletion", "The model's answer.").secured("apiKey");
     let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
     let operation = operation.with("description", plain.into());
-    let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
+    let operation = operation.takes::<ChatRequest>(schemas);
     let operation = operation.responds(200, "The answer.", &content, &call_headers());
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }
 
-fn response(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn response(schemas: &mut SchemaGenerator) -> Value {
     let events = "With `stream`: events of the Responses API, each with a `sequence_number`; the last is one of \
         `response.completed`, `response.incomplete` and `response.failed`, with the whole response.";
     let operation = call::<ResponsesRequest, ResponseObject>(schemas, "createResponse", events);
@@ -194,27 +169,24 @@ fn response(schemas: &mut SchemaGenerator) -> Value {
     operation.refuses(&codes).into_value()
 }
 
-fn message(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn message(schemas: &mut SchemaGenerator) -> Value {
     let events = "With `stream`: events of the Messages API, the last of them `message_stop`; a failure is an event `error`.";
     let operation = call::<MessagesRequest, MessageObject>(schemas, "createMessage", events);
     refuses_in_messages(operation, schemas).into_value()
 }
 
-fn embeddings(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn embeddings(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("createEmbeddings", "Vectors of prompts.").secured("apiKey");
-    let operation = operation.takes::<EmbeddingsRequest>(schemas, &[JSON]);
+    let operation = operation.takes::<EmbeddingsRequest>(schemas);
     let content = json!({JSON: {"schema": schemas.subschema_for::<EmbeddingsObject<'_>>()}});
     let operation = operation.responds(200, "The vectors.", &content, &call_headers());
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }
 
-fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("countMessageTokens", "The tokens of a prompt.").secured("apiKey");
-    let operation = operation.takes::<CountRequest>(schemas, &[JSON]).answers::<TokenCount>(
-        schemas,
-        200,
-        &["request-id"],
-    );
+    let operation =
+        operation.takes::<CountRequest>(schemas).answers::<TokenCount>(schemas, 200, &["request-id"]);
     refuses_in_messages(operation, schemas).into_value()
 }
 
@@ -230,7 +202,7 @@ fn call<Q: JsonSchema, A: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, e
         JSON: {"schema": schemas.subschema_for::<A>()},
         "text/event-stream": {"schema": {"type": "string", "description": events}},
     });
-    let operation = Operation::new(id, "The model's answer.").secured("apiKey").takes::<Q>(schemas, &[JSON]);
+    let operation = Operation::new(id, "The model's answer.").secured("apiKey").takes::<Q>(schemas);
     operation.responds(200, "The answer.", &content, &call_headers())
 }
 
@@ -243,49 +215,4 @@ fn refuses_in_messages(operation: Operation, schemas: &mut SchemaGenerator) -> O
         .fold(operation, |operation, status| {
             operation.responds(status, "An error.", &content, &["request-id"])
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    /// Codes that no description contains: those of routes, methods and protocols that are not there.
-    const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::UpgradeRequired, Code::RotationInProgress];
-
-    #[test]
-    fn every_error_there_is_can_be_met_on_some_route() {
-        let text = document().to_string();
-        for code in Code::ALL.iter().filter(|code| !UNDESCRIBED.contains(code)) {
-            assert!(text.contains(&format!("\"{}\"", code.as_str())), "{}", code.as_str());
-        }
-    }
-
-    #[test]
-    fn no_response_names_a_code_twice() {
-        let document = document();
-        let paths = document["paths"].as_object().unwrap();
-        let operations = paths.values().flat_map(|path| path.as_object().unwrap().values());
-        for (status, response) in
-            operations.filter_map(|operation| operation["responses"].as_object()).flatten()
-        {
-            let codes: Vec<&str> = response["description"].as_str().unwrap().split(", ").collect();
-            assert_eq!(codes.iter().collect::<BTreeSet<_>>().len(), codes.len(), "{status}: {codes:?}");
-        }
-    }
-
-    #[test]
-    fn whatever_is_referred_to_is_described() {
-        let document = document();
-        let text = document.to_string();
-        let described = document["components"]["schemas"].as_object().unwrap();
-        let named: BTreeSet<&str> =
-            text.split("#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-        assert!(named.iter().all(|name| described.contains_key(*name)), "{named:?}");
-        assert!(
-            ["Error", "ApiKey", "Group", "ChatCompletion"].iter().all(|name| named.contains(name)),
-            "{named:?}"
-        );
-    }
 }

@@ -10,6 +10,7 @@ use super::{
     event::EventObject,
     field::{Field, Fields, GroupField, KeyField, Kind, WebhookField},
     kind::{described, properties},
+    noun::Noun,
     reading::{BillObject, OwnGroup},
 };
 use crate::{
@@ -27,6 +28,8 @@ pub trait Object {
     const NAME: &'static str;
     /// Value of `object`.
     const OBJECT: &'static str;
+    /// The noun.
+    const NOUN: Noun;
     /// A member that only answers with a new plaintext have, with its description.
     const ONCE: Option<(&'static str, &'static str)>;
 }
@@ -39,6 +42,7 @@ impl Object for KeyObject {
     type Id = KeyId;
     const NAME: &'static str = "ApiKey";
     const OBJECT: &'static str = "api_key";
+    const NOUN: Noun = Noun::Key;
     const ONCE: Option<(&'static str, &'static str)> =
         Some(("key", "The plaintext, where the key is made or rotated."));
 }
@@ -51,6 +55,7 @@ impl Object for GroupObject {
     type Id = GroupId;
     const NAME: &'static str = "Group";
     const OBJECT: &'static str = "group";
+    const NOUN: Noun = Noun::Group;
     const ONCE: Option<(&'static str, &'static str)> = None;
 }
 
@@ -62,6 +67,7 @@ impl Object for WebhookObject {
     type Id = WebhookId;
     const NAME: &'static str = "Webhook";
     const OBJECT: &'static str = "webhook";
+    const NOUN: Noun = Noun::Webhook;
     const ONCE: Option<(&'static str, &'static str)> =
         Some(("secret", "The secret that signs deliveries, where the webhook is made."));
 }
@@ -99,7 +105,7 @@ fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
 }
 
 /// An API key as its holder sees it.
-pub struct OwnKey;
+pub(super) struct OwnKey;
 
 impl JsonSchema for OwnKey {
     fn schema_name() -> Cow<'static, str> {
@@ -116,7 +122,7 @@ impl JsonSchema for OwnKey {
 }
 
 /// An object that a listing contains.
-pub trait Listable: JsonSchema {
+pub(super) trait Listable: JsonSchema {
     /// Cursor of the listing.
     type Id: JsonSchema;
     /// The oldest objects are dropped in time, and a listing tells since when it is complete.
@@ -145,7 +151,7 @@ impl Listable for EventObject {
 }
 
 /// A listing of objects.
-pub struct List<O>(PhantomData<O>);
+pub(super) struct List<O>(PhantomData<O>);
 
 impl<O: Listable> JsonSchema for List<O> {
     fn schema_name() -> Cow<'static, str> {
@@ -182,7 +188,7 @@ impl<O: Listable> JsonSchema for List<O> {
 }
 
 /// A body that rotates a key.
-pub struct Rotation;
+pub(super) struct Rotation;
 
 impl JsonSchema for Rotation {
     fn schema_name() -> Cow<'static, str> {
@@ -202,7 +208,7 @@ impl JsonSchema for Rotation {
 }
 
 /// A body that makes an object (`NEW`) or changes one.
-pub struct Body<O, const NEW: bool>(PhantomData<O>);
+pub(super) struct Body<O, const NEW: bool>(PhantomData<O>);
 
 impl<O: Object, const NEW: bool> JsonSchema for Body<O, NEW> {
     fn schema_name() -> Cow<'static, str> {

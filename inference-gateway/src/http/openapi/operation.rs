@@ -1,6 +1,6 @@
 //! Building blocks for the description of routes in `/openapi.json`.
 
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use shared::error::Code;
@@ -32,22 +32,18 @@ impl Operation {
         self.with("security", json!([{ scheme: [] }]))
     }
 
-    /// Accepts a body of this type, with any of these media types.
+    /// Accepts a body of this type.
     #[must_use]
-    pub(super) fn takes<T: JsonSchema>(self, schemas: &mut SchemaGenerator, media_types: &[&str]) -> Self {
-        let schema = schemas.subschema_for::<T>();
-        let content: Map<String, Value> =
-            media_types.iter().map(|name| ((*name).to_owned(), json!({"schema": schema}))).collect();
-        self.with("requestBody", json!({"required": true, "content": content}))
+    pub(super) fn takes<T: JsonSchema>(self, schemas: &mut SchemaGenerator) -> Self {
+        self.takes_body(&schemas.subschema_for::<T>(), &["application/json"], true)
     }
 
-    /// Lets a request leave out the body.
+    /// Accepts a body of this schema, with any of these media types.
     #[must_use]
-    pub(super) fn whose_body_may_be_absent(mut self) -> Self {
-        if let Some(body) = self.0.get_mut("requestBody") {
-            body["required"] = false.into();
-        }
-        self
+    pub(super) fn takes_body(self, schema: &Schema, media_types: &[&str], is_required: bool) -> Self {
+        let content: Map<String, Value> =
+            media_types.iter().map(|name| ((*name).to_owned(), json!({"schema": schema}))).collect();
+        self.with("requestBody", json!({"required": is_required, "content": content}))
     }
 
     /// Responds with this type and a status.

@@ -1,0 +1,248 @@
+//! The list of public routes: the router, the description in `/openapi.json` and the labels of metrics read it.
+
+use std::{
+    future::{Future, ready},
+    pin::Pin,
+    sync::{Arc, LazyLock},
+};
+
+use axum::{
+    http::{HeaderValue, Method, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use serde_json::Value;
+use shared::{
+    error::ApiError,
+    wire::{MANAGEMENT, OWN_KEY},
+};
+
+use super::{
+    App, Call, count_tokens, describe,
+    dialect::Dialect,
+    model_call,
+    observe::HEALTH,
+    openapi::{self, Describe},
+    passthrough,
+};
+use Methods::{Get, Passed, Post};
+
+/// Description of the API, made once per process.
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
+
+/// A route.
+pub(super) struct PublicRoute {
+    /// The path, for metrics and logs too: `{id}` is one part of it, and `{*rest}` all the others.
+    pub(super) pattern: &'static str,
+    pub(super) methods: Methods,
+    pub(super) handler: fn(Arc<App>, Call) -> Handled,
+    /// What `/openapi.json` says of it. The management API has a list of its own, and pages have no description.
+    description: Option<Describe>,
+}
+
+/// Answer of a handler to come.
+type Handled = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Methods {
+    /// `GET`, and `HEAD` with it; open to scripts of any origin.
+    Get,
+    /// `POST`; open to scripts of any origin.
+    Post,
+    /// Any method, of no other origin's scripts: a key-service judges it.
+    Passed,
+}
+
+impl Methods {
+    /// Value of `Allow` where `method` is not taken.
+    pub(super) fn refuse(self, method: &Method) -> Option<&'static str> {
+        match self {
+            Self::Get => (method != Method::GET && method != Method::HEAD).then_some("GET,HEAD"),
+            Self::Post => (method != Method::POST).then_some("POST"),
+            Self::Passed => None,
+        }
+    }
+
+    /// Returns whether scripts of any origin may ask.
+    pub(super) const fn any_origin(self) -> bool {
+        match self {
+            Self::Get | Self::Post => true,
+            Self::Passed => false,
+        }
+    }
+
+    /// The method that a description names, if it names one.
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Get => Some("get"),
+            Self::Post => Some("post"),
+            Self::Passed => None,
+        }
+    }
+}
+
+const fn open(
+    methods: Methods,
+    pattern: &'static str,
+    describe: Describe,
+    handler: fn(Arc<App>, Call) -> Handled,
+) -> PublicRoute {
+    PublicRoute { pattern, methods, handler, description: Some(describe) }
+}
+
+const fn passed(pattern: &'static str, handler: fn(Arc<App>, Call) -> Handled) -> PublicRoute {
+    PublicRoute { pattern, methods: Passed, handler, description: None }
+}
+
+/// Every route.
+static ROUTES: [PublicRoute; 15] = [
+    open(Post, Dialect::CHAT, openapi::chat, |app, call| {
+        Box::pin(model_call::create(app, Dialect::Chat, call))
+    }),
+    open(Post, Dialect::RESPONSES, openapi::response, |app, call| {
+        Box::pin(model_call::create(app, Dialect::Responses, call))
+    }),
+    open(Post, Dialect::MESSAGES, openapi::message, |app, call| {
+        Box::pin(model_call::create(app, Dialect::Messages, call))
+    }),
+    open(Post, Dialect::EMBEDDINGS, openapi::embeddings, |app, call| {
+        Box::pin(model_call::create(app, Dialect::Embeddings, call))
+    }),
+    open(Post, "/v1/messages/count_tokens", openapi::count_tokens, |app, call| {
+        Box::pin(count_tokens::count(app, call))
+    }),
+    open(Get, "/v1/models", openapi::models, |app, call| Box::pin(describe::models(app, call))),
+    open(Get, "/v1/models/{id}", openapi::model, |app, call| Box::pin(describe::model(app, call))),
+    open(
+        Get,
+        "/v1",
+        |schemas| openapi::about(schemas, "describeV1"),
+        |app, _| at_once(describe::service(&app)),
+    ),
+    open(Get, "/", |schemas| openapi::about(schemas, "describe"), |app, _| at_once(describe::service(&app))),
+    open(Get, HEALTH, openapi::health, |app, _| at_once(describe::health(&app))),
+    open(Get, "/openapi.json", openapi::description, |_, _| at_once(described())),
+    passed(OWN_KEY, |app, call| Box::pin(passthrough::forward(app, call))),
+    passed(MANAGEMENT, |app, call| Box::pin(passthrough::forward(app, call))),
+    passed("/dashboard", |app, call| Box::pin(passthrough::forward_page(app, call))),
+    passed("/dashboard/{*rest}", |app, call| Box::pin(passthrough::forward_page(app, call))),
+];
+
+/// Finds the route of a path.
+pub(super) fn find(path: &str) -> Option<&'static PublicRoute> {
+    ROUTES.iter().find(|route| match route.pattern.split_once('{') {
+        None => route.pattern == path,
+        Some((prefix, named)) => path
+            .strip_prefix(prefix)
+            .is_some_and(|rest| !rest.is_empty() && (named == "*rest}" || !rest.contains('/'))),
+    })
+}
+
+/// An answer that needs no wait.
+fn at_once(response: Response) -> Handled {
+    Box::pin(ready(Ok(response)))
+}
+
+/// `GET /openapi.json`
+fn described() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(openapi::JSON))], DOCUMENT.clone()).into_response()
+}
+
+fn document() -> Value {
+    openapi::document(
+        ROUTES.iter().filter_map(|route| Some((route.pattern, route.methods.name()?, route.description?))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use shared::error::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_route_and_its_pattern_names_it() {
+        let pattern = |path: &str| find(path).map(|route| route.pattern);
+        for path in [
+            Dialect::CHAT,
+            Dialect::RESPONSES,
+            Dialect::MESSAGES,
+            Dialect::EMBEDDINGS,
+            "/v1/messages/count_tokens",
+            "/v1/models",
+            "/v1/key",
+            "/v1",
+            "/",
+            "/health",
+            "/openapi.json",
+            "/dashboard",
+        ] {
+            assert_eq!(pattern(path), Some(path));
+        }
+        for (path, expected) in [
+            ("/v1/models/Model%20Flash", Some("/v1/models/{id}")),
+            ("/v1/models/a/b", None),
+            ("/v1/management/keys", Some("/v1/management/{*rest}")),
+            ("/v1/management/keys/ak_0", Some("/v1/management/{*rest}")),
+            ("/v1/management", None),
+            ("/v1/management/", None),
+            ("/dashboard/keys", Some("/dashboard/{*rest}")),
+            ("/dashboards", None),
+            ("//dashboard", None),
+            ("/v1/chat", None),
+        ] {
+            assert_eq!(pattern(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_a_route_does_not_take_is_refused_with_those_that_it_does() {
+        assert_eq!(Methods::Get.refuse(&Method::DELETE), Some("GET,HEAD"));
+        assert_eq!(Methods::Post.refuse(&Method::GET), Some("POST"));
+        for (methods, method) in
+            [(Methods::Get, Method::HEAD), (Methods::Post, Method::POST), (Methods::Passed, Method::PATCH)]
+        {
+            assert_eq!(methods.refuse(&method), None, "{method}");
+        }
+    }
+
+    /// Codes that no description contains: those of routes, methods and protocols that are not there.
+    const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::UpgradeRequired, Code::RotationInProgress];
+
+    #[test]
+    fn every_error_there_is_can_be_met_on_some_route() {
+        let text = document().to_string();
+        for code in Code::ALL.iter().filter(|code| !UNDESCRIBED.contains(code)) {
+            assert!(text.contains(&format!("\"{}\"", code.as_str())), "{}", code.as_str());
+        }
+    }
+
+    #[test]
+    fn no_response_names_a_code_twice() {
+        let document = document();
+        let paths = document["paths"].as_object().unwrap();
+        let operations = paths.values().flat_map(|path| path.as_object().unwrap().values());
+        for (status, response) in
+            operations.filter_map(|operation| operation["responses"].as_object()).flatten()
+        {
+            let codes: Vec<&str> = response["description"].as_str().unwrap().split(", ").collect();
+            assert_eq!(codes.iter().collect::<BTreeSet<_>>().len(), codes.len(), "{status}: {codes:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_referred_to_is_described() {
+        let document = document();
+        let text = document.to_string();
+        let described = document["components"]["schemas"].as_object().unwrap();
+        let named: BTreeSet<&str> =
+            text.split("#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(named.iter().all(|name| described.contains_key(*name)), "{named:?}");
+        assert!(
+            ["Error", "ApiKey", "Group", "ChatCompletion"].iter().all(|name| named.contains(name)),
+            "{named:?}"
+        );
+    }
+}

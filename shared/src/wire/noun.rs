@@ -1,0 +1,64 @@
+//! The table of nouns that owners govern.
+
+use super::{GROUPS, KEYS, WEBHOOKS};
+use crate::error::Code;
+
+/// A noun that owners govern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "their objects are described")]
+pub enum Noun {
+    Key,
+    Group,
+    Webhook,
+}
+
+/// A row of the table of nouns.
+#[derive(Clone, Copy)]
+pub struct NounRow {
+    /// Path of the account's objects.
+    pub path: &'static str,
+    /// Part of the account that the objects concern.
+    pub reach: Reach,
+    /// Error for an object that the account does not have.
+    pub unknown: (Code, &'static str),
+    /// Error for an account that has as many of these as it may have.
+    pub too_many: (Code, &'static str),
+}
+
+impl Noun {
+    /// Row of the noun.
+    pub const fn row(self) -> NounRow {
+        let (path, reach, unknown, too_many) = match self {
+            Self::Key => (
+                KEYS,
+                Reach::Keys,
+                (Code::KeyNotFound, "The account has no such API key."),
+                (Code::TooManyKeys, "API keys, revoked ones included"),
+            ),
+            Self::Group => (
+                GROUPS,
+                Reach::Account,
+                (Code::GroupNotFound, "The account has no such group."),
+                (Code::TooManyGroups, "groups, archived ones included"),
+            ),
+            Self::Webhook => (
+                WEBHOOKS,
+                Reach::Account,
+                (Code::WebhookNotFound, "The account has no such webhook."),
+                (Code::TooManyWebhooks, "webhooks"),
+            ),
+        };
+        NounRow { path, reach, unknown, too_many }
+    }
+}
+
+/// Part of the account that a route concerns, and so the credentials that may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Keys and their bills: management keys, and those of a group for what is in the group.
+    Keys,
+    /// The whole account: management keys that are of no group.
+    Account,
+    /// The API key that asks.
+    Holder,
+}
