@@ -4,13 +4,13 @@ use std::io::Write;
 
 use anyhow::anyhow;
 use clap::Subcommand;
-use shared::{error::ApiError, ids::GroupId};
+use shared::ids::GroupId;
 
-use super::{name, operator, operator_error, store_error, table, write_json, write_json_object};
+use super::{name, operator, operator_error, refused, store_error, table, write_json, write_json_object};
 use domain::group::{Group, GroupPatch};
 use key_service_management::{
     Error, Management,
-    groups::MadeGroup,
+    governed::{Governed as _, Made},
     listing::{GroupFilter, Listing},
 };
 use key_service_objects::{Shown as _, settings};
@@ -85,8 +85,10 @@ pub(super) async fn run(
             let external_id = flags.external_id.filter(Option::is_some).or(patch.external_id);
             let parent = parent.map(Some).or(patch.parent);
             let patch = GroupPatch { name: flags.name, external_id, parent, ..patch };
-            let (MadeGroup::New(group) | MadeGroup::Existing(group) | MadeGroup::Replayed(group)) =
-                management.create_group(account, patch, None, operator()).await.map_err(refused)?;
+            let (Made::New(group, _) | Made::Existing(group) | Made::Replayed(group)) =
+                Group::create(management.by(account, operator()), patch, None)
+                    .await
+                    .map_err(refused("groups list"))?;
             writeln!(out, "{}", group.id)?;
         }
         GroupCommand::List { account, json } => {
@@ -101,12 +103,13 @@ pub(super) async fn run(
         }
         GroupCommand::Show { account, id } => {
             let account = management.account(&account).await.map_err(operator_error)?;
-            let group = management.group(account, id).await.map_err(refused)?;
+            let group = management.group(account, id).await.map_err(refused("groups list"))?;
             write_json_object(out, &group.shown(management.now()))?;
         }
         GroupCommand::Archive { account, id } => {
             let account = management.account(&account).await.map_err(operator_error)?;
-            let group = management.archive_group(account, id, operator()).await.map_err(refused)?;
+            let group =
+                Group::end(management.by(account, operator()), id).await.map_err(refused("groups list"))?;
             let at = group.spend.archived_at.map_or_else(String::new, |at| format!(" since {at}"));
             writeln!(out, "{id} ({}) is archived{at}", group.name)?;
         }
@@ -145,12 +148,4 @@ fn row(group: &Group) -> [String; 9] {
         group.created_at.to_string(),
         or_none(group.spend.archived_at.map(|at| at.to_string())),
     ]
-}
-
-/// The error for the operator, in the words of the management API.
-fn refused<R: Into<ApiError>>(error: Error<R>) -> anyhow::Error {
-    match error {
-        Error::Refused(refused) => anyhow!("{}", refused.into().message),
-        Error::Store(cause) => store_error(&cause, "groups list"),
-    }
 }

@@ -2,12 +2,12 @@
 
 use std::{io::Write, time::Duration};
 
-use anyhow::anyhow;
+use anyhow::bail;
 use clap::Subcommand;
-use shared::{error::ApiError, ids::KeyId, secret::ExposeSecret, wire::MAX_GRACE_SECONDS};
+use shared::{ids::KeyId, secret::ExposeSecret, wire::MAX_GRACE_SECONDS};
 
-use super::{operator, operator_error, store_error};
-use key_service_management::{Error, Issued, Management, rotation::RotationTerms};
+use super::{operator, operator_error, refused};
+use key_service_management::{Management, governed::Made, rotation::RotationTerms};
 
 /// Commands on API keys.
 #[derive(Debug, Subcommand)]
@@ -37,11 +37,10 @@ pub(super) async fn run(
     let KeyCommand::Rotate { account, id, grace_seconds, force } = command;
     let account = management.account(&account).await.map_err(operator_error)?;
     let terms = RotationTerms { grace: Duration::from_secs(grace_seconds), is_forced: force };
-    match management.rotate((account, id), terms, None, operator()).await {
-        Ok(Issued::New { plaintext, .. }) => writeln!(out, "{}", plaintext.expose_secret())?,
-        Ok(Issued::Replayed(_)) => return Err(anyhow!("the key was rotated before")),
-        Err(Error::Refused(refused)) => return Err(anyhow!("{}", ApiError::from(refused).message)),
-        Err(Error::Store(cause)) => return Err(store_error(&cause, "GET /v1/management/keys/{id}")),
+    let rotated = management.rotate((account, id), terms, None, operator()).await;
+    match rotated.map_err(refused("GET /v1/management/keys/{id}"))? {
+        Made::New(_, Some(plaintext)) => writeln!(out, "{}", plaintext.expose_secret())?,
+        Made::New(_, None) | Made::Existing(_) | Made::Replayed(_) => bail!("the key was rotated before"),
     }
     Ok(())
 }

@@ -8,11 +8,11 @@ use std::{
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{ids::AccountId, money::NanoUsd, table, text::is_name, time::Timestamp};
+use shared::{error::ApiError, ids::AccountId, money::NanoUsd, table, text::is_name, time::Timestamp};
 use shared_process::{doctor::DoctorOptions, log_level::LogLevel};
 use shared_rpc::spool_list::SpoolCommand;
 
-use key_service_management::{Error, Management, accounts::AccountRefused};
+use key_service_management::{Error, Management, Refused, accounts::AccountRefused};
 use key_service_store::store::{AccountSummary, StoreError};
 
 use domain::event::Actor;
@@ -274,6 +274,14 @@ fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
         Error::Store(cause) => store_error(&cause, "accounts list"),
+    }
+}
+
+/// Turns an error into its message, in the words of the management API, with the command that shows the present state.
+fn refused(show: &'static str) -> impl Fn(Error<Refused>) -> anyhow::Error {
+    move |error| match error {
+        Error::Refused(refused) => anyhow!("{}", ApiError::from(refused).message),
+        Error::Store(cause) => store_error(&cause, show),
     }
 }
 

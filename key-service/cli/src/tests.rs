@@ -8,12 +8,12 @@ use shared::{
 
 use super::*;
 use domain::{
-    key::KeyPatch,
+    key::{ApiKey, KeyPatch},
     ledger::{Command as Ledger, NewHold, Progress},
 };
 use key_service_management::{
-    Issued,
     accounts::NewDeposit,
+    governed::{Governed as _, Made},
     members::{Client, Token},
     testing::{BEGIN, Office},
 };
@@ -237,8 +237,10 @@ async fn a_group_is_made_listed_shown_and_archived() {
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
     office.management.deposit(account, NewDeposit::of(NanoUsd::from_usd(10)), Actor::System).await.unwrap();
-    let made = office.management.create(account, KeyPatch::default(), None, Actor::System).await.unwrap();
-    let Issued::New { key, .. } = made else { panic!("{made:?}") };
+    let made = ApiKey::create(office.management.by(account, Actor::System), KeyPatch::default(), None)
+        .await
+        .unwrap();
+    let Made::New(key, _) = made else { panic!("{made:?}") };
     let now = office.clock.now();
     let hold = |n, usd| {
         Ledger::Hold(NewHold {

@@ -4,13 +4,13 @@ use std::io::Write;
 
 use anyhow::anyhow;
 use clap::Subcommand;
-use shared::{error::ApiError, ids::WebhookId};
+use shared::ids::WebhookId;
 
-use super::{operator_error, store_error, table, write_json, write_json_object};
+use super::{operator, operator_error, refused, table, write_json, write_json_object};
 use domain::webhook::{Webhook, WebhookPatch};
 use key_service_management::{
-    Error, Management,
-    webhooks::{MadeWebhook, WebhookRefused},
+    Management,
+    governed::{Governed as _, Made},
 };
 use key_service_objects::{Shown as _, settings, with_secret};
 
@@ -71,10 +71,17 @@ pub(super) async fn run(
             let flags = serde_json::json!({"url": url, "types": types}).to_string();
             let patch: WebhookPatch =
                 settings(flags.as_bytes(), true).map_err(|error| anyhow!(error.message))?;
-            let url = patch.url.clone().ok_or_else(|| anyhow!("--url: give the address"))?;
-            match management.create_webhook(account, (url, patch), None).await.map_err(refused)? {
-                MadeWebhook::New(webhook, secret) => write_json_object(out, &with_secret(&webhook, &secret))?,
-                MadeWebhook::Replayed(webhook) => write_json_object(out, &webhook.shown(management.now()))?,
+            let now = management.now();
+            match Webhook::create(management.by(account, operator()), patch, None)
+                .await
+                .map_err(refused("webhooks list"))?
+            {
+                Made::New(webhook, Some(secret)) => {
+                    write_json_object(out, &with_secret(&webhook, &secret, now))?;
+                }
+                Made::New(webhook, None) | Made::Existing(webhook) | Made::Replayed(webhook) => {
+                    write_json_object(out, &webhook.shown(now))?;
+                }
             }
         }
         WebhookCommand::List { account, json } => {
@@ -86,12 +93,15 @@ pub(super) async fn run(
             table::write(out, &["ID", "URL", "TYPES", "CREATED", "DISABLED"], webhooks.iter().map(row))?;
         }
         WebhookCommand::Test { account, id } => {
-            let event = management.test_webhook(account_of(&account).await?, id).await.map_err(refused)?;
+            let event = management
+                .test_webhook(account_of(&account).await?, id)
+                .await
+                .map_err(refused("webhooks list"))?;
             writeln!(out, "{event}")?;
         }
         WebhookCommand::Delete { account, id } => {
-            let webhook =
-                management.delete_webhook(account_of(&account).await?, id).await.map_err(refused)?;
+            let by = management.by(account_of(&account).await?, operator());
+            let webhook = Webhook::end(by, id).await.map_err(refused("webhooks list"))?;
             writeln!(out, "{id} ({}) is removed", webhook.url.as_str())?;
         }
     }
@@ -106,12 +116,4 @@ fn row(webhook: &Webhook) -> [String; 5] {
         webhook.created_at.to_string(),
         webhook.disabled.map_or_else(|| "-".to_owned(), |(at, _)| at.to_string()),
     ]
-}
-
-/// The error for the operator, in the words of the management API.
-fn refused(error: Error<WebhookRefused>) -> anyhow::Error {
-    match error {
-        Error::Refused(refused) => anyhow!("{}", ApiError::from(refused).message),
-        Error::Store(cause) => store_error(&cause, "webhooks list"),
-    }
 }

@@ -24,7 +24,7 @@ use domain::{
     ledger::Holder,
     usage::Day,
 };
-use key_service_management::{Error, KeyRefused, reading::EntrySearch, spend::DAYS};
+use key_service_management::{Error, Refused, governed::Governed as _, reading::EntrySearch, spend::DAYS};
 use key_service_page::{
     app::App,
     chart::{self, Chart, Measure},
@@ -175,17 +175,17 @@ pub(super) async fn update(
         Err(fault) => return again(&app, &viewer, &key, (&form, &fault)).await,
     };
     settings_form::name_models_by_id(&app, &mut patch.bounds);
-    let (account, groups) = (viewer.signed_in.account, offered(&app, &viewer).await?.groups);
+    let groups = offered(&app, &viewer).await?.groups;
     if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
         return again(&app, &viewer, &key, (&form, &fault)).await;
     }
-    match app.management.update(account, key.id, patch, viewer.signed_in.actor()).await {
+    match ApiKey::update(viewer.by(&app), key.id, patch).await {
         Ok(changed) => {
             let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), &words::saved(values, &groups)))
         }
-        Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
-            again(&app, &viewer, &key, (&form, &Fault::of("group_id", bad_group(bad)))).await
+        Err(Error::Refused(Refused::BadGroup(param, bad))) => {
+            again(&app, &viewer, &key, (&form, &Fault::of(param, bad_group(bad)))).await
         }
         Err(other) => Err(other.into()),
     }
@@ -249,7 +249,7 @@ pub(super) async fn revoke(
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    app.management.revoke(viewer.signed_in.account, key.id, viewer.signed_in.actor()).await?;
+    ApiKey::end(viewer.by(&app), key.id).await?;
     let line =
         if key.spend.revoked_at.is_some() { "The key was revoked before." } else { "The key is revoked." };
     Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), line))

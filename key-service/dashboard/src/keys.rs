@@ -27,7 +27,8 @@ use domain::{
     ledger::Holder,
 };
 use key_service_management::{
-    Error, Issued, KeyRefused,
+    Error, Refused,
+    governed::{Governed as _, Made},
     reached::{LimitOf, ReachedLimits},
     reading::{KeyCursor, KeyOrder, KeySearch},
 };
@@ -294,14 +295,13 @@ pub(super) async fn create(
     };
     settings_form::name_models_by_id(&app, &mut settings.bounds);
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
-    let account = viewer.signed_in.account;
-    match app.management.create(account, settings, attempt, viewer.signed_in.actor()).await {
-        Ok(Issued::Replayed(key)) => Ok(notice::done(
+    match ApiKey::create(viewer.by(&app), settings, attempt).await {
+        Ok(Made::Replayed(key) | Made::Existing(key) | Made::New(key, None)) => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),
             "This key was created before, by the same form.",
         )),
-        Ok(Issued::New { key, plaintext }) => {
+        Ok(Made::New(key, Some(plaintext))) => {
             let catalog = app.catalog.get();
             let model = catalog.models.first().map_or("", |model| model.id.as_str());
             let lists: Vec<_> = words::list_of(&key.spend.budget).into_iter().collect();
@@ -315,8 +315,8 @@ pub(super) async fn create(
             };
             Ok(page(&viewer, Section::Keys, "API key created", &content))
         }
-        Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
-            refused(&Fault::of("group_id", bad_group(bad))).await
+        Err(Error::Refused(Refused::BadGroup(param, bad))) => {
+            refused(&Fault::of(param, bad_group(bad))).await
         }
         Err(other) => Err(other.into()),
     }

@@ -10,7 +10,7 @@ use shared::{ids::KeyId, time::Timestamp};
 
 use crate::settings_form::{self, offered};
 use domain::key::{ApiKey, KeyPatch};
-use key_service_management::{Error, KeyRefused};
+use key_service_management::{Error, Refused, governed::Governed as _};
 use key_service_page::{
     app::App,
     entry::{Entered, Fault},
@@ -170,19 +170,18 @@ pub(super) async fn apply(
         Ok(patch) => patch,
         Err(fault) => return refused(&fault).await,
     };
-    let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
     let mut done = 0;
     for key in &keys {
         let changed = match &patch {
-            Some(patch) => app.management.update(account, key.id, patch.clone(), actor.clone()).await,
-            None => app.management.revoke(account, key.id, actor.clone()).await,
+            Some(patch) => ApiKey::update(viewer.by(&app), key.id, patch.clone()).await,
+            None => ApiKey::end(viewer.by(&app), key.id).await,
         };
         match changed {
             Ok(_) => done += usize::from(key.spend.revoked_at.is_none()),
             // Revoked meanwhile.
-            Err(Error::Refused(KeyRefused::Revoked)) => {}
-            Err(Error::Refused(KeyRefused::BadGroup(bad))) => {
-                return refused(&Fault::of("group_id", bad_group(bad))).await;
+            Err(Error::Refused(Refused::KeyRevoked)) => {}
+            Err(Error::Refused(Refused::BadGroup(param, bad))) => {
+                return refused(&Fault::of(param, bad_group(bad))).await;
             }
             Err(other) => return Err(other.into()),
         }

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use crate::keys::named;
 use domain::key::ApiKey;
-use key_service_management::{Issued, rotation::RotationTerms};
+use key_service_management::{governed::Made, rotation::RotationTerms};
 use key_service_page::{
     app::App,
     browser::form_token,
@@ -68,12 +68,12 @@ pub(super) async fn rotate(
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let (of, actor) = ((viewer.signed_in.account, key.id), viewer.signed_in.actor());
     match app.management.rotate(of, terms, attempt, actor).await? {
-        Issued::Replayed(key) => Ok(notice::done(
+        Made::Replayed(key) | Made::Existing(key) | Made::New(key, None) => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),
             "This key was rotated before, by the same form.",
         )),
-        Issued::New { key, plaintext } => {
+        Made::New(key, Some(plaintext)) => {
             let content = html! {
                 p.lead { "Copy the new key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
                 (new_key(&plaintext))

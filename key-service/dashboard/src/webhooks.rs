@@ -13,7 +13,7 @@ use shared::{
 };
 
 use domain::webhook::{Answer, Attempt, DisabledReason, KEPT_ATTEMPTS, Webhook, WebhookPatch, WebhookUrl};
-use key_service_management::{Error, once::Once, webhooks::WebhookRefused};
+use key_service_management::{Error, Refused, governed::Governed as _, once::Once};
 use key_service_page::{
     app::App,
     entry::{Entered, Fault},
@@ -149,7 +149,7 @@ pub(super) async fn create(
         Ok(Once::New((webhook, secret))) => {
             Ok(page(&viewer, Section::Webhooks, "Webhook created", &created(&webhook, &secret)))
         }
-        Err(Error::Refused(WebhookRefused::Address(refused))) => {
+        Err(Error::Refused(Refused::Address(refused))) => {
             again(&app, &viewer, &form, &sentence(&refused.to_string())).await
         }
         Err(other) => Err(other.into()),
@@ -285,8 +285,7 @@ pub(super) async fn set_enabled(
     let webhook = named(&app, &viewer, &id).await?;
     let reason = (form.get("enabled") != "true").then_some(DisabledReason::Owner);
     let patch = WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
-    let account = viewer.signed_in.account;
-    app.management.update_webhook(account, webhook.id, patch, viewer.signed_in.actor()).await?;
+    Webhook::update(viewer.by(&app), webhook.id, patch).await?;
     let line = if reason.is_some() { "The webhook is disabled." } else { "The webhook is enabled." };
     Ok(notice::done(&viewer, &format!("{PATH}/{id}"), line))
 }
@@ -315,6 +314,6 @@ pub(super) async fn delete(
     OwnerAct(act): OwnerAct,
 ) -> Result<Response, Failure> {
     let webhook = named(&app, &act.viewer, &id).await?;
-    app.management.delete_webhook(act.viewer.signed_in.account, webhook.id).await?;
+    Webhook::end(act.viewer.by(&app), webhook.id).await?;
     Ok(notice::done(&act.viewer, PATH, "The webhook is deleted."))
 }

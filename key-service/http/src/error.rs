@@ -1,11 +1,8 @@
 //! Errors of the management API that only HTTP has: rights, cursors, and readings that failed.
 
-use std::convert::Infallible;
-
 use domain::access::Forbidden;
 use key_service_management::{
     Error,
-    api_error::client_error,
     listing::{Listed, UnknownCursor},
 };
 use key_service_store::store::StoreError;
@@ -14,7 +11,7 @@ use shared::error::{ApiError, Code};
 /// The error for a management key that may not make a request. An object out of reach is as `unknown` as another
 /// account's.
 pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
-    client_error(error, |reason| match reason {
+    let said = |reason| match reason {
         Forbidden::ReadOnly => {
             ApiError::new(Code::ReadOnlyKey, "The management key only reads; use one of full scope.")
         }
@@ -23,7 +20,8 @@ pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -
             "The management key governs the API keys of its group alone; use one of the account.",
         ),
         Forbidden::OutOfReach => unknown.into(),
-    })
+    };
+    error.map(said).into()
 }
 
 /// The error for an `after` that the account does not have.
@@ -34,10 +32,10 @@ pub(super) fn unknown_cursor<T: Listed>() -> ApiError {
 
 /// The error of a listing.
 pub(super) fn list_error<T: Listed>(error: Error<UnknownCursor>) -> ApiError {
-    client_error(error, |UnknownCursor| unknown_cursor::<T>())
+    error.map(|UnknownCursor| unknown_cursor::<T>()).into()
 }
 
 /// The error of a reading that the store could not do.
 pub(super) fn read_error(cause: StoreError) -> ApiError {
-    client_error(Error::Store::<Infallible>(cause), |never| match never {})
+    Error::<ApiError>::Store(cause).into()
 }

@@ -4,7 +4,10 @@ use std::{convert::Infallible, str::FromStr};
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
-use shared::error::ApiError;
+use shared::{
+    error::ApiError,
+    wire::{Reach, Route},
+};
 use shared_door::{admission::Owner, http::bearer, serve::ConnectionTrust};
 use tracing::{Span, field::display};
 
@@ -16,41 +19,31 @@ use domain::{
 use key_service_management::{OwnKey, governor::Governor};
 use key_service_store::store::ManagementKey;
 
-/// Management key in the request, which governs the whole account. The first argument of every handler, so that a missing
-/// credential is the first error reported, and a right that the key does not have the second.
+/// Management key in the request, which reaches what the route concerns. The handler keeps to what is in reach. The first
+/// argument of every handler, so that a missing credential is the first error reported, and a right that the key does not have
+/// the second.
 pub(super) struct Caller(pub(super) Governor);
-
-/// Management key in the request, which governs the account or a group. The handler keeps to what is in reach.
-pub(super) struct KeysCaller(pub(super) Governor);
 
 impl FromRequestParts<Api> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        governor(parts, api, Subject::Account).await.map(Self)
+        let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
+        // The span of the request, which is also that of the log line.
+        let span = Span::current();
+        span.record("account", display(account)).record("management_key", display(key.id));
+        ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
+        let effect = if parts.method.is_safe() { Effect::Read } else { Effect::Write };
+        let subject = match parts.extensions.get::<&Route>().map(|route| route.reach) {
+            Some(Reach::Keys) => Subject::Keys,
+            Some(Reach::Account | Reach::Holder) | None => Subject::Account,
+        };
+        let ManagementKey { id, name, access, .. } = key;
+        let actor = Actor::ManagementKey { id, name };
+        let governor = Governor { account, actor, access, effect };
+        governor.may(subject).map_err(|error| forbidden(error, ApiError::internal()))?;
+        Ok(Self(governor))
     }
-}
-
-impl FromRequestParts<Api> for KeysCaller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        governor(parts, api, Subject::Keys).await.map(Self)
-    }
-}
-
-async fn governor(parts: &Parts, api: &Api, subject: Subject) -> Result<Governor, ApiError> {
-    let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
-    // The span of the request, which is also that of the log line.
-    let span = Span::current();
-    span.record("account", display(account)).record("management_key", display(key.id));
-    ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
-    let effect = if parts.method.is_safe() { Effect::Read } else { Effect::Write };
-    let ManagementKey { id, name, access, .. } = key;
-    let actor = Actor::ManagementKey { id, name };
-    let governor = Governor { account, actor, access, effect };
-    governor.may(subject).map_err(|error| forbidden(error, ApiError::internal()))?;
-    Ok(governor)
 }
 
 /// The holder of the API key in the request: the key, and its group with the parent.

@@ -6,21 +6,18 @@ use shared::{
     error::{ApiError, Code},
     ids::{GroupId, KeyId},
     time::Timestamp,
-    wire::{EVENT_TYPES, MAX_EXTERNAL_ID_CHARS, MAX_PAGE},
+    wire::{EVENT_TYPES, MAX_PAGE},
 };
 
 use super::error::unknown_cursor;
 use domain::{
     event::{Event, EventSearch},
-    group::Group,
-    key::{ApiKey, Status},
     search::EntrySearch,
     usage::Day,
-    webhook::Webhook,
 };
 use key_service_management::{
     generations::{Bill, BillFilter},
-    listing::{GroupFilter, KeyFilter, Listed, MetadataFilter},
+    listing::{Listed, MetadataFilter},
 };
 use key_service_store::store::Order;
 
@@ -41,36 +38,6 @@ pub(super) struct ListQuery<T: Listed> {
 pub(super) trait Filtered: Listed<Id: FromStr> {
     /// Reads and checks the filters.
     fn filter(query: &Query<'_>) -> Result<Self::Filter, ApiError>;
-}
-
-impl Filtered for ApiKey {
-    fn filter(query: &Query<'_>) -> Result<KeyFilter, ApiError> {
-        let status = query.one("status")?;
-        let status = status.map(|text| Status::parse(text).ok_or_else(|| invalid("status", BAD_STATUS)));
-        Ok(KeyFilter {
-            status: status.transpose()?,
-            group: query.id("group_id", "a group")?,
-            within: None,
-            metadata: query.metadata()?,
-        })
-    }
-}
-
-impl Filtered for Group {
-    fn filter(query: &Query<'_>) -> Result<GroupFilter, ApiError> {
-        let external_id = query.one("external_id")?.map(str::to_owned);
-        if external_id.as_ref().is_some_and(|id| id.chars().count() > MAX_EXTERNAL_ID_CHARS) {
-            let message = format!("`external_id` has more than {MAX_EXTERNAL_ID_CHARS} characters.");
-            return Err(ApiError::at(Code::StringAboveMaxLength, "external_id", message));
-        }
-        Ok(GroupFilter { external_id, parent: None, metadata: query.metadata()? })
-    }
-}
-
-impl Filtered for Webhook {
-    fn filter(_: &Query<'_>) -> Result<(), ApiError> {
-        Ok(())
-    }
 }
 
 impl Filtered for Bill {
@@ -96,8 +63,6 @@ impl Filtered for Event {
         Ok(EventSearch { kind: kind.transpose()?, key: query.key()?, group: query.group()? })
     }
 }
-
-const BAD_STATUS: &str = "`status` must be `active`, `disabled`, `expired` or `revoked`.";
 
 /// Reads and checks a query.
 pub(super) fn read<T: Filtered>(query: Option<&str>) -> Result<ListQuery<T>, ApiError> {
@@ -158,7 +123,7 @@ impl<'a> Query<'a> {
     }
 
     /// The filters `metadata[name]=value`.
-    fn metadata(&self) -> Result<MetadataFilter, ApiError> {
+    pub(super) fn metadata(&self) -> Result<MetadataFilter, ApiError> {
         let mut metadata = MetadataFilter::new();
         for (parameter, value) in self.0.iter().filter(|(parameter, _)| parameter.starts_with("metadata")) {
             let name = parameter.strip_prefix("metadata[").and_then(|rest| rest.strip_suffix(']'));
@@ -194,6 +159,7 @@ pub(super) fn invalid(param: &str, message: impl Into<Cow<'static, str>>) -> Api
 
 #[cfg(test)]
 mod tests {
+    use domain::key::ApiKey;
     use shared::wire::{ORDERS, STATUSES};
 
     use super::*;

@@ -1,24 +1,58 @@
 //! Reach of callers: objects of the account that a management key of a group may concern.
 
+use std::{fmt::Display, future::ready};
+
 use shared::{
     error::ApiError,
-    ids::{GroupId, KeyId},
+    ids::GroupId,
+    wire::{Noun, Object},
 };
 
-use super::{Api, error::forbidden, parts::PathId};
-use domain::{access::Subject, group::BadGroup, key::KeyPatch};
-use key_service_management::{KeyRefused, api_error::bad_group, governor::Governor, groups::GroupRefused};
+use super::{Api, error::forbidden, parts::PathId, query::Filtered};
+use domain::{access::Forbidden, ledger::BoundsPatch};
+use key_service_management::{Error, Refused, governed::Governed, governor::Governor, listing::Listed};
+use key_service_objects::Shown;
+
+/// A noun that callers reach over HTTP. Of most, whoever reaches the account reaches all.
+pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
+    /// Keeps a listing to what the caller reaches.
+    fn narrow(_: &mut Self::Filter, _: &Governor) {}
+
+    /// Judges the request by an object.
+    fn judge(
+        _: &Api,
+        _: &Governor,
+        _: Self::Id,
+    ) -> impl Future<Output = Result<(), Error<Forbidden>>> + Send {
+        ready(Ok(()))
+    }
+
+    /// Judges the request by where it puts an object, and puts a new one where the caller reaches it.
+    fn place(
+        _: &Api,
+        _: &Governor,
+        _: &mut Self::Settings,
+        _is_new: bool,
+    ) -> impl Future<Output = Result<(), ApiError>> + Send {
+        ready(Ok(()))
+    }
+
+    /// Bounds among settings, which may name models by their aliases.
+    fn bounds(_: &mut Self::Settings) -> Vec<&mut BoundsPatch> {
+        Vec::new()
+    }
+}
 
 impl Api {
-    /// The API key of the path. A key out of reach is as unknown as another account's.
-    pub(super) async fn key_in_reach(
+    /// The object of the path. An object out of reach is as unknown as another account's.
+    pub(super) async fn in_reach<T: HttpNoun>(
         &self,
         caller: &Governor,
-        path: &PathId<KeyId>,
-    ) -> Result<KeyId, ApiError> {
-        let id = path.or(KeyRefused::NotFound)?;
-        let judged = self.management.judge_key(caller, id).await;
-        judged.map_err(|error| forbidden(error, KeyRefused::NotFound))?;
+        path: &PathId<<T as Listed>::Id>,
+    ) -> Result<<T as Listed>::Id, ApiError> {
+        let unknown = Refused::NotFound(T::Object::NOUN);
+        let id = path.or(unknown)?;
+        T::judge(self, caller, id).await.map_err(|error| forbidden(error, unknown))?;
         Ok(id)
     }
 
@@ -28,28 +62,17 @@ impl Api {
         caller: &Governor,
         path: &PathId<GroupId>,
     ) -> Result<GroupId, ApiError> {
-        let id = path.or(GroupRefused::NotFound)?;
+        let unknown = Refused::NotFound(Noun::Group);
+        let id = path.or(unknown)?;
         let judged = self.management.judge_keys_of(caller, id).await;
-        judged.map_err(|error| forbidden(error, GroupRefused::NotFound))?;
+        judged.map_err(|error| forbidden(error, unknown))?;
         Ok(id)
     }
 
-    /// Puts a new key into the caller's group, unless the key is meant for a group in reach.
-    pub(super) async fn place_new(&self, caller: &Governor, draft: &mut KeyPatch) -> Result<(), ApiError> {
-        if caller.access.group.is_some() && draft.group.flatten().is_none() {
-            draft.group = Some(caller.access.group);
+    /// Names the models of settings by their ids.
+    pub(super) fn name_models_by_id<T: HttpNoun>(&self, settings: &mut T::Settings) {
+        for models in T::bounds(settings).into_iter().filter_map(|bounds| bounds.models.as_mut()?.as_mut()) {
+            self.catalog.get().name_by_id(models);
         }
-        self.judge_move(caller, draft).await
-    }
-
-    /// Judges the group that a key is moved to, if it is moved.
-    pub(super) async fn judge_move(&self, caller: &Governor, patch: &KeyPatch) -> Result<(), ApiError> {
-        let judged = match patch.group {
-            None => Ok(()),
-            // A key without a group is the account's.
-            Some(None) => caller.may(Subject::Account),
-            Some(Some(group)) => self.management.judge_keys_of(caller, group).await,
-        };
-        judged.map_err(|error| forbidden(error, bad_group("group_id", BadGroup::Unknown)))
     }
 }

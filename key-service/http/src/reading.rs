@@ -17,7 +17,7 @@ use crate::{
     Api,
     error::{forbidden, read_error},
     listing,
-    parts::{Caller, Holder, KeysCaller, PathId},
+    parts::{Caller, Holder, PathId},
     query::{self, Query, invalid},
 };
 use domain::{access::Subject, event::Event, usage::Day};
@@ -43,7 +43,7 @@ pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> R
 
 pub(super) async fn usage(
     State(api): State<Api>,
-    KeysCaller(caller): KeysCaller,
+    Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
@@ -85,7 +85,7 @@ fn line((of, counts): &UsageSum) -> UsageObject<'_> {
 
 pub(super) async fn generations(
     State(api): State<Api>,
-    KeysCaller(caller): KeysCaller,
+    Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut query = query::read::<Bill>(request.uri().query())?;
@@ -104,7 +104,7 @@ pub(super) async fn events(
 
 pub(super) async fn generation(
     State(api): State<Api>,
-    KeysCaller(caller): KeysCaller,
+    Caller(caller): Caller,
     path: PathId<GenerationId>,
 ) -> Result<Response, ApiError> {
     let unknown = || ApiError::new(Code::GenerationNotFound, "The account has no bill of such a generation.");

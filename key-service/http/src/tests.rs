@@ -6,10 +6,11 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use shared::{
     clock::random_bytes,
-    ids::{AccountId, GenerationId},
+    ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
     time::Timestamp,
     tokens::Usage,
+    wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
 };
 use shared_config::internal_token::InternalTokens;
 use tokio::task::yield_now;
@@ -27,6 +28,7 @@ mod create;
 mod credentials;
 mod groups;
 mod listing;
+mod nouns;
 mod reading;
 mod refusals;
 mod rotation;

@@ -1,88 +1,29 @@
-//! Webhooks over HTTP.
+//! Deliveries to webhooks over HTTP.
 
-use axum::{
-    body::Body,
-    extract::{Request, State},
-    response::{IntoResponse, Response},
-};
-use http::{StatusCode, header};
+use axum::{body::Body, extract::State, response::Response};
 use shared::{
     error::ApiError,
     ids::WebhookId,
-    wire::{AttemptList, AttemptObject, WEBHOOKS},
+    wire::{AttemptList, AttemptObject},
 };
 use shared_door::http::ok;
 
 use crate::{
-    Api, IDEMPOTENT_REPLAYED, body,
-    listing::{self, json_response},
+    Api,
+    listing::json_response,
     parts::{Caller, PathId},
-    query,
+    query::{Filtered, Query},
+    reach::HttpNoun,
 };
-use domain::webhook::{Answer, Attempt, Webhook, WebhookPatch};
-use key_service_management::webhooks::{MadeWebhook, WebhookRefused};
-use key_service_objects::{Shown, with_secret};
+use domain::webhook::{Answer, Attempt, Webhook};
 
-pub(super) async fn list(
-    State(api): State<Api>,
-    Caller(caller): Caller,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let query = query::read::<Webhook>(request.uri().query())?;
-    listing::respond(api, caller.account, query).await
+impl Filtered for Webhook {
+    fn filter(_: &Query<'_>) -> Result<(), ApiError> {
+        Ok(())
+    }
 }
 
-pub(super) async fn create(
-    State(api): State<Api>,
-    Caller(caller): Caller,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
-    let settings: WebhookPatch = body::read_draft(request).await?;
-    // A body without a URL was refused.
-    let url = settings.url.clone().ok_or_else(ApiError::internal)?;
-    let made = api.management.create_webhook(caller.account, (url, settings), idempotency_key).await?;
-    let (MadeWebhook::New(webhook, _) | MadeWebhook::Replayed(webhook)) = &made;
-    let location = [(header::LOCATION, format!("{WEBHOOKS}/{}", webhook.id))];
-    let shown = match &made {
-        MadeWebhook::New(webhook, secret) => ok(&with_secret(webhook, secret)),
-        MadeWebhook::Replayed(webhook) => {
-            ([IDEMPOTENT_REPLAYED], ok(&webhook.shown(api.clock.now()))).into_response()
-        }
-    };
-    Ok((StatusCode::CREATED, location, shown).into_response())
-}
-
-pub(super) async fn fetch(
-    State(api): State<Api>,
-    Caller(caller): Caller,
-    path: PathId<WebhookId>,
-) -> Result<Response, ApiError> {
-    let webhook = api.management.webhook(caller.account, path.or(WebhookRefused::NotFound)?).await?;
-    Ok(ok(&webhook.shown(api.clock.now())))
-}
-
-pub(super) async fn update(
-    State(api): State<Api>,
-    Caller(caller): Caller,
-    path: PathId<WebhookId>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let change = body::read_patch(request).await?;
-    let id = path.or(WebhookRefused::NotFound)?;
-    let webhook = api.management.update_webhook(caller.account, id, change, caller.actor).await?;
-    Ok(ok(&webhook.shown(api.clock.now())))
-}
-
-/// Removes a webhook, and answers with what it was.
-pub(super) async fn delete(
-    State(api): State<Api>,
-    Caller(caller): Caller,
-    path: PathId<WebhookId>,
-) -> Result<Response, ApiError> {
-    let webhook = api.management.delete_webhook(caller.account, path.or(WebhookRefused::NotFound)?).await?;
-    Ok(ok(&webhook.shown(api.clock.now())))
-}
+impl HttpNoun for Webhook {}
 
 /// Queues a test, and answers with the event that is sent.
 pub(super) async fn test(
@@ -90,7 +31,8 @@ pub(super) async fn test(
     Caller(caller): Caller,
     path: PathId<WebhookId>,
 ) -> Result<Response, ApiError> {
-    let event = api.management.test_webhook(caller.account, path.or(WebhookRefused::NotFound)?).await?;
+    let id = api.in_reach::<Webhook>(&caller, &path).await?;
+    let event = api.management.test_webhook(caller.account, id).await?;
     Ok(json_response(Body::from(event)))
 }
 
@@ -99,7 +41,8 @@ pub(super) async fn deliveries(
     Caller(caller): Caller,
     path: PathId<WebhookId>,
 ) -> Result<Response, ApiError> {
-    let attempts = api.management.attempts(caller.account, path.or(WebhookRefused::NotFound)?).await?;
+    let id = api.in_reach::<Webhook>(&caller, &path).await?;
+    let attempts = api.management.attempts(caller.account, id).await?;
     Ok(ok(&AttemptList { object: "list", data: attempts.iter().map(attempt).collect(), has_more: false }))
 }
 

@@ -4,12 +4,18 @@ use futures_util::future::try_join_all;
 use shared::{
     clock::random_bytes,
     ids::{AccountId, GroupId, KeyId},
+    time::Timestamp,
+    wire::{GroupField, GroupObject, Noun, Value},
 };
 
-use super::{Error, Management, once::digest_of_request};
+use super::{
+    Error, Management, Refused,
+    governed::{Acted, Acting, Governed, Made},
+    once::digest_of_request,
+};
 use domain::{
     event::Actor,
-    group::{Group, GroupNotChanged, GroupPatch, NewGroup},
+    group::{Group, GroupPatch, NewGroup},
 };
 use key_service_store::store::{
     Capacity as _, GroupCreated, GroupPage, GroupUpdated, Order, Page, StoreError,
@@ -20,110 +26,82 @@ const REVOKED_AT_ONCE: usize = 500;
 /// Keys of a group revoked side by side, which stores write together.
 const REVOKED_TOGETHER: usize = 64;
 
-/// Reason why a group was not made, changed or found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupRefused {
-    /// The account does not have the group.
-    NotFound,
-    /// The group cannot be changed so.
-    NotChanged(GroupNotChanged),
-    /// The account is at its bound of groups.
-    TooMany {
-        /// Largest number of groups that the account may have.
-        most: u64,
-    },
-    /// The idempotency key was used with another request.
-    IdempotencyKeyReused,
-    /// The store is nearly full.
-    StoreFull,
-}
+impl Governed for Group {
+    type Object = GroupObject;
+    type Settings = GroupPatch;
 
-/// Answer to the creation of a group.
-#[derive(Debug)]
-pub enum MadeGroup {
-    /// The group was made.
-    New(Group),
-    /// A group with the external id exists, and stays as it is.
-    Existing(Group),
-    /// An earlier attempt with the same idempotency key made this group.
-    Replayed(Group),
-}
+    fn value(&self, field: GroupField, now: Timestamp) -> Value {
+        self.value(field, now)
+    }
 
-impl Management {
     /// Creates a group, only once for each idempotency key and each external id.
-    pub async fn create_group(
-        &self,
-        account: AccountId,
+    async fn create(
+        by: Acting<'_>,
         settings: GroupPatch,
         idempotency_key: Option<String>,
-        actor: Actor,
-    ) -> Result<MadeGroup, Error<GroupRefused>> {
+    ) -> Acted<Made<Self>> {
+        let Acting { management, account, actor } = by;
         let refused = |reason| Err(Error::Refused(reason));
         // With an idempotency key the store tells a repetition from a group that was there before.
         if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
             && idempotency_key.is_none()
-            && let Some(group) = self.store.group_with_external_id(account, external_id).await?
+            && let Some(group) = management.store.group_with_external_id(account, external_id).await?
         {
-            return Ok(MadeGroup::Existing(group));
+            return Ok(Made::Existing(group));
         }
-        if self.store.is_nearly_full().await? {
-            return refused(GroupRefused::StoreFull);
+        if management.store.is_nearly_full().await? {
+            return refused(Refused::StoreFull);
         }
-        let act = self.act(actor);
+        let act = management.act(actor);
         let now = act.at;
-        let id = GroupId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
-        let (group, most) = (Group::new(id, now.to_whole_seconds()).with(&settings, now), self.max_keys);
+        let id = GroupId::new(management.later_than_the_last(now), random_bytes(&*management.clock));
+        let (group, most) =
+            (Group::new(id, now.to_whole_seconds()).with(&settings, now), management.max_keys);
         let request = digest_of_request("group", |field| group.value(field, now));
-        let attempt = Self::attempt(idempotency_key, request, now);
+        let attempt = Management::attempt(idempotency_key, request, now);
         let new = NewGroup { account, group, most };
-        match self.store.create_group(new, attempt, &act).await? {
-            GroupCreated::New(group) => Ok(MadeGroup::New(group)),
-            GroupCreated::Existing(group) => Ok(MadeGroup::Existing(group)),
-            GroupCreated::Replayed(group) => Ok(MadeGroup::Replayed(group)),
-            GroupCreated::Reused => refused(GroupRefused::IdempotencyKeyReused),
-            GroupCreated::BadParent(bad) => refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))),
-            GroupCreated::TooMany => refused(GroupRefused::TooMany { most }),
+        match management.store.create_group(new, attempt, &act).await? {
+            GroupCreated::New(group) => Ok(Made::New(group, None)),
+            GroupCreated::Existing(group) => Ok(Made::Existing(group)),
+            GroupCreated::Replayed(group) => Ok(Made::Replayed(group)),
+            GroupCreated::Reused => refused(Refused::IdempotencyKeyReused),
+            GroupCreated::BadParent(bad) => refused(Refused::BadGroup("parent_id", bad)),
+            GroupCreated::TooMany => refused(Refused::TooMany(Noun::Group, most)),
         }
     }
 
-    /// Finds a group of the account.
-    pub async fn group(&self, account: AccountId, id: GroupId) -> Result<Group, Error<GroupRefused>> {
-        self.store.group(account, id).await?.ok_or(Error::Refused(GroupRefused::NotFound))
+    async fn fetch(by: Acting<'_>, id: GroupId) -> Acted<Self> {
+        by.management.group(by.account, id).await
     }
 
-    /// Changes a group, completely or not at all, and returns the result.
-    pub async fn update_group(
-        &self,
-        account: AccountId,
-        id: GroupId,
-        patch: GroupPatch,
-        actor: Actor,
-    ) -> Result<Group, Error<GroupRefused>> {
-        let act = self.act(actor);
+    async fn update(by: Acting<'_>, id: GroupId, change: GroupPatch) -> Acted<Self> {
+        let Acting { management, account, actor } = by;
+        let act = management.act(actor);
         // As of a key. What the store would refuse is left to the store.
-        if self.store.is_nearly_full().await?
-            && let Some(before) = self.store.group(account, id).await?
-            && let Ok(after) = before.clone().updated(&patch, Ok(()), act.at)
+        if management.store.is_nearly_full().await?
+            && let Some(before) = management.store.group(account, id).await?
+            && let Ok(after) = before.clone().updated(&change, Ok(()), act.at)
             && !after.only_lowers(&before, act.at)
         {
-            return Err(Error::Refused(GroupRefused::StoreFull));
+            return Err(Error::Refused(Refused::StoreFull));
         }
-        match self.store.update_group(account, id, patch, &act).await? {
+        match management.store.update_group(account, id, change, &act).await? {
             GroupUpdated::Group(group) => Ok(group),
-            GroupUpdated::NotChanged(reason) => Err(Error::Refused(GroupRefused::NotChanged(reason))),
-            GroupUpdated::NotFound => Err(Error::Refused(GroupRefused::NotFound)),
+            GroupUpdated::NotChanged(reason) => Err(Error::Refused(reason.into())),
+            GroupUpdated::NotFound => Err(Error::Refused(Refused::NotFound(Noun::Group))),
         }
     }
 
-    /// Archives a group for good; repeating it changes nothing.
-    pub async fn archive_group(
-        &self,
-        account: AccountId,
-        id: GroupId,
-        actor: Actor,
-    ) -> Result<Group, Error<GroupRefused>> {
-        let archived = self.store.archive_group(account, id, &self.act(actor)).await?;
-        archived.ok_or(Error::Refused(GroupRefused::NotFound))
+    async fn end(Acting { management, account, actor }: Acting<'_>, id: GroupId) -> Acted<Self> {
+        let archived = management.store.archive_group(account, id, &management.act(actor)).await?;
+        archived.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
+    }
+}
+
+impl Management {
+    /// Finds a group of the account.
+    pub async fn group(&self, account: AccountId, id: GroupId) -> Result<Group, Error<Refused>> {
+        self.store.group(account, id).await?.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
     }
 
     /// Revokes all keys of a group, those of its child groups excepted, and returns the number of keys that were live.
@@ -132,7 +110,7 @@ impl Management {
         account: AccountId,
         id: GroupId,
         actor: Actor,
-    ) -> Result<u64, Error<GroupRefused>> {
+    ) -> Result<u64, Error<Refused>> {
         self.group(account, id).await?;
         let (mut after, mut revoked) = (None, 0);
         loop {

@@ -14,9 +14,9 @@ use shared::{
     key::{self, Class},
     network::Network,
     refusal::Refusal,
-    secret::{ExposeSecret, SecretString},
+    secret::ExposeSecret,
     time::Timestamp,
-    wire::{Bound, Fields as _, KeyField},
+    wire::{Bound, Fields as _, KeyField, KeyObject, Noun, Value},
 };
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
@@ -27,17 +27,19 @@ use domain::{
     group::{BadGroup, Group},
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
 };
+use governed::{Acted, Acting, Governed, Made};
 use key_service_credentials::{Credentials, Identified};
 use key_service_store::store::{self, Capacity as _, Idempotency, Store, StoreError, Updated};
 use last_use::LastUses;
+pub use refused::Refused;
 
 pub mod accounts;
 pub mod agents;
-pub mod api_error;
 pub mod books;
 pub mod children;
 pub mod events;
 pub mod generations;
+pub mod governed;
 pub mod governor;
 pub mod groups;
 mod last_use;
@@ -51,6 +53,7 @@ pub mod moving;
 pub mod once;
 pub mod reached;
 pub mod reading;
+pub mod refused;
 pub mod rotation;
 pub mod spend;
 pub mod statement;
@@ -98,44 +101,14 @@ pub enum Error<R> {
     Store(#[from] StoreError),
 }
 
-/// Reason why a key was not changed or found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyRefused {
-    /// The account does not have the key.
-    NotFound,
-    /// A revoked key cannot be changed.
-    Revoked,
-    /// An expired key cannot be rotated.
-    Expired,
-    /// The plaintext before the last rotation still works.
-    RotationInProgress,
-    /// The metadata would have too many names.
-    TooMuchMetadata,
-    /// The key cannot be in this group.
-    BadGroup(BadGroup),
-    /// The account is at the bound of keys.
-    TooMany {
-        /// Largest number of keys that the account may have.
-        most: u64,
-    },
-    /// The idempotency key was used with another request.
-    IdempotencyKeyReused,
-    /// The store is nearly full.
-    StoreFull,
-}
-
-/// Answer to the creation or the rotation of a key.
-#[derive(Debug)]
-pub enum Issued {
-    /// The key was made, or has a new plaintext.
-    New {
-        /// The key.
-        key: ApiKey,
-        /// The new plaintext, which cannot be recovered later.
-        plaintext: SecretString,
-    },
-    /// An earlier attempt with the same idempotency key made or rotated this key, and the plaintext is gone.
-    Replayed(ApiKey),
+impl<R> Error<R> {
+    /// The error with another form of the refusal.
+    pub fn map<S>(self, form: impl FnOnce(R) -> S) -> Error<S> {
+        match self {
+            Self::Refused(reason) => Error::Refused(form(reason)),
+            Self::Store(cause) => Error::Store(cause),
+        }
+    }
 }
 
 /// An API key as shown to the holder.
@@ -220,39 +193,6 @@ impl Management {
         }
     }
 
-    /// Creates a key, only once per idempotency key.
-    pub async fn create(
-        &self,
-        account: AccountId,
-        settings: KeyPatch,
-        idempotency_key: Option<String>,
-        actor: Actor,
-    ) -> Result<Issued, Error<KeyRefused>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(KeyRefused::StoreFull));
-        }
-        let act = self.act(actor);
-        let now = act.at;
-        let defaults = match settings.group.flatten() {
-            Some(id) => self.key_defaults(account, id, now).await?,
-            None => KeyPatch::default(),
-        };
-        let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
-        let id = KeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
-        let blank = ApiKey::new(id, key::hint(plaintext.expose_secret()), now.to_whole_seconds());
-        let request = digest_of_settings(&blank.clone().with(&settings, now));
-        let idempotency = Self::attempt(idempotency_key, request, now);
-        let key = blank.with(&defaults, now).with(&settings, now);
-        let new = NewKey { account, key, digest, most: self.max_keys };
-        match self.store.create_key(new, idempotency, &act).await? {
-            store::Created::New(key) => Ok(Issued::New { key, plaintext }),
-            store::Created::Replayed(key) => Ok(Issued::Replayed(key)),
-            store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
-            store::Created::BadGroup(bad) => Err(Error::Refused(KeyRefused::BadGroup(bad))),
-            store::Created::TooMany => Err(Error::Refused(KeyRefused::TooMany { most: self.max_keys })),
-        }
-    }
-
     /// An attempt at a request with this digest, if the client named the request.
     fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> Option<Idempotency> {
         let expires_at = now.plus(IDEMPOTENCY_TTL);
@@ -265,9 +205,9 @@ impl Management {
         account: AccountId,
         id: GroupId,
         now: Timestamp,
-    ) -> Result<KeyPatch, Error<KeyRefused>> {
+    ) -> Result<KeyPatch, Error<Refused>> {
         let group = self.store.group(account, id).await?;
-        let group = group.ok_or(Error::Refused(KeyRefused::BadGroup(BadGroup::Unknown)))?;
+        let group = group.ok_or(Error::Refused(Refused::BadGroup("group_id", BadGroup::Unknown)))?;
         Ok(group.key_defaults.settings(now))
     }
 
@@ -280,47 +220,79 @@ impl Management {
     }
 
     /// Finds a key of the account.
-    pub async fn get(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
-        self.store.key(account, id).await?.ok_or(Error::Refused(KeyRefused::NotFound))
+    pub async fn get(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<Refused>> {
+        self.store.key(account, id).await?.ok_or(Error::Refused(Refused::NotFound(Noun::Key)))
+    }
+}
+
+impl Governed for ApiKey {
+    type Object = KeyObject;
+    type Settings = KeyPatch;
+
+    fn value(&self, field: KeyField, now: Timestamp) -> Value {
+        self.value(field, now)
     }
 
-    /// Changes a key, completely or not at all, and returns the result.
-    pub async fn update(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        patch: KeyPatch,
-        actor: Actor,
-    ) -> Result<ApiKey, Error<KeyRefused>> {
-        let act = self.act(actor);
+    async fn create(
+        by: Acting<'_>,
+        settings: KeyPatch,
+        idempotency_key: Option<String>,
+    ) -> Acted<Made<Self>> {
+        let Acting { management, account, actor } = by;
+        if management.store.is_nearly_full().await? {
+            return Err(Error::Refused(Refused::StoreFull));
+        }
+        let act = management.act(actor);
+        let now = act.at;
+        let defaults = match settings.group.flatten() {
+            Some(id) => management.key_defaults(account, id, now).await?,
+            None => KeyPatch::default(),
+        };
+        let (plaintext, digest) = management.credentials.mint(Class::Api, random_bytes(&*management.clock));
+        let id = KeyId::new(management.later_than_the_last(now), random_bytes(&*management.clock));
+        let blank = ApiKey::new(id, key::hint(plaintext.expose_secret()), now.to_whole_seconds());
+        let request = digest_of_settings(&blank.clone().with(&settings, now));
+        let idempotency = Management::attempt(idempotency_key, request, now);
+        let key = blank.with(&defaults, now).with(&settings, now);
+        let new = NewKey { account, key, digest, most: management.max_keys };
+        match management.store.create_key(new, idempotency, &act).await? {
+            store::Created::New(key) => Ok(Made::New(key, Some(plaintext))),
+            store::Created::Replayed(key) => Ok(Made::Replayed(key)),
+            store::Created::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
+            store::Created::BadGroup(bad) => Err(Error::Refused(Refused::BadGroup("group_id", bad))),
+            store::Created::TooMany => Err(Error::Refused(Refused::TooMany(Noun::Key, management.max_keys))),
+        }
+    }
+
+    async fn fetch(by: Acting<'_>, id: KeyId) -> Acted<Self> {
+        by.management.get(by.account, id).await
+    }
+
+    async fn update(by: Acting<'_>, id: KeyId, change: KeyPatch) -> Acted<Self> {
+        let Acting { management, account, actor } = by;
+        let act = management.act(actor);
         // An act that only disables the key or lowers bounds protects money, so a full store carries it out too.
-        if self.store.is_nearly_full().await?
-            && let Some(before) = self.store.key(account, id).await?
-            && let Ok(after) = before.clone().updated(&patch, act.at)
+        if management.store.is_nearly_full().await?
+            && let Some(before) = management.store.key(account, id).await?
+            && let Ok(after) = before.clone().updated(&change, act.at)
             && !after.only_lowers(&before, act.at)
         {
-            return Err(Error::Refused(KeyRefused::StoreFull));
+            return Err(Error::Refused(Refused::StoreFull));
         }
-        match self.store.update_key(account, id, patch, &act).await? {
+        match management.store.update_key(account, id, change, &act).await? {
             Updated::Key(key) => Ok(key),
-            Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
+            Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(Refused::KeyRevoked)),
             Updated::NotChanged(KeyNotChanged::TooMuchMetadata) => {
-                Err(Error::Refused(KeyRefused::TooMuchMetadata))
+                Err(Error::Refused(Refused::TooMuchMetadata))
             }
-            Updated::BadGroup(bad) => Err(Error::Refused(KeyRefused::BadGroup(bad))),
-            Updated::NotFound => Err(Error::Refused(KeyRefused::NotFound)),
+            Updated::BadGroup(bad) => Err(Error::Refused(Refused::BadGroup("group_id", bad))),
+            Updated::NotFound => Err(Error::Refused(Refused::NotFound(Noun::Key))),
         }
     }
 
-    /// Revokes a key permanently; a repetition changes nothing.
-    pub async fn revoke(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        actor: Actor,
-    ) -> Result<ApiKey, Error<KeyRefused>> {
-        let revoked = self.store.revoke_key(account, id, &self.act(actor)).await?;
-        revoked.ok_or(Error::Refused(KeyRefused::NotFound))
+    async fn end(Acting { management, account, actor }: Acting<'_>, id: KeyId) -> Acted<Self> {
+        let revoked = management.store.revoke_key(account, id, &management.act(actor)).await?;
+        revoked.ok_or(Error::Refused(Refused::NotFound(Noun::Key)))
     }
 }
 

@@ -7,13 +7,17 @@ use shared::{
     ids::{AccountId, KeyId},
     key::{self, Class},
     secret::ExposeSecret,
+    wire::Noun,
 };
 
-use super::{Error, Issued, KeyRefused, Management};
+use super::{
+    Error, Management, Refused,
+    governed::{Acted, Made},
+};
 use domain::{
     digest::Digest,
     event::Actor,
-    key::{KeyNotRotated, NewCredential},
+    key::{ApiKey, KeyNotRotated, NewCredential},
 };
 use key_service_store::store::{Capacity as _, Rotated};
 
@@ -34,9 +38,9 @@ impl Management {
         RotationTerms { grace, is_forced }: RotationTerms,
         idempotency_key: Option<String>,
         actor: Actor,
-    ) -> Result<Issued, Error<KeyRefused>> {
+    ) -> Acted<Made<ApiKey>> {
         if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(KeyRefused::StoreFull));
+            return Err(Error::Refused(Refused::StoreFull));
         }
         let act = self.act(actor);
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
@@ -45,15 +49,13 @@ impl Management {
         let attempt = Self::attempt(idempotency_key, Digest::of(request.as_bytes()), act.at);
         let new = NewCredential { account, key, digest, hint, grace, is_forced };
         match self.store.rotate_key(new, attempt, &act).await? {
-            Rotated::New(key) => Ok(Issued::New { key, plaintext }),
-            Rotated::Replayed(key) => Ok(Issued::Replayed(key)),
-            Rotated::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
-            Rotated::Refused(KeyNotRotated::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
-            Rotated::Refused(KeyNotRotated::Expired) => Err(Error::Refused(KeyRefused::Expired)),
-            Rotated::Refused(KeyNotRotated::InProgress) => {
-                Err(Error::Refused(KeyRefused::RotationInProgress))
-            }
-            Rotated::NotFound => Err(Error::Refused(KeyRefused::NotFound)),
+            Rotated::New(key) => Ok(Made::New(key, Some(plaintext))),
+            Rotated::Replayed(key) => Ok(Made::Replayed(key)),
+            Rotated::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
+            Rotated::Refused(KeyNotRotated::Revoked) => Err(Error::Refused(Refused::KeyRevoked)),
+            Rotated::Refused(KeyNotRotated::Expired) => Err(Error::Refused(Refused::KeyExpired)),
+            Rotated::Refused(KeyNotRotated::InProgress) => Err(Error::Refused(Refused::RotationInProgress)),
+            Rotated::NotFound => Err(Error::Refused(Refused::NotFound(Noun::Key))),
         }
     }
 }

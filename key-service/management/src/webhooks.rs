@@ -6,20 +6,18 @@ use shared::{
     ids::{AccountId, EventId, WebhookId},
     secret::SecretString,
     time::Timestamp,
-    wire::{ActorObject, EventObject, TEST_EVENT_TYPE},
+    wire::{ActorObject, EventObject, Noun, TEST_EVENT_TYPE, Value, WebhookField, WebhookObject},
 };
 
 use super::{
-    Error, Management,
+    Error, Management, Refused,
+    governed::{Acted, Acting, Governed, Made},
     listing::{Listed, Listing, Page, Paged, UnknownCursor},
     once::{Once, digest_of_request},
 };
 use domain::{
-    event::{Actor, EventSearch},
-    webhook::{
-        AddressRefused, Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl,
-        may_connect,
-    },
+    event::EventSearch,
+    webhook::{Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl, may_connect},
 };
 use key_service_store::store::{Capacity as _, EventSlice, Order, StoreError, WebhookCreated};
 
@@ -28,49 +26,62 @@ pub const MAX_WEBHOOKS: u64 = 20;
 /// Attempts to queue a test between changes of the same webhook.
 const TEST_ATTEMPTS: u32 = 8;
 
-/// Reason why a webhook was not made, changed, tested or found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WebhookRefused {
-    /// The account does not have the webhook.
-    NotFound,
-    /// The URL leads to an address that is not connected.
-    Address(AddressRefused),
-    /// The account is at its bound of webhooks.
-    TooMany,
-    /// The idempotency key was used with another request.
-    IdempotencyKeyReused,
-    /// The store is nearly full.
-    StoreFull,
-}
+impl Governed for Webhook {
+    type Object = WebhookObject;
+    type Settings = WebhookPatch;
 
-/// Answer to the creation of a webhook.
-#[derive(Debug)]
-pub enum MadeWebhook {
-    /// The webhook was made; the secret is not shown again.
-    New(Webhook, SecretString),
-    /// An earlier attempt with the same idempotency key made this webhook.
-    Replayed(Webhook),
+    fn value(&self, field: WebhookField, _: Timestamp) -> Value {
+        self.value(field)
+    }
+
+    /// Makes a webhook, only once per idempotency key. Events that were written before are not sent.
+    async fn create(
+        by: Acting<'_>,
+        settings: WebhookPatch,
+        idempotency_key: Option<String>,
+    ) -> Acted<Made<Self>> {
+        let Acting { management, account, actor: _ } = by;
+        // Settings without a URL were refused where they were read.
+        let url =
+            settings.url.clone().ok_or_else(|| StoreError::Conflict("a webhook has no URL".to_owned()))?;
+        let id = WebhookId::new(
+            management.later_than_the_last(management.clock.now()),
+            random_bytes(&*management.clock),
+        );
+        management.make_webhook(account, id, (url, settings), idempotency_key).await
+    }
+
+    async fn fetch(by: Acting<'_>, id: WebhookId) -> Acted<Self> {
+        by.management.webhook(by.account, id).await
+    }
+
+    async fn update(by: Acting<'_>, id: WebhookId, change: WebhookPatch) -> Acted<Self> {
+        let Acting { management, account, actor } = by;
+        change.url.as_ref().map_or(Ok(()), |url| management.check_address(url))?;
+        let only_disables =
+            matches!(change, WebhookPatch { url: None, types: None, disabled: None | Some(Some(_)) });
+        if !only_disables && management.store.is_nearly_full().await? {
+            return Err(Error::Refused(Refused::StoreFull));
+        }
+        let changed = management.store.update_webhook(account, id, change, &management.act(actor)).await?;
+        changed.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
+    }
+
+    /// Removes a webhook, with the deliveries on their way.
+    async fn end(Acting { management, account, actor: _ }: Acting<'_>, id: WebhookId) -> Acted<Self> {
+        let deleted = management.store.delete_webhook(account, id).await?;
+        deleted.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
+    }
 }
 
 impl Management {
-    /// Makes a webhook, only once per idempotency key. Events that were written before are not sent.
-    pub async fn create_webhook(
-        &self,
-        account: AccountId,
-        settings: (WebhookUrl, WebhookPatch),
-        idempotency_key: Option<String>,
-    ) -> Result<MadeWebhook, Error<WebhookRefused>> {
-        let id = WebhookId::new(self.later_than_the_last(self.clock.now()), random_bytes(&*self.clock));
-        self.make_webhook(account, id, settings, idempotency_key).await
-    }
-
     /// Makes a webhook, once per attempt and settings.
     pub async fn create_webhook_once(
         &self,
         account: AccountId,
         settings: (WebhookUrl, WebhookPatch),
         attempt: &str,
-    ) -> Result<Once<(Webhook, SecretString)>, Error<WebhookRefused>> {
+    ) -> Result<Once<(Webhook, SecretString)>, Error<Refused>> {
         let Some(shown) = self.shown_at(attempt) else { return Ok(Once::Stale) };
         let bytes = self.bytes_of_attempt("webhook", account, attempt, &format!("{settings:?}"));
         let id = |at| WebhookId::new(at, bytes);
@@ -79,8 +90,8 @@ impl Management {
             return Ok(Once::Replayed);
         }
         Ok(match self.make_webhook(account, id(shown), settings, None).await? {
-            MadeWebhook::New(webhook, secret) => Once::New((webhook, secret)),
-            MadeWebhook::Replayed(_) => Once::Replayed,
+            Made::New(webhook, Some(secret)) => Once::New((webhook, secret)),
+            Made::New(_, None) | Made::Existing(_) | Made::Replayed(_) => Once::Replayed,
         })
     }
 
@@ -90,10 +101,10 @@ impl Management {
         id: WebhookId,
         (url, settings): (WebhookUrl, WebhookPatch),
         idempotency_key: Option<String>,
-    ) -> Result<MadeWebhook, Error<WebhookRefused>> {
+    ) -> Acted<Made<Webhook>> {
         self.check_address(&url)?;
         if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(WebhookRefused::StoreFull));
+            return Err(Error::Refused(Refused::StoreFull));
         }
         let secret = self.credentials.webhook_secret(id);
         let now = self.clock.now();
@@ -106,11 +117,11 @@ impl Management {
         let request = digest_of_request("webhook", |field| webhook.value(field));
         let attempt = Self::attempt(idempotency_key, request, now);
         match self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await? {
-            WebhookCreated::New => Ok(MadeWebhook::New(webhook, secret.plaintext())),
+            WebhookCreated::New => Ok(Made::New(webhook, Some(secret.plaintext()))),
             // A webhook that was removed meanwhile is unknown: repeating the request makes no second one.
-            WebhookCreated::Replayed(id) => self.webhook(account, id).await.map(MadeWebhook::Replayed),
-            WebhookCreated::Reused => Err(Error::Refused(WebhookRefused::IdempotencyKeyReused)),
-            WebhookCreated::TooMany => Err(Error::Refused(WebhookRefused::TooMany)),
+            WebhookCreated::Replayed(id) => self.webhook(account, id).await.map(Made::Replayed),
+            WebhookCreated::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
+            WebhookCreated::TooMany => Err(Error::Refused(Refused::TooMany(Noun::Webhook, MAX_WEBHOOKS))),
         }
     }
 
@@ -121,7 +132,7 @@ impl Management {
     }
 
     /// Finds a webhook of the account.
-    pub async fn webhook(&self, account: AccountId, id: WebhookId) -> Result<Webhook, Error<WebhookRefused>> {
+    pub async fn webhook(&self, account: AccountId, id: WebhookId) -> Result<Webhook, Error<Refused>> {
         Ok(self.stored_webhook(account, id).await?.webhook)
     }
 
@@ -129,49 +140,17 @@ impl Management {
         &self,
         account: AccountId,
         id: WebhookId,
-    ) -> Result<StoredWebhook, Error<WebhookRefused>> {
+    ) -> Result<StoredWebhook, Error<Refused>> {
         let webhooks = self.store.webhooks(account).await?;
         let found = webhooks.into_iter().find(|stored| stored.webhook.id == id);
-        found.ok_or(Error::Refused(WebhookRefused::NotFound))
-    }
-
-    /// Changes a webhook, and returns the result.
-    pub async fn update_webhook(
-        &self,
-        account: AccountId,
-        id: WebhookId,
-        patch: WebhookPatch,
-        actor: Actor,
-    ) -> Result<Webhook, Error<WebhookRefused>> {
-        patch.url.as_ref().map_or(Ok(()), |url| self.check_address(url))?;
-        let only_disables =
-            matches!(patch, WebhookPatch { url: None, types: None, disabled: None | Some(Some(_)) });
-        if !only_disables && self.store.is_nearly_full().await? {
-            return Err(Error::Refused(WebhookRefused::StoreFull));
-        }
-        let changed = self.store.update_webhook(account, id, patch, &self.act(actor)).await?;
-        changed.ok_or(Error::Refused(WebhookRefused::NotFound))
-    }
-
-    /// Removes a webhook, with the deliveries on their way.
-    pub async fn delete_webhook(
-        &self,
-        account: AccountId,
-        id: WebhookId,
-    ) -> Result<Webhook, Error<WebhookRefused>> {
-        let deleted = self.store.delete_webhook(account, id).await?;
-        deleted.ok_or(Error::Refused(WebhookRefused::NotFound))
+        found.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
     }
 
     /// Queues an event of type `webhook.test` for a webhook, which may be disabled, and returns the event as JSON. It is
     /// sent once.
-    pub async fn test_webhook(
-        &self,
-        account: AccountId,
-        id: WebhookId,
-    ) -> Result<String, Error<WebhookRefused>> {
+    pub async fn test_webhook(&self, account: AccountId, id: WebhookId) -> Result<String, Error<Refused>> {
         if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(WebhookRefused::StoreFull));
+            return Err(Error::Refused(Refused::StoreFull));
         }
         let now = self.clock.now();
         let event = EventId::new(now, random_bytes(&*self.clock));
@@ -188,22 +167,18 @@ impl Management {
     }
 
     /// The last attempts to deliver events to a webhook, newest first.
-    pub async fn attempts(
-        &self,
-        account: AccountId,
-        id: WebhookId,
-    ) -> Result<Vec<Attempt>, Error<WebhookRefused>> {
+    pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, Error<Refused>> {
         self.webhook(account, id).await?;
         Ok(self.store.attempts(account, id).await?)
     }
 
     /// Refuses a literal address that would never be connected. Names are judged at each attempt.
-    fn check_address(&self, url: &WebhookUrl) -> Result<(), Error<WebhookRefused>> {
+    fn check_address(&self, url: &WebhookUrl) -> Result<(), Error<Refused>> {
         let judged = match url.host() {
             Host::Literal(address) => may_connect(*address, url.host(), &self.webhook_networks),
             Host::Name(_) => Ok(()),
         };
-        judged.map_err(|refused| Error::Refused(WebhookRefused::Address(refused)))
+        judged.map_err(|refused| Error::Refused(Refused::Address(refused)))
     }
 }
 

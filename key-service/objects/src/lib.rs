@@ -7,4 +7,4 @@ mod shown;
 pub mod value;
 
 pub use settings::{settings, settings_among};
-pub use shown::{Shown, own_group, with_group, with_plaintext, with_secret};
+pub use shown::{Shown, own_group, with_group, with_secret};

@@ -5,14 +5,11 @@ use shared::{
     ids::GenerationId,
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
-    wire::{
-        BillObject, Fields, GroupField, GroupObject, KeyField, KeyObject, Object, OwnGroup, Value,
-        WebhookField, WebhookObject,
-    },
+    wire::{BillObject, Fields, Object, OwnGroup},
 };
 
 use domain::{event::Event, group::Group, key::ApiKey, webhook::Webhook};
-use key_service_management::{generations::Bill, listing::Listed};
+use key_service_management::{generations::Bill, governed::Governed, listing::Listed};
 
 /// An object as clients read it.
 pub trait Shown: Listed {
@@ -20,17 +17,18 @@ pub trait Shown: Listed {
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_;
 }
 
-impl Shown for ApiKey {
-    fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_ {
-        ShownKey { key: self, now, more: None }
-    }
+/// Implements [`Shown`] by the row of each noun.
+macro_rules! shown {
+    ($($noun:ident),+) => {
+        $(impl Shown for $noun {
+            fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_ {
+                ShownObject { object: self, now, more: None }
+            }
+        })+
+    };
 }
 
-impl Shown for Group {
-    fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_ {
-        ShownGroup { group: self, now }
-    }
-}
+shown!(ApiKey, Group, Webhook);
 
 impl Shown for Event {
     fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
@@ -61,50 +59,22 @@ impl Shown for Bill {
     }
 }
 
-impl Shown for Webhook {
-    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
-        ShownWebhook { webhook: self, secret: None }
-    }
-}
-
-/// The webhook with the secret, shown only in the answer to the creation.
-pub fn with_secret<'a>(webhook: &'a Webhook, secret: &'a SecretString) -> impl Serialize + 'a {
-    ShownWebhook { webhook, secret: Some(secret) }
-}
-
-struct ShownWebhook<'a> {
-    webhook: &'a Webhook,
-    secret: Option<&'a SecretString>,
-}
-
-impl Serialize for ShownWebhook<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut members = serializer.serialize_map(None)?;
-        let value = |field: WebhookField| self.webhook.value(field);
-        members_of::<WebhookObject, S>(&mut members, &self.webhook.id, value)?;
-        if let Some(secret) = self.secret {
-            members.serialize_entry("secret", secret.expose_secret())?;
-        }
-        members.end()
-    }
-}
-
 fn created_at(generation: GenerationId) -> Timestamp {
     generation.created_at().to_whole_seconds()
 }
 
-/// The key with a new plaintext, shown only in the answer to the creation or the rotation.
-pub fn with_plaintext<'a>(
-    key: &'a ApiKey,
-    plaintext: &'a SecretString,
+/// The object with its secret, shown only in the answer that makes the secret.
+pub fn with_secret<'a, T: Governed>(
+    object: &'a T,
+    secret: &'a SecretString,
     now: Timestamp,
 ) -> impl Serialize + 'a {
-    ShownKey { key, now, more: Some(More::Plaintext(plaintext)) }
+    ShownObject { object, now, more: Some(More::Secret(secret)) }
 }
 
 /// The key with its group and the group's parent, shown to the holder of the key.
 pub fn with_group<'a>(key: &'a ApiKey, group: Option<&'a OwnGroup>, now: Timestamp) -> impl Serialize + 'a {
-    ShownKey { key, now, more: Some(More::Group(group)) }
+    ShownObject { object: key, now, more: Some(More::Group(group)) }
 }
 
 /// Id and name of a group with this parent.
@@ -113,55 +83,33 @@ pub fn own_group(group: &Group, parent: Option<&Group>) -> OwnGroup {
     OwnGroup { id: group.id, name: group.name.clone(), parent }
 }
 
-struct ShownKey<'a> {
-    key: &'a ApiKey,
+struct ShownObject<'a, T> {
+    object: &'a T,
     now: Timestamp,
     more: Option<More<'a>>,
 }
 
 /// A member that only some answers have.
 enum More<'a> {
-    Plaintext(&'a SecretString),
+    Secret(&'a SecretString),
     Group(Option<&'a OwnGroup>),
 }
 
-impl Serialize for ShownKey<'_> {
+impl<T: Governed> Serialize for ShownObject<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;
-        let value = |field: KeyField| self.key.value(field, self.now);
-        members_of::<KeyObject, S>(&mut members, &self.key.id, value)?;
-        match self.more {
-            Some(More::Plaintext(plaintext)) => members.serialize_entry("key", plaintext.expose_secret())?,
-            Some(More::Group(group)) => members.serialize_entry("group", &group)?,
-            None => {}
+        members.serialize_entry("id", &self.object.id())?;
+        members.serialize_entry("object", T::Object::OBJECT)?;
+        for field in <T::Object as Object>::Fields::all() {
+            members.serialize_entry(field.row().name, &self.object.value(field, self.now))?;
+        }
+        match (&self.more, T::Object::ONCE) {
+            (Some(More::Secret(secret)), Some((name, _))) => {
+                members.serialize_entry(name, secret.expose_secret())?;
+            }
+            (Some(More::Group(group)), _) => members.serialize_entry("group", group)?,
+            (Some(More::Secret(_)), None) | (None, _) => {}
         }
         members.end()
     }
-}
-
-struct ShownGroup<'a> {
-    group: &'a Group,
-    now: Timestamp,
-}
-
-impl Serialize for ShownGroup<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut members = serializer.serialize_map(None)?;
-        let value = |field: GroupField| self.group.value(field, self.now);
-        members_of::<GroupObject, S>(&mut members, &self.group.id, value)?;
-        members.end()
-    }
-}
-
-fn members_of<O: Object, S: Serializer>(
-    members: &mut S::SerializeMap,
-    id: &impl Serialize,
-    value: impl Fn(O::Fields) -> Value,
-) -> Result<(), S::Error> {
-    members.serialize_entry("id", id)?;
-    members.serialize_entry("object", O::OBJECT)?;
-    for field in O::Fields::all() {
-        members.serialize_entry(field.row().name, &value(field))?;
-    }
-    Ok(())
 }

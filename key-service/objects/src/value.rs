@@ -16,7 +16,7 @@ use shared::{
 };
 
 use domain::webhook::{BadUrl, WebhookUrl};
-use key_service_management::api_error::unknown_group;
+use key_service_management::refused::unknown_group;
 
 /// Reads and checks a value at this place of the body.
 pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {

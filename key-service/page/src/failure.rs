@@ -4,16 +4,12 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 
 use super::destination::{Destination, SignInReason, sign_in_address};
-use domain::group::{BadGroup, GroupNotChanged};
+use domain::group::BadGroup;
 use key_service_management::{
-    Error, KeyRefused,
-    groups::GroupRefused,
-    listing::UnknownCursor,
-    management_keys::ManagementKeyRefused,
-    members::MemberRefused,
-    webhooks::{MAX_WEBHOOKS, WebhookRefused},
+    Error, Refused, listing::UnknownCursor, management_keys::ManagementKeyRefused, members::MemberRefused,
 };
 use key_service_store::store::StoreError;
+use shared::error::ApiError;
 
 /// Reason why there is no page.
 #[derive(Debug)]
@@ -49,51 +45,26 @@ impl From<StoreError> for Failure {
     }
 }
 
-impl From<Error<KeyRefused>> for Failure {
-    fn from(error: Error<KeyRefused>) -> Self {
+impl From<Error<Refused>> for Failure {
+    fn from(error: Error<Refused>) -> Self {
         match error {
-            Error::Refused(KeyRefused::NotFound) => Self::NotFound,
-            Error::Refused(KeyRefused::TooMuchMetadata) => {
-                Self::BadRequest("The key cannot be changed so.".into())
-            }
-            Error::Refused(KeyRefused::BadGroup(bad)) => Self::BadRequest(bad_group(bad).into()),
-            Error::Refused(KeyRefused::Revoked) => Self::BadRequest("A revoked key stays as it is.".into()),
-            Error::Refused(KeyRefused::Expired) => {
+            Error::Refused(Refused::NotFound(_)) => Self::NotFound,
+            Error::Refused(Refused::StoreFull) => Self::StoreFull,
+            Error::Refused(Refused::IdempotencyKeyReused) => Self::StaleForm,
+            Error::Refused(Refused::BadGroup(_, bad)) => Self::BadRequest(bad_group(bad).into()),
+            Error::Refused(Refused::KeyExpired) => {
                 Self::BadRequest("An expired key cannot be rotated. Give it a later expiry first.".into())
             }
-            Error::Refused(KeyRefused::RotationInProgress) => {
+            Error::Refused(Refused::RotationInProgress) => {
                 Self::BadRequest("The key was rotated meanwhile, and its previous key still works.".into())
             }
-            Error::Refused(KeyRefused::TooMany { most }) => Self::BadRequest(format!(
-                "This account has {most} API keys, revoked ones included, and may not have more."
-            )),
-            Error::Refused(KeyRefused::IdempotencyKeyReused) => {
-                Self::BadRequest("This form was used before. Open it again.".into())
-            }
-            Error::Refused(KeyRefused::StoreFull) => Self::StoreFull,
-            Error::Store(unavailable) => Self::Store(unavailable),
-        }
-    }
-}
-
-impl From<Error<GroupRefused>> for Failure {
-    fn from(error: Error<GroupRefused>) -> Self {
-        match error {
-            Error::Refused(GroupRefused::NotFound) => Self::NotFound,
-            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Archived)) => {
-                Self::BadRequest("An archived group stays as it is.".into())
-            }
-            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::TooMuchMetadata)) => {
-                Self::BadRequest("The group cannot be changed so.".into())
-            }
-            Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))) => {
-                Self::BadRequest(bad_group(bad).into())
-            }
-            Error::Refused(GroupRefused::TooMany { most }) => Self::BadRequest(format!(
-                "This account has {most} groups, archived ones included, and may not have more."
-            )),
-            Error::Refused(GroupRefused::IdempotencyKeyReused) => Self::StaleForm,
-            Error::Refused(GroupRefused::StoreFull) => Self::StoreFull,
+            Error::Refused(
+                refused @ (Refused::KeyRevoked
+                | Refused::GroupArchived
+                | Refused::TooMuchMetadata
+                | Refused::Address(_)
+                | Refused::TooMany(..)),
+            ) => Self::BadRequest(ApiError::from(refused).message.into_owned()),
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }
@@ -136,23 +107,6 @@ impl From<Error<MemberRefused>> for Failure {
             Error::Refused(MemberRefused::NotFound) => Self::NotFound,
             Error::Refused(MemberRefused::StoreFull) => Self::StoreFull,
             Error::Refused(other) => Self::BadRequest(sentence(&other.to_string())),
-            Error::Store(unavailable) => Self::Store(unavailable),
-        }
-    }
-}
-
-impl From<Error<WebhookRefused>> for Failure {
-    fn from(error: Error<WebhookRefused>) -> Self {
-        match error {
-            Error::Refused(WebhookRefused::NotFound) => Self::NotFound,
-            Error::Refused(WebhookRefused::Address(refused)) => {
-                Self::BadRequest(sentence(&refused.to_string()))
-            }
-            Error::Refused(WebhookRefused::TooMany) => {
-                Self::BadRequest(format!("This account has {MAX_WEBHOOKS} webhooks, and may not have more."))
-            }
-            Error::Refused(WebhookRefused::IdempotencyKeyReused) => Self::StaleForm,
-            Error::Refused(WebhookRefused::StoreFull) => Self::StoreFull,
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }

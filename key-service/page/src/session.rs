@@ -14,7 +14,10 @@ use crate::{
     failure::Failure,
     form::Fields,
 };
-use key_service_management::members::{SignedIn, Token};
+use key_service_management::{
+    governed::Acting,
+    members::{SignedIn, Token},
+};
 use key_service_store::store::{Funds, StoreError};
 
 /// A signed-in member, who may look at everything of the account but margins.
@@ -46,6 +49,11 @@ impl Viewer {
     /// The token of the session.
     pub(crate) const fn token(&self) -> &Token {
         &self.token
+    }
+
+    /// Acts of the member on the account.
+    pub fn by<'a>(&self, app: &'a App) -> Acting<'a> {
+        app.management.by(self.signed_in.account, self.signed_in.actor())
     }
 
     /// Returns whether the member may change the account's data.

@@ -3,8 +3,11 @@
 use std::io::Write as _;
 
 use super::{super::Command, *};
-use domain::{group::GroupPatch, key::ApiKey};
-use key_service_management::testing::Office;
+use domain::{
+    group::{Group, GroupPatch},
+    key::ApiKey,
+};
+use key_service_management::{governed::Governed as _, testing::Office};
 use key_service_store::store::{Order, Page, Store};
 use shared::{ids::AccountId, money::NanoUsd, wire::MAX_PAGE};
 
@@ -123,7 +126,7 @@ async fn lines_of_json_make_keys_with_the_settings_of_the_management_api() {
     let (account, _) = office.account(ACCOUNT).await;
     let (name, external_id) = (Some("A".into()), Some(Some("customer-a".into())));
     let group = GroupPatch { name, external_id, ..GroupPatch::default() };
-    office.management.create_group(account, group, None, domain::event::Actor::System).await.unwrap();
+    Group::create(office.management.by(account, domain::event::Actor::System), group, None).await.unwrap();
     let file = fixture("keys.jsonl");
     let said = say(&office, ImportCommand::Keys { into: into(false), file }).await.unwrap();
     assert_eq!(said, "made 0 groups and 2 keys, 0 of them disabled and 0 revoked\n");

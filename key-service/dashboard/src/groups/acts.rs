@@ -15,10 +15,10 @@ use super::{
     },
     keys_in, named, path, whole,
 };
-use domain::group::{Group, GroupNotChanged, GroupPatch};
+use domain::group::{Group, GroupPatch};
 use key_service_management::{
-    Error,
-    groups::{GroupRefused, MadeGroup},
+    Error, Refused,
+    governed::{Governed as _, Made},
 };
 use key_service_page::{
     app::App,
@@ -99,11 +99,9 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
 }
 
 /// The fault of a form that names a group which cannot be the parent.
-fn fault(refused: &Error<GroupRefused>) -> Option<Fault> {
+fn fault(refused: &Error<Refused>) -> Option<Fault> {
     match refused {
-        Error::Refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))) => {
-            Some(Fault::of("parent_id", bad_group(*bad)))
-        }
+        Error::Refused(Refused::BadGroup(param, bad)) => Some(Fault::of(param, bad_group(*bad))),
         Error::Refused(_) | Error::Store(_) => None,
     }
 }
@@ -116,17 +114,14 @@ pub(crate) async fn create(
     let made = match settings_form::read::<GroupPatch>(&form) {
         Ok(mut settings) => {
             settings_form::name_models_by_id(&app, &mut settings.bounds);
-            let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
-            app.management
-                .create_group(account, settings, None, actor)
-                .await
-                .map_err(|error| (fault(&error), Some(error)))
+            let made = Group::create(viewer.by(&app), settings, None).await;
+            made.map_err(|error| (fault(&error), Some(error)))
         }
         Err(fault) => Err((Some(fault), None)),
     };
     match made {
-        Ok(MadeGroup::New(group)) => Ok(notice::done(&viewer, &path(&group), "The group is created.")),
-        Ok(MadeGroup::Existing(group) | MadeGroup::Replayed(group)) => Ok(notice::done(
+        Ok(Made::New(group, _)) => Ok(notice::done(&viewer, &path(&group), "The group is created.")),
+        Ok(Made::Existing(group) | Made::Replayed(group)) => Ok(notice::done(
             &viewer,
             &path(&group),
             "This group has the external id already; nothing was changed.",
@@ -157,11 +152,11 @@ pub(crate) async fn update(
         Err(fault) => return again(&form, &fault).await,
     };
     settings_form::name_models_by_id(&app, &mut patch.bounds);
-    let (account, groups) = (viewer.signed_in.account, offered(&app, &viewer).await?.groups);
+    let groups = offered(&app, &viewer).await?.groups;
     if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, &groups) {
         return again(&form, &fault).await;
     }
-    match app.management.update_group(account, group.id, patch, viewer.signed_in.actor()).await {
+    match Group::update(viewer.by(&app), group.id, patch).await {
         Ok(changed) => {
             let values = |field: GroupField| [group.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &path(&group), &words::saved(values, &groups)))
@@ -206,7 +201,7 @@ pub(crate) async fn archive(
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
-    app.management.archive_group(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
+    Group::end(viewer.by(&app), group.id).await?;
     Ok(notice::done(&viewer, &path(&group), "The group is archived."))
 }
 

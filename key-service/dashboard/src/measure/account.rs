@@ -16,9 +16,9 @@ use domain::{
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{Command, NewHold, Progress},
-    webhook::{WebhookPatch, WebhookUrl},
+    webhook::{Webhook, WebhookPatch, WebhookUrl},
 };
-use key_service_management::{Management, management_keys::ManagementKeySettings};
+use key_service_management::{Management, governed::Governed as _, management_keys::ManagementKeySettings};
 use key_service_store::store::{Ledger as _, Store, suite::act};
 
 /// Size of the account; `MEASURE_SMALLER=10` divides the size by ten.
@@ -66,7 +66,8 @@ pub(super) async fn fill(store: &Store, management: &Management, account: Accoun
         let settings = ManagementKeySettings::full(&format!("System {n}"));
         management.create_management_key(account, settings, Actor::System).await.unwrap();
         let url = WebhookUrl::parse(&format!("https://hooks.example.com/{n}")).unwrap();
-        management.create_webhook(account, (url, WebhookPatch::default()), None).await.unwrap();
+        let settings = WebhookPatch { url: Some(url), ..WebhookPatch::default() };
+        Webhook::create(management.by(account, Actor::System), settings, None).await.unwrap();
     }
     bill(store, account, end).await;
 }

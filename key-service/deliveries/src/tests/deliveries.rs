@@ -13,14 +13,15 @@ use crate::Dispatcher;
 use domain::{
     digest::Peppers,
     event::{Actor, EventSearch},
-    key::KeyPatch,
+    key::{ApiKey, KeyPatch},
     webhook::{DisabledReason, Webhook, WebhookPatch},
 };
 use key_service_credentials::Credentials;
 use key_service_management::{
     Management,
+    governed::{Governed as _, Made},
     testing::Office,
-    webhooks::{MAX_WEBHOOKS, MadeWebhook},
+    webhooks::MAX_WEBHOOKS,
 };
 use key_service_records::servers::PATIENCE;
 use key_service_store::store::{
@@ -51,8 +52,9 @@ impl Desk {
 
     async fn make_key(&self) -> String {
         let made =
-            self.office.management.create(self.account, KeyPatch::default(), None, Actor::System).await;
-        let key_service_management::Issued::New { key, .. } = made.unwrap() else { panic!("a new key") };
+            ApiKey::create(self.office.management.by(self.account, Actor::System), KeyPatch::default(), None)
+                .await;
+        let Made::New(key, _) = made.unwrap() else { panic!("a new key") };
         key.id.to_string()
     }
 
@@ -65,7 +67,7 @@ impl Desk {
     async fn enable(&self) {
         let patch = WebhookPatch { disabled: Some(None), ..WebhookPatch::default() };
         let (account, id) = (self.account, self.webhook.id);
-        self.office.management.update_webhook(account, id, patch, Actor::System).await.unwrap();
+        Webhook::update(self.office.management.by(account, Actor::System), id, patch).await.unwrap();
     }
 
     async fn reason(&self) -> Option<DisabledReason> {
@@ -140,7 +142,8 @@ async fn two_key_services_over_a_redis_never_make_the_same_attempt() {
     let account = key_service_store::store::suite::open_account_with(&store, 1, 1).await;
     let receiver = Receiver::answers(OK).await;
     let url = WebhookUrl::parse(&receiver.url()).unwrap();
-    management.create_webhook(account, (url, WebhookPatch::default()), None).await.unwrap();
+    let settings = WebhookPatch { url: Some(url), ..WebhookPatch::default() };
+    Webhook::create(management.by(account, Actor::System), settings, None).await.unwrap();
     let seen = store.webhooks(account).await.unwrap().remove(0);
     let delivery = |n: u8| {
         let event = EventId::new(NOW, [n; 10]);
@@ -187,7 +190,7 @@ async fn a_webhook_gets_the_types_that_it_names_and_tests() {
     let key = desk.make_key().await.parse().unwrap();
     desk.office.management.test_webhook(desk.account, desk.webhook.id).await.unwrap();
     desk.pass(Duration::ZERO).await;
-    desk.office.management.revoke(desk.account, key, Actor::System).await.unwrap();
+    ApiKey::end(desk.office.management.by(desk.account, Actor::System), key).await.unwrap();
     desk.pass(Duration::ZERO).await;
     assert_eq!(kinds(&receiver), ["webhook.test", "key.revoked"]);
     let attempts = desk.office.management.attempts(desk.account, desk.webhook.id).await.unwrap();
@@ -241,9 +244,14 @@ async fn a_webhook_that_fails_for_a_day_is_disabled_with_an_event() {
 }
 
 /// Makes a webhook.
-async fn made(management: &Management, account: AccountId, settings: (WebhookUrl, WebhookPatch)) -> Webhook {
-    let made = management.create_webhook(account, settings, None).await.unwrap();
-    let (MadeWebhook::New(webhook, _) | MadeWebhook::Replayed(webhook)) = made;
+async fn made(
+    management: &Management,
+    account: AccountId,
+    (url, settings): (WebhookUrl, WebhookPatch),
+) -> Webhook {
+    let settings = WebhookPatch { url: Some(url), ..settings };
+    let made = Webhook::create(management.by(account, Actor::System), settings, None).await.unwrap();
+    let (Made::New(webhook, _) | Made::Existing(webhook) | Made::Replayed(webhook)) = made;
     webhook
 }
 
@@ -257,7 +265,9 @@ async fn every_webhook(office: &Office, account: AccountId, receiver: &str) {
 
 async fn make_keys(office: &Office, account: AccountId, n: usize) {
     for _ in 0..n {
-        office.management.create(account, KeyPatch::default(), None, Actor::System).await.unwrap();
+        ApiKey::create(office.management.by(account, Actor::System), KeyPatch::default(), None)
+            .await
+            .unwrap();
     }
 }
 
@@ -320,11 +330,11 @@ async fn a_webhook_that_is_far_behind_and_one_that_is_not_take_turns() {
     let types = WebhookPatch { types: Some(Some(vec!["key.revoked".into()])), ..WebhookPatch::default() };
     let far = made(&office.management, account, (url(), types)).await;
     let pause = WebhookPatch { disabled: Some(Some(DisabledReason::Owner)), ..WebhookPatch::default() };
-    office.management.update_webhook(account, far.id, pause, Actor::System).await.unwrap();
+    Webhook::update(office.management.by(account, Actor::System), far.id, pause).await.unwrap();
     make_keys(&office, account, 500).await;
     let near = made(&office.management, account, (url(), WebhookPatch::default())).await;
     let again = WebhookPatch { disabled: Some(None), ..WebhookPatch::default() };
-    office.management.update_webhook(account, far.id, again, Actor::System).await.unwrap();
+    Webhook::update(office.management.by(account, Actor::System), far.id, again).await.unwrap();
     make_keys(&office, account, 1).await;
     let dispatcher = dispatcher_of(&office);
     let stored = async |id| {

@@ -3,53 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use shared::wire::Reach;
+
 use domain::{
     access::{Access, Scope},
     event::Actor,
 };
 use key_service_management::management_keys::ManagementKeySettings;
-
-/// Part of the account that a route concerns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Concern {
-    /// Keys and their bills: those in reach of the management key.
-    Keys,
-    /// The whole account.
-    Account,
-    /// The API key that asks. No management key.
-    OwnKey,
-}
-use Concern::{Account, Keys, OwnKey};
-
-/// The routes, each with its part of the account. A route that is not here is one that nobody has judged.
-const ROUTES: [(Method, &str, Concern); 26] = [
-    (Method::GET, "/v1/management/keys", Keys),
-    (Method::POST, "/v1/management/keys", Keys),
-    (Method::GET, "/v1/management/keys/{id}", Keys),
-    (Method::PATCH, "/v1/management/keys/{id}", Keys),
-    (Method::DELETE, "/v1/management/keys/{id}", Keys),
-    (Method::POST, "/v1/management/keys/{id}/rotate", Keys),
-    (Method::GET, "/v1/management/groups", Account),
-    (Method::POST, "/v1/management/groups", Account),
-    (Method::GET, "/v1/management/groups/{id}", Account),
-    (Method::PATCH, "/v1/management/groups/{id}", Account),
-    (Method::DELETE, "/v1/management/groups/{id}", Account),
-    (Method::GET, "/v1/management/groups/{id}/keys", Keys),
-    (Method::POST, "/v1/management/groups/{id}/revoke_keys", Keys),
-    (Method::GET, "/v1/management/webhooks", Account),
-    (Method::POST, "/v1/management/webhooks", Account),
-    (Method::GET, "/v1/management/webhooks/{id}", Account),
-    (Method::PATCH, "/v1/management/webhooks/{id}", Account),
-    (Method::DELETE, "/v1/management/webhooks/{id}", Account),
-    (Method::GET, "/v1/management/webhooks/{id}/deliveries", Account),
-    (Method::POST, "/v1/management/webhooks/{id}/test", Account),
-    (Method::GET, "/v1/management/credits", Account),
-    (Method::GET, "/v1/management/usage", Keys),
-    (Method::GET, "/v1/management/generations", Keys),
-    (Method::GET, "/v1/management/generations/{id}", Keys),
-    (Method::GET, "/v1/management/events", Account),
-    (Method::GET, "/v1/key", OwnKey),
-];
 
 /// A new webhook.
 const WEBHOOK: &str = r#"{"url": "https://example.com/events"}"#;
@@ -120,27 +80,30 @@ fn set(ids: &[&String]) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn each_route_is_open_to_the_keys_whose_scope_and_group_allow_it() {
-    for (method, route, concern) in ROUTES {
+    for row in &ROUTES {
+        let (method, route, reach) = (row.method(), row.path(), row.reach);
         for (scope, is_of_group) in
             [Scope::Full, Scope::Read].into_iter().flat_map(|scope| [(scope, false), (scope, true)])
         {
             let team = Team::open().await;
             let desk = team.with(scope, is_of_group.then_some(&team.own)).await;
-            let id = match route {
-                _ if route.starts_with(KEYS) => &team.keys[0],
-                _ if route.starts_with(GROUPS) => &team.own,
-                _ if route.starts_with(WEBHOOKS) => &team.webhook,
+            let id = match row.of {
+                KEYS => &team.keys[0],
+                GROUPS => &team.own,
+                WEBHOOKS => &team.webhook,
                 _ => &team.bills[0],
             };
             let before = team.desk.everything().await;
             let body = if route == WEBHOOKS { WEBHOOK } else { "{}" };
             let answer = desk.call(method.clone(), &route.replace("{id}", id), body).await;
             let shown = format!("{method} {route} with {scope:?}, of a group: {is_of_group}");
-            let refusal = match concern {
-                OwnKey => Some("management_key_not_allowed"),
-                Keys | Account if scope == Scope::Read && method != Method::GET => Some("read_only_key"),
-                Account if is_of_group => Some("group_key_not_allowed"),
-                Keys | Account => None,
+            let refusal = match reach {
+                Reach::Holder => Some("management_key_not_allowed"),
+                Reach::Keys | Reach::Account if scope == Scope::Read && method != Method::GET => {
+                    Some("read_only_key")
+                }
+                Reach::Account if is_of_group => Some("group_key_not_allowed"),
+                Reach::Keys | Reach::Account => None,
             };
             match refusal {
                 Some(code) => {
@@ -155,14 +118,13 @@ async fn each_route_is_open_to_the_keys_whose_scope_and_group_allow_it() {
 }
 
 #[tokio::test]
-async fn every_route_there_is_has_been_judged() {
+async fn a_path_takes_the_methods_of_its_routes_and_no_other() {
     let desk = Desk::open().await;
-    for (path, _) in routes() {
+    for path in ROUTES.iter().map(Route::path) {
         for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
-            let is_judged =
-                ROUTES.iter().any(|(judged, route, _)| (judged, *route) == (&method, path.as_str()));
+            let is_listed = ROUTES.iter().any(|route| route.method() == method && route.path() == path);
             let answer = desk.call(method.clone(), &path.replace("{id}", "x"), "{").await;
-            assert_eq!(answer.status != StatusCode::METHOD_NOT_ALLOWED, is_judged, "{method} {path}");
+            assert_eq!(answer.status != StatusCode::METHOD_NOT_ALLOWED, is_listed, "{method} {path}");
         }
     }
 }

@@ -3,60 +3,6 @@
 use super::*;
 
 #[tokio::test]
-async fn a_key_that_does_not_exist_is_not_found_however_it_is_spelled() {
-    let desk = Desk::open().await;
-    let id = desk.created_id("{}").await;
-    let (upper, other) = (id.to_uppercase(), id.replace("ak_", "mk_"));
-    for unknown in ["ak_00000000000070008000000000000000", "nonsense", "%FF", "%20", &upper, &other] {
-        desk.get(&format!("{KEYS}/{unknown}")).await.is_error(404, "key_not_found", None);
-        desk.patch(unknown, "{}").await.is_error(404, "key_not_found", None);
-        desk.delete(unknown).await.is_error(404, "key_not_found", None);
-    }
-}
-
-#[tokio::test]
-async fn what_a_patch_leaves_out_stays_what_is_null_is_cleared_what_it_has_is_set() {
-    let desk = Desk::open().await;
-    let id = desk.created_id(r#"{"label":"a","limit":25,"expires_at":"2027-12-31T23:59:59Z"}"#).await;
-    let end = json!("2027-12-31T23:59:59Z");
-    for (patch, label, limit, expires_at) in [
-        ("{}", "a", json!(25), end.clone()),
-        (r#"{"label":"b"}"#, "b", json!(25), end.clone()),
-        (r#"{"limit":0.5}"#, "b", json!(0.5), end.clone()),
-        (r#"{"limit":null}"#, "b", json!(null), end),
-        (r#"{"expires_at":null}"#, "b", json!(null), json!(null)),
-        (
-            r#"{"label":"","limit":1,"expires_at":"2028-01-01T00:00Z"}"#,
-            "",
-            json!(1),
-            json!("2028-01-01T00:00:00Z"),
-        ),
-    ] {
-        let answer = desk.patch(&id, patch).await;
-        assert_eq!(answer.status, 200, "{patch}: {}", answer.text);
-        assert_eq!(answer.json["label"], label, "{patch}");
-        assert_eq!((&answer.json["limit"], &answer.json["expires_at"]), (&limit, &expires_at), "{patch}");
-        assert!(answer.json.get("key").is_none());
-        assert_eq!(desk.get(&format!("{KEYS}/{id}")).await.text, answer.text);
-    }
-}
-
-#[tokio::test]
-async fn a_patch_may_say_that_it_is_a_merge_patch() {
-    let desk = Desk::open().await;
-    let id = desk.created_id("{}").await;
-    let typed = |method, path: &str, body| {
-        let mut request = desk.request(method, path).body(Body::from(body)).unwrap();
-        let merge_patch = HeaderValue::from_static("application/merge-patch+json");
-        request.headers_mut().insert(header::CONTENT_TYPE, merge_patch);
-        desk.send(request)
-    };
-    let patched = typed(Method::PATCH, &format!("{KEYS}/{id}"), r#"{"label":"x"}"#).await;
-    assert_eq!((patched.status.as_u16(), &patched.json["label"]), (200, &json!("x")));
-    typed(Method::POST, KEYS, "{}").await.is_error(415, "unsupported_media_type", None);
-}
-
-#[tokio::test]
 async fn an_expiry_can_be_moved_into_the_past_and_back() {
     let desk = Desk::open().await;
     let id = desk.created_id("{}").await;

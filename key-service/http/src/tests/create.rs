@@ -3,12 +3,6 @@
 use super::*;
 use key_service_management::testing::BEGIN;
 
-impl Desk {
-    async fn create_once(&self, idempotency_key: &str, body: &str) -> Answer {
-        self.once(KEYS, idempotency_key, body).await
-    }
-}
-
 #[tokio::test]
 async fn a_key_is_answered_whole_and_its_plaintext_once() {
     let desk = Desk::open().await;
@@ -26,19 +20,6 @@ async fn a_key_is_answered_whole_and_its_plaintext_once() {
     assert_eq!(answer.text, format!(r#"{object},"key":"{key}"}}"#));
     let fetched = desk.get(&format!("{KEYS}/{id}")).await;
     assert_eq!((fetched.status.as_u16(), fetched.text), (200, format!("{object}}}")));
-}
-
-#[tokio::test]
-async fn what_is_left_out_or_null_has_its_default() {
-    let desk = Desk::open().await;
-    for body in ["{}", r#"{"limit":null,"expires_at":null}"#, r#"{"label":""}"#] {
-        let key = desk.created(body).await;
-        assert_eq!(
-            (&key["label"], &key["limit"], &key["limit_remaining"]),
-            (&json!(""), &json!(null), &json!(null))
-        );
-        assert_eq!(key["expires_at"], json!(null));
-    }
 }
 
 #[tokio::test]
@@ -108,68 +89,6 @@ async fn an_expiry_is_echoed_in_utc_and_a_past_one_makes_a_key_that_is_born_expi
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_sent_again_makes_no_second_key() {
-    let desk = Desk::open().await;
-    let first = desk.create_once("attempt-1", r#"{"label":"a","limit":25}"#).await;
-    assert!(!first.headers.contains_key("idempotent-replayed"));
-    desk.office.clock.set("2026-11-21T02:11:05.677Z");
-    let again = desk.create_once("attempt-1", r#"{ "limit": 25.0, "label": "a" }"#).await;
-    assert_eq!(
-        (again.status.as_u16(), &again.headers["idempotent-replayed"]),
-        (201, &HeaderValue::from_static("true"))
-    );
-    assert_eq!(again.headers["location"], first.headers["location"]);
-    let mut object = first.json.clone();
-    object.as_object_mut().unwrap().remove("key");
-    assert_eq!(again.json, object);
-    assert_eq!(desk.get(KEYS).await.json["data"].as_array().unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn an_attempt_with_another_body_is_refused_for_24_hours() {
-    let desk = Desk::open().await;
-    desk.create_once("attempt-1", r#"{"label":"a"}"#).await;
-    for other in [r#"{"label":"b"}"#, "{}", r#"{"label":"a","limit":1}"#] {
-        let answer = desk.create_once("attempt-1", other).await;
-        answer.is_error(409, "idempotency_key_reuse", None);
-        assert_eq!(answer.headers["x-should-retry"], "false");
-    }
-    assert_eq!(desk.get(KEYS).await.json["data"].as_array().unwrap().len(), 1);
-    desk.office.clock.set("2026-11-21T02:11:05.678Z");
-    assert_eq!(desk.create_once("attempt-1", r#"{"label":"b"}"#).await.status, 201);
-    assert_eq!(desk.get(KEYS).await.json["data"].as_array().unwrap().len(), 2);
-}
-
-#[tokio::test]
-async fn accounts_do_not_share_idempotency_keys() {
-    let mut desk = Desk::open().await;
-    desk.create_once("attempt-1", r#"{"label":"a"}"#).await;
-    desk.credential = desk.office.account("other").await.1;
-    let answer = desk.create_once("attempt-1", r#"{"label":"b"}"#).await;
-    assert_eq!((answer.status.as_u16(), &answer.json["label"]), (201, &json!("b")));
-}
-
-#[tokio::test]
-async fn an_idempotency_key_is_1_to_255_printable_characters() {
-    let desk = Desk::open().await;
-    assert_eq!(desk.create_once(&"x".repeat(255), "{}").await.status, 201);
-    let before = desk.everything().await;
-    for (key, code) in [
-        (String::new(), "empty_string"),
-        ("x".repeat(256), "string_above_max_length"),
-        ("a\tb".into(), "invalid_value"),
-        ("é".into(), "invalid_value"),
-    ] {
-        desk.create_once(&key, "{}").await.is_error(400, code, Some("Idempotency-Key"));
-    }
-    let twice =
-        desk.request(Method::POST, KEYS).header("idempotency-key", "a").header("idempotency-key", "b");
-    let answer = desk.send(twice.body(Body::from("{}")).unwrap()).await;
-    answer.is_error(400, "invalid_value", Some("Idempotency-Key"));
-    assert_eq!(desk.everything().await, before);
-}
-
-#[tokio::test]
 async fn an_account_with_as_many_keys_as_it_may_have_is_refused_another_one() {
     let desk = Desk::open().await;
     let Office { store, clock, credentials, .. } = &desk.office;
@@ -196,7 +115,7 @@ async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it
     desk.office.records.set_nearly_full(true);
     let refused = desk.create("{}").await;
     refused.is_error(503, "store_full", None);
-    desk.create_once("once", "{}").await.is_error(503, "store_full", None);
+    desk.once(KEYS, "once", "{}").await.is_error(503, "store_full", None);
     assert_eq!(desk.everything().await, before);
     desk.patch(&id, r#"{"label":"a longer one"}"#).await.is_error(503, "store_full", None);
     // Bounds only come down.
@@ -224,5 +143,5 @@ async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it
     assert_eq!(desk.delete(&id).await.status, 200);
     desk.patch(&id, r#"{"label":"x"}"#).await.is_error(409, "key_revoked", None);
     desk.office.records.set_nearly_full(false);
-    assert_eq!(desk.create_once("once", "{}").await.status, 201);
+    assert_eq!(desk.once(KEYS, "once", "{}").await.status, 201);
 }

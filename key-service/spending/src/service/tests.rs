@@ -17,10 +17,13 @@ mod refusals;
 use super::*;
 use domain::{
     event::Actor,
-    key::KeyPatch,
+    key::{ApiKey, KeyPatch},
     ledger::{BoundsPatch, Level, Refused},
 };
-use key_service_management::{Issued, testing::Office};
+use key_service_management::{
+    governed::{Governed as _, Made},
+    testing::Office,
+};
 use key_service_store::store::{Cursor, DueHolds, HoldIndex, Skew};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
@@ -52,8 +55,9 @@ impl Trial {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
         let settings = KeyPatch { bounds: BoundsPatch::of_limit(limit), ..KeyPatch::default() };
-        let made = office.management.create(account, settings, None, Actor::System).await.unwrap();
-        let Issued::New { key, plaintext } = made else { panic!("{made:?}") };
+        let made =
+            ApiKey::create(office.management.by(account, Actor::System), settings, None).await.unwrap();
+        let Made::New(key, Some(plaintext)) = made else { panic!("{made:?}") };
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
     }
 

@@ -32,7 +32,7 @@ async fn a_refused_request_counts_once_and_one_that_is_granted_later_not() {
     assert_eq!(counted(&service, &trial, None).await, limit_reached);
 
     let revoked_by = Actor::System;
-    trial.office.management.revoke(trial.account, trial.key, revoked_by).await.unwrap();
+    ApiKey::end(trial.office.management.by(trial.account, revoked_by), trial.key).await.unwrap();
     for _ in 0..3 {
         let (credential, required) = (trial.credential.as_str().into(), Class::Api);
         one(&service, Call::Authenticate { credential, required }).await.unwrap();

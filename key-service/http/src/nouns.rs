@@ -1,0 +1,116 @@
+//! The acts that keys, groups and webhooks have in common.
+
+use axum::{
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+    routing::{MethodFilter, MethodRouter, on},
+};
+use http::{StatusCode, header};
+use shared::{
+    error::ApiError,
+    wire::{NounAct, Object},
+};
+use shared_door::http::ok;
+
+use crate::{
+    Api, IDEMPOTENT_REPLAYED, body,
+    error::forbidden,
+    listing,
+    parts::{Caller, PathId},
+    query,
+    reach::HttpNoun,
+};
+use key_service_management::{
+    Refused,
+    governed::{Acting, Made},
+    governor::Governor,
+};
+use key_service_objects::with_secret;
+
+/// The handler of an act.
+pub(super) fn handler<T: HttpNoun>(act: NounAct, method: MethodFilter) -> MethodRouter<Api> {
+    match act {
+        NounAct::List => on(method, list::<T>),
+        NounAct::Create => on(method, create::<T>),
+        NounAct::Fetch => on(method, fetch::<T>),
+        NounAct::Update => on(method, update::<T>),
+        NounAct::Delete => on(method, end::<T>),
+    }
+}
+
+impl Api {
+    fn by(&self, caller: Governor) -> Acting<'_> {
+        self.management.by(caller.account, caller.actor)
+    }
+}
+
+async fn list<T: HttpNoun>(
+    State(api): State<Api>,
+    Caller(caller): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let mut query = query::read::<T>(request.uri().query())?;
+    T::narrow(&mut query.filter, &caller);
+    listing::respond(api, caller.account, query).await
+}
+
+async fn create<T: HttpNoun>(
+    State(api): State<Api>,
+    Caller(caller): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
+    let mut settings: T::Settings = body::read_draft(request).await?;
+    api.name_models_by_id::<T>(&mut settings);
+    T::place(&api, &caller, &mut settings, true).await?;
+    let made = T::create(api.by(caller.clone()), settings, idempotency_key).await?;
+    if let Made::Replayed(object) = &made {
+        // It may have been moved out of the caller's reach since.
+        let judged = T::judge(&api, &caller, object.id()).await;
+        judged.map_err(|error| forbidden(error, Refused::IdempotencyKeyReused))?;
+    }
+    let (Made::New(object, _) | Made::Existing(object) | Made::Replayed(object)) = &made;
+    let location = [(header::LOCATION, format!("{}/{}", T::Object::NOUN.row().path, object.id()))];
+    let now = api.clock.now();
+    Ok(match &made {
+        Made::New(object, Some(secret)) => {
+            (StatusCode::CREATED, location, ok(&with_secret(object, secret, now))).into_response()
+        }
+        Made::New(object, None) => (StatusCode::CREATED, location, ok(&object.shown(now))).into_response(),
+        Made::Existing(object) => (StatusCode::OK, location, ok(&object.shown(now))).into_response(),
+        Made::Replayed(object) => {
+            (StatusCode::CREATED, location, [IDEMPOTENT_REPLAYED], ok(&object.shown(now))).into_response()
+        }
+    })
+}
+
+async fn fetch<T: HttpNoun>(
+    State(api): State<Api>,
+    Caller(caller): Caller,
+    path: PathId<T::Id>,
+) -> Result<Response, ApiError> {
+    let id = api.in_reach::<T>(&caller, &path).await?;
+    Ok(ok(&T::fetch(api.by(caller), id).await?.shown(api.clock.now())))
+}
+
+async fn update<T: HttpNoun>(
+    State(api): State<Api>,
+    Caller(caller): Caller,
+    path: PathId<T::Id>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let mut change: T::Settings = body::read_patch(request).await?;
+    api.name_models_by_id::<T>(&mut change);
+    let id = api.in_reach::<T>(&caller, &path).await?;
+    T::place(&api, &caller, &mut change, false).await?;
+    Ok(ok(&T::update(api.by(caller), id, change).await?.shown(api.clock.now())))
+}
+
+async fn end<T: HttpNoun>(
+    State(api): State<Api>,
+    Caller(caller): Caller,
+    path: PathId<T::Id>,
+) -> Result<Response, ApiError> {
+    let id = api.in_reach::<T>(&caller, &path).await?;
+    Ok(ok(&T::end(api.by(caller), id).await?.shown(api.clock.now())))
+}

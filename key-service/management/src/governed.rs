@@ -1,0 +1,70 @@
+//! What keys, groups and webhooks have in common: a row of the management API, and the acts that it names.
+
+use shared::{
+    ids::AccountId,
+    secret::SecretString,
+    time::Timestamp,
+    wire::{Object, Value},
+};
+
+use super::{Error, Management, Refused, listing::Listed};
+use domain::{event::Actor, settings::Patch};
+
+/// Answer to a request that makes an object, or its secret.
+#[derive(Debug)]
+pub enum Made<T> {
+    /// The object, and the secret if it has one, which cannot be recovered later.
+    New(T, Option<SecretString>),
+    /// It was there before, and stays as it is.
+    Existing(T),
+    /// An earlier attempt with the same idempotency key made it, and the secret is gone.
+    Replayed(T),
+}
+
+/// Who acts on what account.
+pub struct Acting<'a> {
+    pub(super) management: &'a Management,
+    pub(super) account: AccountId,
+    pub(super) actor: Actor,
+}
+
+/// Result of an act.
+pub type Acted<T> = Result<T, Error<Refused>>;
+
+/// A noun that owners govern.
+pub trait Governed: Listed {
+    /// Its row.
+    type Object: Object;
+    /// Settings of a new object, or a change.
+    type Settings: Patch<Field = <Self::Object as Object>::Fields> + Send;
+
+    /// Value of a field at this time.
+    fn value(&self, field: <Self::Object as Object>::Fields, now: Timestamp) -> Value;
+
+    /// Makes an object, once for each idempotency key.
+    fn create(
+        by: Acting<'_>,
+        settings: Self::Settings,
+        idempotency_key: Option<String>,
+    ) -> impl Future<Output = Acted<Made<Self>>> + Send;
+
+    /// Finds an object.
+    fn fetch(by: Acting<'_>, id: Self::Id) -> impl Future<Output = Acted<Self>> + Send;
+
+    /// Changes an object, completely or not at all.
+    fn update(
+        by: Acting<'_>,
+        id: Self::Id,
+        change: Self::Settings,
+    ) -> impl Future<Output = Acted<Self>> + Send;
+
+    /// Ends an object for good; repeating it changes nothing.
+    fn end(by: Acting<'_>, id: Self::Id) -> impl Future<Output = Acted<Self>> + Send;
+}
+
+impl Management {
+    /// Acts of this actor on an account.
+    pub const fn by(&self, account: AccountId, actor: Actor) -> Acting<'_> {
+        Acting { management: self, account, actor }
+    }
+}
