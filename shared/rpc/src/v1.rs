@@ -4,13 +4,11 @@ pub struct AuthenticateRequest {
     /// The plaintext of a key.
     #[prost(string, tag = "1")]
     pub credential: ::prost::alloc::string::String,
-    /// The class that the route needs.
     #[prost(enumeration = "CredentialClass", tag = "2")]
     pub required_class: i32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AuthenticateResponse {
-    /// Absent where there is nothing to add to the refusal.
     #[prost(message, optional, tag = "3")]
     pub refusal_detail: ::core::option::Option<RefusalDetail>,
     #[prost(oneof = "authenticate_response::Result", tags = "1, 2")]
@@ -26,42 +24,38 @@ pub mod authenticate_response {
         Refusal(i32),
     }
 }
-/// What the client of a refused request is told.
+/// What the client of a refused request may read.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RefusalDetail {
     /// End of the window of spending that is used up, in milliseconds since 1970.
     #[prost(int64, optional, tag = "1")]
     pub resets_at_ms: ::core::option::Option<i64>,
-    /// Time after which the request may fit the rates.
+    /// Time after which the rates may let the request in.
     #[prost(uint64, optional, tag = "2")]
     pub retry_after_ms: ::core::option::Option<u64>,
-    /// The bound that leaves no room for the request.
     #[prost(enumeration = "RateBound", tag = "3")]
     pub rate: i32,
     /// Models that the key may use.
     #[prost(string, repeated, tag = "4")]
     pub models: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Where the rate is one of tokens.
+    /// Free tokens of the rate, if it is one of tokens.
     #[prost(message, optional, tag = "5")]
     pub token_room: ::core::option::Option<TokenRoom>,
 }
-/// Room that the tokens per minute of a key and its groups leave, each by the tightest of them.
+/// Tokens that the tokens per minute of a key and its groups leave. Each number is that of the tightest bound.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TokenRoom {
-    /// A prompt of more tokens never fits.
+    /// Tokens allowed in a minute. A larger prompt never fits.
     #[prost(uint64, tag = "1")]
     pub limit: u64,
-    /// Allowed now.
     #[prost(uint64, tag = "2")]
     pub remaining: u64,
 }
-/// Owner of a credential.
+/// Owner of a credential: an account id `acct_…`, and the id of an API key `ak_…` or a management key `mk_…`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Principal {
-    /// `acct_…`
     #[prost(string, tag = "1")]
     pub account_id: ::prost::alloc::string::String,
-    /// `ak_…` or `mk_…`
     #[prost(string, tag = "2")]
     pub key_id: ::prost::alloc::string::String,
     /// Absent if the key may use every model.
@@ -79,7 +73,7 @@ pub struct AuthorizeRequest {
     /// The plaintext of an API key.
     #[prost(string, tag = "1")]
     pub credential: ::prost::alloc::string::String,
-    /// `gen_…`, chosen by the caller; the idempotency id of all that follows.
+    /// Id `gen_…` that the caller chooses; the idempotency id of all later calls.
     #[prost(string, tag = "2")]
     pub generation_id: ::prost::alloc::string::String,
     /// The model's id in the catalogue.
@@ -95,30 +89,29 @@ pub struct AuthorizeRequest {
     /// SPEND_RESERVED. If the rest is smaller by itself, all of it is granted.
     #[prost(uint64, tag = "6")]
     pub enough_output_tokens: u64,
-    /// Output tokens without which the request cannot be served at all: one per choice. 0 counts as 1.
+    /// Output tokens without which the request cannot be served: one per choice. 0 counts as 1.
     #[prost(uint64, tag = "7")]
     pub least_output_tokens: u64,
-    /// The call takes effect only until this time on the session's clock (SessionResponse.clock_ms); later it is answered
-    /// DEADLINE_EXCEEDED and opens no hold. 0: no bound. Unary calls have their gRPC deadline instead.
+    /// The call takes effect only until this time on the session's clock (SessionResponse.clock_ms). A later call is
+    /// answered DEADLINE_EXCEEDED, and opens no hold. 0: no bound. Unary calls have their gRPC deadline instead.
     #[prost(uint64, tag = "8")]
     pub valid_until_ms: u64,
     /// Images in the prompt. Their tokens are counted in prompt_tokens.
     #[prost(uint64, tag = "9")]
     pub images: u64,
-    /// An earlier hold of the same request was released: it counts for requests per minute already.
+    /// An earlier hold of the same request was released, so requests per minute count it already.
     #[prost(bool, tag = "10")]
     pub readmitted: bool,
-    /// Tokens of the prompt that count for tokens per minute, where they are not prompt_tokens: an estimate, where prompt_tokens
-    /// is a bound that does not fit and no exact count is to be had.
+    /// Tokens of the prompt that count for tokens per minute, if they differ from prompt_tokens: an estimate, if
+    /// prompt_tokens is a bound that does not fit and no exact count is available.
     #[prost(uint64, optional, tag = "11")]
     pub rated_tokens: ::core::option::Option<u64>,
-    /// Nothing is generated: the request counts for the rates, and its hold is of no money. The hold has to be released.
+    /// Nothing is generated: the request counts for the rates, and its hold has no money. The hold must be released.
     #[prost(bool, tag = "12")]
     pub is_free: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AuthorizeResponse {
-    /// Absent where there is nothing to add to the refusal.
     #[prost(message, optional, tag = "3")]
     pub refusal_detail: ::core::option::Option<RefusalDetail>,
     #[prost(oneof = "authorize_response::Result", tags = "1, 2")]
@@ -134,37 +127,36 @@ pub mod authorize_response {
         Refusal(i32),
     }
 }
-/// An open hold.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Grant {
     #[prost(string, tag = "1")]
     pub account_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub key_id: ::prost::alloc::string::String,
-    /// Output tokens covered by the hold, over all choices.
     #[prost(uint64, tag = "3")]
     pub output_tokens: u64,
     /// Lifetime of the hold in milliseconds, unless it is extended.
     #[prost(uint64, tag = "4")]
     pub lease_ms: u64,
-    /// The prices that the hold was opened with; every later message about it repeats them.
+    /// Prices that the hold was opened with. Every later message about it repeats them.
     #[prost(message, optional, tag = "5")]
     pub price: ::core::option::Option<Price>,
     /// Absent if neither the key nor a group of it has rates.
     #[prost(message, optional, tag = "6")]
     pub rates: ::core::option::Option<RateStatus>,
-    /// What each of the model's upstreams charges, in the order of the catalogue, when the hold was opened.
+    /// What each of the model's upstreams charged when the hold was opened, in the order of the catalogue.
     #[prost(message, repeated, tag = "7")]
     pub upstream_costs: ::prost::alloc::vec::Vec<UpstreamCost>,
 }
 /// What an upstream charges the operator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UpstreamCost {
-    /// Absent where it is not known.
+    /// Absent if it is not known.
     #[prost(message, optional, tag = "1")]
     pub price: ::core::option::Option<Price>,
 }
-/// State of the rates of a key and its groups after an admission; each the tightest of all, absent without such a rate.
+/// State of the rates of a key and its groups after an admission. Each is that of the tightest rate, and absent if there
+/// is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RateStatus {
     #[prost(message, optional, tag = "1")]
@@ -174,17 +166,17 @@ pub struct RateStatus {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RateLimit {
-    /// Allowed in a minute.
+    /// Requests or tokens allowed in a minute.
     #[prost(uint64, tag = "1")]
     pub limit: u64,
-    /// Allowed now.
+    /// Requests or tokens allowed at this moment.
     #[prost(uint64, tag = "2")]
     pub remaining: u64,
-    /// Time until `remaining` is back at `limit`.
+    /// Milliseconds until `remaining` is back at `limit`.
     #[prost(uint64, tag = "3")]
     pub reset_ms: u64,
 }
-/// Prices in nano-USD (1e-9 $): per million tokens, and `image` and `request` for one each.
+/// Prices in nano-USD (1e-9 $): per million tokens, but per image and per request.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Price {
     #[prost(int64, tag = "1")]
@@ -193,29 +185,24 @@ pub struct Price {
     pub cached_input: i64,
     #[prost(int64, tag = "3")]
     pub output: i64,
-    /// Absent where all of them have their defaults.
+    /// Absent if each of them has its default.
     #[prost(message, optional, boxed, tag = "4")]
     pub further: ::core::option::Option<::prost::alloc::boxed::Box<FurtherPrices>>,
 }
-/// Prices beyond three. One that is absent has its default.
+/// Prices beyond three. An absent price has its default: `input` for cache_write and audio_input, `cache_write` for
+/// cache_write_long, `output` for reasoning and audio_output, 0 for image and request.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FurtherPrices {
-    /// Default: input.
     #[prost(int64, optional, tag = "1")]
     pub cache_write: ::core::option::Option<i64>,
-    /// Default: cache_write.
     #[prost(int64, optional, tag = "2")]
     pub cache_write_long: ::core::option::Option<i64>,
-    /// Default: output.
     #[prost(int64, optional, tag = "3")]
     pub reasoning: ::core::option::Option<i64>,
-    /// Default: input.
     #[prost(int64, optional, tag = "4")]
     pub audio_input: ::core::option::Option<i64>,
-    /// Default: output.
     #[prost(int64, optional, tag = "5")]
     pub audio_output: ::core::option::Option<i64>,
-    /// Default: 0, as for request.
     #[prost(int64, optional, tag = "6")]
     pub image: ::core::option::Option<i64>,
     #[prost(int64, optional, tag = "7")]
@@ -224,12 +211,12 @@ pub struct FurtherPrices {
     #[prost(message, repeated, tag = "8")]
     pub tiers: ::prost::alloc::vec::Vec<PriceTier>,
 }
-/// Prices of all of a request whose prompt is longer than `above` tokens.
+/// Prices of a whole request whose prompt is longer than `above` tokens.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PriceTier {
     #[prost(uint64, tag = "1")]
     pub above: u64,
-    /// Without tiers.
+    /// Prices that have no tiers themselves.
     #[prost(message, optional, tag = "2")]
     pub rates: ::core::option::Option<Price>,
 }
@@ -246,12 +233,11 @@ pub struct HoldRef {
     pub model: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "5")]
     pub price: ::core::option::Option<Price>,
-    /// Place of the upstream that serves the request among the model's upstreams in the catalogue, from 1; 0 before one is
-    /// chosen.
+    /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
     #[prost(uint32, tag = "6")]
     pub upstream: u32,
-    /// What this upstream charges, of the Grant's `upstream_costs`. Absent where the Grant has none, or no upstream is chosen: the
-    /// catalogue then says what the upstream charges.
+    /// What this upstream charges, from the Grant's `upstream_costs`. Absent if the Grant has none, or if no upstream is
+    /// chosen; the catalogue then says what the upstream charges.
     #[prost(message, optional, tag = "7")]
     pub upstream_cost: ::core::option::Option<UpstreamCost>,
 }
@@ -260,10 +246,10 @@ pub struct HoldRef {
 pub struct Usage {
     #[prost(uint64, tag = "1")]
     pub prompt_tokens: u64,
-    /// Of the prompt's tokens, those that the upstream had cached.
+    /// Tokens of the prompt that the upstream had cached.
     #[prost(uint64, tag = "2")]
     pub cached_tokens: u64,
-    /// Over all choices; reasoning included.
+    /// Tokens of all choices, reasoning included.
     #[prost(uint64, tag = "3")]
     pub completion_tokens: u64,
     /// Absent if all are zero.
@@ -273,22 +259,21 @@ pub struct Usage {
 /// Parts of a usage that may have prices of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UsageDetails {
-    /// Of the prompt's tokens, those that the upstream wrote to its cache.
+    /// Tokens of the prompt that the upstream wrote to its cache.
     #[prost(uint64, tag = "1")]
     pub cache_write_tokens: u64,
-    /// Of the prompt's tokens, those that it wrote for an hour or longer; not in cache_write_tokens.
+    /// Tokens of the prompt that it wrote for an hour or longer; not in cache_write_tokens.
     #[prost(uint64, tag = "2")]
     pub cache_write_long_tokens: u64,
-    /// Of the prompt's tokens.
+    /// Tokens of the prompt that are audio.
     #[prost(uint64, tag = "3")]
     pub audio_input_tokens: u64,
-    /// Number of images.
     #[prost(uint64, tag = "4")]
     pub images: u64,
-    /// Of the completion's tokens.
+    /// Tokens of the completion that are reasoning.
     #[prost(uint64, tag = "5")]
     pub reasoning_tokens: u64,
-    /// Of the completion's tokens.
+    /// Tokens of the completion that are audio.
     #[prost(uint64, tag = "6")]
     pub audio_output_tokens: u64,
 }
@@ -296,16 +281,15 @@ pub struct UsageDetails {
 pub struct ExtendRequest {
     #[prost(message, optional, tag = "1")]
     pub hold: ::core::option::Option<HoldRef>,
-    /// Billed if the hold expires.
+    /// Tokens used so far, which are billed if the hold expires.
     #[prost(message, optional, tag = "2")]
     pub usage: ::core::option::Option<Usage>,
     /// Tokens of the prompt: the most exact number known so far.
     #[prost(uint64, tag = "3")]
     pub prompt_tokens: u64,
-    /// Total output tokens wanted, including those granted before. Never lowers a hold.
+    /// Total of output tokens wanted, including those granted before. It never lowers a hold.
     #[prost(uint64, tag = "4")]
     pub output_tokens: u64,
-    /// Images in the prompt.
     #[prost(uint64, tag = "5")]
     pub images: u64,
 }
@@ -332,10 +316,10 @@ pub struct Extension {
     pub output_tokens: u64,
     #[prost(uint64, tag = "2")]
     pub lease_ms: u64,
-    /// The key may not go on: no more is granted, and a stream must end.
+    /// The key may not continue: nothing more is granted, and a stream must end.
     #[prost(bool, tag = "3")]
     pub revoked: bool,
-    /// Why the key may not go on, if not since it was revoked itself.
+    /// Why the key may not continue; absent if it was revoked itself.
     #[prost(enumeration = "Refusal", tag = "4")]
     pub revoked_by: i32,
 }
@@ -350,8 +334,8 @@ pub struct CaptureRequest {
     /// The usage was estimated, since the upstream did not report it.
     #[prost(bool, tag = "3")]
     pub estimated: bool,
-    /// The part of the usage that is charged, where the upstream ran on after its stream was cut; the rest of the cost is
-    /// shortfall. Absent where all of it is charged.
+    /// Part of the usage that is charged, if the upstream ran on after its stream was cut; the rest of the cost is
+    /// shortfall. Absent if all of it is charged.
     #[prost(message, optional, tag = "4")]
     pub charged: ::core::option::Option<Usage>,
 }
@@ -366,7 +350,7 @@ pub mod capture_response {
     pub enum Result {
         #[prost(message, tag = "1")]
         Captured(super::Captured),
-        /// The account does not have the key, or the generation belongs to another one. Nothing was billed.
+        /// The account does not have the key, or the generation belongs to another key. Nothing was billed.
         #[prost(message, tag = "2")]
         Gone(super::HoldGone),
     }
@@ -391,7 +375,7 @@ pub mod release_request {
     pub enum Target {
         #[prost(message, tag = "1")]
         Hold(super::HoldRef),
-        /// For an Authorize whose outcome is unknown. Must be sent after its `valid_until_ms`.
+        /// For an Authorize whose outcome is unknown. It must be sent after that call's `valid_until_ms`.
         #[prost(message, tag = "2")]
         Unknown(super::UnknownHold),
     }
@@ -414,7 +398,7 @@ pub struct SessionRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Call {
-    /// Chosen by the caller; unique among its unanswered calls.
+    /// Id that the caller chooses, unique among its unanswered calls.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The caller's span, written as the header traceparent of W3C Trace Context. Absent unless the trace is sampled.
@@ -439,7 +423,7 @@ pub mod call {
         Release(super::ReleaseRequest),
     }
 }
-/// One frame of answers. The first one comes as soon as the session is open, and has none.
+/// One frame of answers. The first frame comes as soon as the session is open, and has none.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SessionResponse {
     #[prost(message, repeated, tag = "1")]
@@ -447,8 +431,8 @@ pub struct SessionResponse {
     /// Milliseconds since the session was opened, on the key-service's monotonic clock, when this frame was made.
     #[prost(uint64, tag = "2")]
     pub clock_ms: u64,
-    /// Drawn at random when the key-service started, the same in all of its sessions: gateways that prefer a key-service for each
-    /// account choose by it. 0: none is preferred.
+    /// Random number of the key-service's process, the same in all of its sessions. Gateways that prefer a key-service for
+    /// each account choose by it. 0: none is preferred.
     #[prost(fixed64, tag = "3")]
     pub instance: u64,
 }
@@ -473,14 +457,14 @@ pub mod answer {
         Capture(super::CaptureResponse),
         #[prost(message, tag = "6")]
         Release(super::ReleaseResponse),
-        /// This call failed, the session goes on.
+        /// This call failed; the session continues.
         #[prost(message, tag = "7")]
         Failure(super::Failure),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Failure {
-    /// A `google.rpc.Code`, as the unary call would have answered.
+    /// Number of a `google.rpc.Code`, as the unary call would have answered.
     #[prost(int32, tag = "1")]
     pub code: i32,
     #[prost(string, tag = "2")]
@@ -516,7 +500,7 @@ impl CredentialClass {
         }
     }
 }
-/// Reason why a request was refused. Nothing changed. The names are those of the public API's error codes.
+/// Reason why a request was refused. A refusal changes nothing. The names are those of the public API's error codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Refusal {
@@ -531,12 +515,12 @@ pub enum Refusal {
     /// Other generations hold the rest: try again.
     SpendReserved = 8,
     ModelNotFound = 9,
-    /// The key's group, or its parent, is archived.
+    /// The key's group or that group's parent is archived.
     GroupArchived = 10,
     /// A group of the key has spent its limit, or the rest cannot pay.
     GroupLimitReached = 11,
     ModelNotAllowed = 12,
-    /// A rate, or the number of requests at a time: try again later.
+    /// A rate or the number of requests at a time is used up: try again later.
     RateLimitExceeded = 13,
     KeyDisabled = 14,
 }
@@ -751,8 +735,8 @@ pub mod key_service_client {
         }
         /// Renews the lease of a hold, reports progress, and asks for more output tokens.
         ///
-        /// A hold whose lease ran out is expired by the key-service: its last report is billed, the rest is given back. A lease
-        /// runs only while it could have been renewed: time in which the store or every key-service was away does not count.
+        /// If a lease runs out, the key-service expires the hold: it bills the last report and gives the rest back. A lease
+        /// runs only while it could be renewed; time in which the store or every key-service was away does not count.
         pub async fn extend(
             &mut self,
             request: impl tonic::IntoRequest<super::ExtendRequest>,
@@ -776,8 +760,8 @@ pub mod key_service_client {
         }
         /// Bills what a generation has cost and gives the rest of its hold back. Bills once, however often it is sent.
         ///
-        /// After the hold expired, the exact usage replaces what the expiry billed. Where the hold is lost (the store forgot it),
-        /// the cost is billed up to what is left, and the rest is recorded as shortfall.
+        /// After the hold expired, the exact usage replaces what the expiry billed. If the store lost the hold, the cost is
+        /// billed up to what is left, and the rest is recorded as shortfall.
         pub async fn capture(
             &mut self,
             request: impl tonic::IntoRequest<super::CaptureRequest>,
@@ -827,7 +811,7 @@ pub mod key_service_client {
                 .insert(GrpcMethod::new("keyservice.v1.KeyService", "Release"));
             self.inner.unary(req, path, codec).await
         }
-        /// All of the above over one stream, in frames of many. Answers carry the id of their call, and come in any order.
+        /// All of these calls over one stream, in frames of many. Answers have the id of their call, and come in any order.
         pub async fn session(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::SessionRequest>,
@@ -885,16 +869,16 @@ pub mod key_service_server {
         >;
         /// Renews the lease of a hold, reports progress, and asks for more output tokens.
         ///
-        /// A hold whose lease ran out is expired by the key-service: its last report is billed, the rest is given back. A lease
-        /// runs only while it could have been renewed: time in which the store or every key-service was away does not count.
+        /// If a lease runs out, the key-service expires the hold: it bills the last report and gives the rest back. A lease
+        /// runs only while it could be renewed; time in which the store or every key-service was away does not count.
         async fn extend(
             &self,
             request: tonic::Request<super::ExtendRequest>,
         ) -> std::result::Result<tonic::Response<super::ExtendResponse>, tonic::Status>;
         /// Bills what a generation has cost and gives the rest of its hold back. Bills once, however often it is sent.
         ///
-        /// After the hold expired, the exact usage replaces what the expiry billed. Where the hold is lost (the store forgot it),
-        /// the cost is billed up to what is left, and the rest is recorded as shortfall.
+        /// After the hold expired, the exact usage replaces what the expiry billed. If the store lost the hold, the cost is
+        /// billed up to what is left, and the rest is recorded as shortfall.
         async fn capture(
             &self,
             request: tonic::Request<super::CaptureRequest>,
@@ -910,7 +894,7 @@ pub mod key_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// All of the above over one stream, in frames of many. Answers carry the id of their call, and come in any order.
+        /// All of these calls over one stream, in frames of many. Answers have the id of their call, and come in any order.
         async fn session(
             &self,
             request: tonic::Request<tonic::Streaming<super::SessionRequest>>,
