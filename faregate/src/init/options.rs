@@ -16,21 +16,21 @@ On a terminal, init asks for what no flag says.";
 #[derive(Args, Debug)]
 #[command(after_help = LISTS)]
 pub(crate) struct InitOptions {
-    /// Vendor or local server, such as openai, anthropic, azure or vllm; a name that is unknown lists all
+    /// Vendor or local server, such as openai, anthropic, azure or vllm; an unknown name lists all
     #[arg(long, value_name = "NAME")]
     pub(super) vendor: Option<String>,
-    /// Base address with its /v1, where it is not the vendor's usual one; without --vendor, the server is recognised
+    /// Base address with its /v1, if it is not the vendor's usual one; without --vendor, the server is recognised
     #[arg(long, value_name = "URL")]
     pub(super) address: Option<String>,
-    /// The server's name for the model; a name that is unknown lists those it has
+    /// The server's name for the model; an unknown name lists those it has
     #[arg(long, value_name = "MODEL")]
     pub(super) model: Option<String>,
-    /// Environment variable that holds the credential, where it is not the vendor's usual one
+    /// Environment variable that holds the credential, if it is not the vendor's usual one
     #[arg(long, value_name = "VARIABLE")]
     pub(super) api_key_env: Option<String>,
     #[command(flatten)]
     pub(super) price: PriceOptions,
-    /// Tokens of prompt and output together, where neither the server nor a list of prices tells
+    /// Tokens of prompt and output together, if neither the server nor a list of prices says
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) context_window: Option<u64>,
     /// Tokens that one answer may have
@@ -39,7 +39,7 @@ pub(crate) struct InitOptions {
     /// The file to write; an existing file is never overwritten
     #[arg(long, value_name = "FILE", default_value = "models.toml")]
     pub(super) out: PathBuf,
-    /// Before writing, send one request of at most 16 tokens, and tell what it costs
+    /// Before writing, send one request of at most 16 tokens, and show what it costs
     #[arg(long)]
     pub(super) check: bool,
 }

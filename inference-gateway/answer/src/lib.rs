@@ -64,13 +64,13 @@ pub enum Nonsense {
         column: usize,
     },
     /// The answer is an error although its status was 200.
-    #[error("an error with the status 200")]
+    #[error("an error, although the status is 200")]
     Error,
     /// The answer has no choice, or more than can be requested.
     #[error("no choices, or too many")]
     Choices,
     /// The answer has more calls than any model makes, or longer names.
-    #[error("more calls, or longer names, than are taken")]
+    #[error("more calls, or longer names, than are accepted")]
     Beyond,
     /// A choice ended without a finish reason, or with a reason that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]

@@ -57,7 +57,6 @@ pub struct TooDeep;
 /// Size of the part of a request that a template may show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PromptSize {
-    /// Most bytes of text.
     bytes: u64,
     /// Most tokens that the template itself adds.
     markers: u64,

@@ -30,7 +30,6 @@ const TRIED_ADDRESSES: usize = 3;
 pub(super) type Resolver =
     Arc<dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
-/// Connects receivers.
 #[derive(Clone)]
 pub(super) struct Connector {
     resolver: Resolver,

@@ -156,7 +156,6 @@ pub enum EventKind {
     #[serde(rename = "webhook.disabled")]
     WebhookDisabled {
         webhook_id: WebhookId,
-        /// Address of the webhook.
         url: String,
         /// Reason, as in the webhook's `disabled_reason`.
         reason: String,

@@ -36,7 +36,6 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub struct NewGroup {
     pub account: AccountId,
-    /// The group, without keys.
     pub group: Group,
     /// Bound on the number of the account's groups, archived groups and the new group included.
     pub most: u64,

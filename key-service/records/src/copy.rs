@@ -64,10 +64,10 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyError {
     /// The target already has something that the source does not have.
-    #[error("the target is not empty, and has what the source has not: {0}")]
+    #[error("the target is not empty: it has something that the source does not have: {0}")]
     NotEmpty(String),
     /// A part of the target is not as it is in the source.
-    #[error("the copy is not as the original: {0}")]
+    #[error("the copy differs from the original: {0}")]
     Differs(String),
     /// A backend cannot be reached, or did not confirm.
     #[error("the store is unavailable: {0}")]

@@ -121,7 +121,6 @@ impl Record {
 /// A record as a decision saw it. The commit holds only if it is still the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// The record.
     pub name: Name,
     /// Revision that was seen; `None` if there was no record.
     pub seen: Option<Revision>,
@@ -242,7 +241,6 @@ pub enum Answer {
     Values(Vec<(u64, Vec<u8>)>),
 }
 
-/// A call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The backend did not answer. The commit may have taken effect, or may still do so.

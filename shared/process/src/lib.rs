@@ -206,7 +206,7 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
             metrics::count_reload(reloaded.is_ok());
             match reloaded {
                 Ok(()) => tracing::info!("catalogue and certificates were reloaded"),
-                Err(error) => tracing::error!(error, "nothing was reloaded; all stays as it was"),
+                Err(error) => tracing::error!(error, "nothing was reloaded; the former catalogue and certificates stay in use"),
             }
             service_manager::tell("READY=1");
         }
@@ -237,7 +237,7 @@ impl StopSignal {
 }
 
 fn listen(name: &str, kind: SignalKind) -> Option<Signal> {
-    signal(kind).inspect_err(|e| tracing::warn!(error = %e, "{name} cannot be noticed")).ok()
+    signal(kind).inspect_err(|e| tracing::warn!(error = %e, "cannot listen for {name}")).ok()
 }
 
 async fn arrival(signal: &mut Option<Signal>) {

@@ -51,7 +51,6 @@ pub enum Command {
         generation: GenerationId,
         /// The amount to hold in total. A lower amount than is held changes nothing.
         most: NanoUsd,
-        /// Usage so far.
         progress: Progress,
         /// Number of ticks until the hold expires; never shortens a lease.
         lease_ticks: u64,

@@ -48,7 +48,6 @@ fn bound_of_cgroup(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     smallest
 }
 
-/// `MemAvailable` of `/proc/meminfo`.
 fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -82,7 +82,7 @@ impl Responses {
             match response.look(now) {
                 Ok(at) => next = [next, at].into_iter().flatten().min(),
                 Err(since) => {
-                    tracing::info!("a client takes too little of its answer, which is dropped");
+                    tracing::info!("a client reads its answer too slowly; the answer is dropped");
                     response.close(since);
                     response.abandon();
                     ends |= response.is_alone;
@@ -227,7 +227,7 @@ impl Response {
 
 /// Error of a body of which the client read nothing for too long, or too little.
 #[derive(Debug, thiserror::Error)]
-#[error("the client took the answer too slowly")]
+#[error("the client read the answer too slowly")]
 struct TooSlow;
 
 /// Counts a response on the connection until its body and pieces are dropped, written or not.
