@@ -1,4 +1,4 @@
-//! The engine: the model, which answers requests side by side, a token of each in turn.
+//! The engine: the model, which answers several requests side by side, one token of each in turn.
 
 use std::{mem, sync::Arc};
 
@@ -21,10 +21,9 @@ use crate::{
 
 /// Requests that are read or answered side by side; others wait. Each may come to hold keys and values of 9.4 MB.
 const MAX_ANSWERS: usize = 32;
-/// Tokens of a prompt that are read per turn: 5 to 15 ms, for which the other requests wait. Larger chunks are no faster.
+/// Tokens of a prompt that are read per turn: 5 to 15 ms, in which other requests wait. Larger chunks are no faster.
 const CHUNK: usize = 32;
 
-/// Running model.
 pub struct Engine {
     transformer: Transformer,
     pub(crate) tokenizer: Tokenizer,
@@ -33,7 +32,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     requests: Arc<Semaphore>,
     answers: Arc<Semaphore>,
-    /// Turn to compute, given in the order of asking, so that all requests make progress.
+    /// Turn to compute. Turns go in the order of asking, so that all requests make progress.
     turn: Mutex<()>,
 }
 
@@ -46,7 +45,6 @@ pub(crate) struct Request {
     pub(crate) parser: OutputParser,
 }
 
-/// Progress of an answer.
 pub(crate) struct Event {
     pub(crate) delta: Delta,
     pub(crate) prompt_tokens: usize,
@@ -57,7 +55,7 @@ pub(crate) struct Event {
 /// Events of a request. The engine stops answering a request whose events are dropped.
 pub(crate) type Events = mpsc::UnboundedReceiver<Result<Event, ApiError>>;
 
-/// Request while it is answered, on a thread that may block.
+/// A request while it is answered, on a thread that may block.
 struct Generator<'a> {
     engine: &'a Engine,
     request: Request,
@@ -68,7 +66,8 @@ struct Generator<'a> {
 }
 
 impl Engine {
-    /// Loads the shipped model, which takes some milliseconds. A request beyond `max_requests` at once is refused.
+    /// Loads the shipped model, which takes some milliseconds. If `max_requests` are answered or wait, another is
+    /// refused.
     pub fn start(clock: Arc<dyn Clock>, max_requests: usize) -> anyhow::Result<Arc<Self>> {
         let tokenizer = Tokenizer::shipped()?;
         Ok(Arc::new(Self {
@@ -95,7 +94,7 @@ impl Engine {
 
     /// Answers a request beside the others. The permits are held until the answer ends.
     pub(crate) fn submit(self: &Arc<Self>, permits: [OwnedSemaphorePermit; 2], request: Request) -> Events {
-        // Unbounded, so that a slow reader delays no other; the context bounds the events of a request.
+        // Unbounded, so that a slow reader delays no other request; the context bounds the events of each.
         let (events, received) = mpsc::unbounded_channel();
         let engine = Arc::clone(self);
         spawn_blocking(move || {
@@ -133,13 +132,13 @@ impl<'a> Generator<'a> {
         self.send(Some(ended.map(Delta::Finished)));
     }
 
-    /// Waits for a turn to compute. None when the client has left.
+    /// Waits for a turn to compute. `None` if the client has left.
     fn turn(&self) -> Option<MutexGuard<'a, ()>> {
         let turn = self.engine.turn.blocking_lock();
         (!self.events.is_closed()).then_some(turn)
     }
 
-    /// Writes the next token and reports the text that has become certain. Returns the reason if the answer ends.
+    /// Writes the next token, and reports the text that has become certain. Returns the reason if the answer ends.
     fn write(&mut self) -> Result<Option<&'static str>, ApiError> {
         let mut logits = mem::take(&mut self.logits);
         if let Some(constraint) = &mut self.request.constraint {

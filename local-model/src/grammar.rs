@@ -1,6 +1,6 @@
-//! Constrained decoding: a grammar of the allowed answers, which masks every other token.
+//! Constrained decoding: a grammar of the allowed answers masks every other token.
 //!
-//! The grammar makes names of tools and arguments, types, and JSON of a schema certain, however small the model is.
+//! However small the model is, the grammar guarantees names of tools and arguments, types, and JSON of a schema.
 
 mod schema;
 
@@ -31,7 +31,7 @@ pub(crate) struct Constraint {
 impl GrammarCompiler {
     pub(crate) fn new(tokenizer: &Tokenizer) -> anyhow::Result<Self> {
         let size = u32::try_from(tokenizer.bytes.len())?;
-        // In the library's spelling a special token begins with a byte that no text has.
+        // In the library's spelling, a special token begins with a byte that no text has.
         let mark = |token| if token < FIRST_TEXT { &[TokTrie::SPECIAL_TOKEN_MARKER][..] } else { &[] };
         let words = (0..).zip(&tokenizer.bytes).map(|(token, bytes)| [mark(token), bytes].concat());
         let words: Vec<Vec<u8>> = words.collect();
@@ -41,16 +41,17 @@ impl GrammarCompiler {
         let mut parsers = ParserFactory::new_simple(&tokens)?;
         parsers.quiet();
         let limits = parsers.limits_mut();
-        // In the library's unit of work: some 10 ms before the first token, and some 4 ms for each, for which others wait.
+        // In the library's unit of work: some 10 ms before the first token, and some 4 ms for each, in which others
+        // wait.
         (limits.initial_lexer_fuel, limits.step_lexer_fuel) = (500_000, 50_000);
         // States take 1 to 2 kB each. Schemas have fewer symbols, unless they count far.
         (limits.max_lexer_states, limits.max_grammar_size) = (10_000, 100_000);
-        // Errors are for clients, and name the fault without the library's insides.
+        // Errors are for clients. They name the fault, but no internals of the library.
         limits.verbose_errors = false;
         Ok(Self(parsers))
     }
 
-    /// Compiles the form of an answer, which may call `tools` or be JSON of `schema`. None where everything is allowed.
+    /// Compiles the form of an answer, which may call `tools` or be JSON of `schema`. `None` if everything is allowed.
     pub(crate) fn compile(
         &self,
         tools: &[Tool],
@@ -91,8 +92,8 @@ fn grammar(tools: &[Tool], parallel: bool, schema: Option<&Value>) -> Result<Top
 }
 
 impl Constraint {
-    /// Makes every token impossible that would leave the grammar. Fails where the grammar needs more than the allowed
-    /// work for a token, or allows no token.
+    /// Makes every token impossible that would leave the grammar. Fails if the grammar needs more than the allowed work
+    /// for a token, or allows no token.
     pub(crate) fn mask(&mut self, logits: &mut [f32]) -> Result<(), ApiError> {
         if self.is_free {
             return Ok(());
@@ -121,11 +122,11 @@ impl Constraint {
     }
 }
 
-/// Keeps the first line of the library's error, without further details.
+/// Makes an error of the first line of the library's error, without further details.
 fn unfollowed(error: &impl ToString) -> ApiError {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default().trim_end_matches(['.', ':']);
-    // The library gives a mere name where there is nothing that a grammar allows.
+    // The library gives only a name if the grammar allows nothing.
     schema::unsupported(if line.contains(' ') { line } else { "nothing that can be written fits it" })
 }
 

@@ -22,10 +22,10 @@ use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking, time::timeout};
 
 use crate::{CONTEXT_TOKENS, DESCRIPTION, NAME, engine::Engine};
 
-/// Bytes of a request that is read. A context of 2,048 tokens holds 64 KiB of text at most, which JSON may spell with six times
-/// as many. So the prompt of a longer body does not fit.
+/// Most bytes read of a request. A context of 2,048 tokens holds at most 64 KiB of text, which JSON may spell with six
+/// times as many bytes, so the prompt of a longer body does not fit.
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// Time that a body may take, even one that is too long.
+/// Time that a body may take, even if it is too long.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Routes `POST /v1/chat/completions`, `POST /tokenize`, `GET /v1/models` and `GET /health`.
@@ -78,7 +78,7 @@ async fn prepare<T: Send + 'static>(
     prepared.await.unwrap_or_else(|_| Err(ApiError::internal()))
 }
 
-/// Reads a body to its end, as most clients take an answer only then. Nothing is kept of a body that is too long.
+/// Reads a body to its end, since most clients accept an answer only then. Nothing is kept of a body that is too long.
 async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     match Limited::new(&mut body, MAX_BODY_BYTES).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),

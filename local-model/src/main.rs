@@ -52,7 +52,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
-    // Listened for from the beginning, so that a signal right after the first line drains as well.
+    // Listens from the beginning, so that a signal right after the first line drains too.
     let mut stop = StopSignal::listen();
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen)?;
     let address = listener.local_addr()?;

@@ -5,7 +5,8 @@ use crate::tokenizer::{CALL_BEGIN, CALL_END, Tokenizer};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
     Text(String),
-    /// Beginning of a tool call: its place among the calls, its id, by which the client gives the result, and its name.
+    /// Beginning of a tool call: its place among the calls, its name, and the id by which the client returns the
+    /// result.
     ToolCall(usize, String, String),
     /// Addition to the arguments of the tool call at a place: JSON, as the model spells it.
     Arguments(usize, String),
@@ -13,11 +14,11 @@ pub(crate) enum Delta {
     Finished(&'static str),
 }
 
-/// Parser of one answer, whose tool calls have the form of the grammar. What is not certain is held back: half a character, the
-/// possible beginning of a stop string, half a tool's name.
+/// Parser of one answer, whose tool calls have the form of the grammar. It holds back whatever is not certain: half a
+/// character, the possible beginning of a stop string, half a tool's name.
 pub(crate) struct OutputParser {
     stops: Vec<String>,
-    /// Number that the ids of tool calls are made of. Where no tools were offered there is none, and calls are text.
+    /// Number from which ids of tool calls are made. Without offered tools there is none, and calls are text.
     call_ids: Option<u64>,
     pub(crate) calls: usize,
     place: Place,
@@ -31,7 +32,7 @@ enum Place {
     Text,
     CallHead,
     Arguments,
-    /// Between calls there are line ends alone, which are not shown.
+    /// Between calls there are only line ends, which are not shown.
     AfterCall,
 }
 
@@ -67,7 +68,8 @@ impl OutputParser {
         }
     }
 
-    /// Returns the text held back, as the text, the call or the answer ends. Half a character or name is never shown.
+    /// Returns the text that was held back, since the text, the call or the answer ends. Half a character or name is
+    /// never shown.
     pub(crate) fn finish(&mut self) -> Option<Delta> {
         self.bytes.clear();
         self.take(self.held.len())
@@ -84,7 +86,7 @@ impl OutputParser {
                 self.take(stop.unwrap_or_else(|| self.before_stop()))
             }
             Place::CallHead => {
-                // No name holds what stands behind it, as quotes inside of a name are escaped.
+                // No name contains the text after it, since quotes within a name are escaped.
                 let (head, arguments) = self.held.split_once("\", \"arguments\": ")?;
                 let (_, quoted) = head.split_once("{\"name\": ")?;
                 let name = serde_json::from_str(&format!("{quoted}\"")).ok()?;
@@ -93,7 +95,7 @@ impl OutputParser {
                 let id = self.call_ids.unwrap_or_default().wrapping_add(index as u64);
                 Some(Delta::ToolCall(index, format!("call_{id:016x}"), name))
             }
-            // The text behind the arguments may have begun.
+            // The text after the arguments may have begun.
             Place::Arguments => self.take(self.held.trim_end_matches(['}', '\n']).len()),
             Place::AfterCall => self.take(self.held.len()),
         }
@@ -116,7 +118,7 @@ impl OutputParser {
         found.min_by_key(|(start, length)| (start + length, *start)).map(|(start, _)| start)
     }
 
-    /// Count of the bytes that cannot belong to a stop string any more.
+    /// Counts the bytes that can no longer belong to a stop string.
     fn before_stop(&self) -> usize {
         let begins_stop =
             |start: &usize| self.stops.iter().any(|stop| stop.starts_with(&self.held[*start..]));
@@ -125,7 +127,7 @@ impl OutputParser {
     }
 }
 
-/// Takes the characters that are whole. Bytes that can become no character read as U+FFFD.
+/// Takes the whole characters. Bytes that can become no character read as U+FFFD.
 fn take_characters(bytes: &mut Vec<u8>) -> String {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_unfinished = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());

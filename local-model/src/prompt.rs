@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::tokenizer::Tokenizer;
 
-/// Bytes of a prompt that may fit. More are not worth the work of encoding: no token is longer than 32 bytes.
+/// Bytes of a prompt that may fit. Longer prompts are not worth encoding, since no token is longer than 32 bytes.
 const MAX_PROMPT_BYTES: usize = 32 * CONTEXT_TOKENS;
 
 #[derive(Deserialize)]
 pub(crate) struct Message {
     role: String,
-    /// A text, or parts of which images and files have no text.
+    /// A text, or parts; images and files among them have no text.
     #[serde(default)]
     content: Value,
     tool_calls: Option<Vec<Tool>>,
@@ -40,8 +40,8 @@ pub(crate) struct Prompt {
     pub(crate) is_shortened: bool,
 }
 
-/// Encodes a prompt up to the beginning of the answer. Of a conversation that is longer than the context, such as that of
-/// an agent, the model reads the last question alone. None if that is too long as well.
+/// Encodes a prompt up to the beginning of the answer. If the conversation is longer than the context, as that of an
+/// agent is, the model reads only the last question. `None` if that is too long as well.
 pub(crate) fn encode(tokenizer: &Tokenizer, messages: &[Message], tools: &[Tool]) -> Option<Prompt> {
     let is_system = |message: &Message| ["system", "developer"].contains(&message.role.as_str());
     let (system, rest) = match messages {
@@ -59,18 +59,18 @@ pub(crate) fn encode(tokenizer: &Tokenizer, messages: &[Message], tools: &[Tool]
     if let Some(tokens) = finish(tokenizer, turns) {
         return Some(Prompt { tokens, is_shortened: false });
     }
-    // Agents send a message of several parts, and the question comes last.
+    // Agents send a message of several parts, of which the last is the question.
     let asked = messages.iter().rfind(|message| message.role == "user")?;
     let question = turn(tokenizer, "user", asked.texts().last()?, &[]);
     finish(tokenizer, question).map(|tokens| Prompt { tokens, is_shortened: true })
 }
 
-/// Writes a turn. Nothing in it that a client wrote can be taken for a special token.
+/// Writes a turn. Nothing that a client wrote in it can be taken for a special token.
 fn turn(tokenizer: &Tokenizer, role: &str, text: &str, calls: &[Tool]) -> String {
     let call = |Tool { function }: &Tool| {
         let name = Value::from(function.name.as_str());
         let sent = function.arguments.as_deref().unwrap_or("{}");
-        // Arguments that are no JSON stay as sent.
+        // Arguments that are not JSON stay as they were sent.
         let arguments = serde_json::from_str(sent).map_or_else(|_| sent.to_owned(), |json| spaced(&json));
         let call = tokenizer.plain(&format!("{{\"name\": {name}, \"arguments\": {arguments}}}"));
         format!("<tool_call>\n{call}\n</tool_call>")
@@ -80,7 +80,7 @@ fn turn(tokenizer: &Tokenizer, role: &str, text: &str, calls: &[Tool]) -> String
     format!("<|im_start|>{role}\n{text}{calls}<|im_end|>\n")
 }
 
-/// Begins the answer and encodes all. None if there is no room for a token of the answer.
+/// Begins the answer and encodes everything. `None` if there is no room for a token of the answer.
 fn finish(tokenizer: &Tokenizer, mut turns: String) -> Option<Vec<u32>> {
     turns.push_str("<|im_start|>assistant\n");
     let tokens = (turns.len() <= MAX_PROMPT_BYTES).then(|| tokenizer.encode(&turns))?;
@@ -122,7 +122,7 @@ fn with_tools(mut system: String, tools: &[Tool]) -> String {
     system
 }
 
-/// JSON with a blank after every comma and colon, as of Python's `json.dumps`.
+/// Writes JSON with a blank after every comma and colon, as Python's `json.dumps` does.
 fn spaced(value: &Value) -> String {
     let (mut spaced, mut in_string, mut escaped) = (String::new(), false, false);
     for character in value.to_string().chars() {

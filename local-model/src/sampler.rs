@@ -9,7 +9,7 @@ use rand::{
 
 /// Sampling of one answer, with the meaning that the OpenAI API gives each parameter.
 pub(crate) struct Sampler {
-    /// At 0 the likeliest token is always chosen.
+    /// At 0, the likeliest token is always chosen.
     temperature: f32,
     /// Addends to the logits of single tokens.
     bias: Vec<(u32, f32)>,
@@ -34,7 +34,7 @@ impl Sampler {
         if self.temperature == 0.0 {
             return best;
         }
-        // Less the highest, so that none becomes infinite, however low the temperature.
+        // The highest is subtracted, so that none becomes infinite, however low the temperature.
         for logit in &mut logits {
             *logit = (*logit - highest) / self.temperature;
         }

@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 
-// Special tokens of the shipped vocabulary, in front of all others. The last of them are of no use here.
+// Special tokens of the shipped vocabulary, which come before all others. The last of them are of no use here.
 pub(crate) const END_OF_TEXT: u32 = 0;
 pub(crate) const TURN_END: u32 = 2;
 pub(crate) const CALL_BEGIN: u32 = 3;
@@ -12,7 +12,8 @@ pub(crate) const FIRST_TEXT: u32 = 10;
 pub(crate) struct Tokenizer {
     bpe: tokenizers::Tokenizer,
     special: Vec<String>,
-    /// Bytes that each token writes: often a part of a word, sometimes of a character. A special token has its name's.
+    /// Bytes that each token writes: often a part of a word, sometimes of a character. A special token has those of its
+    /// name.
     pub(crate) bytes: Vec<Vec<u8>>,
 }
 
@@ -27,20 +28,21 @@ impl Tokenizer {
         Ok(Self { special, bytes: bytes.collect(), bpe })
     }
 
-    /// Encodes a text. What spells a special token becomes that token.
+    /// Encodes a text. Text that spells a special token becomes that token.
     #[expect(clippy::expect_used, reason = "there is a token for every byte")]
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         self.bpe.encode_fast(text, false).expect("every text has tokens").get_ids().to_vec()
     }
 
-    /// Writes a blank into whatever spells a special token, so that text neither ends its message nor begins another.
+    /// Writes a blank into text that spells a special token, so that it neither ends its message nor begins another.
     pub(crate) fn plain(&self, text: &str) -> String {
         let spaced = |text: String, name: &String| text.replace(name, &name.replacen('<', "< ", 1));
         self.special.iter().fold(text.to_owned(), spaced)
     }
 }
 
-/// Byte behind a character of a token's name: printable Latin-1 stands for itself, U+0100 and up for the others in order.
+/// Returns the byte for a character of a token's name: printable Latin-1 stands for itself, and U+0100 and up for the
+/// others in order.
 fn byte_of(character: char) -> Option<u8> {
     let printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u8::try_from(character) {

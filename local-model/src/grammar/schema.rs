@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use shared::error::{ApiError, Code};
 
-/// Keyword of the library's style of JSON: with blanks as in training, and without `\u`, which could write half a character.
+/// Keyword of the library's style of JSON: with blanks as in training, and without `\u`, which could write half a
+/// character.
 const STYLE: &str = "x-guidance";
 
 /// Error of a schema that no answer can be held to.
@@ -35,8 +36,9 @@ pub(super) fn prepared(schema: &Value) -> Result<Value, ApiError> {
     Ok(schema)
 }
 
-/// Refuses what the library's own limits do not keep from working for too long. If `closes`, closes every object that lists
-/// properties and says nothing of others. An object that is joined with others stays open, as these may add properties.
+/// Refuses schemas on which the library would work for too long despite its own limits. If `closes`, it closes every
+/// object that lists properties and says nothing about others. An object that is joined with others stays open, since
+/// these may add properties.
 fn prepare(schema: &mut Value, closes: bool) -> Result<(), ApiError> {
     let parts = match schema {
         Value::Object(parts) => parts,
@@ -45,12 +47,12 @@ fn prepare(schema: &mut Value, closes: bool) -> Result<(), ApiError> {
     };
     let has = |words: &[&str]| words.iter().any(|&word| parts.contains_key(word));
     let lists = parts.get("properties").and_then(Value::as_object).is_some_and(|listed| !listed.is_empty());
-    // Each schema that is joined with others may double the work of the library.
+    // Each schema that is joined with others may double the library's work.
     let joined = parts.get("allOf").and_then(Value::as_array);
     if joined.is_some_and(|all| all.len() != 1 || has(&["properties"])) {
         return Err(unsupported("allOf joins several schemas"));
     }
-    // The library takes seconds for others.
+    // The library takes seconds for other factors.
     if parts.get("multipleOf").and_then(Value::as_f64).is_some_and(|it| !(0.001..=100_000.0).contains(&it)) {
         return Err(unsupported("multipleOf is too small or too large"));
     }
@@ -58,7 +60,7 @@ fn prepare(schema: &mut Value, closes: bool) -> Result<(), ApiError> {
     if closes && lists && !says && !has(&["anyOf", "oneOf", "$ref", "if"]) {
         parts.insert("additionalProperties".to_owned(), false.into());
     }
-    // All names are strings, and the library does not know the keyword.
+    // All names are strings, so this one demands nothing, and the library does not know the keyword.
     if parts.get("propertyNames").is_some_and(|names| *names == json!({"type": "string"})) {
         parts.remove("propertyNames");
     }

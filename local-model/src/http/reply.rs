@@ -19,17 +19,17 @@ use crate::{
     output::Delta,
 };
 
-/// Reports of usage in a stream: in a last chunk without choices, and in every chunk too.
+/// Reports of usage in a stream: in a last chunk without choices, or also in every chunk.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct StreamOptions {
     include_usage: bool,
-    /// As in vLLM, nothing without `include_usage`.
+    /// As in vLLM, this does nothing without `include_usage`.
     continuous_usage_stats: bool,
 }
 
 struct ChunkWriter {
-    /// Object without choices, of which each chunk is made.
+    /// Object without choices, from which each chunk is made.
     header: Value,
     options: StreamOptions,
 }
@@ -57,8 +57,8 @@ pub(super) async fn whole(engine: &Engine, mut events: Events) -> Result<Respons
     Ok(ok(&object))
 }
 
-/// Answers as a stream. The stream begins with the first token: a failure before that is an ordinary error. It ends with
-/// `[DONE]` unless something fails, so that a part is not taken for the whole.
+/// Answers as a stream, which begins with the first token; a failure before that is an ordinary error. The stream ends
+/// with `[DONE]` unless something fails, so that a part is not taken for the whole.
 pub(super) async fn stream(
     engine: &Engine,
     mut events: Events,
@@ -118,7 +118,7 @@ fn header(engine: &Engine, kind: &str) -> Value {
     json!({"id": id, "object": kind, "created": engine.now(), "model": NAME})
 }
 
-/// Waits for the next event. An answer that ends without its last event failed for a fault in the engine.
+/// Waits for the next event. If an answer ends without its last event, the engine failed.
 async fn next(events: &mut Events) -> Result<Event, ApiError> {
     events.recv().await.unwrap_or_else(|| Err(ApiError::internal()))
 }

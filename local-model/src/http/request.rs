@@ -1,6 +1,7 @@
-//! Chat requests: the body, checked and turned into a request to the engine.
+//! Chat requests: checks the body, and makes a request to the engine of it.
 //!
-//! The gateway has checked all fields. A number out of bounds is taken as the nearest within, and other values as none.
+//! The gateway has checked all fields. A number out of bounds becomes the nearest one within, and other values count as
+//! absent.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use crate::{
     sampler::Sampler,
 };
 
-/// Fields that are read. All others are ignored, as is `reasoning_effort`: this model does not reason.
+/// Fields that are read. All others are ignored, including `reasoning_effort`, since this model does not reason.
 #[derive(Deserialize)]
 struct ChatBody {
     messages: Vec<Message>,
@@ -47,7 +48,7 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<Stre
         return Err(ApiError::at(Code::UnsupportedValue, "n", "This model writes one answer to a request."));
     }
     if body.tool_choice == "none" {
-        // Tools that may not be called are not in the prompt.
+        // Tools that must not be called are left out of the prompt.
         body.tools = None;
     }
     let prompt = body.prompt(engine)?;
@@ -63,7 +64,7 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<Stre
     let seed = body.seed.map_or_else(|| engine.random(), i64::cast_unsigned);
     let request = Request {
         prompt: prompt.tokens,
-        // Clients often ask for more than any context holds, which then bounds the answer.
+        // Clients often ask for more than any context holds. The context then bounds the answer.
         max_tokens: body.max_completion_tokens.or(body.max_tokens).unwrap_or(usize::MAX).max(1),
         sampler: Sampler::new(temperature, bias, seed),
         constraint,
@@ -85,7 +86,7 @@ fn read(body: &[u8]) -> Result<ChatBody, ApiError> {
 }
 
 impl ChatBody {
-    /// Checks that there is text alone, and encodes it.
+    /// Checks that there is only text, and encodes it.
     fn prompt(&self, engine: &Engine) -> Result<Prompt, ApiError> {
         if !self.messages.iter().all(Message::is_text) {
             let message = "This model sees no images, nor files. Connect a model that sees them.";
@@ -95,8 +96,8 @@ impl ChatBody {
         prompt::encode(&engine.tokenizer, &self.messages, tools).ok_or_else(too_long)
     }
 
-    /// Compiles what the answer is held to, and leaves the tools that it may call. Tools that a shortened prompt does not show
-    /// are called only where the request insists.
+    /// Compiles the form of the answer, and keeps the tools that it may call. Tools that a shortened prompt does not
+    /// show are called only if the request insists.
     fn constraint(&mut self, engine: &Engine, is_shortened: bool) -> Result<Option<Constraint>, ApiError> {
         let named = self.tool_choice["function"]["name"].as_str();
         let required = named.is_some() || self.tool_choice == "required";

@@ -206,7 +206,10 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
             metrics::count_reload(reloaded.is_ok());
             match reloaded {
                 Ok(()) => tracing::info!("catalogue and certificates were reloaded"),
-                Err(error) => tracing::error!(error, "nothing was reloaded; the former catalogue and certificates stay in use"),
+                Err(error) => tracing::error!(
+                    error,
+                    "nothing was reloaded; the former catalogue and certificates stay in use"
+                ),
             }
             service_manager::tell("READY=1");
         }
