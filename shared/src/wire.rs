@@ -17,7 +17,7 @@ pub use noun::{Noun, Reach};
 pub use reading::{
     AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject,
 };
-pub use route::{Endpoint, NounAct, Parameter, ROUTES, Route};
+pub use route::{Endpoint, NounAct, ROUTES, Route};
 pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
 pub use value::{Kept, Limit, LimitWindow, Value};
 

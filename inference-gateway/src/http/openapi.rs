@@ -65,6 +65,8 @@ const CHAT: [Code; 21] = [
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
 ];
+/// Errors of a model call.
+const MODEL_CALL: [&[Code]; 5] = [&NO_CREDENTIAL, &KEY, &BODY, &CHAT, &OURS];
 pub(super) const JSON: &str = "application/json";
 
 /// Describes an operation.
@@ -145,28 +147,18 @@ pub(super) fn model(schemas: &mut SchemaGenerator) -> Value {
 }
 
 pub(super) fn chat(schemas: &mut SchemaGenerator) -> Value {
-    let content = json!({
-        JSON: {"schema": schemas.subschema_for::<CompletionSchema>()},
-        "text/event-stream": {"schema": {
-            "type": "string",
-            "description": "With `stream`: events whose data is a ChatCompletionChunk each, at last `[DONE]`; a failure is \
-                one event with an Error, and no `[DONE]`.",
-        }},
-    });
-    let operation = Operation::new("createChatCompletion", "The model's answer.").secured("apiKey");
+    let events = "With `stream`: events whose data is a ChatCompletionChunk each, at last `[DONE]`; a failure is \
+        one event with an Error, and no `[DONE]`.";
+    let operation = call::<ChatRequest, CompletionSchema>(schemas, "createChatCompletion", events);
     let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
-    let operation = operation.with("description", plain.into());
-    let operation = operation.takes::<ChatRequest>(schemas);
-    let operation = operation.responds(200, "The answer.", &content, &call_headers());
-    operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
+    operation.with("description", plain.into()).refuses(&MODEL_CALL.concat()).into_value()
 }
 
 pub(super) fn response(schemas: &mut SchemaGenerator) -> Value {
     let events = "With `stream`: events of the Responses API, each with a `sequence_number`; the last is one of \
         `response.completed`, `response.incomplete` and `response.failed`, with the whole response.";
     let operation = call::<ResponsesRequest, ResponseObject>(schemas, "createResponse", events);
-    let codes = [&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat();
-    operation.refuses(&codes).into_value()
+    operation.refuses(&MODEL_CALL.concat()).into_value()
 }
 
 pub(super) fn message(schemas: &mut SchemaGenerator) -> Value {
@@ -180,7 +172,7 @@ pub(super) fn embeddings(schemas: &mut SchemaGenerator) -> Value {
     let operation = operation.takes::<EmbeddingsRequest>(schemas);
     let content = json!({JSON: {"schema": schemas.subschema_for::<EmbeddingsObject<'_>>()}});
     let operation = operation.responds(200, "The vectors.", &content, &call_headers());
-    operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
+    operation.refuses(&MODEL_CALL.concat()).into_value()
 }
 
 pub(super) fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
@@ -196,7 +188,7 @@ fn call_headers() -> Vec<&'static str> {
     own.into_iter().chain(rate_headers::NAMES).collect()
 }
 
-/// A model call in another dialect than chat.
+/// A model call whose answer may be a stream.
 fn call<Q: JsonSchema, A: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, events: &str) -> Operation {
     let content = json!({
         JSON: {"schema": schemas.subschema_for::<A>()},

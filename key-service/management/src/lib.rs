@@ -16,7 +16,7 @@ use shared::{
     refusal::Refusal,
     secret::ExposeSecret,
     time::Timestamp,
-    wire::{Bound, Fields as _, KeyField, KeyObject, Noun, Value},
+    wire::{KeyField, KeyObject, Noun, Value},
 };
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
@@ -31,6 +31,7 @@ use governed::{Acted, Acting, Governed, Made};
 use key_service_credentials::{Credentials, Identified};
 use key_service_store::store::{self, Capacity as _, Idempotency, Store, StoreError, Updated};
 use last_use::LastUses;
+use once::digest_of_request;
 pub use refused::Refused;
 
 pub mod accounts;
@@ -251,7 +252,8 @@ impl Governed for ApiKey {
         let (plaintext, digest) = management.credentials.mint(Class::Api, random_bytes(&*management.clock));
         let id = KeyId::new(management.later_than_the_last(now), random_bytes(&*management.clock));
         let blank = ApiKey::new(id, key::hint(plaintext.expose_secret()), now.to_whole_seconds());
-        let request = digest_of_settings(&blank.clone().with(&settings, now));
+        let asked = blank.clone().with(&settings, now);
+        let request = digest_of_request("key", |field: KeyField| asked.value(field, now));
         let idempotency = Management::attempt(idempotency_key, request, now);
         let key = blank.with(&defaults, now).with(&settings, now);
         let new = NewKey { account, key, digest, most: management.max_keys };
@@ -294,25 +296,6 @@ impl Governed for ApiKey {
         let revoked = management.store.revoke_key(account, id, &management.act(actor)).await?;
         revoked.ok_or(Error::Refused(Refused::NotFound(Noun::Key)))
     }
-}
-
-/// Digest of a new key's settings, equal for settings of equal meaning: `25` and `25.0` are the same limit.
-fn digest_of_settings(key: &ApiKey) -> Digest {
-    let blank = ApiKey::new(key.id, String::new(), key.created_at);
-    let of = |key: &ApiKey, field| key.value(field, key.created_at).setting();
-    // The label is last, so that no part of the label can pass for another field. The limit and the expiry have their
-    // places, and every other setting its name, if it differs from that of a key without settings.
-    let others = KeyField::settings().filter(|field| *field != KeyField::Label);
-    let mut texts: Vec<String> = others
-        .filter_map(|field| {
-            let (name, value) = (field.row().name, of(key, field));
-            let has_place = field == KeyField::Bound(Bound::Limit) || field == KeyField::ExpiresAt;
-            let named = || (value != of(&blank, field)).then(|| format!("{name}={value}"));
-            if has_place { Some(value.to_string()) } else { named() }
-        })
-        .collect();
-    texts.push(key.label.clone());
-    Digest::of(texts.join("\n").as_bytes())
 }
 
 #[cfg(test)]

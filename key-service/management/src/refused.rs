@@ -53,8 +53,8 @@ impl From<Refused> for ApiError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::NotFound(noun) => {
-                let (code, message) = noun.row().unknown;
-                Self::new(code, message)
+                let (code, name) = noun.row().unknown;
+                Self::new(code, format!("The account has no such {name}."))
             }
             Refused::KeyRevoked => Self::new(Code::KeyRevoked, "A revoked API key cannot be changed."),
             Refused::KeyExpired => Self::new(

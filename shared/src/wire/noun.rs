@@ -1,7 +1,9 @@
 //! The table of nouns that owners govern.
 
 use super::{GROUPS, KEYS, WEBHOOKS};
-use crate::error::Code;
+use crate::error::Code::{
+    self, GroupNotFound, KeyNotFound, TooManyGroups, TooManyKeys, TooManyWebhooks, WebhookNotFound,
+};
 
 /// A noun that owners govern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +21,9 @@ pub struct NounRow {
     pub path: &'static str,
     /// Part of the account that the objects concern.
     pub reach: Reach,
-    /// Error for an object that the account does not have.
+    /// Error for an object that the account does not have, and the object's name.
     pub unknown: (Code, &'static str),
-    /// Error for an account that has as many of these as it may have.
+    /// Error for an account that has as many of these as it may have, and their name.
     pub too_many: (Code, &'static str),
 }
 
@@ -32,21 +34,18 @@ impl Noun {
             Self::Key => (
                 KEYS,
                 Reach::Keys,
-                (Code::KeyNotFound, "The account has no such API key."),
-                (Code::TooManyKeys, "API keys, revoked ones included"),
+                (KeyNotFound, "API key"),
+                (TooManyKeys, "API keys, revoked ones included"),
             ),
             Self::Group => (
                 GROUPS,
                 Reach::Account,
-                (Code::GroupNotFound, "The account has no such group."),
-                (Code::TooManyGroups, "groups, archived ones included"),
+                (GroupNotFound, "group"),
+                (TooManyGroups, "groups, archived ones included"),
             ),
-            Self::Webhook => (
-                WEBHOOKS,
-                Reach::Account,
-                (Code::WebhookNotFound, "The account has no such webhook."),
-                (Code::TooManyWebhooks, "webhooks"),
-            ),
+            Self::Webhook => {
+                (WEBHOOKS, Reach::Account, (WebhookNotFound, "webhook"), (TooManyWebhooks, "webhooks"))
+            }
         };
         NounRow { path, reach, unknown, too_many }
     }

@@ -14,9 +14,6 @@ use crate::{
     ids::{GenerationId, GroupId, KeyId},
 };
 use Endpoint::Of;
-use Parameter::{End, ExternalId, GroupBy, InGroup, Metadata, Model, OfKey, Start, Status, Type};
-use Verb::{Delete, Get, Patch, Post};
-
 /// What a route does. A key-service has a handler for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the list describes each")]
@@ -64,129 +61,92 @@ pub struct Route {
     pub reach: Reach,
     /// Path of the noun.
     pub of: &'static str,
-    /// The object that the path goes on with, and the rest of the path.
-    pub named: Option<(NamedObject, &'static str)>,
+    /// Type of the id that the path goes on with, the error for an unknown one, and the rest of the path.
+    pub named: Option<(SchemaOf, Code, &'static str)>,
     /// Parameters of the query, beside those of a page.
     pub query: &'static [Parameter],
     /// Type of the cursor, where the answer is a page.
     pub cursor: Option<SchemaOf>,
-    /// The body, if it has one.
-    pub body: Option<RequestBody>,
-    /// Is carried out once for each idempotency key.
-    pub is_idempotent: bool,
+    /// Type of the body, if it has one.
+    pub body: Option<SchemaOf>,
     /// Type of the answer.
     pub answer: SchemaOf,
     /// Status of the answer, and headers beside the request's id.
     pub statuses: &'static [(u16, &'static [&'static str])],
     /// Its errors beside those that follow from the rest of the row.
     pub refuses: &'static [Code],
-    verb: Verb,
-}
-
-/// An object in a path.
-#[derive(Clone, Copy)]
-pub struct NamedObject {
-    /// Type of the id.
-    pub id: SchemaOf,
-    /// Error for what the account does not have.
-    pub unknown: Code,
-}
-
-/// A request's body.
-#[derive(Clone, Copy)]
-pub struct RequestBody {
-    /// Type of the body.
-    pub schema: SchemaOf,
-    /// It may be sent as a merge patch (RFC 7396), too.
-    pub merges: bool,
-    /// It may be left out.
-    pub is_optional: bool,
-    /// Errors of its members.
-    pub refuses: &'static [Code],
-}
-
-#[derive(Clone, Copy)]
-enum Verb {
-    Get,
-    Post,
-    Patch,
-    Delete,
 }
 
 /// A parameter of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is named as in the query, and described by its schema")]
-pub enum Parameter {
-    Status,
-    OfKey,
-    InGroup,
-    ExternalId,
-    Metadata,
-    Model,
-    Type,
-    Start,
-    End,
-    GroupBy,
+#[derive(Clone, Copy)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Type of its values.
+    pub schema: SchemaOf,
 }
 
-impl Parameter {
-    /// Every parameter.
-    pub const ALL: [Self; 10] =
-        [Status, OfKey, InGroup, ExternalId, Metadata, Model, Type, Start, End, GroupBy];
+const fn parameter(name: &'static str, schema: SchemaOf) -> Parameter {
+    Parameter { name, schema }
+}
 
-    /// Its name, and the type of its values. Metadata are filtered by `metadata[name]=value`.
-    pub const fn row(self) -> (&'static str, SchemaOf) {
-        const TIME: SchemaOf =
-            |_| json_schema!({"type": "string", "description": "A date, or a date and time."});
-        match self {
-            Status => ("status", |_| json_schema!({"enum": STATUSES})),
-            OfKey => ("key_id", SchemaGenerator::subschema_for::<KeyId>),
-            InGroup => ("group_id", SchemaGenerator::subschema_for::<GroupId>),
-            ExternalId => {
-                ("external_id", |_| json_schema!({"type": "string", "maxLength": MAX_EXTERNAL_ID_CHARS}))
-            }
-            Metadata => {
-                ("metadata", |_| json_schema!({"type": "object", "additionalProperties": {"type": "string"}}))
-            }
-            Model => ("model", |_| json_schema!({"type": "string"})),
-            Type => ("type", |_| json_schema!({"enum": EVENT_TYPES})),
-            Start => ("start", TIME),
-            End => ("end", TIME),
-            GroupBy => ("group_by", |_| {
-                json_schema!({
-                    "type": "string",
-                    "pattern": "^(day|key|group|model)(,(day|key|group|model))*$",
-                    "description": "Sums are apart by these; without it, one sum.",
-                })
-            }),
-        }
-    }
+const STATUS: Parameter = parameter("status", |_| json_schema!({"enum": STATUSES}));
+const KEY_ID: Parameter = parameter("key_id", SchemaGenerator::subschema_for::<KeyId>);
+const GROUP_ID: Parameter = parameter("group_id", SchemaGenerator::subschema_for::<GroupId>);
+const EXTERNAL_ID: Parameter =
+    parameter("external_id", |_| json_schema!({"type": "string", "maxLength": MAX_EXTERNAL_ID_CHARS}));
+/// `metadata[name]=value`
+const METADATA: Parameter =
+    parameter("metadata", |_| json_schema!({"type": "object", "additionalProperties": {"type": "string"}}));
+const MODEL: Parameter = parameter("model", |_| json_schema!({"type": "string"}));
+const TYPE: Parameter = parameter("type", |_| json_schema!({"enum": EVENT_TYPES}));
+const START: Parameter = parameter("start", time);
+const END: Parameter = parameter("end", time);
+const GROUP_BY: Parameter = parameter("group_by", |_| {
+    let description = "Sums are apart by these; without it, one sum.";
+    let pattern = "^(day|key|group|model)(,(day|key|group|model))*$";
+    json_schema!({"type": "string", "pattern": pattern, "description": description})
+});
+
+fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "description": "A date, or a date and time."})
 }
 
 impl Route {
     /// Method of the route.
     pub const fn method(&self) -> Method {
-        match self.verb {
-            Verb::Get => Method::GET,
-            Verb::Post => Method::POST,
-            Verb::Patch => Method::PATCH,
-            Verb::Delete => Method::DELETE,
+        match self.endpoint {
+            Of(_, NounAct::Create)
+            | Endpoint::RotateKey
+            | Endpoint::RevokeKeysOfGroup
+            | Endpoint::TestWebhook => Method::POST,
+            Of(_, NounAct::Update) => Method::PATCH,
+            Of(_, NounAct::Delete) => Method::DELETE,
+            Of(_, NounAct::List | NounAct::Fetch)
+            | Endpoint::KeysOfGroup
+            | Endpoint::Deliveries
+            | Endpoint::Credits
+            | Endpoint::Usage
+            | Endpoint::Generations
+            | Endpoint::Generation
+            | Endpoint::Events
+            | Endpoint::OwnKey => Method::GET,
         }
+    }
+
+    /// Returns whether it is carried out once for each idempotency key.
+    pub const fn is_idempotent(&self) -> bool {
+        matches!(self.endpoint, Of(_, NounAct::Create) | Endpoint::RotateKey)
     }
 
     /// Path of the route.
     pub fn path(&self) -> String {
         let Self { of, named, .. } = self;
-        named.map_or_else(|| (*of).to_owned(), |(_, rest)| format!("{of}/{{id}}{rest}"))
+        named.map_or_else(|| (*of).to_owned(), |(_, _, rest)| format!("{of}/{{id}}{rest}"))
     }
 
     /// A route that is answered 200 with this type.
-    const fn new<A: JsonSchema>(
-        verb: Verb,
-        endpoint: Endpoint,
-        id: &'static str,
-        summary: &'static str,
-    ) -> Self {
+    const fn new<A: JsonSchema>(endpoint: Endpoint, id: &'static str, summary: &'static str) -> Self {
         Self {
             endpoint,
             id,
@@ -197,11 +157,9 @@ impl Route {
             query: &[],
             cursor: None,
             body: None,
-            is_idempotent: false,
             answer: SchemaGenerator::subschema_for::<A>,
             statuses: &[(200, &[])],
             refuses: &[],
-            verb,
         }
     }
 
@@ -215,9 +173,9 @@ impl Route {
 
     /// Puts the route below an object of this noun.
     const fn below<O: Object>(self, rest: &'static str) -> Self {
-        let named =
-            NamedObject { id: SchemaGenerator::subschema_for::<O::Id>, unknown: O::NOUN.row().unknown.0 };
-        Self { named: Some((named, rest)), ..self.on(O::NOUN) }
+        let named: (SchemaOf, _, _) =
+            (SchemaGenerator::subschema_for::<O::Id>, O::NOUN.row().unknown.0, rest);
+        Self { named: Some(named), ..self.on(O::NOUN) }
     }
 
     const fn by(self, query: &'static [Parameter]) -> Self {
@@ -233,63 +191,38 @@ impl Route {
         Self { refuses, ..self }
     }
 
-    const fn taking<B: JsonSchema>(self, merges: bool, is_optional: bool, refuses: &'static [Code]) -> Self {
-        let schema = SchemaGenerator::subschema_for::<B>;
-        Self { body: Some(RequestBody { schema, merges, is_optional, refuses }), ..self }
+    const fn taking<B: JsonSchema>(self) -> Self {
+        Self { body: Some(SchemaGenerator::subschema_for::<B>), ..self }
     }
 }
 
 const fn list<O: Object + Listable>(id: &'static str, summary: &'static str) -> Route {
-    Route::new::<List<O>>(Get, Of(O::NOUN, NounAct::List), id, summary).on(O::NOUN).paged::<O>()
+    Route::new::<List<O>>(Of(O::NOUN, NounAct::List), id, summary).on(O::NOUN).paged::<O>()
 }
 
 const fn create<O: Object + JsonSchema>(id: &'static str, summary: &'static str) -> Route {
-    let route = Route::new::<O>(Post, Of(O::NOUN, NounAct::Create), id, summary).on(O::NOUN);
-    Route {
-        is_idempotent: true,
-        statuses: &[(201, &["Location", "Cache-Control", "Idempotent-Replayed"])],
-        ..route.taking::<Body<O, true>>(false, false, &SETTINGS)
-    }
+    let route = Route::new::<O>(Of(O::NOUN, NounAct::Create), id, summary).on(O::NOUN);
+    let statuses = &[(201, &["Location", "Cache-Control", "Idempotent-Replayed"] as &[_])];
+    Route { statuses, ..route.taking::<Body<O, true>>() }
 }
 
 const fn fetch<O: Object + JsonSchema>(id: &'static str, summary: &'static str) -> Route {
-    Route::new::<O>(Get, Of(O::NOUN, NounAct::Fetch), id, summary).below::<O>("")
+    Route::new::<O>(Of(O::NOUN, NounAct::Fetch), id, summary).below::<O>("")
 }
 
 const fn update<O: Object + JsonSchema>(id: &'static str, summary: &'static str) -> Route {
-    let route = Route::new::<O>(Patch, Of(O::NOUN, NounAct::Update), id, summary).below::<O>("");
-    route.taking::<Body<O, false>>(true, false, &SETTINGS)
+    let route = Route::new::<O>(Of(O::NOUN, NounAct::Update), id, summary).below::<O>("");
+    route.taking::<Body<O, false>>()
 }
 
 const fn delete<O: Object + JsonSchema>(id: &'static str, summary: &'static str) -> Route {
-    Route::new::<O>(Delete, Of(O::NOUN, NounAct::Delete), id, summary).below::<O>("")
+    Route::new::<O>(Of(O::NOUN, NounAct::Delete), id, summary).below::<O>("")
 }
-
-/// Errors of settings in a body.
-const SETTINGS: [Code; 13] = [
-    Code::MissingRequiredParameter,
-    Code::InvalidType,
-    Code::InvalidValue,
-    Code::IntegerBelowMinValue,
-    Code::IntegerAboveMaxValue,
-    Code::DecimalBelowMinValue,
-    Code::DecimalAboveMaxValue,
-    Code::StringAboveMaxLength,
-    Code::ArrayAboveMaxLength,
-    Code::ObjectAboveMaxProperties,
-    Code::EmptyArray,
-    Code::EmptyString,
-    Code::UnknownParameter,
-];
-
-/// Errors of the terms of a rotation.
-const TERMS: [Code; 4] =
-    [Code::InvalidType, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue, Code::UnknownParameter];
 
 /// Every route.
 pub static ROUTES: [Route; 26] = [
     list::<KeyObject>("listApiKeys", "The API keys, revoked ones included.")
-        .by(&[Status, InGroup, Metadata]),
+        .by(&[STATUS, GROUP_ID, METADATA]),
     create::<KeyObject>("createApiKey", "A new API key; its plaintext is shown this once.")
         .refusing(&[Code::TooManyKeys, Code::ArchivedGroup]),
     fetch::<KeyObject>("retrieveApiKey", "An API key."),
@@ -297,15 +230,15 @@ pub static ROUTES: [Route; 26] = [
         .refusing(&[Code::GroupKeyNotAllowed, Code::KeyRevoked, Code::ArchivedGroup]),
     delete::<KeyObject>("revokeApiKey", "Revokes an API key for good."),
     Route {
-        is_idempotent: true,
         statuses: &[(200, &["Cache-Control", "Idempotent-Replayed"])],
-        refuses: &[Code::KeyRevoked, Code::ExpiredKey, Code::RotationInProgress],
-        ..Route::new::<KeyObject>(Post, Endpoint::RotateKey, "rotateApiKey",
+        refuses: &[Code::KeyRevoked, Code::ExpiredKey, Code::RotationInProgress, Code::InvalidType,
+            Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue, Code::UnknownParameter],
+        ..Route::new::<KeyObject>(Endpoint::RotateKey, "rotateApiKey",
             "Gives an API key a new plaintext, shown this once; the one before works for `grace_seconds` more.")
-            .below::<KeyObject>("/rotate").taking::<Rotation>(false, true, &TERMS)
+            .below::<KeyObject>("/rotate").taking::<Rotation>()
     },
     list::<GroupObject>("listGroups", "The groups, archived ones included.")
-        .by(&[ExternalId, Metadata]).refusing(&[Code::StringAboveMaxLength]),
+        .by(&[EXTERNAL_ID, METADATA]).refusing(&[Code::StringAboveMaxLength]),
     Route {
         statuses: &[(200, &["Location"]), (201, &["Location", "Idempotent-Replayed"])],
         refuses: &[Code::TooManyGroups, Code::ArchivedGroup],
@@ -319,13 +252,13 @@ pub static ROUTES: [Route; 26] = [
         "Archives a group for good: its keys and those of its child groups are refused."),
     Route {
         reach: Reach::Keys,
-        ..Route::new::<List<KeyObject>>(Get, Endpoint::KeysOfGroup, "listKeysOfGroup",
+        ..Route::new::<List<KeyObject>>(Endpoint::KeysOfGroup, "listKeysOfGroup",
             "The API keys of a group; those of child groups are not among them.")
-            .below::<GroupObject>("/keys").paged::<KeyObject>().by(&[Status, Metadata])
+            .below::<GroupObject>("/keys").paged::<KeyObject>().by(&[STATUS, METADATA])
     },
     Route {
         reach: Reach::Keys,
-        ..Route::new::<RevokedKeys>(Post, Endpoint::RevokeKeysOfGroup, "revokeKeysOfGroup",
+        ..Route::new::<RevokedKeys>(Endpoint::RevokeKeysOfGroup, "revokeKeysOfGroup",
             "Revokes all API keys of a group for good.")
             .below::<GroupObject>("/revoke_keys")
     },
@@ -337,29 +270,29 @@ pub static ROUTES: [Route; 26] = [
     fetch::<WebhookObject>("retrieveWebhook", "A webhook."),
     update::<WebhookObject>("updateWebhook", "Changes a webhook: what is absent stays, null clears (RFC 7396)."),
     delete::<WebhookObject>("deleteWebhook", "Removes a webhook, with the deliveries on their way."),
-    Route::new::<AttemptList<'_>>(Get, Endpoint::Deliveries, "listWebhookDeliveries",
+    Route::new::<AttemptList<'_>>(Endpoint::Deliveries, "listWebhookDeliveries",
         "The last attempts to deliver events, newest first.")
         .below::<WebhookObject>("/deliveries"),
-    Route::new::<EventObject>(Post, Endpoint::TestWebhook, "testWebhook",
+    Route::new::<EventObject>(Endpoint::TestWebhook, "testWebhook",
         "Sends an event of type `webhook.test`, once, and answers with it.")
         .below::<WebhookObject>("/test").refusing(&[Code::StoreFull]),
-    Route::new::<Credits>(Get, Endpoint::Credits, "retrieveCredits", "The account's money.")
+    Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "The account's money.")
         .at(CREDITS, Reach::Account),
-    Route::new::<UsageList<'_>>(Get, Endpoint::Usage, "listUsage",
+    Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",
         "Sums of usage, of the last 30 days without `start`; at most 400 days.")
-        .at(USAGE, Reach::Keys).by(&[Start, End, GroupBy, OfKey, InGroup]).refusing(&[Code::InvalidValue]),
-    Route::new::<List<BillObject<'_>>>(Get, Endpoint::Generations, "listGenerations",
+        .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
+    Route::new::<List<BillObject<'_>>>(Endpoint::Generations, "listGenerations",
         "The bills of generations, in the order of the bills.")
-        .at(GENERATIONS, Reach::Keys).paged::<BillObject<'_>>().by(&[OfKey, InGroup, Model, Start, End]),
+        .at(GENERATIONS, Reach::Keys).paged::<BillObject<'_>>().by(&[KEY_ID, GROUP_ID, MODEL, START, END]),
     Route {
-        named: Some((NamedObject { id: SchemaGenerator::subschema_for::<GenerationId>, unknown: Code::GenerationNotFound }, "")),
-        ..Route::new::<BillObject<'_>>(Get, Endpoint::Generation, "retrieveGeneration", "The bill of a generation.")
+        named: Some((SchemaGenerator::subschema_for::<GenerationId>, Code::GenerationNotFound, "")),
+        ..Route::new::<BillObject<'_>>(Endpoint::Generation, "retrieveGeneration", "The bill of a generation.")
             .at(GENERATIONS, Reach::Keys)
     },
-    Route::new::<List<EventObject>>(Get, Endpoint::Events, "listEvents",
+    Route::new::<List<EventObject>>(Endpoint::Events, "listEvents",
         "Who governed what, and which thresholds were passed.")
-        .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[Type, OfKey, InGroup]),
-    Route::new::<OwnKey>(Get, Endpoint::OwnKey, "retrieveOwnApiKey",
+        .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[TYPE, KEY_ID, GROUP_ID]),
+    Route::new::<OwnKey>(Endpoint::OwnKey, "retrieveOwnApiKey",
         "The API key that asks, with its group. No use of the key, and answered when no money is left, too.")
         .at(OWN_KEY, Reach::Holder),
 ];

@@ -1,10 +1,11 @@
 //! Description of the management API, and of the route that shows an API key to its holder, from the list of routes.
 
+use axum::http::Method;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 use shared::{
     error::Code,
-    wire::{MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, Parameter, ROUTES, Reach, Route},
+    wire::{Endpoint, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, ROUTES, Reach, Route},
 };
 
 use super::{BODY, JSON, NO_CREDENTIAL, OURS, Operation};
@@ -19,6 +20,22 @@ const HOLDER: [Code; 5] = [
     Code::GroupArchived,
     Code::ManagementKeyNotAllowed,
 ];
+/// Errors of settings in a body.
+const SETTINGS: [Code; 13] = [
+    Code::MissingRequiredParameter,
+    Code::InvalidType,
+    Code::InvalidValue,
+    Code::IntegerBelowMinValue,
+    Code::IntegerAboveMaxValue,
+    Code::DecimalBelowMinValue,
+    Code::DecimalAboveMaxValue,
+    Code::StringAboveMaxLength,
+    Code::ArrayAboveMaxLength,
+    Code::ObjectAboveMaxProperties,
+    Code::EmptyArray,
+    Code::EmptyString,
+    Code::UnknownParameter,
+];
 /// Errors of a page's query.
 const PAGE: [Code; 3] = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue];
 /// Errors of an idempotency key.
@@ -31,8 +48,8 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 pub(super) fn add(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
     for route in &ROUTES {
         let operations = paths.entry(route.path()).or_insert_with(|| json!({}));
-        if let Some((named, _)) = route.named {
-            let id = (named.id)(schemas);
+        if let Some((id, ..)) = route.named {
+            let id = id(schemas);
             operations["parameters"] = json!([{"name": "id", "in": "path", "required": true, "schema": id}]);
         }
         operations[route.method().as_str().to_lowercase()] = operation(route, schemas);
@@ -47,9 +64,10 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
         operation = operation.with("parameters", parameters.into());
     }
     if let Some(body) = route.body {
-        let types: &[&str] = if body.merges { &[JSON, MERGE_PATCH] } else { &[JSON] };
-        let schema = (body.schema)(schemas);
-        operation = operation.takes_body(&schema, types, !body.is_optional);
+        let types: &[&str] = if route.method() == Method::PATCH { &[JSON, MERGE_PATCH] } else { &[JSON] };
+        // A rotation without a body has the usual terms.
+        let is_required = route.endpoint != Endpoint::RotateKey;
+        operation = operation.takes_body(&body(schemas), types, is_required);
     }
     for (status, headers) in route.statuses {
         let content = json!({JSON: {"schema": (route.answer)(schemas)}});
@@ -69,15 +87,14 @@ fn parameters(route: &Route, schemas: &mut SchemaGenerator) -> Vec<Value> {
         parameters.push(query("order", json!({"enum": ORDERS, "default": ORDERS[0]})));
     }
     for parameter in route.query {
-        let (name, schema) = parameter.row();
-        let mut described = query(name, schema(schemas).to_value());
-        if *parameter == Parameter::Metadata {
+        let mut described = query(parameter.name, (parameter.schema)(schemas).to_value());
+        if parameter.name == "metadata" {
             described["style"] = "deepObject".into();
             described["explode"] = true.into();
         }
         parameters.push(described);
     }
-    if route.is_idempotent {
+    if route.is_idempotent() {
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
@@ -101,14 +118,17 @@ fn codes(route: &Route) -> Vec<Code> {
     if !route.method().is_safe() {
         codes.push(Code::ReadOnlyKey);
     }
-    codes.extend(route.named.map(|(named, _)| named.unknown));
+    codes.extend(route.named.map(|(_, unknown, _)| unknown));
     if route.cursor.is_some() {
         codes.extend(PAGE);
     }
-    if let Some(body) = route.body {
-        codes.extend(BODY.iter().chain(body.refuses).chain(&[Code::StoreFull]));
+    if route.body.is_some() {
+        codes.extend(BODY.iter().chain(&[Code::StoreFull]));
+        if matches!(route.endpoint, Endpoint::Of(..)) {
+            codes.extend(SETTINGS);
+        }
     }
-    if route.is_idempotent {
+    if route.is_idempotent() {
         codes.extend(IDEMPOTENCY_KEY);
     }
     let mut once = Vec::new();
