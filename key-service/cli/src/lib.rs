@@ -28,6 +28,7 @@ mod import;
 mod keys;
 mod management_keys;
 mod members;
+mod nouns;
 mod store_place;
 mod webhooks;
 
@@ -38,6 +39,7 @@ use groups::GroupCommand;
 use keys::KeyCommand;
 use management_keys::ManagementKeyCommand;
 use members::MemberCommand;
+use nouns::ObjectCommand;
 pub use store_place::{StoreCommand, StoreCopy, StoreShow};
 use webhooks::WebhookCommand;
 
@@ -90,7 +92,7 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeyCommand),
-    /// API keys, which make model calls; the management API and the dashboard make them
+    /// API keys, which make model calls
     #[command(subcommand)]
     Keys(KeyCommand),
     /// Groups of API keys, which share bounds: teams, courses, customers
@@ -163,8 +165,17 @@ impl Command {
             | Self::ManagementKeys(
                 ManagementKeyCommand::Create { .. } | ManagementKeyCommand::Revoke { .. },
             )
-            | Self::Keys(KeyCommand::Rotate { .. })
-            | Self::Groups(GroupCommand::Create { .. } | GroupCommand::Archive { .. })
+            | Self::Keys(
+                KeyCommand::Create { .. }
+                | KeyCommand::Object(ObjectCommand::Update { .. })
+                | KeyCommand::Rotate { .. }
+                | KeyCommand::Revoke(_),
+            )
+            | Self::Groups(
+                GroupCommand::Create { .. }
+                | GroupCommand::Object(ObjectCommand::Update { .. })
+                | GroupCommand::Archive(_),
+            )
             | Self::Members(
                 MemberCommand::Invite { .. }
                 | MemberCommand::RemoveSecondFactor { .. }
@@ -172,14 +183,18 @@ impl Command {
             )
             | Self::SignInLink(_)
             | Self::Webhooks(
-                WebhookCommand::Create { .. } | WebhookCommand::Test { .. } | WebhookCommand::Delete { .. },
+                WebhookCommand::Create { .. }
+                | WebhookCommand::Object(ObjectCommand::Update { .. })
+                | WebhookCommand::Test(_)
+                | WebhookCommand::Delete(_),
             ) => true,
             Self::Import(command) => command.writes(),
             Self::Accounts(Accounts::List { .. })
             | Self::ManagementKeys(ManagementKeyCommand::List { .. })
-            | Self::Groups(GroupCommand::List { .. } | GroupCommand::Show { .. })
+            | Self::Keys(KeyCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
+            | Self::Groups(GroupCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Members(MemberCommand::List { .. })
-            | Self::Webhooks(WebhookCommand::List { .. })
+            | Self::Webhooks(WebhookCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Journal(books::Journal::Export { .. })
             | Self::Events(events::EventCommand::Export { .. })
             | Self::Usage(_)

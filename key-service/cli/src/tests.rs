@@ -614,3 +614,71 @@ async fn a_webhook_is_made_with_its_secret_listed_tested_and_removed() {
     }
     assert_eq!(of("list", &["--json"]).await.unwrap(), "[]\n");
 }
+
+#[tokio::test]
+async fn keys_are_made_listed_shown_changed_and_revoked_by_flags_of_their_settings() {
+    let office = Office::open();
+    office.account("acme").await;
+    let of = async |act: &str, flags: &[&str]| {
+        say(&office, &[&["keys", act, "--account", "acme"][..], flags].concat()).await
+    };
+    let json = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+    let flags = ["--label", "null", "--limit", "2.5", "--expires-at", "2027-01-01T00:00:00Z"];
+    let more = ["--models", r#"["m"]"#, "--disabled", "true", "--metadata", r#"{"a":"b"}"#];
+    let mut made = json(of("create", &[flags, more].concat()).await.unwrap());
+    assert!(made["key"].as_str().unwrap().starts_with("fg_api_"), "{made}");
+    made.as_object_mut().unwrap().remove("key");
+    assert_eq!(
+        (&made["label"], &made["limit"], &made["models"]),
+        (&json!("null"), &json!(2.5), &json!(["m"]))
+    );
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(json(of("show", &["--id", id]).await.unwrap()), made);
+    assert_eq!(json(of("list", &["--json"]).await.unwrap()), json!([made]));
+    let listed = of("list", &[]).await.unwrap();
+    assert!(listed.contains(id) && listed.contains("disabled  0     2.5    -"), "{listed}");
+    let change = ["--id", id, "--limit", "null", "--expires-at", "null", "--disabled", "false"];
+    let changed = json(of("update", &change).await.unwrap());
+    assert_eq!(
+        (&changed["limit"], &changed["expires_at"], &changed["status"]),
+        (&json!(null), &json!(null), &json!("active"))
+    );
+    assert_eq!(changed["metadata"], json!({"a": "b"}), "what no flag names stays");
+    for (act, flags, said) in [
+        ("create", &["--limit=-1"][..], "`limit` must be at least 0."),
+        ("create", &["--models", "[]"], "`models` is empty"),
+        ("create", &["--limit", "much"], "The body is not a valid JSON object"),
+        ("update", &["--id", id, "--group-id", "x"], "`group_id` must be the id of a group"),
+        ("update", &["--id", "ak_0198f3c2a7b84d5e9f60718293a4b5c6"], "The account has no such API key."),
+    ] {
+        let error = of(act, flags).await.unwrap_err();
+        assert!(error.starts_with(said), "{error}");
+    }
+    let revoked = of("revoke", &["--id", id]).await.unwrap();
+    assert_eq!(revoked, format!("{id} (null) is revoked since 2026-11-20T02:11:05Z\n"));
+    assert!(
+        of("update", &["--id", id]).await.unwrap_err().starts_with("A revoked API key cannot be changed.")
+    );
+}
+
+#[tokio::test]
+async fn groups_and_webhooks_are_changed_by_flags_of_their_settings() {
+    let office = Office::open();
+    office.account("acme").await;
+    let of = async |words: &[&str], flags: &[&str]| {
+        let said = say(&office, &[words, &["--account", "acme"], flags].concat()).await;
+        said.map(|text| serde_json::from_str::<Value>(&text).unwrap())
+    };
+    let group = say(&office, &["groups", "create", "--account", "acme", "--name", "Team"]).await.unwrap();
+    let change = ["--id", group.trim_end(), "--max-in-flight", "3", "--key-defaults", r#"{"limit":1}"#];
+    let changed = of(&["groups", "update"], &change).await.unwrap();
+    assert_eq!((&changed["name"], &changed["max_in_flight"]), (&json!("Team"), &json!(3)));
+    assert_eq!(changed["key_defaults"]["limit"], 1);
+    let fixed = of(&["groups", "update"], &["--id", group.trim_end(), "--external-id", "x"]).await;
+    assert!(fixed.unwrap_err().contains("--external-id"));
+    let webhook = of(&["webhooks", "create"], &["--url", "https://example.com/"]).await.unwrap();
+    let id = webhook["id"].as_str().unwrap();
+    let changed = of(&["webhooks", "update"], &["--id", id, "--enabled", "false"]).await.unwrap();
+    assert_eq!((&changed["url"], &changed["enabled"]), (&webhook["url"], &json!(false)));
+    assert_eq!(of(&["webhooks", "show"], &["--id", id]).await.unwrap(), changed);
+}

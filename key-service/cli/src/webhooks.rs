@@ -4,24 +4,23 @@ use std::io::Write;
 
 use anyhow::anyhow;
 use clap::Subcommand;
-use shared::ids::WebhookId;
+use shared::{ids::WebhookId, time::Timestamp, wire::WebhookField};
 
-use super::{operator, operator_error, refused, table, write_json, write_json_object};
-use domain::webhook::{Webhook, WebhookPatch};
-use key_service_management::{
-    Management,
-    governed::{Governed as _, Made},
+use super::{
+    nouns::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none},
+    refused,
 };
-use key_service_objects::{Shown as _, settings, with_secret};
+use domain::webhook::{Webhook, WebhookPatch};
+use key_service_management::{Management, governed::Governed as _};
+use key_service_objects::settings;
 
 /// Commands on webhooks.
 #[derive(Debug, Subcommand)]
 pub enum WebhookCommand {
     /// Make a webhook, and print it as JSON with its secret, which cannot be shown again
     Create {
-        /// The account's name
-        #[arg(long, value_name = "NAME")]
-        account: String,
+        #[command(flatten)]
+        of: InAccount,
         /// The address that events are sent to
         #[arg(long)]
         url: String,
@@ -29,33 +28,12 @@ pub enum WebhookCommand {
         #[arg(long = "type", value_name = "TYPE")]
         types: Vec<String>,
     },
-    /// List the webhooks of an account, oldest first
-    List {
-        /// The account's name
-        #[arg(long, value_name = "NAME")]
-        account: String,
-        /// As a JSON array
-        #[arg(long)]
-        json: bool,
-    },
     /// Send an event of type webhook.test to a webhook once, and print the event
-    Test {
-        /// The account's name
-        #[arg(long, value_name = "NAME")]
-        account: String,
-        /// Its id: wh_…
-        #[arg(long)]
-        id: WebhookId,
-    },
+    Test(NamedObject<WebhookId>),
     /// Remove a webhook: nothing more is sent to it
-    Delete {
-        /// The account's name
-        #[arg(long, value_name = "NAME")]
-        account: String,
-        /// Its id: wh_…
-        #[arg(long)]
-        id: WebhookId,
-    },
+    Delete(NamedObject<WebhookId>),
+    #[command(flatten)]
+    Object(ObjectCommand<WebhookField, WebhookId>),
 }
 
 pub(super) async fn run(
@@ -63,57 +41,39 @@ pub(super) async fn run(
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let account_of = async |name: &str| management.account(name).await.map_err(operator_error);
     match command {
-        WebhookCommand::Create { account, url, types } => {
-            let account = account_of(&account).await?;
+        WebhookCommand::Create { of, url, types } => {
             let types = Some(types).filter(|types| !types.is_empty());
             let flags = serde_json::json!({"url": url, "types": types}).to_string();
             let patch: WebhookPatch =
                 settings(flags.as_bytes(), true).map_err(|error| anyhow!(error.message))?;
-            let now = management.now();
-            match Webhook::create(management.by(account, operator()), patch, None)
-                .await
-                .map_err(refused("webhooks list"))?
-            {
-                Made::New(webhook, Some(secret)) => {
-                    write_json_object(out, &with_secret(&webhook, &secret, now))?;
-                }
-                Made::New(webhook, None) | Made::Existing(webhook) | Made::Replayed(webhook) => {
-                    write_json_object(out, &webhook.shown(now))?;
-                }
-            }
+            let made = Webhook::create(of.by(management).await?, patch, None).await;
+            nouns::print_made(made.map_err(refused("webhooks list"))?, management, out)?;
         }
-        WebhookCommand::List { account, json } => {
-            let webhooks = management.webhooks(account_of(&account).await?).await?;
-            if json {
-                let now = management.now();
-                return write_json(out, webhooks.iter().map(|webhook| webhook.shown(now)));
-            }
-            table::write(out, &["ID", "URL", "TYPES", "CREATED", "DISABLED"], webhooks.iter().map(row))?;
+        WebhookCommand::Test(NamedObject { of, id }) => {
+            let event = management.test_webhook(of.find(management).await?, id).await;
+            writeln!(out, "{}", event.map_err(refused("webhooks list"))?)?;
         }
-        WebhookCommand::Test { account, id } => {
-            let event = management
-                .test_webhook(account_of(&account).await?, id)
-                .await
-                .map_err(refused("webhooks list"))?;
-            writeln!(out, "{event}")?;
-        }
-        WebhookCommand::Delete { account, id } => {
-            let by = management.by(account_of(&account).await?, operator());
-            let webhook = Webhook::end(by, id).await.map_err(refused("webhooks list"))?;
+        WebhookCommand::Delete(NamedObject { of, id }) => {
+            let deleted = Webhook::end(of.by(management).await?, id).await;
+            let webhook = deleted.map_err(refused("webhooks list"))?;
             writeln!(out, "{id} ({}) is removed", webhook.url.as_str())?;
         }
+        WebhookCommand::Object(command) => nouns::run::<Webhook>(command, management, out).await?,
     }
     Ok(())
 }
 
-fn row(webhook: &Webhook) -> [String; 5] {
-    [
-        webhook.id.to_string(),
-        webhook.url.as_str().to_owned(),
-        webhook.types.as_ref().map_or_else(|| "all".to_owned(), |types| types.join(",")),
-        webhook.created_at.to_string(),
-        webhook.disabled.map_or_else(|| "-".to_owned(), |(at, _)| at.to_string()),
-    ]
+impl Tabled for Webhook {
+    const HEAD: &'static [&'static str] = &["ID", "URL", "TYPES", "CREATED", "DISABLED"];
+
+    fn row(&self, _: Timestamp) -> Vec<String> {
+        vec![
+            self.id.to_string(),
+            self.url.as_str().to_owned(),
+            self.types.as_ref().map_or_else(|| "all".to_owned(), |types| types.join(",")),
+            self.created_at.to_string(),
+            or_none(self.disabled.map(|(at, _)| at)),
+        ]
+    }
 }
