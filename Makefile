@@ -2,6 +2,7 @@
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
 # faults plant faults in a copy of the ledger and of its commits, each of which a named test has to catch; some fifteen minutes
+# fuzz   feed parsers with edited examples for FUZZ_SECONDS each, or those that begin with FUZZ_ONLY alone; see docs/proof.md
 # prove  visit every state of larger models of the protocol than `test` does; some minutes, see docs/proof.md
 # upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
@@ -14,7 +15,7 @@
 # real   compare bills with the counters of a real llama-server and vLLM; builds and installs these once, which takes a quarter of an hour;
 #        REAL="--servers llama --only caps,left" for a part
 
-.PHONY: run check test faults prove upgrade deny bench attack real pgo sbom reproducible
+.PHONY: run check test faults fuzz prove upgrade deny bench attack real pgo sbom reproducible
 
 run:
 	cargo run
@@ -38,6 +39,12 @@ test:
 
 faults:
 	tests/tools/faults.py
+
+# Two targets run at a time; each is also a test of its crate, which takes a second.
+FUZZ_SECONDS ?= 60
+fuzz:
+	BOLERO_RANDOM_TEST_TIME_MS=$(FUZZ_SECONDS)000 RUST_BACKTRACE=0 nice cargo test --profile checked --workspace --lib --no-fail-fast \
+		fuzz::$(FUZZ_ONLY) -- --test-threads 2
 
 prove:
 	cargo test --profile checked --package key-service-model --lib -- --include-ignored --nocapture --test-threads 1

@@ -1,0 +1,130 @@
+//! Fuzz targets that are tests: examples of a format, edited at random.
+//!
+//! Random bytes hardly get past the first character of a JSON parser. Here a target is given examples of its format, and
+//! `bolero` chooses which example is edited how. A failure prints the input, and a seed that repeats it.
+
+use std::{borrow::Cow, fmt, fs, path::Path};
+
+use bolero::{Driver, ValueGenerator};
+
+mod edit;
+
+#[doc(hidden)]
+pub use bolero;
+use edit::Edit;
+
+/// Most edits of an example. More leave little that a parser reads beyond its beginning.
+const MOST_EDITS: usize = 5;
+/// Most places at which an input is cut into pieces.
+const MOST_CUTS: usize = 6;
+
+/// Checks every example as it is, then edited ones: for a second, or for as long as `BOLERO_RANDOM_TEST_TIME_MS` says.
+#[macro_export]
+macro_rules! fuzz {
+    ($examples:expr, $check:expr) => {{
+        let (examples, check) = ($examples, $check);
+        examples.each(&check);
+        $crate::bolero::check!().with_generator(examples).for_each(check);
+    }};
+}
+
+/// Examples of a format.
+pub struct Examples(Vec<Vec<u8>>);
+
+impl Examples {
+    /// These texts.
+    pub fn of<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Self {
+        Self(texts.into_iter().map(|text| text.as_ref().to_vec()).collect())
+    }
+
+    /// The files of a folder of the corpus, in the order of their names.
+    pub fn folder(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+        let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        files.sort();
+        Self(files.iter().filter_map(|file| fs::read(file).ok()).collect())
+    }
+
+    /// These examples and others.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// Passes each example to `check`, whole, and cut in halves.
+    pub fn each(&self, check: impl Fn(&Input)) {
+        assert!(!self.0.is_empty(), "there is nothing to edit");
+        for bytes in &self.0 {
+            check(&Input { bytes: bytes.clone(), choices: Vec::new() });
+            check(&Input { bytes: bytes.clone(), choices: vec![bytes.len() / 2] });
+        }
+    }
+}
+
+impl ValueGenerator for Examples {
+    type Output = Input;
+
+    fn generate<D: Driver>(&self, driver: &mut D) -> Option<Input> {
+        let mut bytes = self.0[driver.produce::<usize>()? % self.0.len()].clone();
+        for _ in 0..usize::from(driver.produce::<u8>()?) % (MOST_EDITS + 1) {
+            driver.produce::<Edit>()?.apply(&mut bytes, &self.0);
+        }
+        let mut choices = Vec::new();
+        for _ in 0..usize::from(driver.produce::<u8>()?) % (MOST_CUTS + 1) {
+            choices.push(usize::from(driver.produce::<u16>()?));
+        }
+        Some(Input { bytes, choices })
+    }
+}
+
+/// An edited example, and what else is up to chance.
+pub struct Input {
+    bytes: Vec<u8>,
+    choices: Vec<usize>,
+}
+
+impl Input {
+    /// The edited example.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The edited example as text, with replacement characters where it is none.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+
+    /// The edited example in pieces, cut at random places; some may be empty.
+    pub fn pieces(&self) -> Vec<&[u8]> {
+        let mut cuts: Vec<usize> = self.choices.iter().map(|cut| cut % (self.bytes.len() + 1)).collect();
+        cuts.extend([0, self.bytes.len()]);
+        cuts.sort_unstable();
+        cuts.windows(2).map(|cut| &self.bytes[cut[0]..cut[1]]).collect()
+    }
+
+    /// A number below `options`, or zero.
+    pub fn choice(&self, options: usize) -> usize {
+        self.choices.first().map_or(0, |choice| choice % options.max(1))
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, choices {:?}", self.text(), self.choices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_up_the_whole() {
+        fuzz!(Examples::of([r#"{"a":[1,"b"]}"#, ""]), |input: &Input| {
+            assert_eq!(input.pieces().concat(), input.bytes());
+            assert!(input.choice(3) < 3);
+        });
+    }
+}
