@@ -233,7 +233,8 @@ impl TurnWriter for MessagesStream {
 }
 
 /// Writes the arguments of a call as an object. Text that is no object was cut, or is the model's mistake; the client
-/// reads it under a name that no tool has.
+/// reads it under a name that no tool has. An object that a strict reader refuses
+/// would take the whole message along.
 fn put_input(arguments: RawString<'_>, out: &mut BytesMut) {
     let text = arguments.decoded();
     match object_of(&text) {

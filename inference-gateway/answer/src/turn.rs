@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
-use raw_json::RawString;
+use raw_json::{RawString, is_strict_object};
 use shared::{error::ApiError, json::RawValue};
 
 use super::{
@@ -376,12 +376,12 @@ pub(super) fn is_complete(content: &BlockContent, text: RawString<'_>) -> bool {
     matches!(content, BlockContent::Call { .. }) && scan.is_complete()
 }
 
-/// Returns the arguments of a call as a JSON object, which is empty if there are none. `None` for anything else.
+/// Returns the arguments of a call as a JSON object that strict readers take, which is empty if there are none. `None` for
+/// anything else.
 pub(super) fn object_of(arguments: &str) -> Option<&str> {
     let trimmed = arguments.trim();
     if trimmed.is_empty() || trimmed == "null" {
         return Some("{}");
     }
-    let is_object = trimmed.starts_with('{') && serde_json::from_str::<&RawValue>(trimmed).is_ok();
-    is_object.then_some(trimmed)
+    is_strict_object(trimmed).then_some(trimmed)
 }

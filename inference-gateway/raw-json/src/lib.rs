@@ -3,7 +3,9 @@
 mod members;
 mod raw_string;
 mod splice;
+mod strict;
 
 pub use members::{ANY_NUMBER, Members, ParamPath, Value};
 pub use raw_string::RawString;
 pub use splice::Splice;
+pub use strict::is_strict_object;

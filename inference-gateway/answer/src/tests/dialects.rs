@@ -423,6 +423,11 @@ fn arguments_that_are_no_object_are_handed_over_as_text() {
     assert_eq!((input(""), input("null")), (json!({}), json!({})));
     assert_eq!(input("{\"a\": "), json!({"invalid_arguments": "{\"a\": "}));
     assert_eq!(input("[1]"), json!({"invalid_arguments": "[1]"}));
+    for refused in
+        [r#"{"a":"\ud800"}"#, r#"{"a":1e400}"#, &format!("{{\"a\":{}{}}}", "[".repeat(500), "]".repeat(500))]
+    {
+        assert_eq!(input(refused), json!({"invalid_arguments": refused}), "by strict readers");
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use raw_json::Members;
-use shared::{error::ApiError, json::RawValue};
+use raw_json::{Members, is_strict_object};
+use shared::error::ApiError;
 
 /// Most characters of a call's id that both APIs accept.
 const MAX_ID: usize = 64;
@@ -24,13 +24,14 @@ pub(super) fn id(members: &Members<'_, '_>, name: &str) -> Result<Cow<'static, s
 }
 
 /// Returns the arguments of a call as an object. Text that is no object was cut, or is the model's mistake; the model
-/// reads it under a name that no tool has.
+/// reads it under a name that no tool has. An object that a strict reader refuses would have the upstream
+/// refuse the whole request.
 pub(super) fn object(arguments: &str) -> String {
     let trimmed = arguments.trim();
     if trimmed.is_empty() || trimmed == "null" {
         return "{}".to_owned();
     }
-    if trimmed.starts_with('{') && serde_json::from_str::<&RawValue>(trimmed).is_ok() {
+    if is_strict_object(trimmed) {
         return trimmed.to_owned();
     }
     serde_json::json!({"invalid_arguments": arguments}).to_string()

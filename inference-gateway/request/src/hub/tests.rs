@@ -255,6 +255,18 @@ fn what_would_make_another_answer_is_refused_by_the_clients_name_for_it() {
 }
 
 #[test]
+fn arguments_that_a_strict_reader_refuses_take_no_request_along() {
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(500), "]".repeat(500));
+    for refused in [r#"{"a":"\ud800"}"#, r#"{"a":1e400}"#, &deep] {
+        let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": refused}});
+        let messages = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "a"}]);
+        let json = written(chat::parse, &chat(json!({"messages": messages})), MESSAGES);
+        assert_eq!(json["messages"][1]["content"][0]["input"], json!({"invalid_arguments": refused}));
+    }
+}
+
+#[test]
 fn a_limit_below_the_vendors_least_is_written_as_that() {
     let forward = |members: Value, lines: &str| forward(chat::parse, &chat(members), lines).unwrap();
     let asked = forward(json!({"max_tokens": 5}), RESPONSES);
