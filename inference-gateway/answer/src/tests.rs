@@ -1,6 +1,7 @@
 mod call_ids;
 mod described;
 mod dialects;
+mod fuzz;
 mod hostile;
 mod natives;
 mod passed;

@@ -1,3 +1,5 @@
+mod fuzz;
+
 use answer::{AnswerReader, Generation, Settled};
 use proptest::prelude::*;
 use reply::Reply;

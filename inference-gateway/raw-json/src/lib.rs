@@ -9,3 +9,6 @@ pub use members::{ANY_NUMBER, Members, ParamPath, Value};
 pub use raw_string::RawString;
 pub use splice::Splice;
 pub use strict::is_strict_object;
+
+#[cfg(test)]
+mod fuzz;

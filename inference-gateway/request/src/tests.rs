@@ -1,5 +1,7 @@
 //! Parts that the tests of all dialects share.
 
+mod fuzz;
+
 use bytes::Bytes;
 use serde_json::Value;
 use shared::{error::ApiError, ids::AccountId, time::Timestamp};

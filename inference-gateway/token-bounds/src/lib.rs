@@ -408,4 +408,27 @@ mod tests {
         assert_eq!(growth("plain"), 0);
         assert_eq!(growth("größer 漢字 ру́сский"), 2);
     }
+
+    mod fuzz {
+        use shared_fuzz::{Examples, Input, fuzz};
+
+        use super::*;
+
+        /// JSON is counted as long as any renderer writes it, and so is a text that is none.
+        #[test]
+        fn bounds_of_json() {
+            fuzz!(Examples::folder("chat").and(Examples::folder("messages")), |input: &Input| {
+                let text = input.text();
+                let Ok(counted) = rewritten(&text) else { return };
+                assert!(counted >= escaped(&json!(text).to_string()).len() as u64);
+                if let Ok(value) = serde_json::from_str::<Value>(&text) {
+                    assert!(counted >= escaped(&indented(&value, 0)).len() as u64);
+                }
+                let mut size = PromptSize::default();
+                size.maybe_json(&text);
+                size.kept(&text);
+                assert!(size.bytes >= counted && size.least() <= size.most_of_text());
+            });
+        }
+    }
 }

@@ -220,6 +220,9 @@ fn first(values: &[&Value]) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

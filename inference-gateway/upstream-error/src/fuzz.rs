@@ -1,0 +1,29 @@
+//! Fuzz target of the errors of upstreams.
+
+use shared_fuzz::{Examples, Input, fuzz};
+
+use crate::UpstreamError;
+
+/// A client reads neither addresses nor the upstream's name of the model, and sizes make sense.
+#[test]
+fn upstream_errors() {
+    fuzz!(Examples::folder("upstream-errors"), |input: &Input| {
+        let error = UpstreamError::read(input.bytes());
+        let status = [400, 401, 404, 413, 422, 429, 500, 503][input.choice(8)];
+        let _ = error.verdict(status);
+        if let Some(words) = error.for_client(status, "8192") {
+            assert!(status < 500 && !words.is_empty());
+            assert!(
+                !words.contains("8192") && !words.contains("://") && !words.contains("sk-proj-"),
+                "{words}"
+            );
+        }
+        if let Some(sizes) = error.context_sizes() {
+            assert!(sizes.most > 0 && sizes.prompt.is_none_or(|prompt| prompt >= sizes.most), "{sizes:?}");
+        }
+        if let Some(limit) = error.refused_limit(status) {
+            let beside = [0, 1000, u64::MAX].map(|prompt| limit.room_beside(prompt));
+            assert!(beside[0] >= beside[1] && beside[1] >= beside[2], "{limit:?}");
+        }
+    });
+}
