@@ -21,3 +21,6 @@ pub mod text;
 pub mod time;
 pub mod tokens;
 pub mod wire;
+
+#[cfg(test)]
+mod fuzz;

@@ -1,0 +1,161 @@
+//! Fuzz targets of the words that come from outside.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use serde_json::Value;
+use shared_fuzz::{Examples, Input, fuzz};
+
+use crate::{
+    calendar::Per,
+    ids::{KeyId, RequestId},
+    json::{Kind, Object, text},
+    key::{Class, Prefix, Presented, without_keys},
+    money::{MoneyError, NanoUsd},
+    network::Network,
+    secret::ExposeSecret,
+    text::{cut, is_control, is_name, shown},
+    time::Timestamp,
+};
+
+/// An amount is the number that JSON and a float read, to half a nano-USD; and it reads back as it is written.
+#[test]
+fn money() {
+    let examples =
+        ["25", "0.004215", "1e-9", "-2.5E1", "0.0000000025", "9223372036.854775807", "-0", "1e300"];
+    fuzz!(Examples::of(examples), |input: &Input| {
+        let spelled = input.text();
+        let is_number = serde_json::from_str::<&serde_json::value::RawValue>(&spelled)
+            .is_ok_and(|raw| Kind::of(raw) == Kind::Number && raw.get() == spelled);
+        let amount = NanoUsd::parse(&spelled);
+        assert_eq!(is_number, amount != Err(MoneyError::NotANumber));
+        let float: f64 = spelled.parse().unwrap_or_default();
+        match amount {
+            Ok(amount) => {
+                let read: f64 = amount.to_string().parse().unwrap();
+                assert!((read - float).abs() <= 5.000_001e-10 + float.abs() * 1e-15, "{read}");
+                let again = NanoUsd::parse(&amount.to_string());
+                assert!(again == Ok(amount) || amount.nanos() == i64::MIN);
+            }
+            Err(MoneyError::NotANumber) => {}
+            Err(MoneyError::OutOfRange { negative }) => {
+                assert!(float.abs() > 9.223_372_036e9 && negative == (float < 0.0));
+            }
+            Err(MoneyError::RoundsToZero) => assert!(float.abs() <= 5e-10),
+        }
+    });
+}
+
+/// An instant is the one that chrono reads where both read one; and it reads back as it is written.
+#[test]
+fn timestamps() {
+    let examples = [
+        "2027-12-31T23:59:59Z",
+        "2027-12-31t23:59:59.123456789-02:00",
+        "2028-02-29 00:00+0530",
+        "0000-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999Z",
+    ];
+    fuzz!(Examples::of(examples), |input: &Input| {
+        let Some(at) = Timestamp::parse(&input.text()) else { return };
+        assert_eq!(Timestamp::parse(&at.to_string()), Some(at));
+        assert_eq!(Timestamp::from_millis(at.millis()), at);
+        if let Ok(theirs) = DateTime::parse_from_rfc3339(&input.text()) {
+            assert_eq!(theirs.timestamp_millis(), at.millis());
+        }
+        for per in Per::ALL {
+            let (beginning, end) = (per.beginning(at), per.end(at));
+            assert!(beginning <= at && (at < end || end == Timestamp::from_millis(i64::MAX)), "{per:?}");
+            assert_eq!((per.beginning(beginning), per.end(beginning)), (beginning, end), "{per:?}");
+            assert_eq!(per.beginning(end.minus(Duration::from_millis(1))), beginning, "{per:?}");
+        }
+    });
+}
+
+/// An id has one spelling.
+#[test]
+fn ids() {
+    let examples = ["ak_0198f1a2b3c4d5e6f708192a3b4c5d6e", "req_ffffffffffffffffffffffffffffffff"];
+    fuzz!(Examples::of(examples), |input: &Input| {
+        let text = input.text();
+        if let Ok(id) = text.parse::<KeyId>() {
+            assert_eq!((id.to_string(), KeyId::from_slice(id.as_bytes())), (text.to_string(), Some(id)));
+            assert!(text.parse::<RequestId>().is_err());
+        }
+    });
+}
+
+/// A changed key is none of ours, and none is ever shown.
+#[test]
+fn keys() {
+    let prefix = Prefix::parse("fg").unwrap();
+    let minted = [Class::Api, Class::Management].map(|class| prefix.mint(class, [200; 32]));
+    let minted = minted.each_ref().map(|key| key.expose_secret().to_owned());
+    let examples =
+        Examples::of(&minted).and(Examples::of(["/v1/keys/sk-proj-0123456789abcdef", "shop_api_é"]));
+    fuzz!(examples, |input: &Input| {
+        let text = input.text();
+        match prefix.recognise(&text) {
+            Presented::Own(_) => assert!(minted.iter().any(|key| *key == text)),
+            Presented::Foreign => assert!(text.bytes().all(|byte| byte.is_ascii_graphic())),
+            Presented::Malformed => {}
+        }
+        let shown = without_keys(&text);
+        assert_eq!(without_keys(&shown), shown, "a second look finds no more");
+        assert!(!minted.iter().any(|key| shown.contains(key)), "{shown}");
+    });
+}
+
+/// An object has the members that `serde_json` finds, each as it is spelled.
+#[test]
+fn json_objects() {
+    fuzz!(
+        Examples::folder("chat").and(Examples::of([r#"{"a":1,"\u0061 ":"\ud83d\ude00"}"#])),
+        |input: &Input| {
+            let theirs: Result<Value, _> = serde_json::from_slice(input.bytes());
+            match (Object::from_slice(input.bytes()), theirs) {
+                (Ok(ours), Ok(Value::Object(theirs))) => {
+                    assert_eq!(ours.iter().count(), theirs.len());
+                    for (name, raw) in ours.iter() {
+                        assert_eq!(&serde_json::from_str::<Value>(raw.get()).unwrap(), &theirs[name]);
+                        assert_eq!(text(raw).ok().as_deref(), theirs[name].as_str());
+                    }
+                }
+                // Numbers, nesting and halves of surrogate pairs that a tree cannot hold are left to whoever reads the member.
+                (Ok(_), Err(_)) => {
+                    assert!(serde_json::from_slice::<&serde_json::value::RawValue>(input.bytes()).is_ok())
+                }
+                (Ok(_), Ok(other)) => panic!("{other} is no object"),
+                (Err(error), Ok(Value::Object(_))) => {
+                    assert!(error.to_string().contains("duplicate member"), "{error}")
+                }
+                (Err(_), _) => {}
+            }
+        }
+    );
+}
+
+/// What is shown has an end, and commands nothing.
+#[test]
+fn shown_texts() {
+    let examples = ["plain, größer, 漢字", "a\u{1b}[31mb\nc\u{202e}d\u{2028}", " a\u{200b}"];
+    fuzz!(Examples::of(examples), |input: &Input| {
+        let (text, most) = (input.text(), input.choice(20));
+        let shown = shown(&text, most);
+        assert!(!shown.contains(is_control) && shown.chars().count() <= most * "\\u{10ffff}".len() + 1);
+        assert!(text.starts_with(cut(&text, most)) && cut(&text, most).chars().count() <= most);
+        assert!(!is_name(&text, most) || shown == text, "a name is shown as it is");
+    });
+}
+
+/// A network has the address that it is written with.
+#[test]
+fn networks() {
+    fuzz!(Examples::of(["10.0.0.0/8", "192.168.1.7", "fd00::/8", "::ffff:1.2.3.4/128"]), |input: &Input| {
+        let text = input.text();
+        if let Ok(network) = text.parse::<Network>() {
+            let (address, _) = text.split_once('/').unwrap_or((&text, ""));
+            assert!(network.contains(address.parse().unwrap()));
+        }
+    });
+}
