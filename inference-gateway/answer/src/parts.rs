@@ -25,6 +25,13 @@ impl OutputSize {
     }
 }
 
+/// Reads a member that may be absent, `null` as a value that is there: what is edited in place has to be found.
+pub(super) fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
 /// Content of a message, or what a delta adds.
 #[derive(Default, Deserialize)]
 pub(super) struct Delta<'a> {

@@ -3,7 +3,7 @@
 use raw_json::RawString;
 use reply::MAX_CHOICES;
 use serde::Deserialize;
-use shared::json::{RawValue, from_slice};
+use shared::json::{Kind, RawValue, from_slice};
 use upstream_error::UpstreamError;
 
 use super::{
@@ -180,7 +180,7 @@ impl<'a> Chunk<'a> {
     ) -> Self {
         let first = choices.first().map(|choice| choice.index);
         Self {
-            usage,
+            usage: usage.filter(|usage| Kind::of(usage) != Kind::Null),
             timings,
             choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
             unknown_finish: None,

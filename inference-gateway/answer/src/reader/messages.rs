@@ -9,7 +9,7 @@ use upstream_error::UpstreamError;
 use super::{Pieces, WholeAnswer, calls::CallPlaces};
 use crate::{
     Chunk, Event, Nonsense,
-    parts::{AtMost, Delta, short},
+    parts::{AtMost, Delta, even_null, short},
     stream::{Edited, Original},
 };
 
@@ -36,7 +36,7 @@ struct RawEvent<'a> {
     content_block: Option<&'a RawValue>,
     #[serde(borrow)]
     delta: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
@@ -49,9 +49,9 @@ struct RawMessage<'a> {
     content: Option<AtMost<RawBlock<'a>, MAX_BLOCKS>>,
     #[serde(borrow)]
     stop_reason: Option<RawString<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "even_null")]
     model: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,

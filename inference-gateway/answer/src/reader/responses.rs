@@ -8,7 +8,7 @@ use upstream_error::UpstreamError;
 use super::{Pieces, WholeAnswer, calls::CallPlaces, messages::read};
 use crate::{
     Chunk, Event, Nonsense,
-    parts::{Delta, short},
+    parts::{Delta, even_null, short},
     stream::{ChunkChoice, Edited, Original},
 };
 
@@ -62,9 +62,9 @@ struct RawResponse<'a> {
     incomplete_details: Option<RawDetails<'a>>,
     #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "even_null")]
     model: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,

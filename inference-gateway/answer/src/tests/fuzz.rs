@@ -1,5 +1,6 @@
 //! Fuzz targets of the answers of upstreams, streamed and whole.
 
+use shared::json::{Kind, Object, RawValue};
 use shared_catalog::UpstreamApi;
 use shared_fuzz::{Examples, Input, fuzz};
 
@@ -114,6 +115,7 @@ fn written(api: UpstreamApi, reply: &Reply, passes: bool, input: &Input) -> Byte
         writer.done(SETTLED, &mut out);
     }
     assert!(out.ends_with(b"\n\n"));
+    let are_unique = payloads(input).iter().all(|payload| is_unique(payload));
     let mut decoder = Decoder::default();
     decoder.push(out.clone().freeze());
     let mut ends = 0;
@@ -123,12 +125,19 @@ fn written(api: UpstreamApi, reply: &Reply, passes: bool, input: &Input) -> Byte
             ends += 1;
         } else {
             // A tree refuses what a passed event may have.
-            let json = serde_json::from_slice::<&shared::json::RawValue>(&data);
+            let json = serde_json::from_slice::<&RawValue>(&data);
+            assert!(!are_unique || is_unique(&data), "{}", String::from_utf8_lossy(&data));
             assert!(json.is_ok_and(|raw| raw.get().starts_with('{')), "{}", String::from_utf8_lossy(&data));
         }
     }
     assert_eq!(decoder.held_bytes(), 0);
     out
+}
+
+/// Returns whether no member of an object, or of an object right in it, comes twice.
+fn is_unique(json: &[u8]) -> bool {
+    let is_unique_in = |raw: &RawValue| Kind::of(raw) != Kind::Object || Object::from_raw(raw).is_ok();
+    Object::from_slice(json).is_ok_and(|object| object.iter().all(|(_, raw)| is_unique_in(raw)))
 }
 
 /// The texts of each choice in a stream of chat.
@@ -222,7 +231,7 @@ fn embeddings_answers() {
     fuzz!(Examples::folder("chat-answers"), |input: &Input| {
         let Ok(vectors) = Completion::read(&Reply::Embeddings, input.bytes()) else { return };
         let written = vectors.write(generation(), &Reply::Embeddings, SETTLED);
-        assert!(serde_json::from_slice::<&shared::json::RawValue>(&written).is_ok());
+        assert!(serde_json::from_slice::<&RawValue>(&written).is_ok());
         assert!(vectors.outputs.is_empty());
     });
 }
@@ -244,7 +253,8 @@ fn check_whole(api: UpstreamApi, input: &Input) {
     let Ok(passed) = Completion::read_passed(api, &body) else { return };
     let reply = if api == UpstreamApi::Messages { messages() } else { responses() };
     let written = passed.write(generation(), &reply, SETTLED);
-    assert!(serde_json::from_slice::<&shared::json::RawValue>(&written).is_ok());
+    assert!(serde_json::from_slice::<&RawValue>(&written).is_ok());
+    assert!(!is_unique(&body) || is_unique(&written), "{}", String::from_utf8_lossy(&written));
     if let Ok(tree) = serde_json::from_slice::<Value>(&written) {
         assert!(tree.get("model").is_none_or(|model| model == generation().model), "{tree}");
         assert!(tree["usage"].is_object(), "{tree}");

@@ -160,6 +160,19 @@ fn a_usage_that_is_missing_is_ours_and_a_cost_of_the_vendors_is_replaced() {
             "{missing}"
         );
     }
+    for (api, end) in [
+        (
+            UpstreamApi::Messages,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":null}"#,
+        ),
+        (
+            UpstreamApi::Responses,
+            r#"{"type":"response.completed","response":{"status":"completed","usage":null}}"#,
+        ),
+    ] {
+        let ended = Passing::of(api, &[end]).done();
+        assert_eq!(ended.matches("\"usage\"").count(), 1, "it takes the place of null: {ended}");
+    }
     let told =
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"cost":7,"output_tokens":2}}"#;
     assert_eq!(usage(told), json!({"cost": 0.000_003_2, "output_tokens": 2}));
