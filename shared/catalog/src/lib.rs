@@ -341,4 +341,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests;

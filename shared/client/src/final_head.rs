@@ -242,4 +242,28 @@ mod tests {
             assert!(matches!(heads.place, Place::Past));
         }
     }
+
+    mod fuzz {
+        use shared_fuzz::{Examples, Input, fuzz};
+
+        use super::*;
+
+        /// Where an answer is cut changes neither whether its heads are within the bounds, nor where they end.
+        #[test]
+        fn heads_of_answers() {
+            let hints = "HTTP/1.0 103 Early Hints\nlink: </a>\r\nx: \r\n\n".repeat(15);
+            let examples = [FINAL.to_owned(), INTERIM.repeat(16) + FINAL, hints + INTERIM + INTERIM + FINAL];
+            fuzz!(Examples::of(examples), |input: &Input| {
+                let run = |pieces: &[&[u8]]| {
+                    let mut heads = Heads::default();
+                    heads.await_answer();
+                    pieces.iter().try_for_each(|piece| heads.read(piece)).map(|()| {
+                        assert!(heads.interim <= MAX_INTERIM_HEADS && heads.bytes <= MAX_HEAD_BYTES);
+                        (matches!(heads.place, Place::Past), heads.bytes, heads.interim)
+                    })
+                };
+                assert_eq!(run(&input.pieces()), run(&[input.bytes()]));
+            });
+        }
+    }
 }

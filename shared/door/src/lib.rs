@@ -5,3 +5,6 @@ pub mod http;
 pub mod limits;
 pub mod serve;
 pub mod tls;
+
+#[cfg(test)]
+mod fuzz;

@@ -64,3 +64,6 @@ impl Interceptor for RequireToken {
         }
     }
 }
+
+#[cfg(test)]
+mod fuzz;
