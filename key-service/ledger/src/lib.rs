@@ -505,4 +505,7 @@ impl Lane {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests;

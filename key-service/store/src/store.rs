@@ -203,3 +203,6 @@ fn message<M: Message + Default>(record: &records::Record) -> Result<M, StoreErr
 fn no_answer() -> StoreError {
     StoreError::Damaged("an answer to another question".into())
 }
+
+#[cfg(test)]
+mod fuzz;

@@ -212,3 +212,6 @@ fn read_key(id: ManagementKeyId, key: messages::ManagementKey) -> Option<Managem
         revoked_at: revoked_at.map(Timestamp::from_millis),
     })
 }
+
+#[cfg(test)]
+mod fuzz;

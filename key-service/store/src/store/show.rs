@@ -175,7 +175,7 @@ impl Store {
     }
 }
 
-fn shown(name: &Name, record: Option<&Record>) -> ShownRecord {
+pub(super) fn shown(name: &Name, record: Option<&Record>) -> ShownRecord {
     let Set { table, part } = name.set;
     let set = set_name(table);
     let damaged = json!({"damaged": record.map(|record| record.message().len())});

@@ -71,3 +71,6 @@ pub(super) fn from_records(
     let profile = profile.ok_or_else(|| damaged("the profile of a group"))?;
     from_profile(id, spend, message(profile)?)
 }
+
+#[cfg(test)]
+mod fuzz;

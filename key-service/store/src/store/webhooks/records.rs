@@ -91,3 +91,6 @@ pub(super) fn read_attempt(attempt: messages::DeliveryAttempt) -> Option<Attempt
     };
     Some(Attempt { event: EventId::from_slice(&event)?, kind, at: time(at), milliseconds, answer })
 }
+
+#[cfg(test)]
+mod fuzz;

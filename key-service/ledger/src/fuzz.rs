@@ -1,0 +1,140 @@
+//! Fuzz targets of the ledger's records: whatever bytes a store has, they are a value that is written as it is read, or none.
+
+use prost::Message;
+use records::{Record, Revision};
+use shared::{
+    ids::{DepositId, GenerationId, GroupId, KeyId},
+    time::Timestamp,
+};
+use shared_fuzz::{Examples, Input, fuzz};
+
+use crate::{
+    copies::{Kept, PayerSum, Sum, TheAccount, TheEvents, TheTurn, ToldName},
+    messages::{self, generation::State},
+    names::{DueMoney, PayerName, read_due, spending_key},
+};
+
+const AT: i64 = 1_795_140_665_000;
+
+fn examples() -> Examples {
+    let at = Timestamp::from_millis(AT);
+    let (key, group) = (KeyId::new(at, [1; 10]), GroupId::new(at, [2; 10]));
+    let rate = messages::Rate { per_minute: 60, taken: 7, at: AT };
+    let bounds = messages::Bounds {
+        windows: vec![messages::Window { per: 1, amount: 5, start: AT, used: 3 }],
+        requests_per_minute: Some(rate),
+        tokens_per_minute: Some(rate),
+        max_in_flight: Some(4),
+        in_flight: 2,
+        models: Some(messages::Models { ids: vec!["m".into()] }),
+    };
+    let budget = Some(messages::Budget { limit: Some(9), used: 4, held: 1, bounds: Some(bounds) });
+    let progress = messages::Progress {
+        prompt: 12,
+        cached: 4,
+        completion: 5,
+        cost: 3,
+        upstream_cost: Some(2),
+        ..Default::default()
+    };
+    let payer = messages::Payer {
+        key: key.as_bytes().to_vec(),
+        model: "Model Flash".into(),
+        group: group.as_bytes().to_vec(),
+        parent: Vec::new(),
+    };
+    let generation = |state| {
+        let (payer, progress) = (Some(payer.clone()), Some(progress));
+        messages::Generation { payer, progress, state: Some(state) }.encode_to_vec()
+    };
+    let hold = messages::Hold { amount: 7, lease_until: 9, counted_levels: 5, counted_tokens: 12 };
+    let bill = messages::Bill { charged: 3, expired: true, estimated: false, at: AT };
+    let group_record = messages::Group {
+        budget: budget.clone(),
+        parent: group.as_bytes().to_vec(),
+        archived_at: Some(AT),
+        last_entry: 3,
+    };
+    let key_record = messages::Key {
+        budget,
+        group: group.as_bytes().to_vec(),
+        credential: 2,
+        previous_until: Some(AT),
+        expires_at: Some(AT),
+        last_used_at: Some(AT),
+        last_entry: 3,
+        ..messages::Key::default()
+    };
+    let account = messages::Account {
+        credit: 9,
+        held: 1,
+        tick: 4,
+        last_deposit: Some(messages::LastDeposit { credit: 5, at: AT }),
+        entries: 3,
+        events: 2,
+        last_expiry: AT,
+    };
+    let deposit =
+        messages::Deposit { amount: 5, credit: 9, note: "n".into(), payment_id: "pay_1".into(), at: AT };
+    let sums =
+        messages::Sums { requests: 2, usage: Some(progress), tokens: 7, charged: 3, ..Default::default() };
+    Examples::of([
+        account.encode_to_vec(),
+        key_record.encode_to_vec(),
+        group_record.encode_to_vec(),
+        generation(State::Hold(hold)),
+        generation(State::Bill(bill)),
+        deposit.encode_to_vec(),
+        sums.encode_to_vec(),
+        messages::EventsKept { first: 3, bytes: 900 }.encode_to_vec(),
+        messages::Turn { of: vec![7; 8] }.encode_to_vec(),
+    ])
+}
+
+#[test]
+fn records_of_money() {
+    fuzz!(examples(), |input: &Input| {
+        is_written_as_read::<TheAccount>(input.bytes());
+        is_written_as_read::<TheTurn>(input.bytes());
+        is_written_as_read::<TheEvents>(input.bytes());
+        is_written_as_read::<KeyId>(input.bytes());
+        is_written_as_read::<GroupId>(input.bytes());
+        is_written_as_read::<GenerationId>(input.bytes());
+        is_written_as_read::<DepositId>(input.bytes());
+        is_written_as_read::<PayerSum>(input.bytes());
+        is_written_as_read::<Sum>(input.bytes());
+        is_written_as_read::<ToldName>(input.bytes());
+        if let Some(record) = Record::from_bytes(input.bytes().to_vec()) {
+            let again = Record::new(record.revision(), record.form(), record.message());
+            assert_eq!(
+                (again.as_bytes(), record.message().len()),
+                (input.bytes(), input.bytes().len() - Revision::SIZE - 1)
+            );
+        }
+    });
+}
+
+fn is_written_as_read<K: Kept>(bytes: &[u8]) {
+    let Some(value) = K::read(bytes) else { return };
+    let Some(written) = K::write(&value).map(|message| message.encode_to_vec()) else {
+        panic!("a value that was read has no record");
+    };
+    assert!(K::read(&written) == Some(value), "{bytes:?} is written as {written:?}");
+}
+
+#[test]
+fn names_and_entries_of_indexes() {
+    let payer = [&b"p"[..], &[1; 16], &[2; 16], &[0; 16], b"Model Flash"].concat();
+    let due = [&9_u64.to_be_bytes()[..], &[1; 16], &[2; 16], &7_i64.to_be_bytes(), &[5], &[3; 16]].concat();
+    fuzz!(Examples::of([payer, due]), |input: &Input| {
+        let bytes = input.bytes();
+        if let Some(payer) = PayerName::read(bytes) {
+            assert_eq!(PayerName::of(&payer).to_vec(), bytes);
+        }
+        match DueMoney::read(bytes) {
+            Some(money) => assert!(read_due(bytes).is_some_and(|(key, _)| key == money.key)),
+            None => assert!(bytes.len() < 49),
+        }
+        assert_eq!(spending_key(bytes).is_some(), bytes.len() == 24);
+    });
+}
