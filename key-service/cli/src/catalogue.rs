@@ -1,7 +1,10 @@
 //! The commands on the catalogue: entries from public lists of prices, and checks.
 
 mod entry;
+#[cfg(test)]
+mod fuzz;
 mod price_list;
+
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,10 @@
 //! The commands that move keys in from another gateway.
 
+#[cfg(test)]
+mod fuzz;
 mod jsonl;
 mod litellm;
+
 #[cfg(test)]
 mod tests;
 

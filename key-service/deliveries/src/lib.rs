@@ -4,8 +4,11 @@
 //! key-services make the same attempt, and an attempt that a dead one had begun falls due again.
 
 mod connector;
+#[cfg(test)]
+mod fuzz;
 mod places;
 mod sender;
+
 #[cfg(test)]
 mod tests;
 

@@ -133,4 +133,7 @@ async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests;

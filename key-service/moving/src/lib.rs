@@ -264,4 +264,7 @@ pub fn events_of(
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests;

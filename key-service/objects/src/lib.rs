@@ -8,3 +8,6 @@ pub mod value;
 
 pub use settings::{settings, settings_among};
 pub use shown::{Shown, own_group, with_group, with_secret};
+
+#[cfg(test)]
+mod fuzz;

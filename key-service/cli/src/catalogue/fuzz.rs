@@ -1,0 +1,42 @@
+//! Fuzz target of price lists.
+
+use std::fs;
+
+use shared_catalog::Catalog;
+use shared_fuzz::{Examples, Input, fuzz};
+
+use super::*;
+
+/// The entry of a model is a catalogue's, once a person has completed it, with the prices that the list has.
+#[test]
+fn price_lists() {
+    const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
+    let folder = tempfile::tempdir().unwrap();
+    fuzz!(Examples::folder("price-lists"), |input: &Input| {
+        for (file, format, ids) in [
+            ("list.json", Format::LiteLlm, &["aviary/lark-2", "openai/text-embed", "gpt-x"][..]),
+            ("lark-2.toml", Format::ModelsDev, &["lark-2"]),
+        ] {
+            let file = folder.path().join(file);
+            fs::write(&file, input.bytes()).unwrap();
+            let Ok(list) = PriceList::read(&file, format) else { continue };
+            for id in ids {
+                let Ok(Some(listed)) = list.model(id) else { continue };
+                assert_eq!(listed.price.fault(), None);
+                let entry =
+                    Entry { listed: &listed, preset: None, upstream_model: &listed.id, markup: None }.text();
+                let text =
+                    format!("{SERVICE}{entry}").replace("url = \"\"", "url = \"https://api.example.com/v1\"");
+                match Catalog::parse(&text, "entry") {
+                    Ok(catalog) => assert_eq!(*catalog.models[0].price, listed.price, "{text}"),
+                    // What the list does not say, or says wrongly, is for the person to see.
+                    Err(error) => {
+                        let error = error.to_string();
+                        let blames_sizes = ["context_window", "max_output_tokens", "i64"];
+                        assert!(blames_sizes.iter().any(|name| error.contains(name)), "{error}\n{text}");
+                    }
+                }
+            }
+        }
+    });
+}

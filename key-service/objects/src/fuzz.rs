@@ -1,0 +1,87 @@
+//! Fuzz targets of the settings of keys, groups and webhooks.
+
+use domain::{
+    group::{Group, GroupPatch},
+    key::{ApiKey, KeyPatch},
+    webhook::WebhookPatch,
+};
+use shared::{
+    error::Code,
+    ids::{GroupId, KeyId},
+    json::Object,
+    time::Timestamp,
+    wire::{Fields, Value},
+};
+use shared_fuzz::{Examples, Input, fuzz};
+
+use crate::{settings, settings_among};
+
+fn examples() -> Examples {
+    Examples::of([
+        r#"{"label":"CI","limit":12.5,"limits":[{"amount":1,"per":"day"},{"amount":0.000000001,"per":"month"}],"expires_at":"2099-12-31T23:59:59Z","metadata":{"a":"b"},"disabled":false}"#,
+        r#"{"label":"","models":["m","n"],"requests_per_minute":60,"tokens_per_minute":100000,"max_in_flight":4,"group_id":"grp_0198f1a2b3c4d5e6f708192a3b4c5d6e"}"#,
+        r#"{"name":"team","external_id":"t1","parent_id":null,"limit":null,"metadata":{"x":null},"key_defaults":{"limit":5,"expires_in_seconds":3600,"metadata":{"k":"v"}}}"#,
+        r#"{"url":"https://example.com/hook","event_types":["key.created"],"disabled":true}"#,
+    ])
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(1_795_140_665_000)
+}
+
+/// The settings that a key has can be set, and make the same key.
+#[test]
+fn key_settings() {
+    let fresh = || ApiKey::new(KeyId::new(now(), [1; 10]), "hint".into(), now());
+    fuzz!(examples(), |input: &Input| {
+        for is_new in [true, false] {
+            let Ok(patch) = settings::<KeyPatch>(input.bytes(), is_new) else { continue };
+            let key = fresh().with(&patch, now());
+            let text = json(|field| key.value(field, now()));
+            let object: Object<'_> = serde_json::from_str(&text).unwrap();
+            let patch: KeyPatch =
+                settings_among(object.iter(), true).unwrap_or_else(|e| panic!("{e:?} {text}"));
+            assert_eq!(fresh().with(&patch, now()), key, "{text}");
+        }
+    });
+}
+
+/// The settings that a group has can be set, and make the same group.
+#[test]
+fn group_settings() {
+    let fresh = || Group::new(GroupId::new(now(), [1; 10]), now());
+    fuzz!(examples(), |input: &Input| {
+        for is_new in [true, false] {
+            let Ok(patch) = settings::<GroupPatch>(input.bytes(), is_new) else { continue };
+            let group = fresh().with(&patch, now());
+            let text = json(|field| group.value(field, now()));
+            let object: Object<'_> = serde_json::from_str(&text).unwrap();
+            let patch: GroupPatch =
+                settings_among(object.iter(), true).unwrap_or_else(|e| panic!("{e:?} {text}"));
+            assert_eq!(fresh().with(&patch, now()), group, "{text}");
+        }
+    });
+}
+
+/// Settings of a webhook are read, or refused for a fault of the sender's.
+#[test]
+fn webhook_settings() {
+    fuzz!(examples(), |input: &Input| {
+        for is_new in [true, false] {
+            if let Err(error) = settings::<WebhookPatch>(input.bytes(), is_new) {
+                assert!(serde_json::from_str::<Object<'_>>(&error.to_json()).is_ok());
+                assert_ne!(error.code, Code::InternalError);
+            }
+        }
+    });
+}
+
+/// The settings among an object's fields, as a request sets them.
+fn json<F: Fields>(value: impl Fn(F) -> Value) -> String {
+    let member = |field: F| {
+        let name = field.row().name;
+        let value = value(field).setting();
+        (value != Value::Null).then(|| format!("\"{name}\":{}", serde_json::to_string(&value).unwrap()))
+    };
+    format!("{{{}}}", F::settings().filter_map(member).collect::<Vec<_>>().join(","))
+}
