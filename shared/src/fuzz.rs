@@ -60,6 +60,14 @@ fn timestamps() {
         let Some(at) = Timestamp::parse(&input.text()) else { return };
         assert_eq!(Timestamp::parse(&at.to_string()), Some(at));
         assert_eq!(Timestamp::from_millis(at.millis()), at);
+        if let Some(local) = input.text().strip_suffix(['Z', 'z']) {
+            let written = at.to_string();
+            assert_eq!(
+                (&local[..10], &local[11..16]),
+                (&written[..10], &written[11..16]),
+                "every digit is there"
+            );
+        }
         if let Ok(theirs) = DateTime::parse_from_rfc3339(&input.text()) {
             assert_eq!(theirs.timestamp_millis(), at.millis());
         }

@@ -64,23 +64,27 @@ impl Timestamp {
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         // chrono accepts more than ISO 8601: signs, blanks and short years are refused here.
-        let dated = bytes.len() >= 16
-            && bytes[..4].iter().all(u8::is_ascii_digit)
-            && bytes[4] == b'-'
-            && bytes[7] == b'-';
+        let dated = bytes.len() >= 16 && begins_like(bytes, b"0000-00-00");
         if !dated || !matches!(bytes[10], b'T' | b't' | b' ') || !text.is_ascii() {
             return None;
         }
         let (date, clock) = (&text[..10], &text[11..]);
         let (clock, offset) = split_offset(clock)?;
         let clock = if clock.len() == 5 { format!("{clock}:00") } else { clock.to_owned() };
-        if clock.contains(char::is_whitespace) || clock.get(6..8)? > "59" || clock.ends_with('.') {
+        let timed = begins_like(clock.as_bytes(), b"00:00:00") && !clock.contains(char::is_whitespace);
+        if !timed || clock.get(6..8)? > "59" || clock.ends_with('.') {
             return None;
         }
         let local = NaiveDateTime::parse_from_str(&format!("{date}T{clock}"), "%Y-%m-%dT%H:%M:%S%.f").ok()?;
         let millis = local.and_utc().timestamp_millis() - offset;
         (FIRST_MILLI..=LAST_MILLI).contains(&millis).then_some(Self(millis))
     }
+}
+
+/// Returns whether a text begins like a shape, in which zeros stand for digits.
+fn begins_like(text: &[u8], shape: &[u8]) -> bool {
+    let is_like = |(byte, sign): (&u8, &u8)| if *sign == b'0' { byte.is_ascii_digit() } else { byte == sign };
+    text.len() >= shape.len() && text.iter().zip(shape).all(is_like)
 }
 
 /// Splits the offset, in milliseconds, off a time of day. A time without one is in UTC.
@@ -187,6 +191,10 @@ mod tests {
             "2027-1-31T23:59:59Z",
             "2027-12-31T3:59:59Z",
             "2027-12-31T23Z",
+            "2027-12- 1T23:59:59Z",
+            "2027-12-\r1T23:59:59Z",
+            "2027- 1-31T23:59:59Z",
+            "2027-12-31T3:59:5.1Z",
             "２０２７-12-31T23:59:59Z",
         ] {
             assert_eq!(read(text), None, "{text:?}");
