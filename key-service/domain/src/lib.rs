@@ -18,3 +18,6 @@ pub mod second_factor;
 pub mod settings;
 pub mod usage;
 pub mod webhook;
+
+#[cfg(test)]
+mod fuzz;

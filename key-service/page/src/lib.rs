@@ -19,3 +19,6 @@ pub mod paths;
 pub mod session;
 pub mod show;
 pub mod theme;
+
+#[cfg(test)]
+mod fuzz;

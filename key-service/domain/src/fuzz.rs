@@ -1,0 +1,109 @@
+//! Fuzz targets of stored texts and of addresses.
+
+use shared_fuzz::{Examples, Input, fuzz};
+
+use crate::{
+    digest::ForeignKey,
+    event::Event,
+    member::{LinkMaker, SignInWay},
+    payment::PaymentId,
+    pepper_record::PepperRecord,
+    second_factor::SecondFactor,
+    usage::Day,
+    webhook::{Host, WebhookUrl},
+};
+
+/// What is read of a stored text is read again of the text that is written of it.
+#[test]
+fn stored_texts() {
+    let hex = "0f".repeat(32);
+    let examples = [
+        "unproven 1795140665000".to_owned(),
+        format!("known {0} {0}", &hex[..32]),
+        format!("{} {hex} 59838022", &hex[..32]),
+        "password".to_owned(),
+        "link owner Ann van  der B".to_owned(),
+        "owner Ann".to_owned(),
+        "2026-11-21".to_owned(),
+        hex.clone(),
+        "Invoice 7/2026".to_owned(),
+    ];
+    fuzz!(Examples::of(examples), |input: &Input| {
+        let text = input.text();
+        if let Ok(record) = text.parse::<PepperRecord>() {
+            assert_eq!(record.to_string().parse(), Ok(record));
+        }
+        if let Some(factor) = SecondFactor::parse(&text) {
+            assert_eq!(SecondFactor::parse(&factor.to_string()), Some(factor));
+        }
+        if let Some(way) = SignInWay::parse(&text) {
+            assert_eq!((way.to_string(), SignInWay::parse(&way.to_string())), (text.to_string(), Some(way)));
+        }
+        if let Some(maker) = LinkMaker::parse(&text) {
+            assert_eq!(maker.to_string(), text);
+        }
+        if let Some(day) = Day::parse(&text) {
+            assert_eq!(day.to_string(), text);
+        }
+        if let Some(key) = ForeignKey::from_hex(&text) {
+            assert_eq!(hex::encode(key.as_bytes()), text.to_ascii_lowercase());
+            assert!(!key.hint().contains(&*text));
+        }
+        if let Some(id) = PaymentId::parse(&text) {
+            assert_eq!(id.as_str(), text);
+        }
+    });
+}
+
+/// An event is read again as it is written.
+#[test]
+fn events() {
+    let event = |kind: &str, actor: &str, data: &str| {
+        let (id, key) = (format!("evt_{:032x}", 1), format!("ak_{:032x}", 2));
+        format!(
+            r#"{{"id":"{id}","object":"event","type":"{kind}","created_at":"2026-11-21T12:00:00Z","actor":{actor},"key_id":"{key}","group_id":null,"data":{data}}}"#
+        )
+    };
+    let system = r#"{"type":"system","id":null,"name":null}"#;
+    let member = format!(r#"{{"type":"member","id":"mem_{:032x}","name":"Ann"}}"#, 3);
+    let changes = r#"{"changes":{"label":{"from":"","to":"x"},"limit":{"from":null,"to":0.5}}}"#;
+    let examples = [
+        event("key.created", &member, changes),
+        event("key.updated", r#"{"type":"operator","id":null,"name":"root"}"#, changes),
+        event("key.rotated", system, r#"{"previous_key_expires_at":"2026-11-22T12:00:00Z"}"#),
+        event("key.limit_reached", system, r#"{"limit":5,"used":4.9,"percent":98,"per":null}"#),
+        event("credit.added", system, r#"{"amount":12.5,"credit":20,"note":"n"}"#),
+        event("key.revoked", system, "{}"),
+    ];
+    assert!(examples.iter().any(|text| Event::from_json(text).is_some()));
+    fuzz!(Examples::of(examples), |input: &Input| {
+        if let Some(event) = Event::from_json(&input.text()) {
+            let json = event.to_json();
+            assert_eq!(Event::from_json(&json), Some(event), "{json}");
+        }
+    });
+}
+
+/// A URL that is taken is encrypted or leads to this machine by its address, and no name in it is an address.
+#[test]
+fn webhook_urls() {
+    let examples = [
+        "https://example.com:8443/hook?token=a%20b&c=d",
+        "https://[2606:4700::1111]:443/x",
+        "http://127.0.0.1:9000/hook",
+        "https://0x7f.1/",
+        "https://user@example.com./",
+    ];
+    fuzz!(Examples::of(examples), |input: &Input| {
+        let text = input.text();
+        let Ok(url) = WebhookUrl::parse(&text) else { return };
+        assert_eq!((url.as_str(), WebhookUrl::stored(&text).as_ref()), (&*text, Ok(&url)));
+        match url.host() {
+            Host::Literal(address) => assert!(text.starts_with("https://") || address.is_loopback()),
+            Host::Name(name) => {
+                assert!(text.starts_with("https://") && name.parse::<std::net::IpAddr>().is_err());
+                assert_eq!(Host::parse(name), Some(Host::Name(name.clone())));
+            }
+        }
+    });
+}
