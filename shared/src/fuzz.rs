@@ -131,11 +131,11 @@ fn json_objects() {
                 }
                 // Numbers, nesting and halves of surrogate pairs that a tree cannot hold are left to whoever reads the member.
                 (Ok(_), Err(_)) => {
-                    assert!(serde_json::from_slice::<&serde_json::value::RawValue>(input.bytes()).is_ok())
+                    assert!(serde_json::from_slice::<&serde_json::value::RawValue>(input.bytes()).is_ok());
                 }
                 (Ok(_), Ok(other)) => panic!("{other} is no object"),
                 (Err(error), Ok(Value::Object(_))) => {
-                    assert!(error.to_string().contains("duplicate member"), "{error}")
+                    assert!(error.to_string().contains("duplicate member"), "{error}");
                 }
                 (Err(_), _) => {}
             }

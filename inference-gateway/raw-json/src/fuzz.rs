@@ -119,7 +119,7 @@ fn collect<'a>(raw: &'a RawValue, take: &mut dyn FnMut(&'a RawValue)) {
     take(raw);
     match Kind::of(raw) {
         Kind::Array => {
-            elements(raw).unwrap_or_default().into_iter().for_each(|element| collect(element, take))
+            elements(raw).unwrap_or_default().into_iter().for_each(|element| collect(element, take));
         }
         Kind::Object => {
             let object = Object::from_raw(raw).unwrap_or_default();

@@ -66,7 +66,18 @@ fn json_of(kind: Kind, text: &str) -> String {
     match kind {
         Kind::Line { .. } | Kind::Url => json!(text).to_string(),
         Kind::ExternalId { .. } | Kind::Time | Kind::Group if text != "null" => json!(text).to_string(),
-        _ => text.to_owned(),
+        Kind::ExternalId { .. }
+        | Kind::Time
+        | Kind::Group
+        | Kind::Amount
+        | Kind::Count { .. }
+        | Kind::Limits
+        | Kind::Models
+        | Kind::Metadata
+        | Kind::EventTypes
+        | Kind::Flag
+        | Kind::KeyDefaults
+        | Kind::Answered(_) => text.to_owned(),
     }
 }
 

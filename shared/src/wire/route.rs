@@ -164,7 +164,7 @@ impl Route {
     }
 
     const fn at(self, of: &'static str, reach: Reach) -> Self {
-        Self { of, reach, ..self }
+        Self { reach, of, ..self }
     }
 
     const fn on(self, noun: Noun) -> Self {

@@ -105,7 +105,7 @@ fn check_body(forward: &Forward, form: BodyForm) {
     let (head, rest) = forward.body(to);
     let body = [head, rest].concat();
     let members = Object::from_slice(&body).unwrap_or_else(|error| panic!("{error} {}", lossy(&body)));
-    assert_eq!(members.get("model").map(|model| model.get()), Some(r#""m""#));
+    assert_eq!(members.get("model").map(shared::json::RawValue::get), Some(r#""m""#));
     let (head, rest) = match forward.count_body(to) {
         crate::CountBody::Written(head, rest) => (head, rest),
         crate::CountBody::Unwritten(count) => count.write(),

@@ -72,7 +72,7 @@ fn id_in(path: &str) -> String {
 fn shows(shown: &Value, sent: &Value) {
     match (shown, sent) {
         (Value::Object(shown), Value::Object(sent)) => {
-            sent.iter().for_each(|(name, sent)| shows(&shown[name], sent))
+            sent.iter().for_each(|(name, sent)| shows(&shown[name], sent));
         }
         (Value::Array(shown), Value::Array(sent)) => {
             assert_eq!(shown.len(), sent.len());
@@ -114,26 +114,26 @@ async fn what_a_change_leaves_out_stays_what_is_null_is_cleared_what_it_has_is_s
     let desk = Desk::open().await;
     for sample in samples(&desk).await {
         let (path, blank) = sample.made(&desk).await;
-        let patch = async |name: &str, value: &Value| {
+        let change = async |name: &str, value: &Value| {
             desk.call(Method::PATCH, &path, json!({ name: value }).to_string()).await
         };
         for row in &sample.settings {
             let (name, value) = (row.name, &sample.full[row.name]);
             let before = desk.get(&path).await;
             if row.is_fixed {
-                patch(name, value).await.is_error(400, "unknown_parameter", Some(name));
+                change(name, value).await.is_error(400, "unknown_parameter", Some(name));
                 continue;
             }
-            let set = patch(name, value).await;
+            let set = change(name, value).await;
             assert_eq!(set.status, 200, "{}", set.text);
             shows(&set.json[name], value);
             assert_eq!(sample.settings_of(&set.json, name), sample.settings_of(&before.json, name));
             assert_eq!(desk.get(&path).await.text, set.text);
             assert_eq!(desk.call(Method::PATCH, &path, "{}").await.text, set.text);
-            let cleared = patch(name, &Value::Null).await;
+            let cleared = change(name, &Value::Null).await;
             if matches!(row.kind, Kind::Line { .. } | Kind::Url | Kind::Flag) {
                 cleared.is_error(400, "invalid_type", Some(name));
-                patch(name, &blank[name]).await;
+                change(name, &blank[name]).await;
             } else {
                 assert_eq!((cleared.status.as_u16(), &cleared.json[name]), (200, &blank[name]), "{name}");
             }

@@ -99,7 +99,7 @@ pub(super) async fn serve_connection(
         // Boxed on its own, so that connections without TLS reserve no memory for it.
         Ok(Ok(stream)) => Box::pin(serve_http(server, stream, peer, connection, worker)).await,
         Ok(Err(e)) if tls.among_services => {
-            tracing::warn!(error = %e, "the TLS handshake of a service failed")
+            tracing::warn!(error = %e, "the TLS handshake of a service failed");
         }
         Ok(Err(e)) => tracing::debug!(error = %e, "a client did not agree on TLS"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
