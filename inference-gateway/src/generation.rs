@@ -28,6 +28,7 @@ use shared::{
 use shared_catalog::LeftBeforeHead;
 use shared_door::{http::ClientRequestId, serve::Detach};
 use shared_observe::traces::Span;
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -82,6 +83,8 @@ pub(crate) struct Job {
     pub(crate) session: Option<ClientRequestId>,
     /// The time of arrival, in seconds since 1970.
     pub(crate) created: i64,
+    /// The same on the monotonic clock.
+    pub(crate) accepted: Instant,
     /// The presented key.
     pub(crate) credential: String,
     /// The models on offer when the request began.

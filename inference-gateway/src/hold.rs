@@ -16,9 +16,11 @@ use std::{
 use foldhash::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
+    generation::{Course, FinishReason},
     ids::{AccountId, GenerationId, KeyId},
     rates::RateStatus,
     refusal::Refusal,
+    time::millis,
     tokens::Usage,
 };
 use shared_catalog::Price;
@@ -50,6 +52,8 @@ struct HoldsInner {
 struct HoldState {
     /// The hold as it was granted.
     hold: HoldRef,
+    /// Time at which the request was accepted.
+    accepted: Instant,
     /// Place of the upstream that has the request, as in [`HoldRef::upstream`].
     upstream: AtomicU32,
     /// What each of the model's upstreams charges, as it was granted.
@@ -71,6 +75,8 @@ struct Lease {
     usage: Usage,
     prompt_tokens: u64,
     output_tokens: u64,
+    /// How the generation went so far.
+    course: Course,
 }
 
 /// Status of a hold at the key-service.
@@ -98,8 +104,14 @@ impl Holds {
         Self(Arc::new(HoldsInner { keys, unresolved: Mutex::default(), spool, settling }))
     }
 
-    /// Adds a hold that was granted to a call sent at `asked_at`.
-    pub(crate) fn open(&self, grant: Grant, prompt_tokens: u64, asked_at: Instant, slot: Slot) -> OpenHold {
+    /// Adds a hold that was granted to a call sent at `asked_at`, for a request that was accepted at `accepted`.
+    pub(crate) fn open(
+        &self,
+        grant: Grant,
+        prompt_tokens: u64,
+        (accepted, asked_at): (Instant, Instant),
+        slot: Slot,
+    ) -> OpenHold {
         let Grant { hold, output_tokens, lease, rates, upstream_costs } = grant;
         let lease = Lease {
             length: lease,
@@ -109,12 +121,14 @@ impl Holds {
             usage: Usage::default(),
             prompt_tokens,
             output_tokens,
+            course: Course { authorized_ms: Some(millis(accepted.elapsed())), ..Course::default() },
         };
         let generation = hold.generation;
         let state = Arc::new(HoldState {
             upstream: AtomicU32::new(hold.upstream),
             upstream_costs,
             hold,
+            accepted,
             lease: Mutex::new(lease),
             changed: Notify::new(),
         });
@@ -169,15 +183,23 @@ impl OpenHold {
         self.state.lease().output_tokens
     }
 
-    /// Records the place among the model's upstreams, from 1, of the upstream that is sent the request.
-    pub(crate) fn sent_to(&self, place: u32) {
+    /// Records the upstream that is sent the request: its place among the model's upstreams, from 1, and its address.
+    pub(crate) fn sent_to(&self, place: u32, address: String) {
         self.state.upstream.store(place, Ordering::Relaxed);
+        self.state.lease().course.upstream = Some(address);
     }
 
-    /// Records the usage to bill from now on, also if the hold is dropped or expires.
+    /// Records the usage of a stream to bill from now on, also if the hold is dropped or expires.
     pub(crate) fn record(&mut self, usage: Usage, estimated: bool) {
         self.ending = Ending::Capture { usage, charged: None, estimated };
-        self.state.lease().usage = usage;
+        let mut lease = self.state.lease();
+        lease.usage = usage;
+        lease.course.first_token_ms.get_or_insert_with(|| millis(self.state.accepted.elapsed()));
+    }
+
+    /// Records why the choices of the answer ended.
+    pub(crate) fn finished(&self, reasons: &[FinishReason]) {
+        self.state.lease().course.finish_reason = reasons.first().copied();
     }
 
     /// Status at the key-service, by the last answer.
@@ -221,7 +243,7 @@ impl OpenHold {
         charged: Option<Usage>,
         estimated: bool,
     ) -> Option<Charge> {
-        self.record(usage, estimated);
+        self.state.lease().usage = usage;
         self.ending = Ending::Capture { usage, charged, estimated };
         self.settle().await
     }
@@ -252,7 +274,11 @@ impl OpenHold {
     }
 
     fn settlement(&self, slot: Option<Slot>) -> Settlement {
-        Settlement::new(self.state.named(), self.ending, slot)
+        let course = match self.ending {
+            Ending::Capture { .. } => Some(self.state.ended()),
+            Ending::Release => None,
+        };
+        Settlement::new((self.state.named(), course), self.ending, slot)
     }
 }
 
@@ -279,15 +305,27 @@ impl HoldState {
         HoldRef { upstream, upstream_cost, ..self.hold.clone() }
     }
 
+    /// How the generation went, which has ended now if it has not before.
+    fn ended(&self) -> Arc<Course> {
+        let mut lease = self.lease();
+        lease.course.latency_ms.get_or_insert_with(|| millis(self.accepted.elapsed()));
+        Arc::new(lease.course.clone())
+    }
+
     async fn extend(
         &self,
         keys: &Keys,
         (prompt_tokens, images): (u64, u64),
         output_tokens: u64,
     ) -> Result<Extended, Unavailable> {
-        let (asked_at, usage) = (Instant::now(), self.lease().usage);
+        let asked_at = Instant::now();
+        let (usage, course) = {
+            let lease = self.lease();
+            (lease.usage, Some(Arc::new(lease.course.clone())))
+        };
         let hold = self.named();
-        let extended = keys.extend(Extend { hold, usage, prompt_tokens, images, output_tokens }).await?;
+        let extend = Extend { hold, usage, prompt_tokens, images, output_tokens, course };
+        let extended = keys.extend(extend).await?;
         self.extended(extended, prompt_tokens, asked_at);
         Ok(extended)
     }

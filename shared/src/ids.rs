@@ -138,6 +138,11 @@ id!(
     "gen_"
 );
 id!(
+    /// A refused call.
+    RefusalId,
+    "ref_"
+);
+id!(
     /// A deposit of credit.
     DepositId,
     "dep_"

@@ -7,6 +7,7 @@ pub mod backoff;
 pub mod calendar;
 pub mod clock;
 pub mod error;
+pub mod generation;
 pub mod ids;
 pub mod json;
 pub mod key;

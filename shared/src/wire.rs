@@ -15,7 +15,8 @@ pub use event::{ActorObject, EVENT_TYPES, EventObject, TEST_EVENT_TYPE};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
 pub use noun::{Noun, Reach};
 pub use reading::{
-    AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject,
+    AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RefusalObject, RevokedKeys, UsageList,
+    UsageObject,
 };
 pub use route::{Endpoint, NounAct, ROUTES, Route};
 pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
@@ -35,6 +36,8 @@ pub const CREDITS: &str = "/v1/management/credits";
 pub const USAGE: &str = "/v1/management/usage";
 /// Path of an account's bills.
 pub const GENERATIONS: &str = "/v1/management/generations";
+/// Path of an account's refused calls.
+pub const REFUSALS: &str = "/v1/management/refusals";
 /// Path of an account's events.
 pub const EVENTS: &str = "/v1/management/events";
 /// Path of the API key that asks.

@@ -1,29 +1,6 @@
 //! Reasons why a choice ended, in the API's words.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// The model was done, or met a stop sequence.
-    Stop,
-    /// The limit of output was reached.
-    Length,
-    ToolCalls,
-    /// A filter withheld the rest.
-    ContentFilter,
-}
-
-impl FinishReason {
-    pub(crate) const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
-
-    /// Returns the reason in the form for clients.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::ToolCalls => "tool_calls",
-            Self::ContentFilter => "content_filter",
-        }
-    }
-}
+use shared::generation::FinishReason;
 
 /// An upstream's finish reason, as far as it is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

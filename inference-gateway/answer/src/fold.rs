@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use raw_json::RawString;
-use shared::json::{Kind, RawValue};
+use shared::{
+    generation::FinishReason,
+    json::{Kind, RawValue},
+};
 
 use super::{
-    Chunk, FinishReason, Nonsense,
+    Chunk, Nonsense,
     calls::{Calls, PieceId},
     finish::FinishWord,
     logprobs::Logprobs,

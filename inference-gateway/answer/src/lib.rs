@@ -28,7 +28,6 @@ use std::str::Utf8Error;
 use bytes::BytesMut;
 use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
-pub use finish::FinishReason;
 pub use fold::Fold;
 pub use messages::message_error;
 use parts::BEYOND;

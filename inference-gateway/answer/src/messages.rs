@@ -8,10 +8,10 @@ use bytes::BytesMut;
 use raw_json::RawString;
 use reply::MessagesReply;
 use serde_json::json;
-use shared::{error::ApiError, ids::GenerationId};
+use shared::{error::ApiError, generation::FinishReason, ids::GenerationId};
 
 use super::{
-    FinishReason, Generation, Settled,
+    Generation, Settled,
     call_ids::AnswerCallIds,
     put, put_number,
     turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, object_of},

@@ -6,11 +6,12 @@ use bytes::{Bytes, BytesMut};
 use raw_json::Splice;
 use shared::{
     error::ApiError,
+    generation::FinishReason,
     json::{Object, RawValue},
 };
 
 use super::{
-    Chunk, FinishReason, Generation, Settled, put,
+    Chunk, Generation, Settled, put,
     reader::WholeAnswer,
     stream::{Edited, Original},
     turn::{TurnEnd, TurnWriter},

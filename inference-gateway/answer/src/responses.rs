@@ -10,12 +10,13 @@ use reply::ResponsesReply;
 use serde_json::{Value, json};
 use shared::{
     error::{ApiError, Code},
+    generation::FinishReason,
     ids::GenerationId,
     tokens::UsageDetails,
 };
 
 use super::{
-    FinishReason, Generation, Settled,
+    Generation, Settled,
     call_ids::AnswerCallIds,
     logprobs::put_content,
     put, put_number,

@@ -8,9 +8,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::{ids::GenerationId, json::RawValue, money::NanoUsd};
+use shared::{generation::FinishReason, ids::GenerationId, json::RawValue, money::NanoUsd};
 
-use super::FinishReason;
 pub use messages::{MessageErrorSchema, MessageObject};
 pub use responses::ResponseObject;
 

@@ -3,11 +3,14 @@
 use raw_json::RawString;
 use reply::MAX_CHOICES;
 use serde::Deserialize;
-use shared::json::{Kind, RawValue, from_slice};
+use shared::{
+    generation::FinishReason,
+    json::{Kind, RawValue, from_slice},
+};
 use upstream_error::UpstreamError;
 
 use super::{
-    FinishReason, Nonsense, Reported,
+    Nonsense, Reported,
     finish::FinishWord,
     logprobs::listed_tokens,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},

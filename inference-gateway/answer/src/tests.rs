@@ -13,6 +13,7 @@ use reply::{MessagesReply, Reply, ResponsesReply};
 use serde_json::{Value, json};
 use shared::{
     error::{ApiError, Code},
+    generation::FinishReason,
     money::NanoUsd,
     time::Timestamp,
     tokens::{Usage, UsageDetails},

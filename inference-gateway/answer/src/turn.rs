@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use raw_json::{RawString, is_strict_object};
-use shared::{error::ApiError, json::RawValue};
+use shared::{error::ApiError, generation::FinishReason, json::RawValue};
 
 use super::{
-    FinishReason, Nonsense, Settled,
+    Nonsense, Settled,
     call_ids::AnswerCallIds,
     calls::{Calls, PieceId, ToolCallDelta},
     parts::{Delta, ToolCall},

@@ -5,13 +5,14 @@ use raw_json::RawString;
 use reply::{MAX_CHOICES, Reply};
 use serde::Deserialize;
 use shared::{
+    generation::FinishReason,
     ids::GenerationId,
     json::{Kind, RawValue, from_slice},
 };
 use shared_catalog::UpstreamApi;
 
 use super::{
-    FinishReason, Generation, Nonsense, Reported, Settled,
+    Generation, Nonsense, Reported, Settled,
     call_ids::MadeIds,
     finish::FinishWord,
     logprobs::{listed_tokens, put_logprobs},

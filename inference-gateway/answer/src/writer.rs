@@ -2,10 +2,10 @@
 
 use bytes::BytesMut;
 use reply::Reply;
-use shared::error::ApiError;
+use shared::{error::ApiError, generation::FinishReason};
 
 use super::{
-    Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,
+    Chunk, Generation, Nonsense, Rewriter, Settled,
     call_ids::AnswerCallIds,
     messages::MessagesStream,
     passed::{PassedStream, PassedWriter},

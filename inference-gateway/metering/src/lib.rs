@@ -9,10 +9,10 @@ mod pace;
 mod progress;
 mod usage;
 
-use answer::{AnswerReader, Chunk, Decoder, Event, FinishReason, Nonsense, Settled, StreamWriter};
+use answer::{AnswerReader, Chunk, Decoder, Event, Nonsense, Settled, StreamWriter};
 use bytes::Bytes;
 use reply::MAX_CHOICES;
-use shared::{error::ApiError, tokens::Usage};
+use shared::{error::ApiError, generation::FinishReason, tokens::Usage};
 use upstream_error::UpstreamError;
 
 pub use folded::{FoldEnd, FoldMeter};

@@ -16,6 +16,7 @@ use shared::{
 pub use schema::ChatRequest;
 
 use crate::{
+    caller,
     checked::Request,
     draft::{AskedEffort, Draft},
     dropped::DroppedNames,
@@ -62,6 +63,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
         limit,
         least_output: n,
         effort,
+        user: caller::user(&members),
         reply: Reply::Chat { include_usage },
         dropped_tools: DroppedNames::default(),
         dropped_members: DroppedNames::default(),

@@ -1,9 +1,12 @@
 //! A checked request, whichever dialect its body has.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use reply::Reply;
 use shared::{
     error::{ApiError, Code},
+    generation::{ModelApi, Origin},
     tokens::Usage,
 };
 use shared_catalog::{Effort, ImageUrls, Model, UpstreamApi, UpstreamKind};
@@ -33,6 +36,8 @@ pub struct Request {
     pub(crate) least_output: u64,
     /// The effort of reasoning that the request asks for.
     pub(crate) effort: Option<AskedEffort>,
+    /// The caller's own name of its user.
+    pub(crate) user: Option<String>,
     pub reply: Reply,
     /// Names of offered tools that a chat cannot have.
     pub(crate) dropped_tools: DroppedNames,
@@ -84,9 +89,10 @@ impl Request {
         for (name, _) in self.others.iter().filter(|(name, _)| !model.extra_params.contains(name)) {
             self.dropped_members.add(name);
         }
-        let Self { stream, n, reply, draft, .. } = self;
+        let Self { stream, n, user, reply, draft, .. } = self;
         let dropped = (self.dropped_tools.into_header(), self.dropped_members.into_header());
         Ok(Forward {
+            origin: Arc::new(Origin { api: model_api(&reply), stream, user }),
             stream,
             reply,
             dropped_tools: dropped.0,
@@ -284,4 +290,14 @@ fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<Im
         }
     };
     Err(ApiError::at(Code::InvalidValue, place.clone(), format!("Invalid '{place}': {problem}.")))
+}
+
+/// The API of the call.
+const fn model_api(reply: &Reply) -> ModelApi {
+    match reply {
+        Reply::Chat { .. } => ModelApi::Chat,
+        Reply::Responses(_) => ModelApi::Responses,
+        Reply::Messages(_) => ModelApi::Messages,
+        Reply::Embeddings => ModelApi::Embeddings,
+    }
 }

@@ -12,7 +12,7 @@ use shared::{
 
 pub use schema::EmbeddingsRequest;
 
-use crate::{checked::Request, draft::Draft, dropped::DroppedNames};
+use crate::{caller, checked::Request, draft::Draft, dropped::DroppedNames};
 
 /// Most prompts of one request, as in OpenAI's API.
 const MAX_PROMPTS: usize = 2048;
@@ -42,6 +42,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
         n: 1,
         limit: None,
         effort: None,
+        user: caller::user(&members),
         reply: Reply::Embeddings,
         least_output: 1,
         dropped_tools: DroppedNames::default(),

@@ -4,9 +4,11 @@ mod count;
 mod form;
 mod refused;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use reply::Reply;
-use shared::{ids::AccountId, tokens::Usage};
+use shared::{generation::Origin, ids::AccountId, tokens::Usage};
 use shared_catalog::{ImageUrls, LimitParam, UpstreamApi};
 
 use crate::{draft::RefusablePlaces, sampled::Sampling};
@@ -49,6 +51,8 @@ pub struct UpstreamParams<'a> {
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
 pub struct Forward {
+    /// How the caller asked, for its bills.
+    pub origin: Arc<Origin>,
     pub stream: bool,
     pub reply: Reply,
     pub dropped_tools: Option<String>,

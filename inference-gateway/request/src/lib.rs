@@ -4,6 +4,7 @@
 //! upstream is written in one pass: a single copy of each byte. Types with a prompt have no `Debug`, so that no log can
 //! show a prompt.
 
+mod caller;
 pub mod chat;
 mod checked;
 mod draft;

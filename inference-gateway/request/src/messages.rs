@@ -13,11 +13,12 @@ use bytes::Bytes;
 use memchr::memmem::Finder;
 use raw_json::{ANY_NUMBER, Members, Value};
 use reply::{MessagesReply, Reply};
-use shared::error::ApiError;
+use shared::{error::ApiError, generation::kept_user};
 
 pub use schema::{CountRequest, MessagesRequest};
 
 use crate::{
+    caller,
     checked::Request,
     draft::{self, AskedEffort, Draft, Limit, MAX_STOPS, SystemTexts, json_schema, stop_sequence},
 };
@@ -66,6 +67,7 @@ fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
         least_output: budget.map_or(1, |budget| budget.saturating_add(1)),
         limit,
         effort,
+        user: caller::user_id(members).and_then(|user| kept_user(&user)),
         reply: Reply::Messages(Arc::new(MessagesReply { thinking, stops, earlier_calls })),
         dropped_tools,
         dropped_members: passage::dropped_of_chat(members),

@@ -18,6 +18,7 @@ use shared::error::{ApiError, Code};
 pub use schema::ResponsesRequest;
 
 use crate::{
+    caller,
     checked::Request,
     draft::{self, AskedEffort, Draft, Limit, TOP_LOGPROBS, json_schema},
 };
@@ -71,6 +72,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
         limit,
         least_output: 1,
         effort,
+        user: caller::user(&members),
         reply: Reply::Responses(Arc::new(ResponsesReply { echo, names, summary, earlier_calls })),
         dropped_tools,
         dropped_members: passage::dropped_of_chat(&members),

@@ -7,6 +7,7 @@ use metering::GRANT_TOKENS;
 use request::Forward;
 use shared::{
     error::{ApiError, Code},
+    generation::Origin,
     ids::AccountId,
     key::Class,
     rates::{RateBound, TokenRoom},
@@ -70,6 +71,7 @@ impl Generator {
             enough_output_tokens: enough.min(asked),
             least_output_tokens: job.forward.least_output.min(asked),
             valid_until: None,
+            origin: Some(Arc::clone(&job.forward.origin)),
         };
         if job.forward.needs_count {
             return self.authorize_counted(job, pool, request, None).await;
@@ -190,7 +192,7 @@ impl Generator {
         asked_at: Instant,
     ) -> Result<OpenHold, ApiError> {
         let charged = job.admitted.charge_to(grant.hold.account);
-        let hold = self.holds.open(grant, prompt_tokens, asked_at, job.admitted.slot());
+        let hold = self.holds.open(grant, prompt_tokens, (job.accepted, asked_at), job.admitted.slot());
         if let Err(overloaded) = charged {
             tracing::info!(generation = %job.id, key = %hold.key(), "an account has no room for another request");
             hold.release().await;
@@ -230,6 +232,7 @@ impl Generator {
         &self,
         credential: String,
         model: &str,
+        origin: Arc<Origin>,
         account: AccountId,
     ) -> Result<(), ApiError> {
         let request = Authorize {
@@ -245,11 +248,12 @@ impl Generator {
             enough_output_tokens: 0,
             least_output_tokens: 0,
             valid_until: None,
+            origin: Some(origin),
         };
         let asked_at = Instant::now();
         let grant = self.keys.authorize(request).await??;
         let no_slot = Arc::new(self.admission.prompt(account));
-        self.holds.open(grant, 0, asked_at, no_slot).release().await;
+        self.holds.open(grant, 0, (asked_at, asked_at), no_slot).release().await;
         Ok(())
     }
 

@@ -163,7 +163,7 @@ impl Generator {
         (max_tokens, traceparent): (u64, Option<&HeaderValue>),
     ) -> Result<Answered, Failure> {
         let (upstream, account) = (running.upstream(), hold.account());
-        hold.sent_to(running.place());
+        hold.sent_to(running.place(), upstream.address());
         let deadline =
             if job.forward.stream { self.answer_deadline } else { WHOLE_ANSWER * self.answer_deadline };
         let passed = &job.passed;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use answer::FinishReason;
 use request::Sampling;
 use shared::{
     error::ApiError,
+    generation::FinishReason,
     ids::{GenerationId, KeyId},
     money::NanoUsd,
     time::millis,
@@ -58,7 +58,7 @@ impl GenerationLog {
     /// A generation that begins now.
     pub(super) fn begin(job: &Job) -> Self {
         Self {
-            began: Instant::now(),
+            began: job.accepted,
             generation: job.id,
             key: None,
             usage: Usage::default(),

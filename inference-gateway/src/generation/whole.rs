@@ -177,6 +177,7 @@ pub(super) async fn run(
     };
     job.check_answer(counter, unknown_finish, &running);
     log.finished(&completion.finish_reasons);
+    hold.finished(&completion.finish_reasons);
     let rates = hold.take_rates();
     bill(job, hold, running, counter, log).await;
     let cost = log.charge.map(|charge| charge.charged);

@@ -1,8 +1,8 @@
 //! Settlement of holds, with delivery for as long as the key-service is down.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use shared::{ids::GenerationId, tokens::Usage};
+use shared::{generation::Course, ids::GenerationId, tokens::Usage};
 use shared_observe::{
     failure_log::{FailureLog, Failures},
     metrics::Counted,
@@ -44,6 +44,8 @@ pub(crate) enum Ending {
 pub(super) struct Settlement {
     hold: HoldRef,
     ending: Ending,
+    /// How the generation of a capture went.
+    course: Option<Arc<Course>>,
     /// Kept until delivery, so that pending settlements are as bounded as requests.
     slot: Option<Slot>,
     spooled: bool,
@@ -60,15 +62,19 @@ pub(super) enum Attempt {
 }
 
 impl Settlement {
-    pub(super) const fn new(hold: HoldRef, ending: Ending, slot: Option<Slot>) -> Self {
-        Self { hold, ending, slot, spooled: false, in_memory_alone: None }
+    pub(super) fn new(
+        (hold, course): (HoldRef, Option<Arc<Course>>),
+        ending: Ending,
+        slot: Option<Slot>,
+    ) -> Self {
+        Self { hold, ending, course, slot, spooled: false, in_memory_alone: None }
     }
 
     /// A capture that an earlier process left in the spool.
     pub(super) fn spooled(capture: Capture) -> Self {
-        let Capture { hold, usage, charged, estimated } = capture;
+        let Capture { hold, usage, charged, estimated, course } = capture;
         let ending = Ending::Capture { usage, charged, estimated };
-        Self { hold, ending, slot: None, spooled: true, in_memory_alone: None }
+        Self { hold, ending, course, slot: None, spooled: true, in_memory_alone: None }
     }
 
     /// Tries to deliver the settlement within the time that a response may wait. Returns the charge of a capture.
@@ -129,10 +135,10 @@ impl Settlement {
     }
 
     async fn send(&self, holds: &Holds) -> Result<Option<Charge>, Unavailable> {
-        let (keys, hold) = (&holds.0.keys, self.hold.clone());
+        let (keys, hold, course) = (&holds.0.keys, self.hold.clone(), self.course.clone());
         match self.ending {
             Ending::Capture { usage, charged, estimated } => {
-                match keys.capture(Capture { hold, usage, charged, estimated }).await? {
+                match keys.capture(Capture { hold, usage, charged, estimated, course }).await? {
                     Captured::Billed(charge) => Ok(Some(charge)),
                     Captured::Gone => {
                         tracing::error!(generation = %self.hold.generation, ?usage, "a usage cannot be billed: its key is gone");
@@ -150,7 +156,8 @@ impl Settlement {
             return;
         };
         if let Some(spool) = &holds.0.spool {
-            let capture = Capture { hold: self.hold.clone(), usage, charged, estimated };
+            let (hold, course) = (self.hold.clone(), self.course.clone());
+            let capture = Capture { hold, usage, charged, estimated, course };
             self.spooled = spool.append(capture).await.is_ok();
         }
         if self.spooled {

@@ -336,6 +336,7 @@ mod tests {
             usage: Usage::of(1, 0, 2),
             charged: None,
             estimated: false,
+            course: None,
         }
     }
 

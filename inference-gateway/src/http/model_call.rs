@@ -20,7 +20,7 @@ use shared_door::{
     http::{ClientRequestId, content_length, read_body_within, require_json},
     serve::Unread,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
     App, Call, X_GENERATION_ID, X_MAX_TOKENS,
@@ -90,6 +90,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         client_request,
         session,
         created,
+        accepted: Instant::now(),
         credential,
         models,
         model,

@@ -241,6 +241,7 @@ fn ask() -> Authorize {
         enough_output_tokens: 1,
         least_output_tokens: 1,
         valid_until: None,
+        origin: None,
     }
 }
 
@@ -301,7 +302,7 @@ async fn a_running_hold_whose_late_copy_was_granted_goes_on() {
     silent.hangs.send_replace(true);
     let slot = Arc::new(Quota::new(1, 1).empty_permit(Owner::Service));
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
-    let _running = holds.open(grant, 10, Instant::now(), slot);
+    let _running = holds.open(grant, 10, (Instant::now(), Instant::now()), slot);
     silent.hangs.send_replace(false);
     sleep(AUTHORIZE_DEADLINE + Duration::from_secs(4)).await;
     assert_eq!(ledger.open(), 1);

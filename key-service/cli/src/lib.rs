@@ -29,6 +29,7 @@ mod keys;
 mod management_keys;
 mod members;
 mod nouns;
+mod refusals;
 mod store_place;
 mod webhooks;
 
@@ -112,6 +113,9 @@ pub enum Command {
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
+    /// Calls of an account that were refused
+    #[command(subcommand)]
+    Refusals(refusals::RefusalCommand),
     /// Who governed an account, and which thresholds were passed
     #[command(subcommand)]
     Events(events::EventCommand),
@@ -196,6 +200,7 @@ impl Command {
             | Self::Members(MemberCommand::List { .. })
             | Self::Webhooks(WebhookCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Journal(books::Journal::Export { .. })
+            | Self::Refusals(refusals::RefusalCommand::List { .. })
             | Self::Events(events::EventCommand::Export { .. })
             | Self::Usage(_)
             | Self::Audit(_) => false,
@@ -225,6 +230,9 @@ pub async fn run(
             books::journal(command, management, out).await.or_else(unless_read_enough)
         }
         Command::Events(command) => events::run(command, management, out).await.or_else(unless_read_enough),
+        Command::Refusals(command) => {
+            refusals::run(command, management, out).await.or_else(unless_read_enough)
+        }
         Command::Webhooks(command) => webhooks::run(command, management, out).await,
         Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
         Command::Audit(command) => books::audit(command, management, out).await,

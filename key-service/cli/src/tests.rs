@@ -254,10 +254,12 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
             prompt_tokens: 1,
             readmitted: false,
             lease_ticks: 7,
+            origin: None,
         })
     };
     let usage = shared::tokens::Usage::of(12, 2, 5);
-    let total = Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001), upstream_cost: None };
+    let total =
+        Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001), upstream_cost: None, course: None };
     let generation = GenerationId::new(now, [1; 10]);
     let model = "Model Flash".into();
     let capture =

@@ -64,6 +64,7 @@ fn search(query: &Fields) -> Result<EntrySearch, Failure> {
         begins: from.map(|day| midnight(day, offset(query, "from_offset"))),
         ends: to.map(|day| midnight(day.plus(1), offset(query, "to_offset"))),
         outcome: Outcome::parse(query.get("outcome")),
+        ..EntrySearch::default()
     })
 }
 

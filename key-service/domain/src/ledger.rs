@@ -26,9 +26,10 @@ mod events;
 mod funds;
 mod record;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shared::{
+    generation::Course,
     ids::{GenerationId, GroupId},
     money::NanoUsd,
     time::Timestamp,
@@ -129,12 +130,15 @@ pub struct Group {
 /// Groups that pay along with a key: the key's group and the group's parent.
 pub type Groups = [Option<(GroupId, Group)>; 2];
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How far a generation has come: tokens with their cost, and the way there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub usage: Usage,
     pub cost: NanoUsd,
     /// Cost of the tokens to the operator; `None` where unknown.
     pub upstream_cost: Option<NanoUsd>,
+    /// How the generation went; `None` where its gateway did not tell.
+    pub course: Option<Arc<Course>>,
 }
 
 /// Everything that a command reads and writes.
@@ -226,22 +230,24 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
             let payer = Payer { key: new.key, model: new.model.clone(), groups: funds.chain() };
             let (reported, lease_until) = (Progress::default(), funds.lease(new.lease_ticks));
             let outcome = Outcome::Held { amount, rates: funds.rates() };
-            Ok((Record::Open(Hold { payer, amount, reported, lease_until, counted }), outcome))
+            let origin = new.origin.clone();
+            Ok((Record::Open(Hold { payer, origin, amount, reported, lease_until, counted }), outcome))
         }
         (Command::Extend { most, progress, lease_ticks, .. }, Record::Open(hold)) => {
-            let hold = funds.extend(hold, *most, *progress, *lease_ticks);
+            let hold = funds.extend(hold, *most, progress.clone(), *lease_ticks);
             let outcome = Outcome::Extended { amount: hold.amount, revoked_by: funds.revoked_by() };
             Ok((Record::Open(hold), outcome))
         }
         (Command::Capture { key, generation, model, total, chargeable, estimated }, record) => {
-            let claim = funds.claim(*total, *estimated, Ending::Captured).charging_at_most(*chargeable);
+            let claim =
+                funds.claim(total.clone(), *estimated, Ending::Captured).charging_at_most(*chargeable);
             let settlement = match record {
                 Record::Open(hold) => funds.settle(hold, claim),
                 Record::Closed(settlement) => funds.capture_late(settlement, claim),
                 Record::None => {
                     let payer = Payer { key: *key, model: model.clone(), groups: funds.chain() };
                     let charged = funds.bill_without_hold(billable(*generation, claim.chargeable, funds.now));
-                    claim.settled(payer, charged)
+                    claim.settled(payer, None, charged)
                 }
                 record @ Record::Deposited(_) => return Ok((record, Outcome::Gone)),
             };
@@ -253,7 +259,7 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
         }
         (Command::Release { .. }, record) => Ok((record, Outcome::Released)),
         (Command::Expire { .. }, Record::Open(hold)) if hold.lease_until <= funds.account.tick => {
-            let claim = funds.claim(hold.reported, true, Ending::Expired);
+            let claim = funds.claim(hold.reported.clone(), true, Ending::Expired);
             let settlement = funds.settle(hold, claim);
             Ok((Record::Closed(settlement.clone()), Outcome::Expired(settlement)))
         }

@@ -13,6 +13,7 @@ pub mod member;
 pub mod payment;
 pub mod pepper_record;
 pub mod pricing;
+pub mod refused;
 pub mod search;
 pub mod second_factor;
 pub mod settings;

@@ -20,6 +20,12 @@ pub struct EntrySearch {
     pub ends: Option<Timestamp>,
     /// Outcome of the entries; `None` matches any outcome.
     pub outcome: Option<Outcome>,
+    /// Ending of the entries; `None` matches either.
+    pub ending: Option<Ending>,
+    /// The caller's own name of its user; `None` matches any.
+    pub user: Option<String>,
+    /// Address of the upstream; `None` matches any.
+    pub upstream: Option<String>,
 }
 
 /// Outcome of a generation, as shown to members.
@@ -71,5 +77,8 @@ impl EntrySearch {
             && self.begins.is_none_or(|begins| begins <= settlement.at)
             && self.ends.is_none_or(|ends| settlement.at < ends)
             && self.outcome.is_none_or(|outcome| outcome.is_of(settlement))
+            && self.ending.is_none_or(|ending| ending == settlement.ending)
+            && self.user.as_deref().is_none_or(|user| settlement.user() == Some(user))
+            && self.upstream.as_deref().is_none_or(|upstream| settlement.upstream() == Some(upstream))
     }
 }

@@ -279,6 +279,7 @@ mod tests {
     fn settled(prompt: u64, completion: u64, charged: i64, ending: Ending) -> Settlement {
         Settlement {
             payer: Payer { key: key(1), model: "Model Flash".into(), groups: [None, None] },
+            origin: None,
             usage: Usage::of(prompt, 0, completion),
             cost: NanoUsd::from_nanos(charged),
             upstream_cost: None,
@@ -286,6 +287,7 @@ mod tests {
             ending,
             estimated: false,
             at: START,
+            course: None,
         }
     }
 

@@ -96,6 +96,7 @@ fn handler(route: &'static Route) -> MethodRouter<Api> {
         Endpoint::Usage => on(method, reading::usage),
         Endpoint::Generations => on(method, reading::generations),
         Endpoint::Generation => on(method, reading::generation),
+        Endpoint::Refusals => on(method, reading::refusals),
         Endpoint::Events => on(method, reading::events),
         Endpoint::OwnKey => on(method, reading::own_key),
     };

@@ -12,12 +12,15 @@ use shared::{
 use super::error::unknown_cursor;
 use domain::{
     event::{Event, EventSearch},
+    ledger::Ending,
+    refused::{RefusedCall, RefusedSearch},
     search::EntrySearch,
     usage::Day,
 };
 use key_service_management::{
     generations::{Bill, BillFilter},
     listing::{Listed, MetadataFilter},
+    refusals::RefusedFilter,
 };
 use key_service_store::store::Order;
 
@@ -42,15 +45,35 @@ pub(super) trait Filtered: Listed<Id: FromStr> {
 
 impl Filtered for Bill {
     fn filter(query: &Query<'_>) -> Result<BillFilter, ApiError> {
+        let ending = query.one("ending")?;
+        let ending = ending.map(|text| Ending::parse(text).ok_or_else(|| invalid("ending", BAD_ENDING)));
         let search = EntrySearch {
             key: query.key()?,
             group: query.group()?,
-            model: query.one("model")?.map(str::to_owned),
+            model: query.text("model")?,
+            ending: ending.transpose()?,
+            user: query.text("user")?,
+            upstream: query.text("upstream")?,
             ..EntrySearch::default()
         };
         let (begins, ends) = (query.time("start")?, query.time("end")?);
         let (begins, ends) = (begins.map(|(first, _)| first), ends.map(|(_, end)| end));
         Ok(BillFilter { search, within: None, begins, ends })
+    }
+}
+
+impl Filtered for RefusedCall {
+    fn filter(query: &Query<'_>) -> Result<RefusedFilter, ApiError> {
+        let (begins, ends) = (query.time("start")?, query.time("end")?);
+        let search = RefusedSearch {
+            key: query.key()?,
+            reason: query.text("reason")?,
+            model: query.text("model")?,
+            user: query.text("user")?,
+            begins: begins.map(|(first, _)| first),
+            ends: ends.map(|(_, end)| end),
+        };
+        Ok(RefusedFilter { search, group: query.group()?, within: None })
     }
 }
 
@@ -63,6 +86,8 @@ impl Filtered for Event {
         Ok(EventSearch { kind: kind.transpose()?, key: query.key()?, group: query.group()? })
     }
 }
+
+const BAD_ENDING: &str = "`ending` must be `captured` or `expired`.";
 
 /// Reads and checks a query.
 pub(super) fn read<T: Filtered>(query: Option<&str>) -> Result<ListQuery<T>, ApiError> {
@@ -94,6 +119,11 @@ impl<'a> Query<'a> {
             (value, None) => Ok(value),
             (_, Some(_)) => Err(invalid(name, format!("`{name}` is given more than once."))),
         }
+    }
+
+    /// The text that is asked for.
+    pub(super) fn text(&self, name: &str) -> Result<Option<String>, ApiError> {
+        Ok(self.one(name)?.map(str::to_owned))
     }
 
     /// The key that is asked for.

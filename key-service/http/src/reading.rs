@@ -20,7 +20,7 @@ use crate::{
     parts::{Caller, Holder, PathId},
     query::{self, Query, invalid},
 };
-use domain::{access::Subject, event::Event, usage::Day};
+use domain::{access::Subject, event::Event, refused::RefusedCall, usage::Day};
 use key_service_management::{
     generations::Bill,
     usage::{GROUPINGS, MAX_DAYS, UsageSearch, UsageSum},
@@ -89,6 +89,16 @@ pub(super) async fn generations(
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut query = query::read::<Bill>(request.uri().query())?;
+    query.filter.within = caller.access.group;
+    listing::respond(api, caller.account, query).await
+}
+
+pub(super) async fn refusals(
+    State(api): State<Api>,
+    Caller(caller): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let mut query = query::read::<RefusedCall>(request.uri().query())?;
     query.filter.within = caller.access.group;
     listing::respond(api, caller.account, query).await
 }

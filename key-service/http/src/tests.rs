@@ -6,6 +6,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use shared::{
     clock::random_bytes,
+    generation::{Course, FinishReason, ModelApi, Origin},
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
     time::Timestamp,
@@ -99,8 +100,20 @@ impl Desk {
             prompt_tokens: 12,
             readmitted: false,
             lease_ticks: 7,
+            origin: Some(Arc::new(Origin {
+                api: ModelApi::Responses,
+                stream: true,
+                user: Some("u-1".into()),
+            })),
         });
-        let total = Progress { usage: Usage::of(12, 0, 5), cost, ..Progress::default() };
+        let course = Some(Arc::new(Course {
+            upstream: Some("10.0.0.5:8000".into()),
+            authorized_ms: Some(3),
+            first_token_ms: Some(41),
+            latency_ms: Some(950),
+            finish_reason: Some(FinishReason::Length),
+        }));
+        let total = Progress { usage: Usage::of(12, 0, 5), cost, upstream_cost: None, course };
         let capture = Command::Capture {
             key,
             generation,

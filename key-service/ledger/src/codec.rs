@@ -1,5 +1,9 @@
 //! Conversion of the ledger's values to messages and back. `None` stands for what no program writes.
 
+mod course;
+
+use std::sync::Arc;
+
 use domain::{
     ledger::{
         Account, Bounds, Budget, Counted, Deposited, Ending, Group, GroupChain, Hold, Key, LastDeposit,
@@ -18,6 +22,8 @@ use shared::{
 
 use super::Kept;
 use crate::messages::{self, generation::State};
+use course::{read_course, write_course};
+pub use course::{read_origin, write_origin};
 
 const fn nanos(amount: NanoUsd) -> i64 {
     amount.nanos()
@@ -233,7 +239,7 @@ pub(crate) fn read_levels(bits: u8) -> [bool; 3] {
 pub(crate) fn write_generation(record: &Record) -> Option<messages::Generation> {
     match record {
         Record::None | Record::Deposited(_) => None,
-        Record::Open(Hold { payer, amount, reported, lease_until, counted }) => {
+        Record::Open(Hold { payer, origin, amount, reported, lease_until, counted }) => {
             let hold = messages::Hold {
                 amount: nanos(*amount),
                 lease_until: *lease_until,
@@ -244,6 +250,7 @@ pub(crate) fn write_generation(record: &Record) -> Option<messages::Generation> 
                 payer: Some(write_payer(payer)),
                 progress: Some(write_progress(reported)),
                 state: Some(State::Hold(hold)),
+                origin: origin.as_deref().map(write_origin),
             })
         }
         Record::Closed(settlement) => Some(write_bill(settlement)),
@@ -251,8 +258,14 @@ pub(crate) fn write_generation(record: &Record) -> Option<messages::Generation> 
 }
 
 pub(crate) fn write_bill(settlement: &Settlement) -> messages::Generation {
-    let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at } = settlement;
-    let progress = Progress { usage: *usage, cost: *cost, upstream_cost: *upstream_cost };
+    let Settlement { payer, origin, usage, cost, upstream_cost, charged, ending, estimated, at, course } =
+        settlement;
+    let progress = messages::Progress {
+        cost: nanos(*cost),
+        upstream_cost: upstream_cost.map(nanos),
+        course: course.as_deref().map(write_course),
+        ..write_usage(usage)
+    };
     let bill = messages::Bill {
         charged: nanos(*charged),
         expired: *ending == Ending::Expired,
@@ -261,20 +274,23 @@ pub(crate) fn write_bill(settlement: &Settlement) -> messages::Generation {
     };
     messages::Generation {
         payer: Some(write_payer(payer)),
-        progress: Some(write_progress(&progress)),
+        progress: Some(progress),
         state: Some(State::Bill(bill)),
+        origin: origin.as_deref().map(write_origin),
     }
 }
 
 /// Reads a generation; `None` if no program writes such a record.
 pub fn read_generation(generation: messages::Generation) -> Option<Record> {
-    let messages::Generation { payer, progress, state } = generation;
+    let messages::Generation { payer, progress, state, origin } = generation;
     let (payer, progress) = (read_payer(payer?)?, read_progress(progress?));
+    let origin = origin.and_then(read_origin).map(Arc::new);
     Some(match state? {
         State::Hold(hold) => {
             let levels = read_levels(u8::try_from(hold.counted_levels).ok()?);
             Record::Open(Hold {
                 payer,
+                origin,
                 amount: usd(hold.amount),
                 reported: progress,
                 lease_until: hold.lease_until,
@@ -283,6 +299,7 @@ pub fn read_generation(generation: messages::Generation) -> Option<Record> {
         }
         State::Bill(bill) => Record::Closed(Settlement {
             payer,
+            origin,
             usage: progress.usage,
             cost: progress.cost,
             upstream_cost: progress.upstream_cost,
@@ -290,6 +307,7 @@ pub fn read_generation(generation: messages::Generation) -> Option<Record> {
             ending: if bill.expired { Ending::Expired } else { Ending::Captured },
             estimated: bill.estimated,
             at: time(bill.at),
+            course: progress.course,
         }),
     })
 }
@@ -308,13 +326,19 @@ fn read_payer(payer: messages::Payer) -> Option<Payer> {
     Some(Payer { key: KeyId::from_slice(&payer.key)?, model: payer.model, groups })
 }
 
-fn write_progress(Progress { usage, cost, upstream_cost }: &Progress) -> messages::Progress {
-    messages::Progress { cost: nanos(*cost), upstream_cost: upstream_cost.map(nanos), ..write_usage(usage) }
+fn write_progress(Progress { usage, cost, upstream_cost, course }: &Progress) -> messages::Progress {
+    messages::Progress {
+        cost: nanos(*cost),
+        upstream_cost: upstream_cost.map(nanos),
+        course: course.as_deref().map(write_course),
+        ..write_usage(usage)
+    }
 }
 
 fn read_progress(progress: messages::Progress) -> Progress {
     let (cost, upstream_cost) = (usd(progress.cost), progress.upstream_cost.map(usd));
-    Progress { usage: read_usage(&progress), cost, upstream_cost }
+    let usage = read_usage(&progress);
+    Progress { usage, cost, upstream_cost, course: progress.course.map(read_course).map(Arc::new) }
 }
 
 fn write_usage(Usage { prompt, cached, completion, details }: &Usage) -> messages::Progress {
@@ -332,6 +356,7 @@ fn write_usage(Usage { prompt, cached, completion, details }: &Usage) -> message
         images,
         reasoning,
         audio_output,
+        course: None,
     }
 }
 

@@ -233,6 +233,9 @@ pub struct Generation {
     /// Tokens so far, or of the whole generation.
     #[prost(message, optional, tag = "2")]
     pub progress: ::core::option::Option<Progress>,
+    /// Absent where the gateway did not tell.
+    #[prost(message, optional, tag = "5")]
+    pub origin: ::core::option::Option<Origin>,
     #[prost(oneof = "generation::State", tags = "3, 4")]
     pub state: ::core::option::Option<generation::State>,
 }
@@ -247,6 +250,38 @@ pub mod generation {
         #[prost(message, tag = "4")]
         Bill(super::Bill),
     }
+}
+/// How the caller asked.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Origin {
+    /// The API: 1 chat, 2 responses, 3 messages, 4 embeddings.
+    #[prost(uint32, tag = "1")]
+    pub api: u32,
+    #[prost(bool, tag = "2")]
+    pub stream: bool,
+    /// The caller's own name of its user; empty for none.
+    #[prost(string, tag = "3")]
+    pub user: ::prost::alloc::string::String,
+}
+/// How a generation went. Times are milliseconds since its request was accepted.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Course {
+    /// Address of the upstream that was asked last; empty where none was.
+    #[prost(string, tag = "1")]
+    pub upstream: ::prost::alloc::string::String,
+    #[prost(uint64, optional, tag = "2")]
+    pub authorized_ms: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub first_token_ms: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub latency_ms: ::core::option::Option<u64>,
+    /// Why the first choice ended: 1 stop, 2 length, 3 tool calls, 4 content filter; 0 where that is not known.
+    #[prost(uint32, tag = "5")]
+    pub finish_reason: u32,
 }
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -266,7 +301,7 @@ pub struct Payer {
 }
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Progress {
     #[prost(uint64, tag = "1")]
     pub prompt: u64,
@@ -290,6 +325,9 @@ pub struct Progress {
     pub reasoning: u64,
     #[prost(uint64, tag = "11")]
     pub audio_output: u64,
+    /// Absent where the gateway did not tell, and in sums.
+    #[prost(message, optional, tag = "12")]
+    pub course: ::core::option::Option<Course>,
 }
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -360,7 +398,7 @@ pub struct Entry {
 /// set `spend`, part: the day; name: `m` and the model, or `g` and the group.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Sums {
     #[prost(uint64, tag = "1")]
     pub requests: u64,
@@ -704,6 +742,37 @@ pub struct RefusedDays {
     /// Days since 1970, in ascending order.
     #[prost(uint32, repeated, tag = "1")]
     pub days: ::prost::alloc::vec::Vec<u32>,
+}
+/// A refused call. Log `refused calls`, which keeps the last thousand.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefusedCall {
+    /// Begins with the time of the call.
+    #[prost(bytes = "vec", tag = "1")]
+    #[serde(serialize_with = "crate::show::hex")]
+    pub id: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    #[serde(serialize_with = "crate::show::hex")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
+    /// Error code in the public API.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// The model that was asked for; empty where the key may not call at all, before anything is asked for.
+    #[prost(string, tag = "4")]
+    pub model: ::prost::alloc::string::String,
+    /// Absent where there is no model.
+    #[prost(message, optional, tag = "5")]
+    pub origin: ::core::option::Option<Origin>,
+}
+/// What is kept of refused calls. Set `house`, name `c`.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefusedCalls {
+    /// Number of the last one.
+    #[prost(uint64, tag = "1")]
+    pub last: u64,
 }
 /// An account that has webhooks, or had some. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It is
 /// written before the account's first webhook, and never removed.

@@ -425,6 +425,7 @@ async fn spend(ledger: &Lanes, (account, key): (AccountId, KeyId), one: NanoUsd)
             prompt_tokens: 1,
             readmitted: false,
             lease_ticks: 7,
+            origin: None,
         });
         match ledger.execute(account, vec![hold], now).await.unwrap().remove(0) {
             Ok(Outcome::Held { .. }) => break,

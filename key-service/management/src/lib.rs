@@ -54,6 +54,7 @@ pub mod moving;
 pub mod once;
 pub mod reached;
 pub mod reading;
+pub mod refusals;
 pub mod refused;
 pub mod rotation;
 pub mod spend;

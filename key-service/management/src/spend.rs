@@ -64,8 +64,8 @@ impl Management {
     }
 
     /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
-    /// that a search for other times touches count whole. `None` for an outcome, by which no counters are kept, and where no
-    /// day is searched.
+    /// that a search for other times touches count whole. `None` for an outcome, a user or an upstream, by which no counters are
+    /// kept, and where no day is searched.
     pub async fn sums_of_entries(
         &self,
         account: AccountId,
@@ -74,7 +74,11 @@ impl Management {
         let last = search.ends.map(|ends| Day::of(Timestamp::from_millis(ends.millis() - 1)));
         let last = last.map_or(self.today(), |last| last.min(self.today()));
         let first = search.begins.map_or_else(|| last.plus(1 - DAYS), Day::of).max(last.plus(1 - MAX_DAYS));
-        if search.outcome.is_some() || first > last {
+        let is_counted = search.outcome.is_none()
+            && search.ending.is_none()
+            && search.user.is_none()
+            && search.upstream.is_none();
+        if !is_counted || first > last {
             return Ok(None);
         }
         if let Some(group) = search.group {

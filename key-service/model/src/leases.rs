@@ -152,6 +152,7 @@ fn hold() -> Command {
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks: LEASE_TICKS,
+        origin: None,
     })
 }
 

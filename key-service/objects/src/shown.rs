@@ -5,10 +5,10 @@ use shared::{
     ids::GenerationId,
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
-    wire::{BillObject, Fields, Object, OwnGroup},
+    wire::{BillObject, Fields, Object, OwnGroup, RefusalObject},
 };
 
-use domain::{event::Event, group::Group, key::ApiKey, webhook::Webhook};
+use domain::{event::Event, group::Group, key::ApiKey, refused::RefusedCall, webhook::Webhook};
 use key_service_management::{generations::Bill, governed::Governed, listing::Listed};
 
 /// An object as clients read it.
@@ -40,6 +40,7 @@ impl Shown for Bill {
     fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
         let Self { generation, settlement } = self;
         let [group, _] = settlement.payer.groups;
+        let (origin, course) = (settlement.origin.as_deref(), settlement.course.as_deref());
         BillObject {
             id: *generation,
             object: "generation",
@@ -54,7 +55,32 @@ impl Shown for Bill {
             shortfall: settlement.cost.left_after(settlement.charged),
             ending: settlement.ending.as_str(),
             estimated: settlement.estimated,
+            dialect: origin.map(|origin| origin.api),
+            stream: origin.map(|origin| origin.stream),
+            user: settlement.user(),
+            upstream: settlement.upstream(),
+            finish_reason: course.and_then(|course| course.finish_reason),
+            authorized_ms: course.and_then(|course| course.authorized_ms),
+            first_token_ms: course.and_then(|course| course.first_token_ms),
+            latency_ms: course.and_then(|course| course.latency_ms),
             created_at: created_at(*generation),
+        }
+    }
+}
+
+impl Shown for RefusedCall {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        let origin = self.origin.as_deref();
+        RefusalObject {
+            id: self.id,
+            object: "refusal",
+            key_id: self.key,
+            reason: &self.reason,
+            model: self.model.as_deref(),
+            dialect: origin.map(|origin| origin.api),
+            stream: origin.map(|origin| origin.stream),
+            user: self.user(),
+            created_at: self.at().to_whole_seconds(),
         }
     }
 }

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use shared::{
     clock::Clock,
+    generation::Course,
     ids::AccountId,
     key::Class,
     money::NanoUsd,
@@ -79,7 +80,8 @@ impl Service {
         catalog: Arc<Current<Catalog>>,
         lease: Duration,
     ) -> Self {
-        Self { ledger, clock, credentials, catalog, lease, refusals: Arc::default() }
+        let refusals = Arc::new(Refusals::new(Arc::clone(&clock)));
+        Self { ledger, clock, credentials, catalog, lease, refusals }
     }
 
     pub fn refusals(&self) -> Arc<Refusals> {
@@ -161,6 +163,7 @@ impl Service {
             prompt_tokens: a.rated_tokens.unwrap_or(prompt),
             readmitted: a.readmitted,
             lease_ticks: LEASE_TICKS,
+            origin: a.origin.clone(),
         });
         let hold = HoldRef {
             generation: a.generation,
@@ -185,18 +188,20 @@ impl Service {
                 images,
                 output,
                 is_least: output == least && !a.is_free,
+                origin: a.origin,
                 lease: self.lease,
             },
         })
     }
 
     /// The hold's prices apply, whatever the catalogue has by now.
-    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images, output_tokens }: Extend) -> Plan {
+    fn plan_extend(&self, extend: Extend) -> Plan {
+        let Extend { hold, usage, prompt_tokens, images, output_tokens, course } = extend;
         let command = Command::Extend {
             key: hold.key,
             generation: hold.generation,
             most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens, images),
-            progress: self.progress(&hold, usage),
+            progress: self.progress(&hold, usage, course),
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
@@ -204,8 +209,8 @@ impl Service {
         Plan::Run { account: hold.account, command, meaning }
     }
 
-    fn plan_capture(&self, Capture { hold, usage, charged, estimated }: Capture) -> Plan {
-        let total = self.progress(&hold, usage);
+    fn plan_capture(&self, Capture { hold, usage, charged, estimated, course }: Capture) -> Plan {
+        let total = self.progress(&hold, usage, course);
         let chargeable = charged.map(|charged| pricing::cost(&hold.price, charged));
         let HoldRef { account, key, generation, model, .. } = hold;
         let command = Command::Capture { key, generation, model, total, chargeable, estimated };
@@ -213,13 +218,13 @@ impl Service {
     }
 
     /// Prices a usage by the hold's prices, and its cost by those of the hold's upstream.
-    fn progress(&self, hold: &HoldRef, usage: Usage) -> Progress {
+    fn progress(&self, hold: &HoldRef, usage: Usage, course: Option<Arc<Course>>) -> Progress {
         let cost = match &hold.upstream_cost {
             UpstreamCost::OfHold(cost) => cost.clone(),
             UpstreamCost::OfCatalogue => self.cost_in_catalogue(hold),
         };
         let upstream_cost = cost.map(|cost| pricing::cost(&cost, usage));
-        Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost }
+        Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost, course }
     }
 
     /// Finds the catalogue's costs of the upstream of a hold that has none.

@@ -27,6 +27,7 @@ mod management_keys;
 mod member_records;
 mod members;
 mod refused;
+mod refused_calls;
 pub mod search;
 mod show;
 mod sign_in;
@@ -48,6 +49,7 @@ use shared::{clock::Clock, ids::AccountId};
 pub use self::{
     capacity::Capacity,
     refused::{Hour, REFUSED_KEPT_DAYS, RefusedLine},
+    refused_calls::REFUSED_CALLS_KEPT,
     show::{InvalidObject, ShownObject, ShownRecord},
     spending::{Ledger, Outcomes},
 };

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{
+    generation::{Course, Origin},
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     key::Class,
     money::NanoUsd,
@@ -108,6 +109,8 @@ pub struct Authorize {
     pub least_output_tokens: u64,
     /// Latest instant at which the call takes effect; `None` is no bound.
     pub valid_until: Option<Instant>,
+    /// How the caller asked; `None` from a version that does not tell.
+    pub origin: Option<Arc<Origin>>,
 }
 
 /// Reference to a hold, with the prices of its opening.
@@ -148,6 +151,8 @@ pub struct Extend {
     pub images: u64,
     /// Output tokens wanted in total. Never lowers a hold.
     pub output_tokens: u64,
+    /// Kept with the bill if the hold expires; `None` from a version that does not tell.
+    pub course: Option<Arc<Course>>,
 }
 
 /// A request to bill a generation.
@@ -159,6 +164,8 @@ pub struct Capture {
     /// `None` charges all of it.
     pub charged: Option<Usage>,
     pub estimated: bool,
+    /// Kept with the bill; `None` from a version that does not tell.
+    pub course: Option<Arc<Course>>,
 }
 
 #[derive(Clone, Debug)]

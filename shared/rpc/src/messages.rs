@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod course;
 mod usage;
 
 use std::str::FromStr;

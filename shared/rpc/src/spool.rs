@@ -13,6 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use shared::{
+    generation::Course,
     ids::{AccountId, GenerationId, KeyId},
     time::Timestamp,
     tokens::Usage,
@@ -51,6 +52,9 @@ pub struct SpooledCapture {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<Usage>,
     pub estimated: bool,
+    /// How the generation went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub course: Option<Course>,
 }
 
 /// What an upstream charges the operator.
@@ -153,7 +157,7 @@ pub fn read(file: &Path) -> io::Result<SpoolContents> {
 impl SpooledCapture {
     /// A spooled capture with a time of writing.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
-        let Capture { hold, usage, charged, estimated } = capture;
+        let Capture { hold, usage, charged, estimated, course } = capture;
         let HoldRef { generation, account, key, model, price, upstream, upstream_cost } = hold.clone();
         let Price { base, tiers } = Arc::unwrap_or_clone(price);
         Self {
@@ -169,17 +173,19 @@ impl SpooledCapture {
             usage: *usage,
             charged: *charged,
             estimated: *estimated,
+            course: course.as_deref().cloned(),
         }
     }
 }
 
 impl From<SpooledCapture> for Capture {
     fn from(spooled: SpooledCapture) -> Self {
-        let SpooledCapture { generation, account, key, model, usage, charged, estimated, .. } = spooled;
+        let SpooledCapture { generation, account, key, model, usage, charged, estimated, course, .. } =
+            spooled;
         let price = Arc::new(Price { base: spooled.price, tiers: spooled.tiers });
         let (upstream, upstream_cost) = (spooled.upstream, spooled.upstream_cost.into());
         let hold = HoldRef { generation, account, key, model, price, upstream, upstream_cost };
-        Self { hold, usage, charged, estimated }
+        Self { hold, usage, charged, estimated, course: course.map(Arc::new) }
     }
 }
 
@@ -209,6 +215,10 @@ mod tests {
             },
             charged: Some(Usage::of(1, 0, 1)),
             estimated: true,
+            course: (number > 1).then(|| {
+                let latency_ms = (number > 2).then_some(950);
+                Course { upstream: Some("10.0.0.5:8000".into()), latency_ms, ..Course::default() }
+            }),
         };
         let (first, second, third) = (capture(1), capture(2), capture(3));
         let lines = [

@@ -109,6 +109,40 @@ pub struct AuthorizeRequest {
     /// Nothing is generated: the request counts for the rates, and its hold has no money. The hold must be released.
     #[prost(bool, tag = "12")]
     pub is_free: bool,
+    /// How the caller asked. Absent from a version that does not tell.
+    #[prost(message, optional, tag = "13")]
+    pub origin: ::core::option::Option<Origin>,
+}
+/// How a caller asked for a generation.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Origin {
+    #[prost(enumeration = "ModelApi", tag = "1")]
+    pub api: i32,
+    /// The answer was asked for as a stream.
+    #[prost(bool, tag = "2")]
+    pub stream: bool,
+    /// The caller's own name of its user, at most 64 characters; empty for none.
+    #[prost(string, tag = "3")]
+    pub user: ::prost::alloc::string::String,
+}
+/// How a generation went, as far as it has come. Times are milliseconds since the gateway accepted the request.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Course {
+    /// Address of the upstream that was asked last; empty where none was.
+    #[prost(string, tag = "1")]
+    pub upstream: ::prost::alloc::string::String,
+    /// Time of the Grant.
+    #[prost(uint64, optional, tag = "2")]
+    pub authorized_ms: ::core::option::Option<u64>,
+    /// Time of the first token of a stream.
+    #[prost(uint64, optional, tag = "3")]
+    pub first_token_ms: ::core::option::Option<u64>,
+    /// Time at which the answer was complete, or was given up.
+    #[prost(uint64, optional, tag = "4")]
+    pub latency_ms: ::core::option::Option<u64>,
+    /// Reason why the first choice ended.
+    #[prost(enumeration = "FinishReason", tag = "5")]
+    pub finish_reason: i32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AuthorizeResponse {
@@ -292,6 +326,9 @@ pub struct ExtendRequest {
     pub output_tokens: u64,
     #[prost(uint64, tag = "5")]
     pub images: u64,
+    /// Kept with the bill if the hold expires. Absent from a version that does not tell.
+    #[prost(message, optional, tag = "6")]
+    pub course: ::core::option::Option<Course>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExtendResponse {
@@ -338,6 +375,9 @@ pub struct CaptureRequest {
     /// shortfall. Absent if all of it is charged.
     #[prost(message, optional, tag = "4")]
     pub charged: ::core::option::Option<Usage>,
+    /// Kept with the bill. Absent from a version that does not tell.
+    #[prost(message, optional, tag = "5")]
+    pub course: ::core::option::Option<Course>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CaptureResponse {
@@ -599,6 +639,78 @@ impl RateBound {
             "RATE_BOUND_IN_FLIGHT" => Some(Self::InFlight),
             "RATE_BOUND_REQUESTS" => Some(Self::Requests),
             "RATE_BOUND_TOKENS" => Some(Self::Tokens),
+            _ => None,
+        }
+    }
+}
+/// The API in which a model is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ModelApi {
+    Unspecified = 0,
+    Chat = 1,
+    Responses = 2,
+    Messages = 3,
+    Embeddings = 4,
+}
+impl ModelApi {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "MODEL_API_UNSPECIFIED",
+            Self::Chat => "MODEL_API_CHAT",
+            Self::Responses => "MODEL_API_RESPONSES",
+            Self::Messages => "MODEL_API_MESSAGES",
+            Self::Embeddings => "MODEL_API_EMBEDDINGS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "MODEL_API_UNSPECIFIED" => Some(Self::Unspecified),
+            "MODEL_API_CHAT" => Some(Self::Chat),
+            "MODEL_API_RESPONSES" => Some(Self::Responses),
+            "MODEL_API_MESSAGES" => Some(Self::Messages),
+            "MODEL_API_EMBEDDINGS" => Some(Self::Embeddings),
+            _ => None,
+        }
+    }
+}
+/// Reason why a choice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum FinishReason {
+    Unspecified = 0,
+    Stop = 1,
+    Length = 2,
+    ToolCalls = 3,
+    ContentFilter = 4,
+}
+impl FinishReason {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "FINISH_REASON_UNSPECIFIED",
+            Self::Stop => "FINISH_REASON_STOP",
+            Self::Length => "FINISH_REASON_LENGTH",
+            Self::ToolCalls => "FINISH_REASON_TOOL_CALLS",
+            Self::ContentFilter => "FINISH_REASON_CONTENT_FILTER",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "FINISH_REASON_UNSPECIFIED" => Some(Self::Unspecified),
+            "FINISH_REASON_STOP" => Some(Self::Stop),
+            "FINISH_REASON_LENGTH" => Some(Self::Length),
+            "FINISH_REASON_TOOL_CALLS" => Some(Self::ToolCalls),
+            "FINISH_REASON_CONTENT_FILTER" => Some(Self::ContentFilter),
             _ => None,
         }
     }

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    ids::{EventId, GenerationId, GroupId, KeyId},
+    generation::{FinishReason, ModelApi},
+    ids::{EventId, GenerationId, GroupId, KeyId, RefusalId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -98,7 +99,48 @@ pub struct BillObject<'a> {
     pub ending: &'static str,
     /// The tokens are an estimate.
     pub estimated: bool,
+    /// API of the call. Null, like all that follows, where the gateway did not tell.
+    pub dialect: Option<ModelApi>,
+    /// The answer was asked for as a stream.
+    pub stream: Option<bool>,
+    /// The caller's own name of its user, cut to 64 characters: `user`, `safety_identifier` or `metadata.user_id`.
+    pub user: Option<&'a str>,
+    /// Address of the upstream that was asked last.
+    pub upstream: Option<&'a str>,
+    /// Why the first choice ended.
+    pub finish_reason: Option<FinishReason>,
+    /// Milliseconds from the begin of the request until money was held for it.
+    pub authorized_ms: Option<u64>,
+    /// Milliseconds from the begin of the request to the first token of a stream.
+    pub first_token_ms: Option<u64>,
+    /// Milliseconds from the begin of the request to the end of the answer.
+    pub latency_ms: Option<u64>,
     /// Time at which the request began.
+    pub created_at: Timestamp,
+}
+
+/// A refused call.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Refusal")]
+pub struct RefusalObject<'a> {
+    /// The refusal.
+    pub id: RefusalId,
+    /// `refusal`
+    #[schemars(extend("const" = "refusal"))]
+    pub object: &'static str,
+    /// The key.
+    pub key_id: KeyId,
+    /// Code of the error that the caller was answered.
+    pub reason: &'a str,
+    /// The model that was asked for. Null, like all that follows but the time, where the key may not call at all.
+    pub model: Option<&'a str>,
+    /// API of the call.
+    pub dialect: Option<ModelApi>,
+    /// The answer was asked for as a stream.
+    pub stream: Option<bool>,
+    /// The caller's own name of its user, cut to 64 characters.
+    pub user: Option<&'a str>,
+    /// Time of the refusal.
     pub created_at: Timestamp,
 }
 

@@ -5,7 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
     AttemptList, BillObject, CREDITS, Credits, EVENT_TYPES, EVENTS, EventObject, GENERATIONS, GroupObject,
-    KeyObject, MAX_EXTERNAL_ID_CHARS, OWN_KEY, RevokedKeys, STATUSES, USAGE, UsageList, WebhookObject,
+    KeyObject, MAX_EXTERNAL_ID_CHARS, OWN_KEY, REFUSALS, RefusalObject, RevokedKeys, STATUSES, USAGE,
+    UsageList, WebhookObject,
     noun::{Noun, Reach},
     schema::{Body, List, Listable, Object, OwnKey, Rotation},
 };
@@ -14,6 +15,7 @@ use crate::{
     ids::{GenerationId, GroupId, KeyId},
 };
 use Endpoint::Of;
+
 /// What a route does. A key-service has a handler for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the list describes each")]
@@ -29,6 +31,7 @@ pub enum Endpoint {
     Usage,
     Generations,
     Generation,
+    Refusals,
     Events,
     OwnKey,
 }
@@ -99,6 +102,10 @@ const EXTERNAL_ID: Parameter =
 const METADATA: Parameter =
     parameter("metadata", |_| json_schema!({"type": "object", "additionalProperties": {"type": "string"}}));
 const MODEL: Parameter = parameter("model", |_| json_schema!({"type": "string"}));
+const USER: Parameter = parameter("user", |_| json_schema!({"type": "string"}));
+const UPSTREAM: Parameter = parameter("upstream", |_| json_schema!({"type": "string"}));
+const ENDING: Parameter = parameter("ending", |_| json_schema!({"enum": ["captured", "expired"]}));
+const REASON: Parameter = parameter("reason", |_| json_schema!({"type": "string"}));
 const TYPE: Parameter = parameter("type", |_| json_schema!({"enum": EVENT_TYPES}));
 const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
@@ -129,6 +136,7 @@ impl Route {
             | Endpoint::Usage
             | Endpoint::Generations
             | Endpoint::Generation
+            | Endpoint::Refusals
             | Endpoint::Events
             | Endpoint::OwnKey => Method::GET,
         }
@@ -220,7 +228,7 @@ const fn delete<O: Object + JsonSchema>(id: &'static str, summary: &'static str)
 }
 
 /// Every route.
-pub static ROUTES: [Route; 26] = [
+pub static ROUTES: [Route; 27] = [
     list::<KeyObject>("listApiKeys", "The API keys, revoked ones included.")
         .by(&[STATUS, GROUP_ID, METADATA]),
     create::<KeyObject>("createApiKey", "A new API key; its plaintext is shown this once.")
@@ -283,12 +291,17 @@ pub static ROUTES: [Route; 26] = [
         .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
     Route::new::<List<BillObject<'_>>>(Endpoint::Generations, "listGenerations",
         "The bills of generations, in the order of the bills.")
-        .at(GENERATIONS, Reach::Keys).paged::<BillObject<'_>>().by(&[KEY_ID, GROUP_ID, MODEL, START, END]),
+        .at(GENERATIONS, Reach::Keys).paged::<BillObject<'_>>()
+        .by(&[KEY_ID, GROUP_ID, MODEL, USER, UPSTREAM, ENDING, START, END]),
     Route {
         named: Some((SchemaGenerator::subschema_for::<GenerationId>, Code::GenerationNotFound, "")),
         ..Route::new::<BillObject<'_>>(Endpoint::Generation, "retrieveGeneration", "The bill of a generation.")
             .at(GENERATIONS, Reach::Keys)
     },
+    Route::new::<List<RefusalObject<'_>>>(Endpoint::Refusals, "listRefusals",
+        "The last 1,000 refused calls, of keys that are known.")
+        .at(REFUSALS, Reach::Keys).paged::<RefusalObject<'_>>()
+        .by(&[KEY_ID, GROUP_ID, REASON, MODEL, USER, START, END]),
     Route::new::<List<EventObject>>(Endpoint::Events, "listEvents",
         "Who governed what, and which thresholds were passed.")
         .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[TYPE, KEY_ID, GROUP_ID]),

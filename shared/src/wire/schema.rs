@@ -11,10 +11,10 @@ use super::{
     field::{Field, Fields, GroupField, KeyField, Kind, WebhookField},
     kind::{described, properties},
     noun::Noun,
-    reading::{BillObject, OwnGroup},
+    reading::{BillObject, OwnGroup, RefusalObject},
 };
 use crate::{
-    ids::{EventId, GenerationId, GroupId, KeyId, WebhookId},
+    ids::{EventId, GenerationId, GroupId, KeyId, RefusalId, WebhookId},
     time::Timestamp,
 };
 
@@ -143,6 +143,11 @@ impl Listable for WebhookObject {
 
 impl Listable for BillObject<'_> {
     type Id = GenerationId;
+}
+
+impl Listable for RefusalObject<'_> {
+    type Id = RefusalId;
+    const IS_DROPPED: bool = true;
 }
 
 impl Listable for EventObject {

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use http::Method;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Call, FLASH, Options, PATIENCE, Stack, cost, cost_of, usd},
+    harness::{ApiKey, Call, Dialect, FLASH, Options, PATIENCE, Stack, cost, cost_of, usd},
     upstream::{End, Fault, ReasoningTold, Script, Shape, Style, Told, Usage},
 };
 
@@ -302,5 +303,50 @@ async fn an_upstream_that_ignores_its_limit_and_reports_nothing_is_stopped_and_w
         assert!((50..=110).contains(&delivered), "{kind}: {delivered} of 50 tokens are delivered");
         let (billed, estimated) = billed(&stack, &key).await;
         assert!(billed >= cost_of(0, delivered) && estimated, "{kind}: {billed} for {delivered} tokens");
+    }
+}
+
+/// How each dialect names its user, and the name of the dialect in a bill.
+const USERS: [(Dialect, &str, &str); 3] = [
+    (Dialect::Chat, "chat", "user"),
+    (Dialect::Responses, "responses", "safety_identifier"),
+    (Dialect::Messages, "messages", "metadata"),
+];
+
+/// What a bill says of its request beside tokens and money.
+const DETAILS: [&str; 8] = [
+    "dialect",
+    "stream",
+    "user",
+    "upstream",
+    "finish_reason",
+    "authorized_ms",
+    "first_token_ms",
+    "latency_ms",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_bill_says_who_asked_in_which_api_which_upstream_served_and_how_long_it_took() {
+    let stack = Stack::start().await;
+    for (dialect, name, member) in USERS {
+        let key = stack.key().await;
+        let user = if member == "metadata" { json!({"user_id": "u-1"}) } else { json!("u-1") };
+        let call = stack.call(&key, Script::tokens(12, 30)).speaking(dialect).with(member, user);
+        call.stream().await.rest().await.assert_done();
+        stack.released(PATIENCE).await;
+        let journal = stack.journal(&key.account);
+        let entry = journal.iter().rfind(|entry| entry["key_id"] == key.id.as_str()).unwrap();
+        let asked = [&entry["dialect"], &entry["stream"], &entry["user"], &entry["finish_reason"]];
+        assert_eq!(asked, [&json!(name), &json!(true), &json!("u-1"), &json!("stop")]);
+        assert!(entry["upstream"].as_str().unwrap().contains(':'), "{entry}");
+        let [authorized, first_token, latency] =
+            ["authorized_ms", "first_token_ms", "latency_ms"].map(|name| entry[name].as_u64().unwrap());
+        assert!(authorized <= first_token && first_token <= latency && latency < 60_000, "{entry}");
+        let generation = entry["generation_id"].as_str().unwrap();
+        let url = stack.url(&format!("/v1/management/generations/{generation}"));
+        let bill = stack.http.send_as(&stack.account.management_key, Method::GET, &url, None).await.json();
+        for detail in DETAILS {
+            assert_eq!(bill[detail], entry[detail], "{detail}: {bill}");
+        }
     }
 }

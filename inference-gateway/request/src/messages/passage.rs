@@ -6,6 +6,7 @@ use shared::error::{ApiError, Code};
 
 use super::{LIMIT, tools::is_run_by_vendor};
 use crate::{
+    caller,
     draft::Draft,
     dropped::DroppedNames,
     passage::{Left, Passage},
@@ -63,9 +64,7 @@ pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> 
     if let Some(list) = members.get("tools") {
         notes.tools(&list, is_run_by_vendor)?;
     }
-    if let Some(user) =
-        members.get("metadata").and_then(|metadata| metadata.object().ok()?.get("user_id")?.string().ok())
-    {
+    if let Some(user) = caller::user_id(members) {
         notes.name_caller("metadata", &user);
     }
     Ok(notes.finish(body, members, &LEFT))

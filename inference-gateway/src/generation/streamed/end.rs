@@ -1,9 +1,12 @@
 //! The end of a stream: the reason, the bill, and the last bytes for the client.
 
-use answer::{FinishReason, Settled};
+use answer::Settled;
 use metering::StreamEnd;
 use routing::AttemptOutcome;
-use shared::error::{ApiError, Code};
+use shared::{
+    error::{ApiError, Code},
+    generation::FinishReason,
+};
 use upstream_error::UpstreamError;
 
 use super::Stream;
@@ -75,16 +78,18 @@ impl Stream {
         memory.hold(meter.held_bytes());
         drop(running);
         let free = matches!(end, End::Failed(_)) && !meter.has_begun();
+        let finish_reasons: &[FinishReason] = match &end {
+            // What is not finished ends with the grant.
+            End::GrantUsedUp => &[FinishReason::Length],
+            End::Complete | End::Failed(_) | End::ClientGone => meter.finish_reasons(),
+        };
+        hold.finished(finish_reasons);
+        log.finished(finish_reasons);
         if free {
             hold.release().await;
         } else {
             log.end_inference(usage);
             log.charge = hold.capture_part(usage, charged, estimated).await;
-        }
-        match &end {
-            // What is not finished ends with the grant.
-            End::GrantUsedUp => log.finished(&[FinishReason::Length]),
-            End::Complete | End::Failed(_) | End::ClientGone => log.finished(meter.finish_reasons()),
         }
         log.outcome = match &end {
             _ if client_left => CLIENT_GONE,

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use shared::{
+    generation::{FinishReason, ModelApi},
     ids::{GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
@@ -30,6 +31,15 @@ pub(super) struct EntryLine<'a> {
     at: Timestamp,
     charged_change: NanoUsd,
     key_used: NanoUsd,
+    /// Null, like all that follows, where the gateway did not tell.
+    dialect: Option<ModelApi>,
+    stream: Option<bool>,
+    user: Option<&'a str>,
+    upstream: Option<&'a str>,
+    finish_reason: Option<FinishReason>,
+    authorized_ms: Option<u64>,
+    first_token_ms: Option<u64>,
+    latency_ms: Option<u64>,
 }
 
 /// The counters of a payer and a day.
@@ -73,8 +83,9 @@ struct TokensJson {
 impl<'a> EntryLine<'a> {
     pub(super) fn of(entry: &'a JournalEntry) -> Self {
         let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after } } = entry;
-        let Settlement { ref payer, usage, cost, upstream_cost, charged, ending, estimated, at } =
-            *settlement;
+        let Settlement { payer, origin, course, .. } = settlement;
+        let Settlement { usage, cost, upstream_cost, charged, ending, estimated, at, .. } = *settlement;
+        let (origin, course) = (origin.as_deref(), course.as_deref());
         Self {
             seq: *number,
             generation_id: *generation,
@@ -92,6 +103,14 @@ impl<'a> EntryLine<'a> {
             at,
             charged_change: *delta,
             key_used: *used_after,
+            dialect: origin.map(|origin| origin.api),
+            stream: origin.map(|origin| origin.stream),
+            user: settlement.user(),
+            upstream: settlement.upstream(),
+            finish_reason: course.and_then(|course| course.finish_reason),
+            authorized_ms: course.and_then(|course| course.authorized_ms),
+            first_token_ms: course.and_then(|course| course.first_token_ms),
+            latency_ms: course.and_then(|course| course.latency_ms),
         }
     }
 }

@@ -8,7 +8,7 @@ use key_service_store::store::JournalEntry;
 
 /// Names of the columns, and of the members of a JSON line. Scripts rely on the names: add, never rename. The last is
 /// for owners alone.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 32] = [
     "number",
     "time",
     "generation_id",
@@ -32,6 +32,14 @@ const NAMES: [&str; 24] = [
     "images",
     "reasoning_tokens",
     "audio_output_tokens",
+    "dialect",
+    "stream",
+    "user",
+    "upstream",
+    "finish_reason",
+    "authorized_ms",
+    "first_token_ms",
+    "latency_ms",
     "upstream_cost",
 ];
 
@@ -58,7 +66,11 @@ pub(super) struct Lines {
 
 fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Value<'a>; NAMES.len()] {
     let settlement = &entry.entry.settlement;
-    let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at } = settlement;
+    let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at, origin, course } =
+        settlement;
+    let (origin, course) = (origin.as_deref(), course.as_deref());
+    let milliseconds = |of: Option<u64>| of.map_or(Value::Nothing, Value::Number);
+    let word = |word: &'static str| Value::Plain(word.into());
     let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
         usage.details;
     let ending = match ending {
@@ -90,6 +102,14 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Value<'a>; NAMES.len(
         Value::Number(images),
         Value::Number(reasoning),
         Value::Number(audio_output),
+        origin.map_or(Value::Nothing, |origin| word(origin.api.as_str())),
+        origin.map_or(Value::Nothing, |origin| Value::Flag(origin.stream)),
+        settlement.user().map_or(Value::Nothing, Value::Text),
+        settlement.upstream().map_or(Value::Nothing, Value::Text),
+        course.and_then(|course| course.finish_reason).map_or(Value::Nothing, |reason| word(reason.as_str())),
+        milliseconds(course.and_then(|course| course.authorized_ms)),
+        milliseconds(course.and_then(|course| course.first_token_ms)),
+        milliseconds(course.and_then(|course| course.latency_ms)),
         upstream_cost.map_or(Value::Nothing, Value::Amount),
     ]
 }

@@ -1,10 +1,14 @@
 //! A large account: groups, keys and generations, and a few of everything else.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
+    generation::{Course, FinishReason, ModelApi, Origin},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, RefusalId},
     money::NanoUsd,
     time::Timestamp,
     tokens::Usage,
@@ -16,10 +20,11 @@ use domain::{
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{Command, NewHold, Progress},
+    refused::RefusedCall,
     webhook::{Webhook, WebhookPatch, WebhookUrl},
 };
 use key_service_management::{Management, governed::Governed as _, management_keys::ManagementKeySettings};
-use key_service_store::store::{Ledger as _, Store, suite::act};
+use key_service_store::store::{Hour, Ledger as _, RefusedLine, Store, suite::act};
 
 /// Size of the account; `MEASURE_SMALLER=10` divides the size by ten.
 pub(super) static KEYS: LazyLock<u64> = LazyLock::new(|| 100_000 / smaller());
@@ -70,6 +75,30 @@ pub(super) async fn fill(store: &Store, management: &Management, account: Accoun
         Webhook::create(management.by(account, Actor::System), settings, None).await.unwrap();
     }
     bill(store, account, end).await;
+    refuse(store, account, end).await;
+}
+
+/// Refused calls of today, of several reasons, as many as are kept.
+async fn refuse(store: &Store, account: AccountId, end: Timestamp) {
+    let reasons = ["key_limit_reached", "rate_limit_exceeded", "invalid_api_key"];
+    let call = |n: usize| {
+        let key = key_id(10 * (n as u64 % 200) + 3, end);
+        let id = RefusalId::new(end.minus(Duration::from_secs(3 * (1_000 - n as u64))), [1; 10]);
+        RefusedCall {
+            id,
+            key,
+            reason: reasons[n % 3].into(),
+            model: Some("Model Flash".into()),
+            origin: None,
+        }
+    };
+    let calls: Vec<_> = (0..1_000).map(call).collect();
+    store.add_refused_calls(account, &calls).await.unwrap();
+    let line = |call: &RefusedCall| {
+        let reason = reasons.into_iter().find(|reason| *reason == call.reason).unwrap();
+        RefusedLine { key: call.key, hour: Hour::of(end), reason, count: 1 }
+    };
+    store.add_refused(account, calls.iter().map(line).collect()).await.unwrap();
 }
 
 async fn make_groups(store: &Store, account: AccountId, end: Timestamp) {
@@ -134,10 +163,22 @@ async fn bill(store: &Store, account: AccountId, end: Timestamp) {
                 prompt_tokens: 1,
                 readmitted: false,
                 lease_ticks: 7,
+                origin: Some(Arc::new(Origin {
+                    api: ModelApi::Chat,
+                    stream: true,
+                    user: Some(format!("user-{}", n % 5_000)),
+                })),
             });
             // The cost of one model to the operator is known.
             let upstream_cost = (n % 3 > 0).then(|| NanoUsd::from_nanos(cost.nanos() / 2));
-            let (total, estimated) = (Progress { usage, cost, upstream_cost }, n % 50_000 == 7);
+            let course = Some(Arc::new(Course {
+                upstream: Some(format!("10.0.0.{}:8000", n % 4)),
+                authorized_ms: Some(n % 7),
+                first_token_ms: Some(100 + n % 900),
+                latency_ms: Some(1_000 + n % 9_000),
+                finish_reason: Some(FinishReason::Stop),
+            }));
+            let (total, estimated) = (Progress { usage, cost, upstream_cost, course }, n % 50_000 == 7);
             [hold, Command::Capture { key, generation, model, total, chargeable: None, estimated }]
         });
         store.execute(account, commands.collect(), at).await.unwrap();

@@ -248,6 +248,7 @@ fn a_generation_that_is_billed_twice_and_a_number_that_is_missing_are_found() {
     let bill = |ending, charged, delta| {
         let settlement = Settlement {
             payer: Payer::alone(key(1), "Model Flash".into()),
+            origin: None,
             usage: shared::tokens::Usage::of(1, 0, 1),
             cost: nanos(charged),
             upstream_cost: None,
@@ -255,6 +256,7 @@ fn a_generation_that_is_billed_twice_and_a_number_that_is_missing_are_found() {
             ending,
             estimated: false,
             at: START,
+            course: None,
         };
         Entry { settlement, delta: nanos(delta), used_after: nanos(0) }
     };

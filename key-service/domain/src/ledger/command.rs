@@ -1,8 +1,9 @@
 //! Commands to the ledger, and the outcomes of commands.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shared::{
+    generation::Origin,
     ids::{DepositId, GenerationId, KeyId},
     money::NanoUsd,
     rates::{RateBound, RateStatus, TokenRoom},
@@ -95,6 +96,8 @@ pub struct NewHold {
     pub readmitted: bool,
     /// Number of ticks until the hold expires.
     pub lease_ticks: u64,
+    /// How the caller asked; `None` where its gateway did not tell.
+    pub origin: Option<Arc<Origin>>,
 }
 
 impl Command {

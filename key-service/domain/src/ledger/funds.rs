@@ -1,8 +1,9 @@
 //! Balances of an account and of the budgets that pay, and every movement between them, holds and settlements.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shared::{
+    generation::Origin,
     money::NanoUsd,
     rates::{RateBound, RateLimit, RateStatus, TokenRoom},
     refusal::Refusal,
@@ -26,7 +27,6 @@ pub const IN_FLIGHT: Refused = Refused::RateLimited {
 pub(super) const NANO: NanoUsd = NanoUsd::from_nanos(1);
 
 /// Usage and cost of a generation to be billed.
-#[derive(Clone, Copy)]
 pub(super) struct Claim {
     pub(super) total: Progress,
     /// Largest charge: the cost, or less.
@@ -38,10 +38,10 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Makes the settlement, if this much could be charged.
-    pub(super) fn settled(self, payer: Payer, charged: NanoUsd) -> Settlement {
-        let Self { total: Progress { usage, cost, upstream_cost }, chargeable: _, estimated, ending, at } =
-            self;
-        Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at }
+    pub(super) fn settled(self, payer: Payer, origin: Option<Arc<Origin>>, charged: NanoUsd) -> Settlement {
+        let Self { total, chargeable: _, estimated, ending, at } = self;
+        let Progress { usage, cost, upstream_cost, course } = total;
+        Settlement { payer, origin, usage, cost, upstream_cost, charged, ending, estimated, at, course }
     }
 
     /// Bounds the charge, if there is a bound.
@@ -61,7 +61,7 @@ pub(super) struct Funds {
 impl Funds {
     /// Makes the claim for a generation that ends now.
     pub(super) fn claim(&self, total: Progress, estimated: bool, ending: Ending) -> Claim {
-        Claim { total, chargeable: total.cost, estimated, ending, at: self.now }
+        Claim { chargeable: total.cost, total, estimated, ending, at: self.now }
     }
 
     /// Refuses a credential whose key may not spend. The order of checks is part of the public contract.
@@ -169,9 +169,9 @@ impl Funds {
             Some(_) => NanoUsd::ZERO,
         };
         self.set_aside(more);
+        let tokens = tokens(progress.usage).max(hold.counted.tokens);
         // Reports may overtake each other; the report with the highest cost is the latest.
         let reported = if progress.cost >= hold.reported.cost { progress } else { hold.reported };
-        let tokens = tokens(progress.usage).max(hold.counted.tokens);
         Hold {
             amount: plus(hold.amount, more),
             reported,
@@ -188,7 +188,7 @@ impl Funds {
         let charged = plus(chargeable.min(hold.amount), beyond);
         self.give_back(&hold, tokens(claim.total.usage));
         self.bill(charged);
-        claim.settled(hold.payer, charged)
+        claim.settled(hold.payer, hold.origin, charged)
     }
 
     /// Settles a capture of a closed generation. An earlier capture is final. The bill of an expiry is replaced: the
@@ -206,8 +206,9 @@ impl Funds {
                 } else {
                     self.bill(charged.left_after(settled.charged));
                 }
-                let settlement = claim.settled(settled.payer, charged);
-                let cost = if claim.chargeable < charged { charged } else { settlement.cost };
+                let kept_more = claim.chargeable < charged;
+                let settlement = claim.settled(settled.payer, settled.origin, charged);
+                let cost = if kept_more { charged } else { settlement.cost };
                 Settlement { cost, ..settlement }
             }
         }

@@ -235,42 +235,42 @@ fn command() -> impl Strategy<Value = Command> {
     };
     let bounds = (nanos(0..300), nanos(0..200), nanos(0..500));
     prop_oneof![
-        3 => ((0..20_u8).prop_map(deposit), deposited(), payment_id()).prop_map(|(id, amount, payment_id)| {
-            Command::Deposit { id, amount, note: String::new(), payment_id, actor: Actor::System }
-        }),
-        4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
-        2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
-        8 => (ids(), credential(), model(), bounds, (0..60_u64, any::<bool>()), 0..4_u64).prop_map(
-            |((key, generation), credential, model, (least, enough, most), (prompt_tokens, readmitted), lease_ticks)| {
-                let enough = NanoUsd::from_nanos(least.nanos().saturating_add(enough.nanos()));
-                let most = NanoUsd::from_nanos(enough.nanos().saturating_add(most.nanos()));
-                Command::Hold(NewHold {
-                    key,
-                    credential,
-                    generation,
-                    model,
-                    least,
-                    enough,
-                    most,
-                    prompt_tokens,
-                    readmitted,
-                    lease_ticks,
-                })
-            }
-        ),
-        4 => (ids(), nanos(0..900), progress(), 0..4_u64).prop_map(
-            |((key, generation), most, progress, lease_ticks)| {
-                Command::Extend { key, generation, most, progress, lease_ticks }
-            }
-        ),
-        5 => (ids(), model(), progress(), option::weighted(0.2, nanos(0..700)), any::<bool>()).prop_map(
-            |((key, generation), model, total, chargeable, estimated)| {
-                Command::Capture { key, generation, model, total, chargeable, estimated }
-            }
-        ),
-        2 => ids().prop_map(|(key, generation)| Command::Release { key, generation }),
-        4 => ids().prop_map(|(key, generation)| Command::Expire { key, generation }),
-    ]
+            3 => ((0..20_u8).prop_map(deposit), deposited(), payment_id()).prop_map(|(id, amount, payment_id)| {
+                Command::Deposit { id, amount, note: String::new(), payment_id, actor: Actor::System }
+            }),
+            4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
+            2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
+            8 => (ids(), credential(), model(), bounds, (0..60_u64, any::<bool>()), 0..4_u64).prop_map(
+                |((key, generation), credential, model, (least, enough, most), (prompt_tokens, readmitted), lease_ticks)| {
+                    let enough = NanoUsd::from_nanos(least.nanos().saturating_add(enough.nanos()));
+                    let most = NanoUsd::from_nanos(enough.nanos().saturating_add(most.nanos()));
+                    Command::Hold(NewHold {
+                        key,
+                        credential,
+                        generation,
+                        model,
+                        least,
+                        enough,
+                        most,
+                        prompt_tokens,
+                        readmitted,
+                        lease_ticks, origin: None,
+    })
+                }
+            ),
+            4 => (ids(), nanos(0..900), progress(), 0..4_u64).prop_map(
+                |((key, generation), most, progress, lease_ticks)| {
+                    Command::Extend { key, generation, most, progress, lease_ticks }
+                }
+            ),
+            5 => (ids(), model(), progress(), option::weighted(0.2, nanos(0..700)), any::<bool>()).prop_map(
+                |((key, generation), model, total, chargeable, estimated)| {
+                    Command::Capture { key, generation, model, total, chargeable, estimated }
+                }
+            ),
+            2 => ids().prop_map(|(key, generation)| Command::Release { key, generation }),
+            4 => ids().prop_map(|(key, generation)| Command::Expire { key, generation }),
+        ]
 }
 
 fn model() -> impl Strategy<Value = String> {
@@ -311,6 +311,7 @@ fn progress() -> impl Strategy<Value = Progress> {
             usage: Usage { prompt, cached, completion, details },
             cost,
             upstream_cost,
+            course: None,
         },
     )
 }

@@ -1,6 +1,9 @@
 //! Records under an idempotency id (open holds, settlements, deposits), and entries of the journal.
 
+use std::sync::Arc;
+
 use shared::{
+    generation::{Course, Origin},
     ids::{GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
@@ -25,6 +28,8 @@ pub struct Payer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub payer: Payer,
+    /// How the caller asked; `None` where its gateway did not tell.
+    pub origin: Option<Arc<Origin>>,
     /// Amount set aside at the key and at each group.
     pub amount: NanoUsd,
     /// Last usage that the gateway reported, which an expiry bills.
@@ -47,6 +52,8 @@ pub struct Counted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
     pub payer: Payer,
+    /// How the caller asked; `None` where its gateway did not tell, or the hold was lost.
+    pub origin: Option<Arc<Origin>>,
     pub usage: Usage,
     pub cost: NanoUsd,
     /// Cost of the usage to the operator; `None` where unknown.
@@ -56,6 +63,8 @@ pub struct Settlement {
     pub ending: Ending,
     pub estimated: bool,
     pub at: Timestamp,
+    /// How the generation went; `None` where its gateway did not tell.
+    pub course: Option<Arc<Course>>,
 }
 
 impl Payer {
@@ -78,6 +87,16 @@ impl Counted {
 }
 
 impl Settlement {
+    /// The caller's own name of its user, where it is known.
+    pub fn user(&self) -> Option<&str> {
+        self.origin.as_ref()?.user.as_deref()
+    }
+
+    /// Address of the upstream, where it is known.
+    pub fn upstream(&self) -> Option<&str> {
+        self.course.as_ref()?.upstream.as_deref()
+    }
+
     pub fn shortfall(&self) -> NanoUsd {
         self.cost.left_after(self.charged)
     }
@@ -93,6 +112,14 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// Every ending.
+    pub const ALL: [Self; 2] = [Self::Captured, Self::Expired];
+
+    /// The ending of this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|ending| ending.as_str() == text)
+    }
+
     /// Name of the ending in the API and in exports.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -30,7 +30,7 @@ fn after(seconds: u64) -> Timestamp {
 }
 
 fn cost(n: i64) -> Progress {
-    Progress { usage: Usage::of(3, 1, n.unsigned_abs()), cost: nanos(n), upstream_cost: None }
+    Progress { usage: Usage::of(3, 1, n.unsigned_abs()), cost: nanos(n), upstream_cost: None, course: None }
 }
 
 fn capture(generation: GenerationId, total: Progress) -> Command {

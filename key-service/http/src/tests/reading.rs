@@ -1,7 +1,13 @@
 //! What callers read: money, sums of usage, bills of generations (governing §4).
 
+use shared::{
+    generation::{ModelApi, Origin},
+    ids::RefusalId,
+    wire::REFUSALS,
+};
+
 use super::*;
-use domain::event::Actor;
+use domain::{event::Actor, refused::RefusedCall};
 use key_service_management::{accounts::NewDeposit, testing::BEGIN};
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
@@ -99,7 +105,7 @@ async fn a_bill_is_found_by_its_generation_and_listed_by_filters() {
     }
     let one = desk.get(&format!("{GENERATIONS}/{}", made[2])).await;
     let expected = format!(
-        r#"{{"id":"{}","object":"generation","key_id":"{inside}","group_id":"{group_id}","model":"Model Flash","prompt_tokens":12,"cached_tokens":0,"completion_tokens":5,"cost":0.000001002,"charged":0.000001002,"shortfall":0,"ending":"captured","estimated":false,"created_at":"2026-11-22T04:05:06Z"}}"#,
+        r#"{{"id":"{}","object":"generation","key_id":"{inside}","group_id":"{group_id}","model":"Model Flash","prompt_tokens":12,"cached_tokens":0,"completion_tokens":5,"cost":0.000001002,"charged":0.000001002,"shortfall":0,"ending":"captured","estimated":false,"dialect":"responses","stream":true,"user":"u-1","upstream":"10.0.0.5:8000","finish_reason":"length","authorized_ms":3,"first_token_ms":41,"latency_ms":950,"created_at":"2026-11-22T04:05:06Z"}}"#,
         made[2]
     );
     assert_eq!((one.status.as_u16(), one.text), (200, expected));
@@ -115,6 +121,12 @@ async fn a_bill_is_found_by_its_generation_and_listed_by_filters() {
     assert_eq!(desk.bills(&format!("group_id={group_id}")).await, (of_group.clone(), false));
     assert_eq!(desk.bills(&format!("key_id={inside}&model=Model%20Flash")).await, (of_group, false));
     assert_eq!(desk.bills("model=Model%20Max").await, (Vec::new(), false));
+    let told = "user=u-1&upstream=10.0.0.5:8000&ending=captured";
+    assert_eq!(desk.bills(told).await, (newest_first.clone(), false));
+    for none in ["user=u-2", "upstream=10.0.0.6:8000", "ending=expired"] {
+        assert_eq!(desk.bills(none).await, (Vec::new(), false), "{none}");
+    }
+    desk.get(&format!("{GENERATIONS}?ending=lost")).await.is_error(400, "invalid_value", Some("ending"));
     assert_eq!(desk.bills("start=2026-11-21&end=2026-11-22").await, (newest_first[2..4].to_vec(), false));
     assert_eq!(desk.bills("start=2026-11-24T04:05:06.789Z").await, (newest_first[..1].to_vec(), false));
     assert_eq!(desk.bills("end=2026-11-20T04:05:06.789Z&order=asc").await, (Vec::new(), false));
@@ -143,6 +155,57 @@ async fn a_bill_that_was_corrected_is_listed_once() {
         assert_eq!(ids_in(&listed).0, [generation.to_string()]);
         assert_eq!(listed.json["data"][0]["ending"], "captured");
     }
+}
+
+#[tokio::test]
+async fn refused_calls_are_listed_newest_first_to_who_may_see_their_keys() {
+    let desk = Desk::open().await;
+    let group = desk.group("{}").await;
+    let group_id = group.rsplit('/').next().unwrap();
+    let (inside, outside) = (desk.key_in(Some(&group)).await, desk.key_in(None).await);
+    let call = |minute: u32, key: &str, reason: &str, user: Option<&str>| RefusedCall {
+        id: RefusalId::new(Timestamp::parse(&format!("2026-11-20T02:{minute}:00Z")).unwrap(), [1; 10]),
+        key: key.parse().unwrap(),
+        reason: reason.into(),
+        model: user.map(|_| "Model Flash".into()),
+        origin: user.map(|user| {
+            Arc::new(Origin { api: ModelApi::Embeddings, stream: false, user: Some(user.into()) })
+        }),
+    };
+    let calls = [
+        call(10, &inside, "key_limit_reached", Some("u-1")),
+        call(11, &outside, "invalid_api_key", None),
+        call(12, &outside, "rate_limit_exceeded", Some("u-2")),
+    ];
+    desk.office.store.add_refused_calls(desk.account, &calls).await.unwrap();
+    let ids = calls.each_ref().map(|call| call.id.to_string());
+    let listed = async |query: &str| ids_in(&desk.get(&format!("{REFUSALS}?{query}")).await);
+    let all = desk.get(&format!("{REFUSALS}?limit=1&after={}", ids[1])).await;
+    let expected = format!(
+        r#"{{"object":"list","data":[{{"id":"{0}","object":"refusal","key_id":"{inside}","reason":"key_limit_reached","model":"Model Flash","dialect":"embeddings","stream":false,"user":"u-1","created_at":"2026-11-20T02:10:00Z"}}],"first_id":"{0}","last_id":"{0}","has_more":false,"complete_since":null}}"#,
+        ids[0]
+    );
+    assert_eq!((all.status.as_u16(), all.text), (200, expected));
+    let revoked = &desk.get(&format!("{REFUSALS}?reason=invalid_api_key")).await.json["data"][0];
+    assert_eq!(
+        (&revoked["model"], &revoked["dialect"], &revoked["user"]),
+        (&Value::Null, &Value::Null, &Value::Null)
+    );
+    let [first, second, third] = ids.clone();
+    assert_eq!(listed("").await.0, [third.clone(), second.clone(), first.clone()]);
+    assert_eq!(listed("order=asc&limit=2").await, (vec![first.clone(), second.clone()], true));
+    for (query, expected) in [
+        (format!("key_id={inside}"), vec![&first]),
+        (format!("group_id={group_id}"), vec![&first]),
+        ("user=u-2".into(), vec![&third]),
+        ("model=Model%20Flash".into(), vec![&third, &first]),
+        ("start=2026-11-20T02:11:00Z&end=2026-11-20T02:12:00Z".into(), vec![&second]),
+        ("reason=none".into(), vec![]),
+    ] {
+        assert_eq!(listed(&query).await.0.iter().collect::<Vec<_>>(), expected, "{query}");
+    }
+    let unknown = UNKNOWN.replace("gen_", "ref_");
+    desk.get(&format!("{REFUSALS}?after={unknown}")).await.is_error(400, "invalid_value", Some("after"));
 }
 
 #[tokio::test]

@@ -84,6 +84,7 @@ fn hold(generation: GenerationId) -> Command {
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks: 7,
+        origin: None,
     })
 }
 

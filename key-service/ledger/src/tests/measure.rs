@@ -65,6 +65,7 @@ async fn request(ledger: &Lanes, account: AccountId, key: KeyId) {
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks: 7,
+        origin: None,
     });
     let outcome = ledger.execute(account, vec![hold], System.now()).await.unwrap().remove(0);
     assert!(matches!(outcome, Ok(Outcome::Held { .. })), "{outcome:?}");

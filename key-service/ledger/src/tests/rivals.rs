@@ -114,6 +114,7 @@ async fn request(ledger: Arc<Lanes>, account: AccountId, heard: Arc<Mutex<Heard>
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks: 7,
+        origin: None,
     };
     let total = Progress { cost, ..Progress::default() };
     let capture = Command::Capture {

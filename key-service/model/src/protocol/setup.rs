@@ -209,6 +209,7 @@ impl Setup {
                 prompt_tokens: 1,
                 readmitted: false,
                 lease_ticks: 1,
+                origin: None,
             }),
             Kind::Extend => Command::Extend {
                 key,
@@ -233,7 +234,7 @@ impl Setup {
 fn progress(cost: i64) -> Progress {
     let completion = cost.unsigned_abs();
     let usage = Usage { prompt: 1, completion, ..Usage::default() };
-    Progress { usage, cost: usd(cost), upstream_cost: None }
+    Progress { usage, cost: usd(cost), upstream_cost: None, course: None }
 }
 
 impl Act {

@@ -124,6 +124,7 @@ fn authorize(valid_until: Option<Instant>) -> Call {
         enough_output_tokens: 1,
         least_output_tokens: 1,
         valid_until,
+        origin: None,
     })
 }
 
@@ -161,14 +162,27 @@ async fn every_unary_call_is_answered() {
     assert_eq!(grant.rates.as_deref(), Some(&RATES));
 
     let usage = shared::tokens::Usage::of(1, 0, 5);
-    let extend = shared_rpc::Extend { hold: hold(), usage, prompt_tokens: 1, images: 0, output_tokens: 99 };
+    let extend = shared_rpc::Extend {
+        hold: hold(),
+        usage,
+        prompt_tokens: 1,
+        images: 0,
+        output_tokens: 99,
+        course: None,
+    };
     let call = Call::Extend(extend);
     let response = client.extend(message!(call, Extend)).await.unwrap().into_inner();
     let extended = Extension { output_tokens: 99, lease: LEASE, revoked_by: Some(Refusal::GroupArchived) };
     let answer = read(&call, answer::Response::Extend(response));
     assert!(matches!(answer, Answer::Extended(Extended::Open(e)) if e == extended), "{answer:?}");
 
-    let call = Call::Capture(shared_rpc::Capture { hold: hold(), usage, charged: None, estimated: true });
+    let call = Call::Capture(shared_rpc::Capture {
+        hold: hold(),
+        usage,
+        charged: None,
+        estimated: true,
+        course: None,
+    });
     let response = client.capture(message!(call, Capture)).await.unwrap().into_inner();
     let charge = Charge { charged: NanoUsd::from_nanos(5), shortfall: NanoUsd::ZERO };
     let answer = read(&call, answer::Response::Capture(response));

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{
+    generation::Origin,
     money::NanoUsd,
     rates::RateStatus,
     refusal::{Denial, DenialDetail, Refusal},
@@ -13,7 +14,7 @@ use shared_rpc::{
 };
 use tonic::Code;
 
-use super::Refusals;
+use super::{Refusals, refusals::RefusedNow};
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,
@@ -32,6 +33,8 @@ pub(super) enum Meaning {
         images: u64,
         output: u64,
         is_least: bool,
+        /// How the caller asked.
+        origin: Option<Arc<Origin>>,
         lease: Duration,
     },
     Extension {
@@ -52,12 +55,14 @@ impl Meaning {
         match (self, refusal) {
             (Self::Principal(Principal::ApiKey(_, key)), None) => refusals.authenticated(*key),
             (Self::Principal(Principal::ApiKey(account, key)), Some(Some(refusal))) => {
-                refusals.not_authenticated((*account, *key, hour, refusal.code().as_str()));
+                let counter = (*account, *key, hour, refusal.code().as_str());
+                refusals.not_authenticated(&RefusedNow { counter, asked: None });
             }
             (Self::Grant { hold, is_least, .. }, None) => refusals.authorized(hold.key, *is_least),
-            (Self::Grant { hold, is_least, .. }, Some(Some(refusal))) => {
+            (Self::Grant { hold, is_least, origin, .. }, Some(Some(refusal))) => {
                 let counter = (hold.account, hold.key, hour, refusal.code().as_str());
-                refusals.not_authorized(counter, *is_least, lacks_money(refusal));
+                let refused = RefusedNow { counter, asked: Some((&hold.model, origin.as_ref())) };
+                refusals.not_authorized(&refused, *is_least, lacks_money(refusal));
             }
             (
                 Self::Principal(_)

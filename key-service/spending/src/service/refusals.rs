@@ -1,129 +1,195 @@
-//! Refused calls, counted in memory and added to the store once a minute, so that a refused request costs one counter.
+//! Refused calls, noted in memory and added to the store every ten seconds: a refused request costs one counter, and one place
+//! among the last ones of its account.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
-use shared::ids::{AccountId, KeyId};
+use shared::{
+    clock::Clock,
+    generation::Origin,
+    ids::{AccountId, KeyId, RefusalId},
+};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use key_service_store::store::{Hour, RefusedLine, Store};
+use domain::refused::RefusedCall;
+use key_service_store::store::{Hour, REFUSED_CALLS_KEPT, RefusedLine, Store};
 
-/// Time between two additions to the store. A process that dies loses what it counted since the last.
-const ADD_EVERY: Duration = Duration::from_mins(1);
-/// Refused authorizations, of all keys, that wait for a second try. If there are more, further second tries count as
-/// requests.
+/// Time between two additions to the store; what a process noted since the last is lost when it dies.
+const ADD_EVERY: Duration = Duration::from_secs(10);
+/// Refused authorizations that wait for a second try, of all keys; further second tries count as requests.
 const MAX_WAITING: usize = 20_000;
 /// Distinct counters until the next addition; further refusals are not counted.
 const MAX_COUNTERS: usize = 50_000;
+/// Calls until the next addition, of all accounts: some ten megabytes. Those beyond are counted alone.
+const MAX_CALLS: usize = 50_000;
 /// Counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;
 
 /// A key, an hour and a reason.
 type Counter = (AccountId, KeyId, Hour, &'static str);
 
-/// Counts of refused calls since the last addition to the store.
-#[derive(Default)]
-pub struct Refusals(Mutex<Counts>);
+/// A call that is refused.
+pub(super) struct RefusedNow<'a> {
+    pub(super) counter: Counter,
+    /// The model that was asked for, and how.
+    pub(super) asked: Option<(&'a str, Option<&'a Arc<Origin>>)>,
+}
+
+/// Refused calls since the last addition to the store.
+pub struct Refusals {
+    clock: Arc<dyn Clock>,
+    noted: Mutex<Noted>,
+}
 
 #[derive(Default)]
-struct Counts {
+struct Noted {
     counters: HashMap<Counter, u64>,
-    /// Counted authorizations of each key whose money did not suffice. The gateway then asks a second time, either
-    /// whether the key may spend at all or for the least that the request can cost. Both tries are one request.
-    waiting: HashMap<KeyId, Vec<Counter>>,
+    /// The last calls of each account, oldest first.
+    calls: HashMap<AccountId, VecDeque<RefusedCall>>,
+    /// Number of calls of all accounts.
+    calls_of_all: usize,
+    /// Counted authorizations of each key whose money did not suffice. A gateway then asks another time: whether the key may
+    /// spend at all, or for the least that the request can cost. Both belong to the counted request.
+    waiting: HashMap<KeyId, Vec<(Counter, RefusalId)>>,
     /// Number of authorizations that wait.
     waits: usize,
 }
 
-impl Counts {
+impl Noted {
     fn add(&mut self, counter: Counter, count: u64) {
         if self.counters.len() < MAX_COUNTERS || self.counters.contains_key(&counter) {
             *self.counters.entry(counter).or_default() += count;
         }
     }
 
+    /// Counts a call, and keeps it among the last ones.
+    fn note(&mut self, id: RefusalId, RefusedNow { counter, asked }: &RefusedNow<'_>) {
+        self.add(*counter, 1);
+        let (account, key, _, reason) = *counter;
+        let calls = self.calls.entry(account).or_default();
+        if calls.len() >= REFUSED_CALLS_KEPT {
+            calls.pop_front();
+            self.calls_of_all -= 1;
+        }
+        if self.calls_of_all < MAX_CALLS {
+            let model = asked.map(|(model, _)| model.to_owned());
+            let origin = asked.and_then(|(_, origin)| origin.cloned());
+            calls.push_back(RefusedCall { id, key, reason: reason.to_owned(), model, origin });
+            self.calls_of_all += 1;
+        }
+    }
+
+    /// Takes a call back, as far as the store does not have it.
+    fn take_back(&mut self, counter: Counter, id: RefusalId) {
+        if let Some(count) = self.counters.get_mut(&counter) {
+            *count -= 1;
+        }
+        let calls = self.calls.get_mut(&counter.0);
+        if let Some(calls) = calls
+            && let Some(place) = calls.iter().rposition(|call| call.id == id)
+        {
+            calls.remove(place);
+            self.calls_of_all -= 1;
+        }
+    }
+
     /// Ends the wait for the second try of a request of the key, if any.
-    fn second_try(&mut self, key: KeyId) -> Option<Counter> {
+    fn second_try(&mut self, key: KeyId) -> Option<(Counter, RefusalId)> {
         let waiting = self.waiting.get_mut(&key)?;
-        let counter = waiting.pop();
-        self.waits -= usize::from(counter.is_some());
+        let first = waiting.pop();
+        self.waits -= usize::from(first.is_some());
         if waiting.is_empty() {
             self.waiting.remove(&key);
         }
-        counter
+        first
     }
 }
 
 impl Refusals {
-    /// Counts a refused authorization, unless it is the second try of a counted one. `is_least` says that the least was
-    /// asked for, `lacks_money` that a second try follows.
-    pub(super) fn not_authorized(&self, counter: Counter, is_least: bool, lacks_money: bool) {
-        let (_, key, ..) = counter;
-        let mut counts = self.0.lock();
-        if is_least && counts.second_try(key).is_some() {
+    /// None yet.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, noted: Mutex::default() }
+    }
+
+    /// Notes a refused authorization, unless it is the second try of a noted one: `is_least` where the least was asked
+    /// for, `lacks_money` where a second try follows.
+    pub(super) fn not_authorized(&self, refused: &RefusedNow<'_>, is_least: bool, lacks_money: bool) {
+        let (_, key, ..) = refused.counter;
+        let id = RefusalId::generate(&*self.clock);
+        let mut noted = self.noted.lock();
+        if is_least && noted.second_try(key).is_some() {
             return;
         }
-        counts.add(counter, 1);
-        if lacks_money && counts.waits < MAX_WAITING {
-            counts.waiting.entry(key).or_default().push(counter);
-            counts.waits += 1;
+        noted.note(id, refused);
+        if lacks_money && noted.waits < MAX_WAITING {
+            noted.waiting.entry(key).or_default().push((refused.counter, id));
+            noted.waits += 1;
         }
     }
 
-    /// Takes back the count of a request whose second try was granted.
+    /// Takes the refusal of a request back whose second try was granted.
     pub(super) fn authorized(&self, key: KeyId, is_least: bool) {
         if !is_least {
             return;
         }
-        let mut counts = self.0.lock();
-        let Some(counter) = counts.second_try(key) else { return };
-        if let Some(count) = counts.counters.get_mut(&counter) {
-            *count -= 1;
+        let mut noted = self.noted.lock();
+        if let Some((counter, id)) = noted.second_try(key) {
+            noted.take_back(counter, id);
         }
     }
 
-    /// Counts a key that may not spend, unless this is the second try of a counted authorization.
-    pub(super) fn not_authenticated(&self, counter: Counter) {
-        let mut counts = self.0.lock();
-        if counts.second_try(counter.1).is_none() {
-            counts.add(counter, 1);
+    /// Notes a key that may not spend, unless this is the second try of a noted authorization.
+    pub(super) fn not_authenticated(&self, refused: &RefusedNow<'_>) {
+        let id = RefusalId::generate(&*self.clock);
+        let mut noted = self.noted.lock();
+        if noted.second_try(refused.counter.1).is_none() {
+            noted.note(id, refused);
         }
     }
 
-    /// Notes that a key may spend. This may be the second try of a counted authorization, which stays refused.
+    /// Notes that a key may spend: perhaps the second try of a noted authorization, which stays refused.
     pub(super) fn authenticated(&self, key: KeyId) {
-        self.0.lock().second_try(key);
+        self.noted.lock().second_try(key);
     }
 
-    fn take(&self) -> HashMap<AccountId, Vec<RefusedLine>> {
-        let counts = std::mem::take(&mut *self.0.lock());
+    /// Takes all counts and calls, by account.
+    fn take(&self) -> (HashMap<AccountId, Vec<RefusedLine>>, HashMap<AccountId, VecDeque<RefusedCall>>) {
+        let Noted { counters, calls, .. } = std::mem::take(&mut *self.noted.lock());
         let mut accounts: HashMap<AccountId, Vec<RefusedLine>> = HashMap::new();
-        for ((account, key, hour, reason), count) in
-            counts.counters.into_iter().filter(|(_, count)| *count > 0)
-        {
+        for ((account, key, hour, reason), count) in counters.into_iter().filter(|(_, count)| *count > 0) {
             accounts.entry(account).or_default().push(RefusedLine { key, hour, reason, count });
         }
-        accounts
+        (accounts, calls)
     }
 
-    /// Adds all counts to the store. Counts that the store did not take are added later; if a call's outcome is
-    /// unknown, they may count twice.
+    /// Adds all counts and calls to the store. Counts that the store did not take are added again later: a call whose outcome is
+    /// unknown may count twice. Calls that the store did not take are only counted.
     pub(crate) async fn add_to(&self, store: &Store) {
-        for (account, lines) in self.take() {
+        let (counts, calls) = self.take();
+        for (account, lines) in counts {
             for lines in lines.chunks(ADDED_AT_ONCE) {
                 if let Err(error) = store.add_refused(account, lines.to_vec()).await {
-                    tracing::warn!(%error, "cannot add the counts of refused calls; trying again in a minute");
-                    let mut counts = self.0.lock();
+                    tracing::warn!(%error, "cannot add the counts of refused calls; trying again in ten seconds");
+                    let mut noted = self.noted.lock();
                     for RefusedLine { key, hour, reason, count } in lines {
-                        counts.add((account, *key, *hour, reason), *count);
+                        noted.add((account, *key, *hour, reason), *count);
                     }
                 }
             }
         }
+        for (account, calls) in calls {
+            if let Err(error) = store.add_refused_calls(account, &Vec::from(calls)).await {
+                tracing::warn!(%error, "cannot add refused calls to the store; they are counted, but not listed");
+            }
+        }
     }
 
-    /// Adds the counts to the store once a minute, and at the shutdown.
+    /// Adds what was noted to the store every ten seconds, and at the shutdown.
     pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             tokio::select! {

@@ -84,6 +84,7 @@ impl Trial {
             enough_output_tokens: output_tokens,
             least_output_tokens: 1,
             valid_until: None,
+            origin: None,
         }
     }
 
@@ -112,7 +113,9 @@ async fn granted(service: &Service, authorize: Authorize) -> Grant {
 
 async fn captured(service: &Service, hold: HoldRef, completion: u64) -> Captured {
     let usage = Usage::of(0, 0, completion);
-    match one(service, Call::Capture(Capture { hold, usage, charged: None, estimated: false })).await {
+    match one(service, Call::Capture(Capture { hold, usage, charged: None, estimated: false, course: None }))
+        .await
+    {
         Ok(Answer::Captured(captured)) => captured,
         other => panic!("not captured: {other:?}"),
     }
@@ -133,6 +136,7 @@ async fn what_ran_on_after_a_cut_is_recorded_as_shortfall_at_the_prices_of_the_h
         usage: Usage::of(0, 0, 70),
         charged: Some(Usage::of(0, 0, 50)),
         estimated: false,
+        course: None,
     };
     for _ in 0..2 {
         match one(&service, Call::Capture(capture.clone())).await {
@@ -150,8 +154,14 @@ async fn a_hold_keeps_the_prices_that_it_was_opened_with() {
     for later in [catalogue("Model Flash", 4), catalogue("Model Max", 4)] {
         let service = trial.service(later);
         let usage = Usage::of(0, 0, 100);
-        let extend =
-            Extend { hold: grant.hold.clone(), usage, prompt_tokens: 0, images: 0, output_tokens: 300 };
+        let extend = Extend {
+            hold: grant.hold.clone(),
+            usage,
+            prompt_tokens: 0,
+            images: 0,
+            output_tokens: 300,
+            course: None,
+        };
         let Ok(Answer::Extended(Extended::Open(extension))) = one(&service, Call::Extend(extend)).await
         else {
             panic!("the hold is open")
@@ -218,13 +228,19 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     assert_eq!(captured(&service, unknown.clone(), 1).await, Captured::Gone);
     let released = one(&service, Call::Release(Release::Hold(unknown.clone()))).await;
     assert!(matches!(released, Ok(Answer::Released)), "{released:?}");
-    let extend = Extend { hold: unknown, usage, prompt_tokens: 0, images: 0, output_tokens: 1 };
+    let extend = Extend { hold: unknown, usage, prompt_tokens: 0, images: 0, output_tokens: 1, course: None };
     let extended = one(&service, Call::Extend(extend)).await;
     assert!(matches!(extended, Ok(Answer::Extended(Extended::Gone))), "{extended:?}");
 
     // An operator has to repair a damaged record, so the answer must not ask for another attempt.
     let damaged = trial.over(Arc::new(Answering(Ok(Err(Refused::Damaged)))), catalogue("Model Flash", 1));
-    let capture = Call::Capture(Capture { hold: grant.hold.clone(), usage, charged: None, estimated: false });
+    let capture = Call::Capture(Capture {
+        hold: grant.hold.clone(),
+        usage,
+        charged: None,
+        estimated: false,
+        course: None,
+    });
     assert_eq!(one(&damaged, capture.clone()).await.unwrap_err().code, Code::DataLoss);
     let away = trial
         .over(Arc::new(Answering(Err(StoreError::Unavailable("away".into())))), catalogue("Model Flash", 1));
@@ -325,8 +341,14 @@ async fn models_rates_and_the_end_of_a_key_are_passed_on() {
 
     let revoked_by = Some(Refusal::GroupArchived);
     let extended = over(domain::ledger::Outcome::Extended { amount: NanoUsd::ZERO, revoked_by });
-    let extend =
-        Extend { hold: grant.hold, usage: Usage::default(), prompt_tokens: 0, images: 0, output_tokens: 1 };
+    let extend = Extend {
+        hold: grant.hold,
+        usage: Usage::default(),
+        prompt_tokens: 0,
+        images: 0,
+        output_tokens: 1,
+        course: None,
+    };
     let answer = one(&extended, Call::Extend(extend)).await;
     let Ok(Answer::Extended(Extended::Open(extension))) = answer else { panic!("{answer:?}") };
     assert_eq!(extension.revoked_by, revoked_by);
@@ -385,7 +407,7 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
     assert_eq!(trial.held().await, 1_450_000 + 3_203_000 + 2 * (fees + images));
     let hold = second.hold.clone();
     let (usage, images) = (Usage::default(), 2);
-    let extend = Extend { hold, usage, prompt_tokens: 1_001, images, output_tokens: 200 };
+    let extend = Extend { hold, usage, prompt_tokens: 1_001, images, output_tokens: 200, course: None };
     let extended = one(&service, Call::Extend(extend)).await;
     assert!(
         matches!(extended, Ok(Answer::Extended(Extended::Open(e))) if e.output_tokens == 200),
@@ -394,7 +416,7 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
     // 500·3 + 501·1.25 + 100·2, one image, and the request; the tier's write price is that of the table before it.
     let details = UsageDetails { cache_write: 501, images: 1, ..UsageDetails::default() };
     let usage = Usage { details, ..Usage::of(1_001, 0, 100) };
-    let capture = Capture { hold: second.hold, usage, charged: None, estimated: false };
+    let capture = Capture { hold: second.hold, usage, charged: None, estimated: false, course: None };
     let Ok(Answer::Captured(captured)) = one(&service, Call::Capture(capture)).await else { panic!() };
     assert_eq!(captured, billed(1_500_000 + 626_250 + 200_000 + 10_000_000 + 1_000_000, 0));
 }
@@ -442,7 +464,7 @@ async fn a_change_of_the_catalogue_changes_no_cost_of_an_open_hold() {
         let cost = grant.upstream_costs[usize::from(place - 1_u8)].clone();
         let upstream_cost = UpstreamCost::OfHold(cost);
         let hold = HoldRef { upstream: place.into(), upstream_cost, ..grant.hold };
-        let call = Call::Capture(Capture { hold, usage, charged: None, estimated: false });
+        let call = Call::Capture(Capture { hold, usage, charged: None, estimated: false, course: None });
         one(after, call).await.unwrap();
     }
     let journal = trial.office.store.journal(trial.account, 0, 10).await.unwrap();
@@ -473,7 +495,7 @@ async fn a_bill_keeps_the_cost_of_the_upstream_that_served() {
     ] {
         let grant = granted(&service, Authorize { prompt_tokens: 1_000, ..trial.authorize(n, 500) }).await;
         let hold = HoldRef { upstream, model: model.into(), ..grant.hold };
-        let call = Call::Capture(Capture { hold, usage, charged: None, estimated: false });
+        let call = Call::Capture(Capture { hold, usage, charged: None, estimated: false, course: None });
         one(&service, call).await.unwrap();
     }
     let journal = trial.office.store.journal(trial.account, 0, 10).await.unwrap();

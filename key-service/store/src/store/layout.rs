@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::digest::Digest;
-use records::{Index, Name, Set, Space};
+use records::{Index, Log, Name, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
 pub(crate) use key_service_ledger::names::space;
@@ -29,7 +29,7 @@ pub(crate) const WEBHOOKS: u8 = 13;
 pub(crate) const DELIVERIES: u8 = 14;
 /// Refused calls, by day: of all keys (`a`), and of each (`k` and its id).
 pub(crate) const REFUSED: u8 = 15;
-/// What house-keeping has dropped, and the days of refused calls (`r`).
+/// What house-keeping has dropped, the days of refused calls (`r`), and the numbers of the last ones (`c`).
 pub(crate) const HOUSE: u8 = 16;
 
 // Sets of records in other spaces.
@@ -69,6 +69,11 @@ pub(crate) const IDEMPOTENCY_ENDS: Index = Index(13);
 pub(crate) const EXPIRING_ENDS: Index = Index(14);
 /// Links and sessions of members: id of the member, name of the record.
 pub(crate) const OF_MEMBERS: Index = Index(15);
+
+// Logs of the space of an account. 1 and 2 are those of the ledger.
+
+/// The last refused calls.
+pub(crate) const REFUSED_CALLS: Log = Log(3);
 
 // Indexes of other spaces.
 

@@ -98,7 +98,8 @@ impl Store {
                 let lists = [layout::MANAGEMENT_KEYS, layout::MEMBERS, layout::WEBHOOKS];
                 let mut own =
                     vec![names::account(), names::events(), names::turn(), layout::account_profile()];
-                own.extend([names::house(), layout::name(layout::HOUSE, *b"r")]);
+                let house = |of: &[u8; 1]| layout::name(layout::HOUSE, *of);
+                own.extend([names::house(), house(b"r"), house(b"c")]);
                 own.extend(lists.map(|table| layout::name(table, *b"l")));
                 others.push((layout::holders(account), layout::name(layout::HOLDERS, *account.as_bytes())));
                 own
@@ -259,6 +260,7 @@ fn read(table: u8, key: &[u8], record: &Record) -> Option<Value> {
         (layout::REFUSED, _) => json_of::<messages::RefusedDay>(record),
         (layout::HOUSE, b'h') => json_of::<messages::House>(record),
         (layout::HOUSE, b'r') => json_of::<messages::RefusedDays>(record),
+        (layout::HOUSE, b'c') => json_of::<messages::RefusedCalls>(record),
         (layout::HOLDERS, _) => json_of::<messages::Holder>(record),
         _ => None,
     }

@@ -28,6 +28,8 @@ mod members;
 mod moving;
 mod outage;
 #[cfg(test)]
+mod requests;
+#[cfg(test)]
 mod rotation;
 #[cfg(test)]
 mod spending;
@@ -138,6 +140,10 @@ macro_rules! contract {
                     the_latest_entries_come_newest_first,
                     entries_are_found_by_key_model_day_and_outcome,
                     refused_calls_are_counted_by_key_hour_and_reason,
+                }
+                requests::{
+                    a_bill_says_how_its_request_was_asked_for_and_went,
+                    the_last_refused_calls_are_kept_in_the_order_of_time,
                 }
                 budgets::{
                     no_level_is_passed_by_many_at_once,

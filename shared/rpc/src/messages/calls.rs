@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use shared::{key::Class, tokens::Usage};
+use shared::{generation::Course, key::Class, tokens::Usage};
 
 use super::{
-    Malformed, id, missing,
+    Malformed,
+    course::read_origin,
+    id, missing,
     usage::{cost_message, read_cost},
 };
 use crate::{
@@ -39,6 +41,7 @@ impl Call {
                 least_output_tokens: a.least_output_tokens,
                 // Zero means no bound. A call cannot arrive within the session's first millisecond.
                 valid_until_ms: a.valid_until.map_or(0, |until| clock.millis(until).max(1)),
+                origin: a.origin.as_deref().map(Into::into),
             }),
             Self::Extend(e) => call::Request::Extend(v1::ExtendRequest {
                 hold: Some((&e.hold).into()),
@@ -46,12 +49,14 @@ impl Call {
                 prompt_tokens: e.prompt_tokens,
                 images: e.images,
                 output_tokens: e.output_tokens,
+                course: e.course.as_deref().map(Into::into),
             }),
             Self::Capture(c) => call::Request::Capture(v1::CaptureRequest {
                 hold: Some((&c.hold).into()),
                 usage: Some(c.usage.into()),
                 estimated: c.estimated,
                 charged: c.charged.map(Into::into),
+                course: c.course.as_deref().map(Into::into),
             }),
             Self::Release(release) => {
                 let target = match release {
@@ -90,6 +95,7 @@ impl Call {
                 enough_output_tokens: r.enough_output_tokens,
                 least_output_tokens: r.least_output_tokens,
                 valid_until: (r.valid_until_ms > 0).then(|| clock.instant(r.valid_until_ms)).flatten(),
+                origin: r.origin.as_ref().and_then(read_origin).map(Arc::new),
             }),
             call::Request::Extend(r) => Self::Extend(Extend {
                 hold: hold(r.hold)?,
@@ -97,12 +103,14 @@ impl Call {
                 prompt_tokens: r.prompt_tokens,
                 images: r.images,
                 output_tokens: r.output_tokens,
+                course: r.course.map(Course::from).map(Arc::new),
             }),
             call::Request::Capture(r) => Self::Capture(Capture {
                 hold: hold(r.hold)?,
                 usage: usage(r.usage)?,
                 charged: r.charged.map(Usage::from),
                 estimated: r.estimated,
+                course: r.course.map(Course::from).map(Arc::new),
             }),
             call::Request::Release(r) => Self::Release(match r.target {
                 Some(release_request::Target::Hold(named)) => Release::Hold(hold(Some(named))?),

@@ -77,6 +77,7 @@ impl Book {
             prompt_tokens: 3,
             readmitted: false,
             lease_ticks,
+            origin: None,
         }))
     }
 

@@ -107,6 +107,7 @@ fn keys_of_a_group_share_its_bounds() {
             prompt_tokens: 1,
             readmitted: false,
             lease_ticks: 1,
+            origin: None,
         })
     };
     assert_eq!(book.run(&hold(generation(2), 41)), Err(Refused::Reserved));

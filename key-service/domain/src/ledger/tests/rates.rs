@@ -24,7 +24,7 @@ fn models(models: &[&str]) -> BoundsPatch {
 }
 
 fn usage(prompt: u64, completion: u64) -> Progress {
-    Progress { usage: Usage::of(prompt, 0, completion), cost: nanos(1), upstream_cost: None }
+    Progress { usage: Usage::of(prompt, 0, completion), cost: nanos(1), upstream_cost: None, course: None }
 }
 
 fn limited(bound: RateBound, millis: u64) -> Result<Outcome, Refused> {
@@ -69,6 +69,7 @@ impl Book {
             prompt_tokens,
             readmitted,
             lease_ticks,
+            origin: None,
         }))
     }
 

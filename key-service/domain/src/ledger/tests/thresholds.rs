@@ -8,7 +8,8 @@ use crate::event::{MoneyBound, Threshold};
 impl Book {
     fn bill(&mut self, n: u8, cost: i64) {
         self.hold(n, 1, cost, cost).unwrap();
-        let total = Progress { usage: Usage::default(), cost: nanos(cost), upstream_cost: None };
+        let total =
+            Progress { usage: Usage::default(), cost: nanos(cost), upstream_cost: None, course: None };
         self.capture(n, total);
     }
 

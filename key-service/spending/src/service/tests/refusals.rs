@@ -37,6 +37,12 @@ async fn a_refused_request_counts_once_and_one_that_is_granted_later_not() {
         let (credential, required) = (trial.credential.as_str().into(), Class::Api);
         one(&service, Call::Authenticate { credential, required }).await.unwrap();
     }
+    let calls = trial.office.store.refused_calls(trial.account).await.unwrap();
+    let known: Vec<_> = calls.iter().map(|call| (call.reason.as_str(), call.model.as_deref())).collect();
+    assert_eq!(known, [("key_limit_reached", Some("Model Flash")); 2]);
     let with_revoked = [("invalid_api_key".to_owned(), 3), limit_reached[0].clone()];
     assert_eq!(counted(&service, &trial, None).await, with_revoked);
+    let calls = trial.office.store.refused_calls(trial.account).await.unwrap();
+    assert_eq!((calls.len(), &calls[0].model, calls[0].key), (5, &None, trial.key));
+    assert_eq!(calls.iter().filter(|call| call.reason == "invalid_api_key").count(), 3);
 }

@@ -82,13 +82,14 @@ fn hold(key: KeyId, n: u8, amount: i64, lease_ticks: u64) -> Command {
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks,
+        origin: None,
     })
 }
 
 fn capture(key: KeyId, n: u8, cost: i64) -> Command {
     let usage =
         Usage { details: UsageDetails { images: 1, ..UsageDetails::default() }, ..Usage::of(3, 1, 2) };
-    let total = Progress { usage, cost: nanos(cost), upstream_cost: Some(nanos(4)) };
+    let total = Progress { usage, cost: nanos(cost), upstream_cost: Some(nanos(4)), course: None };
     let (generation, model) = (generation(n), MODEL.into());
     Command::Capture { key, generation, model, total, chargeable: None, estimated: false }
 }

@@ -44,7 +44,7 @@ async fn expire_all(store: &Store, account: AccountId, key: KeyId, generations: 
 
 fn report(key: KeyId, n: u8, cost: i64) -> Command {
     let usage = Usage::of(10, 4, cost.unsigned_abs());
-    let progress = Progress { usage, cost: nanos(cost), upstream_cost: None };
+    let progress = Progress { usage, cost: nanos(cost), upstream_cost: None, course: None };
     Command::Extend { key, generation: generation(n), most: nanos(0), progress, lease_ticks: 7 }
 }
 

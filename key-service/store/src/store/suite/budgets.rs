@@ -352,6 +352,7 @@ pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
         usage: Usage::of(prompt, 0, completion),
         cost: nanos(1),
         upstream_cost: None,
+        course: None,
     };
     let left = async |store: &Store| {
         let bounds = spend(store, account, key(1)).await.budget.bounds.unwrap();

@@ -284,6 +284,7 @@ pub(super) async fn usage_has_its_parts_and_the_cost_to_the_operator(subject: &m
         usage: Usage { details, ..Usage::of(50, 7, 60) },
         cost: nanos(cost),
         upstream_cost: upstream_cost.map(nanos),
+        course: None,
     };
     let extend = |n, progress| Command::Extend {
         key: payer,

@@ -25,7 +25,7 @@ use domain::{
 
 fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
     let usage = Usage::of(10, 4, cost.unsigned_abs());
-    Progress { usage, cost: nanos(cost), upstream_cost: upstream_cost.map(nanos) }
+    Progress { usage, cost: nanos(cost), upstream_cost: upstream_cost.map(nanos), course: None }
 }
 
 /// A hold like another, for a generation of model `other`.

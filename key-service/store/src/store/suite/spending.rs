@@ -125,7 +125,7 @@ pub(super) async fn a_capture_after_an_expiry_replaces_its_bill(subject: &mut im
     let key = make_key(store, account, 1, Some(200)).await;
     let report = |generation, cost| {
         let usage = Usage::of(9, 0, 9);
-        let progress = Progress { usage, cost: nanos(cost), upstream_cost: None };
+        let progress = Progress { usage, cost: nanos(cost), upstream_cost: None, course: None };
         Command::Extend { key, generation, most: nanos(0), progress, lease_ticks: 1 }
     };
     let (too_much, too_little) = (generation(1), generation(2));
@@ -160,7 +160,7 @@ pub(super) async fn the_largest_numbers_come_back(subject: &mut impl Subject) {
     assert_eq!(held, Ok(histories::held(most)));
     assert_eq!(spend(store, account, key).await.budget.held, most);
     let usage = Usage::of(u64::MAX, u64::MAX - 1, 1 << 63);
-    let total = Progress { usage, cost: most, upstream_cost: None };
+    let total = Progress { usage, cost: most, upstream_cost: None, course: None };
     let model = "Model Flash".into();
     let capture =
         Command::Capture { key, generation: generation(1), model, total, chargeable: None, estimated: true };

@@ -109,13 +109,15 @@ pub fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_ticks: u64)
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks,
+        origin: None,
     })
 }
 
 /// The capture of a generation that cost this much.
 pub fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
     let usage = Usage::of(1, 0, cost.unsigned_abs());
-    let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost), upstream_cost: None });
+    let (model, total) =
+        ("Model Flash".into(), Progress { usage, cost: nanos(cost), upstream_cost: None, course: None });
     Command::Capture { key, generation, model, total, chargeable: None, estimated: false }
 }
 

@@ -1,0 +1,65 @@
+//! Refused calls: what an account keeps of the last ones, and their filters.
+
+use std::sync::Arc;
+
+use shared::{
+    generation::Origin,
+    ids::{KeyId, RefusalId},
+    time::Timestamp,
+};
+
+/// A call that was refused, of a key that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedCall {
+    /// Begins with the time of the call.
+    pub id: RefusalId,
+    /// The key.
+    pub key: KeyId,
+    /// Error code in the public API.
+    pub reason: String,
+    /// The model that was asked for; `None` where the key may not call at all, before anything is asked for.
+    pub model: Option<String>,
+    /// How the caller asked; `None` where there is no model, or the gateway did not tell.
+    pub origin: Option<Arc<Origin>>,
+}
+
+impl RefusedCall {
+    /// Time of the call.
+    pub fn at(&self) -> Timestamp {
+        self.id.created_at()
+    }
+
+    /// The caller's own name of its user, where it is known.
+    pub fn user(&self) -> Option<&str> {
+        self.origin.as_ref()?.user.as_deref()
+    }
+}
+
+/// Filters of refused calls; those that are `None` match any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefusedSearch {
+    /// The key.
+    pub key: Option<KeyId>,
+    /// Error code in the public API.
+    pub reason: Option<String>,
+    /// The model that was asked for.
+    pub model: Option<String>,
+    /// The caller's own name of its user.
+    pub user: Option<String>,
+    /// Instant from which the calls were refused.
+    pub begins: Option<Timestamp>,
+    /// Instant before which the calls were refused.
+    pub ends: Option<Timestamp>,
+}
+
+impl RefusedSearch {
+    /// Returns whether a call matches.
+    pub fn matches(&self, call: &RefusedCall) -> bool {
+        self.key.is_none_or(|key| key == call.key)
+            && self.reason.as_ref().is_none_or(|reason| *reason == call.reason)
+            && self.model.as_ref().is_none_or(|model| Some(model) == call.model.as_ref())
+            && self.user.as_deref().is_none_or(|user| Some(user) == call.user())
+            && self.begins.is_none_or(|begins| begins <= call.at())
+            && self.ends.is_none_or(|ends| call.at() < ends)
+    }
+}

@@ -1,0 +1,141 @@
+//! What is known of a generation beside its tokens: how its caller asked, and how it went.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::text::is_control;
+
+/// Characters that are kept of a caller's own name of its user: vendors take as many.
+const MAX_USER_CHARS: usize = 64;
+
+/// The API in which a model is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ModelApi {
+    /// Chat completions.
+    Chat = 1,
+    /// The Responses API.
+    Responses = 2,
+    /// The Messages API.
+    Messages = 3,
+    /// Embeddings.
+    Embeddings = 4,
+}
+
+impl ModelApi {
+    /// Every API. Their numbers are kept in records: add, never renumber.
+    pub const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Embeddings];
+
+    /// Name of the API in answers and exports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+            Self::Embeddings => "embeddings",
+        }
+    }
+
+    /// The API of this number.
+    pub fn of_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|api| *api as u32 == number)
+    }
+}
+
+/// Why a choice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum FinishReason {
+    /// The model was done, or met a stop sequence.
+    Stop = 1,
+    /// The limit of output was reached.
+    Length = 2,
+    /// The model calls tools.
+    ToolCalls = 3,
+    /// A filter withheld the rest.
+    ContentFilter = 4,
+}
+
+impl FinishReason {
+    /// Every reason there is. Their numbers are kept in records: add, never renumber.
+    pub const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
+
+    /// Returns the reason in the form for clients.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+            Self::ContentFilter => "content_filter",
+        }
+    }
+
+    /// The reason of this number.
+    pub fn of_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| *reason as u32 == number)
+    }
+}
+
+/// How a caller asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The API of the call.
+    pub api: ModelApi,
+    /// The answer was asked for as a stream.
+    pub stream: bool,
+    /// The caller's own name of its user, as [`kept_user`] leaves it.
+    pub user: Option<String>,
+}
+
+/// How a generation went, as far as it has come. Times are milliseconds since the request was accepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Course {
+    /// Address of the upstream that was asked last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
+    /// Time at which money was held for the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authorized_ms: Option<u64>,
+    /// Time of the first token of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<u64>,
+    /// Time at which the answer was complete, or was given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u64>,
+    /// Why the first choice ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<FinishReason>,
+}
+
+/// The caller's name of a user as it is kept: few characters, none of which commands a terminal. `None` where none is left.
+pub fn kept_user(text: &str) -> Option<String> {
+    let user: String = text.trim().chars().filter(|c| !is_control(*c)).take(MAX_USER_CHARS).collect();
+    (!user.is_empty()).then_some(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_name_is_cut_and_commands_nothing() {
+        assert_eq!(kept_user(" alice@example.org "), Some("alice@example.org".into()));
+        assert_eq!(kept_user("a\u{1b}[31mb\n\u{202e}c"), Some("a[31mbc".into()));
+        assert_eq!(kept_user(&"ü".repeat(100)), Some("ü".repeat(MAX_USER_CHARS)));
+        assert_eq!([kept_user(""), kept_user(" \u{7}\n")], [None, None]);
+    }
+
+    #[test]
+    fn numbers_in_records_are_those_of_the_names() {
+        for api in ModelApi::ALL {
+            assert_eq!(ModelApi::of_number(api as u32), Some(api));
+        }
+        for reason in FinishReason::ALL {
+            assert_eq!(FinishReason::of_number(reason as u32), Some(reason));
+        }
+        assert_eq!((ModelApi::of_number(0), FinishReason::of_number(9)), (None, None));
+    }
+}
