@@ -213,7 +213,7 @@ async fn whole(
         @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }
         @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All groups in it" } } }
         (keys_of(app, viewer, group).await?)
-        p { a href={ "/dashboard/activity?group=" (group.id.to_string()) } { "See all activity" } }
+        p { a href={ "/dashboard/activity?group=" (group.id.to_string()) } { "See all requests" } }
         (events::last_events(app, viewer, Subject::Group(group.id)).await?)
         @if viewer.is_owner() && !is_archived { (acts::forms(app, viewer, group, refused).await?) }
         (copyable_line("Id", &group.id.to_string()))

@@ -22,9 +22,17 @@ use domain::{
     group::Group,
     key::{ApiKey, KeyPatch, Status},
     ledger::Holder,
+    refused::RefusedSearch,
     usage::Day,
 };
-use key_service_management::{Error, Refused, governed::Governed as _, reading::EntrySearch, spend::DAYS};
+use key_service_management::{
+    Error, Refused,
+    governed::Governed as _,
+    reading::EntrySearch,
+    refusals::RefusedFilter,
+    requests::{AnyRequest, RequestCursor, RequestSearch},
+    spend::DAYS,
+};
 use key_service_page::{
     app::App,
     chart::{self, Chart, Measure},
@@ -40,8 +48,8 @@ use key_service_page::{
 
 /// Days in the chart of a key that was made today.
 const FEWEST_DAYS: i64 = 7;
-/// Latest generations shown.
-const GENERATIONS: usize = 10;
+/// Latest requests shown.
+const REQUESTS: usize = 10;
 
 /// Shows a key.
 pub(super) async fn show(
@@ -66,8 +74,7 @@ async fn whole(
     let days = made.max(today.plus(1 - DAYS))..=today;
     let spend = app.management.spend_of(account, key.id, days.clone()).await?;
     let series = chart::by_model(&spend, Measure::Spend, &app.catalog.get().ids());
-    let of_key = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
-    let entries = app.management.find_entries(account, &of_key, None, GENERATIONS).await?;
+    let latest = latest_requests(app, viewer, key).await?;
     let reached = app.management.reached_limits(account, std::slice::from_ref(key), &[]).await?;
     let groups = reached.groups_of(key);
     let is_revoked = key.status(now) == Status::Revoked;
@@ -78,22 +85,32 @@ async fn whole(
             " · last used " (time_or(key.spend.last_used_at, "never"))
             @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
-        (refused::notice(&refused))
+        (refused::notice(&refused, false))
         (bounds(key, &groups))
         (models_note(app, key, &groups))
         (gauge((Holder::Key(key.id, None), &key.spend.budget), &groups, &reached, is_revoked))
         section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
         @if !is_revoked { (first_steps::commands_of_known_key(&viewer.browser.base(), &first_model(app, key, &groups))) }
         @if viewer.is_owner() && !is_revoked { (forms(app, viewer, key, sent).await?) }
-        h2 { "Last generations" }
-        @if entries.found.is_empty() { p.empty { "No requests yet." } }
-        @else { (activity::table(&entries.found, None)) }
-        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "See all activity" } }
+        h2 #requests { "Latest requests" }
+        @if latest.is_empty() { p.empty { "No requests yet." } }
+        @else { (activity::table(&latest, None)) }
+        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "See all requests" } }
         (last_events)
         (copyable_line("Id", &key.id.to_string()))
     };
     let title = if key.label.is_empty() { "Key without a label" } else { &key.label };
     Ok(page(viewer, Section::Keys, title, &content))
+}
+
+/// The latest requests of a key, refused ones included.
+async fn latest_requests(app: &App, viewer: &Viewer, key: &ApiKey) -> Result<Vec<AnyRequest>, Failure> {
+    let billed = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
+    let search = RefusedSearch { key: Some(key.id), ..RefusedSearch::default() };
+    let refused = RefusedFilter { search, ..RefusedFilter::default() };
+    let search = RequestSearch { billed: Some(billed), refused: Some(refused) };
+    let (account, begin) = (viewer.signed_in.account, RequestCursor::default());
+    Ok(app.management.find_requests(account, &search, begin, REQUESTS).await?.found)
 }
 
 /// What the bounds of a key and of its groups mean together.

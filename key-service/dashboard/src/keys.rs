@@ -58,8 +58,9 @@ const ORDERS: [(KeyOrder, &str, &str); 4] = [
 ];
 
 /// Filters by status or condition, with their names on the page.
-const STATUSES: [(&str, &str); 7] = [
+const STATUSES: [(&str, &str); 8] = [
     ("", "All"),
+    ("trouble", "In trouble"),
     ("active", "Active"),
     ("limit_reached", "Limit reached"),
     ("expires_soon", "Expires soon"),
@@ -242,7 +243,7 @@ pub(super) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, i
 }
 
 /// The time until an instant within days, in words.
-fn within(at: Timestamp, now: Timestamp) -> String {
+pub(super) fn within(at: Timestamp, now: Timestamp) -> String {
     let hours = (at.seconds() - now.seconds()) / 3_600;
     match (hours, (hours + 12) / 24) {
         (..1, _) => "within the hour".into(),

@@ -21,7 +21,7 @@ use key_service_page::{
     browser::Browser,
     failure::Failure,
     failure_page,
-    paths::{GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
+    paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
     session::AskingAccount,
 };
 use shared_catalog::Catalog;
@@ -49,6 +49,7 @@ mod second_factor;
 mod settings_form;
 mod sign_in;
 mod theme_choice;
+mod trouble;
 mod try_it;
 mod webhooks;
 mod words;
@@ -108,7 +109,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
             "/dashboard/groups/{id}/revoke-keys",
             get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
         )
-        .route("/dashboard/activity", get(activity::show))
+        .route(ACTIVITY, get(activity::show))
         .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))

@@ -9,7 +9,7 @@ use axum::{
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
-use crate::{margin, refused, webhooks};
+use crate::{margin, trouble, webhooks};
 use domain::{
     key::{ApiKey, Status},
     usage::{Day, Sums},
@@ -87,8 +87,7 @@ pub(super) async fn show(
     } else {
         chart::by_model(&shown, choice.measure, &app.catalog.get().ids())
     };
-    let refused = app.management.refused_lately(account, None).await?;
-    let refused_keys = app.management.refused_keys(account).await?;
+    let trouble = app.management.trouble(account).await?;
     let webhooks = app.management.webhooks(account).await?;
     let newest = KeySearch { status: Some(Status::Active), limit: 1, ..KeySearch::default() };
     let newest =
@@ -96,8 +95,8 @@ pub(super) async fn show(
     let chart = Chart { measure: choice.measure, days, series: &series };
     let content = html! {
         (warning(viewer.funds.credit, &spend, today))
-        (refused::notice_of_account(&refused, &refused_keys))
         (webhooks::failed(&webhooks))
+        (trouble::strip(&trouble, app.management.now()))
         @if top.is_empty() { (first_steps(&viewer, newest.first())) }
         (choices(&query, &choice))
         (tiles(&viewer, &choice, &spend, today))

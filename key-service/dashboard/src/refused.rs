@@ -2,33 +2,17 @@
 
 use maud::{Markup, html};
 
-use key_service_management::books::{REFUSED_DAYS, RefusedKey, RefusedLately};
+use key_service_management::books::{REFUSED_DAYS, RefusedLately};
 use key_service_page::{
-    paths::{GROUPS, KEYS},
-    show::{count, or_unnamed, requests},
+    paths::{ACTIVITY, GROUPS},
+    show::{count, requests},
 };
 
-/// Says how many requests of a key were refused lately and why; nothing where none was.
-pub(super) fn notice(refused: &RefusedLately) -> Markup {
+/// Says how many requests were refused lately and why; nothing where none was. The reasons of an account, unlike those of a
+/// key, lead to the requests.
+pub(super) fn notice(refused: &RefusedLately, of_account: bool) -> Markup {
     html! {
-        @if let Some(all) = sum(&refused.today) { p.note { (today(all)) (reasons(&refused.today, false)) "." } }
-        (before(refused))
-    }
-}
-
-/// Says how many requests of an account were refused lately and why, with links to what can be done, and of which keys.
-pub(super) fn notice_of_account(refused: &RefusedLately, keys: &[RefusedKey]) -> Markup {
-    html! {
-        @if let Some(all) = sum(&refused.today) {
-            div.note {
-                p { (today(all)) (reasons(&refused.today, true)) "." }
-                ul {
-                    @for RefusedKey { key, count: some, reasons: why } in keys {
-                        li { a href={ (KEYS) "/" (key.id.to_string()) } { (or_unnamed(&key.label)) } ": " (count(*some)) " refused, " (reasons(why, false)) }
-                    }
-                }
-            }
-        }
+        @if let Some(all) = sum(&refused.today) { p.note { (today(all)) (reasons(&refused.today, of_account)) "." } }
         (before(refused))
     }
 }
@@ -56,57 +40,51 @@ fn reasons(counts: &[(String, u64)], with_links: bool) -> Markup {
         @for (n, (reason, some)) in counts.iter().enumerate() {
             @if n > 0 { ", " }
             @if counts.len() > 1 { (count(*some)) " " }
-            @match page_of(reason).filter(|_| with_links) {
-                Some(page) => a href=(page) { (words(reason)) },
-                None => (words(reason)),
-            }
+            @if with_links { a href={ (ACTIVITY) "?reason=" (reason) } { (words(reason)) } }
+            @else { (words(reason)) }
         }
     }
 }
 
-/// Page that shows what an error code is about, if there is one.
-fn page_of(reason: &str) -> Option<&'static str> {
-    match reason {
-        "key_limit_reached" | "group_limit_reached" => Some("/dashboard/keys?status=limit_reached"),
-        "insufficient_credits" => Some("/dashboard/credit"),
-        "invalid_api_key" => Some("/dashboard/keys?status=revoked"),
-        "key_disabled" => Some("/dashboard/keys?status=disabled"),
-        "key_expired" => Some("/dashboard/keys?status=expired"),
-        "group_archived" => Some(GROUPS),
-        _ => None,
-    }
+/// Reasons of refusals that requests are filtered by, each with its words.
+pub(super) const REASONS: [(&str, &str); 10] = [
+    ("key_limit_reached", "limit reached"),
+    ("group_limit_reached", "limit of the group reached"),
+    ("insufficient_credits", "credit used up"),
+    ("spend_reserved", "the rest was held by other requests"),
+    ("invalid_api_key", "key revoked"),
+    ("key_disabled", "key disabled"),
+    ("key_expired", "key expired"),
+    ("group_archived", "group archived"),
+    ("model_not_allowed", "model not allowed"),
+    ("rate_limit_exceeded", "rate limit reached"),
+];
+
+/// The words of a reason, as a link to what can be done. `key` is the page of the key.
+pub(super) fn reason(reason: &str, key: &str) -> Markup {
+    let page = match reason {
+        "insufficient_credits" => "/dashboard/credit",
+        "group_archived" => GROUPS,
+        _ => key,
+    };
+    html! { a href=(page) { (words(reason)) } }
 }
 
 /// Words for an error code of the public API.
 fn words(reason: &str) -> &str {
-    match reason {
-        "key_limit_reached" => "limit reached",
-        "group_limit_reached" => "limit of the group reached",
-        "insufficient_credits" => "credit used up",
-        "spend_reserved" => "the rest was held by other requests",
-        "invalid_api_key" => "key revoked",
-        "key_disabled" => "key disabled",
-        "key_expired" => "key expired",
-        "group_archived" => "group archived",
-        "model_not_allowed" => "model not allowed",
-        "rate_limit_exceeded" => "rate limit reached",
-        other => other,
-    }
+    REASONS.iter().find(|(code, _)| *code == reason).map_or(reason, |(_, words)| words)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::key::ApiKey;
-    use shared::{ids::KeyId, time::Timestamp};
-
     #[test]
     fn a_notice_says_how_many_and_why() {
         let of = |counts: &[(&str, u64)]| {
             counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect::<Vec<_>>()
         };
         let said = |today: &[(&str, u64)]| {
-            notice(&RefusedLately { today: of(today), before: Vec::new() }).into_string()
+            notice(&RefusedLately { today: of(today), before: Vec::new() }, false).into_string()
         };
         assert_eq!(said(&[]), "");
         assert!(
@@ -120,30 +98,15 @@ mod tests {
             )
         );
         let before = vec![("key_expired", 3)];
-        let before = notice(&RefusedLately { today: Vec::new(), before: of(&before) }).into_string();
+        let before = notice(&RefusedLately { today: Vec::new(), before: of(&before) }, false).into_string();
         assert_eq!(before, "<p class=\"quiet\">Refused in the 7 days before: 3 requests, key expired.</p>");
     }
 
     #[test]
-    fn the_notice_of_an_account_names_the_keys_and_leads_to_what_can_be_done() {
-        let at = Timestamp::from_millis(0);
-        let mut key = ApiKey::new(KeyId::new(at, [1; 10]), String::new(), at);
-        key.label = "intern".into();
+    fn the_notice_of_an_account_leads_to_the_requests() {
         let counts = vec![("key_limit_reached".to_owned(), 17), ("rate_limit_exceeded".to_owned(), 2)];
-        let refused = RefusedLately { today: counts.clone(), before: Vec::new() };
-        let id = key.id;
-        let said =
-            notice_of_account(&refused, &[RefusedKey { key, count: 19, reasons: counts }]).into_string();
-        assert!(
-            said.contains(
-                "17 <a href=\"/dashboard/keys?status=limit_reached\">limit reached</a>, 2 rate limit reached."
-            ),
-            "{said}"
-        );
-        assert!(
-            said.contains(&format!("<a href=\"/dashboard/keys/{id}\">")) && said.contains("intern"),
-            "{said}"
-        );
-        assert!(said.contains(": 19 refused, 17 limit reached, 2 rate limit reached</li>"), "{said}");
+        let said = notice(&RefusedLately { today: counts, before: Vec::new() }, true).into_string();
+        let link = "17 <a href=\"/dashboard/activity?reason=key_limit_reached\">limit reached</a>, 2 <a ";
+        assert!(said.contains(link), "{said}");
     }
 }

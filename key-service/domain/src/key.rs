@@ -70,7 +70,7 @@ impl Status {
 }
 
 /// Time before the expiry from which a key expires soon: its owner has a week to extend it.
-const SOON: Duration = Duration::from_hours(7 * 24);
+pub const SOON: Duration = Duration::from_hours(7 * 24);
 
 /// Condition of an active key that asks its owner for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,17 +79,20 @@ pub enum Condition {
     LimitReached,
     /// The key expires within a week.
     ExpiresSoon,
+    /// Either of these, or nearly the first: four fifths of a limit of the key are used.
+    Trouble,
 }
 
 impl Condition {
     /// Every condition, the most urgent first.
-    pub const ALL: [Self; 2] = [Self::LimitReached, Self::ExpiresSoon];
+    pub const ALL: [Self; 3] = [Self::LimitReached, Self::ExpiresSoon, Self::Trouble];
 
     /// Name of the condition in addresses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::LimitReached => "limit_reached",
             Self::ExpiresSoon => "expires_soon",
+            Self::Trouble => "trouble",
         }
     }
 
@@ -174,12 +177,19 @@ impl ApiKey {
         self.spend.expires_at.is_some_and(|at| at <= now)
     }
 
+    fn expires_soon(&self, now: Timestamp) -> bool {
+        self.spend.expires_at.is_some_and(|at| at <= now.plus(SOON))
+    }
+
     /// Returns whether an active key is in this condition. `is_limited` says that a limit of the key or of its groups
     /// is reached. The key alone does not show this, since the rest may be too small for any request.
     pub fn is_in(&self, condition: Condition, is_limited: bool, now: Timestamp) -> bool {
         let is_so = match condition {
             Condition::LimitReached => is_limited,
-            Condition::ExpiresSoon => self.spend.expires_at.is_some_and(|at| at <= now.plus(SOON)),
+            Condition::ExpiresSoon => self.expires_soon(now),
+            Condition::Trouble => {
+                is_limited || self.expires_soon(now) || self.spend.budget.is_nearly_used(now)
+            }
         };
         is_so && self.status(now) == Status::Active
     }
@@ -249,6 +259,8 @@ impl ApiKey {
 
 #[cfg(test)]
 mod tests {
+    use shared::money::NanoUsd;
+
     use super::*;
 
     #[test]
@@ -258,13 +270,18 @@ mod tests {
         let mut key = ApiKey::new(KeyId::new(now, [0; 10]), String::new(), now);
         let is_in =
             |key: &ApiKey, is_limited| Condition::ALL.map(|condition| key.is_in(condition, is_limited, now));
-        assert_eq!(is_in(&key, false), [false, false]);
-        assert_eq!(is_in(&key, true), [true, false]);
+        assert_eq!(is_in(&key, false), [false, false, false]);
+        assert_eq!(is_in(&key, true), [true, false, true]);
         key.spend.expires_at = Some(hours(7 * 24));
-        assert_eq!(is_in(&key, true), [true, true]);
+        assert_eq!(is_in(&key, true), [true, true, true]);
         key.spend.expires_at = Some(hours(7 * 24 + 1));
-        assert_eq!(is_in(&key, false), [false, false]);
-        assert_eq!(is_in(&key.revoked(now), true), [false, false], "a revoked key needs no change");
+        assert_eq!(is_in(&key, false), [false, false, false]);
+        key.spend.budget.limit = Some(NanoUsd::from_nanos(100));
+        for (used, is_nearly) in [(79, false), (80, true)] {
+            key.spend.budget.used = NanoUsd::from_nanos(used);
+            assert_eq!(is_in(&key, false), [false, false, is_nearly], "{used} of 100 are used");
+        }
+        assert_eq!(is_in(&key.revoked(now), true), [false; 3], "a revoked key needs no change");
     }
 
     #[test]

@@ -29,6 +29,37 @@ pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     round_up(scaled)
 }
 
+/// The cost of each kind of tokens of a usage, to the nearest nano-dollar: name, number and price. Their sum may differ from
+/// [`cost`] by their roundings, and by more where parts add up to more than their whole.
+pub fn parts(price: &Price, usage: Usage) -> impl Iterator<Item = (&'static str, u64, NanoUsd)> {
+    let rates = price.rates(usage.prompt);
+    let Usage { prompt, cached, completion, details } = usage;
+    let sum = |parts: &[u64]| parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part));
+    let of_prompt = sum(&[cached, details.cache_write, details.cache_write_long, details.audio_input]);
+    let of_completion = sum(&[details.reasoning, details.audio_output]);
+    let per_million = [
+        ("prompt", prompt.saturating_sub(of_prompt), rates.input),
+        ("prompt from a cache", cached, rates.cached_input),
+        ("prompt written to the cache", details.cache_write, rates.cache_write),
+        ("prompt written to the cache for an hour", details.cache_write_long, rates.cache_write_long),
+        ("audio in the prompt", details.audio_input, rates.audio_input),
+        ("output", completion.saturating_sub(of_completion), rates.output),
+        ("reasoning", details.reasoning, rates.reasoning),
+        ("audio in the output", details.audio_output, rates.audio_output),
+    ];
+    let of_tokens = per_million.into_iter().map(|(name, tokens, rate)| {
+        let scaled = times(tokens, rate).saturating_add(TOKENS_PER_PRICE / 2) / TOKENS_PER_PRICE;
+        (name, tokens, NanoUsd::from_nanos(i64::try_from(scaled).unwrap_or(i64::MAX)))
+    });
+    let each = |n: u64, rate: NanoUsd| {
+        NanoUsd::from_nanos(rate.nanos().saturating_mul(i64::try_from(n).unwrap_or(i64::MAX)))
+    };
+    let fees = [("images", details.images, rates.image), ("request", 1, rates.request)];
+    let fees = fees.into_iter().filter(|(_, _, rate)| *rate > NanoUsd::ZERO);
+    let fees = fees.map(move |(name, n, rate)| (name, n, each(n, rate)));
+    of_tokens.chain(fees).filter(|(_, n, _)| *n > 0)
+}
+
 /// Returns whether the parts of a usage add up to more than their whole.
 pub fn contradicts(Usage { prompt, cached, completion, details }: Usage) -> bool {
     let beyond =

@@ -45,7 +45,7 @@ pub const DEPOSITED: Index = Index(4);
 /// Numbers of events: id, number.
 pub const EVENT_IDS: Index = Index(5);
 /// Thresholds by the event that told them: number, name.
-pub(crate) const TOLD_AT: Index = Index(6);
+pub const TOLD_AT: Index = Index(6);
 
 /// Entries of the journal, one for each settlement.
 pub const JOURNAL: Log = Log(1);
@@ -193,7 +193,7 @@ pub fn told(once: &[u8]) -> Name {
 }
 
 pub fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {
-    let Hold { payer, amount, reported: _, lease_until, counted } = hold;
+    let Hold { payer, origin: _, amount, reported: _, lease_until, counted } = hold;
     let mut entry = Vec::with_capacity(81);
     entry.extend(lease_until.to_be_bytes());
     entry.extend(generation.as_bytes());
@@ -280,7 +280,7 @@ pub(crate) fn told_number(entry: &[u8]) -> Option<u64> {
 }
 
 /// Reads the threshold's name from an entry of [`TOLD_AT`].
-pub(crate) fn told_name(entry: &[u8]) -> Option<&[u8]> {
+pub fn told_name(entry: &[u8]) -> Option<&[u8]> {
     entry.get(size_of::<u64>()..)
 }
 

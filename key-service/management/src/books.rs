@@ -13,7 +13,7 @@ use key_service_store::store::{Hour, JournalEntry, JournalPage, StoreError, Usag
 pub const REFUSED_DAYS: i64 = 7;
 
 /// Keys with the most refused calls that are named.
-const REFUSED_KEYS: usize = 5;
+const REFUSED_KEYS: usize = 10;
 
 /// Refused calls of a key today by error code, most first.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Management {
     }
 
     /// Calls of the account or of one of its keys that were refused today and in the [`REFUSED_DAYS`] before. A key-service
-    /// tells the store once a minute.
+    /// tells the store every ten seconds.
     pub async fn refused_lately(
         &self,
         account: AccountId,

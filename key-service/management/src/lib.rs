@@ -56,11 +56,13 @@ pub mod reached;
 pub mod reading;
 pub mod refusals;
 pub mod refused;
+pub mod requests;
 pub mod rotation;
 pub mod spend;
 pub mod statement;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod trouble;
 pub mod usage;
 pub mod webhooks;
 

@@ -180,7 +180,9 @@ impl Management {
         keys: &[ApiKey],
     ) -> Result<ReachedLimits, StoreError> {
         match search.condition {
-            Some(Condition::LimitReached) => self.reached_limits(account, keys, &[]).await,
+            Some(Condition::LimitReached | Condition::Trouble) => {
+                self.reached_limits(account, keys, &[]).await
+            }
             Some(Condition::ExpiresSoon) | None => Ok(ReachedLimits::none(self.clock.now())),
         }
     }

@@ -3,6 +3,7 @@
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use http::header;
 use maud::{Markup, Render, html};
+use shared::money::NanoUsd;
 
 pub use super::document::{bare, hinted, problem, reveals};
 use crate::{
@@ -25,7 +26,7 @@ pub enum Section {
     Groups,
     /// Keys that govern the account.
     ManagementKeys,
-    /// The journal: every billed request.
+    /// Every request that was billed, and the last ones that were refused.
     Activity,
     /// Deposits, and a statement for each month.
     Credit,
@@ -63,6 +64,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
     let listed = Section::LISTED.iter().find(|(listed, _, _)| *listed == section);
     let above = listed.filter(|(_, name, _)| *name != title);
     let notice = notice::line(viewer);
+    let needs_a_look = viewer.funds.has_refused || viewer.funds.credit <= NanoUsd::ZERO;
     let body = html! {
         a.skip href="#content" { "Skip to the content" }
         div.frame {
@@ -75,9 +77,12 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
                     nav.main aria-label="Dashboard" {
                         ul {
                             @for (listed, name, path) in Section::LISTED {
-                                li { a href=(path) aria-current=[(listed == section).then_some("page")] { (name) } }
+                                @let dot = (listed == Section::Overview && needs_a_look).then_some("needs-a-look");
+                                li { a.dot[dot.is_some()] href=(path) aria-current=[(listed == section).then_some("page")] aria-describedby=[dot] { (name) } }
                             }
                         }
+                        // Beside the link, so that it is no part of its name.
+                        @if needs_a_look { span.hidden #needs-a-look { "Something needs a look." } }
                     }
                     (signed_in(viewer))
                 }

@@ -1,5 +1,7 @@
 //! Paths of pages that other pages lead to.
 
+/// List of requests.
+pub const ACTIVITY: &str = "/dashboard/activity";
 /// Path of the first page.
 pub const HOME: &str = "/dashboard";
 /// Path of the page that signs in.

@@ -57,6 +57,16 @@ pub fn requests(n: u64) -> String {
     format!("{} {}", count(n), if n == 1 { "request" } else { "requests" })
 }
 
+/// A time in milliseconds, in three digits or so.
+pub fn duration(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..10_000 => format!("{}.{:02} s", millis / 1_000, millis % 1_000 / 10),
+        10_000..100_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        _ => format!("{} s", count(millis / 1_000)),
+    }
+}
+
 /// A count with a comma at every thousand.
 pub fn count(n: u64) -> String {
     grouped(&n.to_string())
@@ -176,6 +186,11 @@ mod tests {
             assert!(glance(amount).into_string().ends_with(&format!(">{at_a_glance}</span>")), "{nanos}");
             assert!(aligned(amount).into_string().ends_with(&format!(">{in_a_column}</span>")), "{nanos}");
             assert!(aligned(amount).into_string().contains(&format!("title=\"{}\"", usd(amount))), "{nanos}");
+        }
+        for (millis, shown) in
+            [(0, "0 ms"), (999, "999 ms"), (2_910, "2.91 s"), (61_990, "61.9 s"), (1_800_000, "1,800 s")]
+        {
+            assert_eq!(duration(millis), shown);
         }
         for (n, shown) in [
             (999_999, "999,999"),

@@ -97,6 +97,8 @@ pub struct Funds {
     pub keys: u64,
     /// Groups ever made, archived ones included.
     pub groups: u64,
+    /// Calls were refused today, in UTC.
+    pub has_refused: bool,
 }
 
 /// A deposit of credit.

@@ -188,6 +188,9 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await viewer.reads('Only owners can do this');
   await owner.visit('/dashboard/keys?q=nothing+has+this+label');
   await examine(owner, 'owner-no-key');
+  await owner.visit('/dashboard/activity?outcome=refused&from=');
+  await owner.reads('refused');
+  await examine(owner, 'owner-refused');
   await owner.visit('/dashboard/activity?to=2020-01-01');
   await examine(owner, 'owner-no-activity');
   await owner.visit('/dashboard/nothing', 404);

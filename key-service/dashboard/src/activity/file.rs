@@ -13,7 +13,7 @@ use http::header;
 use shared::ids::{AccountId, KeyId};
 use shared_door::admission::Permit;
 
-use super::{export::Lines, search};
+use super::{export::Lines, filters};
 use key_service_management::{Management, reading::EntrySearch};
 use key_service_page::{app::App, failure::Failure, form::query, session::Viewer};
 use key_service_store::store::StoreError;
@@ -67,7 +67,8 @@ fn file(
         _permit: app.exports.begin(viewer.signed_in.account)?,
         management: app.management,
         account: viewer.signed_in.account,
-        search: search(&query(request))?,
+        // Refused requests are in no file.
+        search: filters::search(&query(request))?.billed.ok_or(Failure::NotFound)?,
         format,
         lines: Lines { with_upstream_cost: viewer.is_owner() },
         before: None,

@@ -1,4 +1,4 @@
-//! The page of a generation: the bill that a customer asks about.
+//! The page of a generation: the bill that a customer asks about, and its course in time.
 
 use axum::{
     extract::{Path, State},
@@ -6,18 +6,23 @@ use axum::{
 };
 use maud::{Markup, html};
 use shared::{
+    generation::{Course, Origin},
     ids::{GenerationId, GroupId},
     money::NanoUsd,
 };
 
-use super::{PATH, parts};
-use domain::ledger::{Ending, Settlement};
+use domain::{
+    ledger::{Ending, Settlement},
+    pricing,
+};
 use key_service_page::{
     app::App,
     failure::Failure,
+    form::{Fields, with},
     layout::{Section, page},
+    paths::{ACTIVITY, GROUPS, KEYS},
     session::Viewer,
-    show::{copyable, count, or_unnamed, time_to_second, usd},
+    show::{copyable, count, duration, or_unnamed, time_to_second, usd},
 };
 
 /// Shows a generation.
@@ -34,21 +39,32 @@ pub(crate) async fn show(
     let keys = app.management.keys_by_id(account, vec![key]).await?;
     let ids: Vec<GroupId> = settlement.payer.groups.into_iter().flatten().collect();
     let groups = app.management.groups_by_id(account, ids.clone()).await?;
-    let groups = ids.iter().filter_map(|id| groups.get(id)).map(|group| group.name.as_str());
+    let groups = ids.iter().filter_map(|id| groups.get(id));
     let content = html! {
         (copyable("Id of the generation", &id.to_string()))
-        div.scroll.free.facts tabindex="0" role="region" aria-label="Generation" {
+        @if let Some(course) = settlement.course.as_deref() { (timeline(course, settlement)) }
+        h2 { "Request" }
+        div.scroll.free.facts tabindex="0" role="region" aria-label="Request" {
             table { tbody {
-                (row("Time", &time_to_second(settlement.at)))
-                (row("Key", &html! { a href={ "/dashboard/keys/" (key.to_string()) } {
+                (row("Began", &time_to_second(id.created_at())))
+                (row("Billed", &time_to_second(settlement.at)))
+                (row("Key", &html! { a href={ (KEYS) "/" (key.to_string()) } {
                     (or_unnamed(keys.get(&key).map_or("", |key| &key.label))) } }))
-                @for name in groups { (row("Group", &or_unnamed(name))) }
+                @for group in groups {
+                    (row("Group", &html! { a href={ (GROUPS) "/" (group.id.to_string()) } { (or_unnamed(&group.name)) } }))
+                }
                 (row("Model", &html! { (settlement.payer.model) }))
-                (money_and_tokens(settlement, viewer.is_owner()))
+                @if let Some(origin) = settlement.origin.as_deref() { (asked(origin)) }
+                @if let Some(upstream) = settlement.upstream() { (row("Upstream", &all_of("upstream", upstream))) }
+                @if let Some(reason) = settlement.course.as_deref().and_then(|course| course.finish_reason) {
+                    (row("Finish reason", &html! { (reason.as_str()) }))
+                }
                 (row("Outcome", &html! { (outcome(settlement)) }))
             } }
         }
-        p { a href={ (PATH) "?key=" (key.to_string()) } { "All activity of the key" } }
+        h2 { "Cost" }
+        (costs(&app, settlement, viewer.is_owner()))
+        p { a href={ (ACTIVITY) "?key=" (key.to_string()) } { "All requests of the key" } }
     };
     Ok(page(&viewer, Section::Activity, "Generation", &content))
 }
@@ -57,24 +73,83 @@ fn row(name: &str, value: &Markup) -> Markup {
     html! { tr { th scope="row" { (name) } td { (value) } } }
 }
 
-fn money_and_tokens(settlement: &Settlement, is_owner: bool) -> Markup {
-    let Settlement { usage, cost, charged, upstream_cost, .. } = settlement;
-    let upstream_cost = upstream_cost.filter(|_| is_owner);
+/// A text as a link to all requests that have it.
+fn all_of(field: &str, text: &str) -> Markup {
+    html! { a href={ (ACTIVITY) "?" (with(&Fields::default(), field, text)) } { bdi { (text) } } }
+}
+
+/// How the caller asked.
+fn asked(origin: &Origin) -> Markup {
     html! {
-        (row("Prompt", &html! { (count(usage.prompt)) " tokens"
-            @if usage.cached > 0 { ", " (count(usage.cached)) " of them cached" } }))
-        (row("Output", &html! { (count(usage.completion)) " tokens" }))
-        @for (n, name) in parts(*usage) { (row("Of these", &html! { (count(n)) " " (name) })) }
-        (row("Charged", &html! { strong { (usd(*charged)) } }))
-        @if cost > charged {
-            (row("Cost", &html! { (usd(*cost)) }))
-            (row("Shortfall", &html! { span.badge.short { (usd(settlement.shortfall())) } " the limit or the credit was used up" }))
-        }
-        @if let Some(upstream_cost) = upstream_cost {
-            (row("Upstream cost", &html! { (usd(upstream_cost)) }))
-            (row("Margin", &html! { (usd(NanoUsd::from_nanos(charged.nanos().saturating_sub(upstream_cost.nanos())))) }))
+        (row("API", &html! { (origin.api.as_str()) @if origin.stream { ", streamed" } }))
+        @if let Some(user) = &origin.user { (row("User", &all_of("user", user))) }
+    }
+}
+
+/// The course in time, from the begin of the request.
+fn timeline(course: &Course, settlement: &Settlement) -> Markup {
+    let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason: _ } = course;
+    let step = |at: Option<u64>, what: &Markup| {
+        html! { @if let Some(at) = at { li { strong { (duration(at)) } " " (what) } } }
+    };
+    let asked =
+        html! { "Authorized" @if let Some(upstream) = upstream { ", and sent to " bdi { (upstream) } } };
+    html! {
+        h2 { "Course" }
+        ol.course {
+            (step(Some(0), &html! { "Accepted" }))
+            (step(*authorized_ms, &asked))
+            (step(*first_token_ms, &html! { "First token" }))
+            (step(*latency_ms, &html! { "End"
+                @if let Some(pace) = pace(course, settlement) { ", " (pace) " tokens a second" } }))
+            @if latency_ms.is_none() { li { "The gateway was lost before the end." } }
         }
     }
+}
+
+/// Output tokens a second between the first token and the end, where both are known.
+fn pace(course: &Course, settlement: &Settlement) -> Option<u64> {
+    let took = course.latency_ms?.checked_sub(course.first_token_ms?).filter(|took| *took > 0)?;
+    Some(settlement.usage.completion.saturating_mul(1_000) / took)
+}
+
+/// Tokens and money, by kind of token where today's prices are those of the bill.
+fn costs(app: &App, settlement: &Settlement, is_owner: bool) -> Markup {
+    let Settlement { usage, cost, charged, upstream_cost, .. } = settlement;
+    let upstream_cost = upstream_cost.filter(|_| is_owner);
+    let catalog = app.catalog.get();
+    let price = catalog.model(&settlement.payer.model).map(|model| &model.price);
+    let price = price.filter(|price| pricing::cost(price, *usage) == *cost && !pricing::contradicts(*usage));
+    html! {
+        div.scroll.free tabindex="0" role="region" aria-label="Cost" {
+            table {
+                thead { tr { th scope="col" { "Kind" } th.n scope="col" { "Tokens" } th.n scope="col" { "Cost" } } }
+                tbody {
+                    @if let Some(price) = price {
+                        @for (kind, tokens, cost) in pricing::parts(price, *usage) {
+                            tr { th scope="row" { (kind) } td.n { (count(tokens)) } td.n { (usd(cost)) } }
+                        }
+                    } @else {
+                        tr { th scope="row" { "prompt" @if usage.cached > 0 { ", " (count(usage.cached)) " from a cache" } } td.n { (count(usage.prompt)) } td {} }
+                        tr { th scope="row" { "output" @if usage.details.reasoning > 0 { ", " (count(usage.details.reasoning)) " of reasoning" } } td.n { (count(usage.completion)) } td {} }
+                    }
+                    @if cost > charged {
+                        (sum("Cost", &html! { (usd(*cost)) }))
+                        (sum("Shortfall: the limit or the credit was used up", &html! { span.badge.short { (usd(settlement.shortfall())) } }))
+                    }
+                    (sum("Charged", &html! { strong { (usd(*charged)) } }))
+                    @if let Some(upstream_cost) = upstream_cost {
+                        (sum("Upstream cost", &html! { (usd(upstream_cost)) }))
+                        (sum("Margin", &html! { (usd(NanoUsd::from_nanos(charged.nanos().saturating_sub(upstream_cost.nanos())))) }))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn sum(name: &str, amount: &Markup) -> Markup {
+    html! { tr { th scope="row" { (name) } td {} td.n { (amount) } } }
 }
 
 /// The way in which a bill came about, in words.

@@ -91,6 +91,15 @@ impl Budget {
         budget
     }
 
+    /// Returns whether four fifths of a bound on money are used.
+    pub fn is_nearly_used(&self, now: Timestamp) -> bool {
+        let is_nearly =
+            |amount: NanoUsd, used: NanoUsd| i128::from(used.nanos()) * 5 >= i128::from(amount.nanos()) * 4;
+        let mut windows = self.windows().map(|window| window.at(now));
+        self.limit.is_some_and(|limit| is_nearly(limit, self.used))
+            || windows.any(|window| is_nearly(window.amount, window.used))
+    }
+
     /// Returns the amount that every bound on money still allows beside the open holds.
     pub fn left(&self, now: Timestamp) -> NanoUsd {
         let of_limit = self.limit.map_or(NanoUsd::MAX, |limit| limit.left_after(self.used));

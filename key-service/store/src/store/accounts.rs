@@ -17,7 +17,7 @@ use key_service_ledger::{
 use records::{Answer, Name, Question, Set, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
-use super::{AccountSummary, Funds, NewAccount, Store, StoreError, layout, message, no_answer};
+use super::{AccountSummary, Funds, NewAccount, Store, StoreError, layout, message, no_answer, refused};
 
 /// Kind of the spaces in which names of accounts lie.
 const NAMES: &str = "accounts";
@@ -67,14 +67,15 @@ impl Store {
 
     /// Finds name, money and numbers of keys and groups of an account. `None` for an unknown account.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
-        let found = self.money_and_profile(account).await?;
-        Ok(found.map(|(AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. })| Funds {
-            name,
-            credit: money.credit,
-            held: money.held,
-            keys,
-            groups,
-        }))
+        let today = refused::of_today(self.clock.now());
+        let asked = vec![names::account(), layout::account_profile(), today];
+        let found = self.ask(&layout::space(account), vec![Question::Records(asked)]).await?.pop();
+        let Some(Answer::Records(found)) = found else { return Err(no_answer()) };
+        let [Some(money), Some(profile), refused] = &found[..] else { return Ok(None) };
+        let (AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. }) =
+            (read_account(&message(money)?), message(profile)?);
+        let (credit, held) = (money.credit, money.held);
+        Ok(Some(Funds { name, credit, held, keys, groups, has_refused: refused.is_some() }))
     }
 
     /// The account's money, with the numbers that only the store needs; `None` for an unknown account.

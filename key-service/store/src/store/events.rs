@@ -2,7 +2,7 @@
 
 use key_service_ledger::{messages, names};
 use records::{Answer, Question, Space};
-use shared::ids::{AccountId, EventId};
+use shared::ids::{AccountId, EventId, KeyId};
 
 use super::{
     EventSlice, EventsPage, Found, NumberedEvent, Order, Store, StoreError, layout, message, no_answer,
@@ -90,6 +90,20 @@ impl Store {
         let names = names.iter().map(|name| names::told(name)).collect();
         let told = self.get_all::<messages::Told>(&layout::space(account), names).await?;
         Ok(told.into_iter().map(|told| told.is_some()).collect())
+    }
+
+    /// The keys whose thresholds were told last, the latest first, of at most `limit` thresholds of keys and others.
+    pub async fn last_told_keys(&self, account: AccountId, limit: usize) -> Result<Vec<KeyId>, StoreError> {
+        let order = (records::Order::Descending, limit);
+        let entries =
+            self.entries(&layout::space(account), names::TOLD_AT, (Vec::new(), None), order).await?;
+        let mut keys = Vec::new();
+        for entry in entries {
+            // The name begins with the holder's id: that of a group or an account is no key's.
+            let holder = names::told_name(&entry).and_then(|name| KeyId::from_slice(name.get(..16)?));
+            keys.extend(holder.filter(|holder| !keys.contains(holder)));
+        }
+        Ok(keys)
     }
 
     /// Number of an event that is kept.

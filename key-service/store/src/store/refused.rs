@@ -171,6 +171,11 @@ fn of_key(day: u32, key: Option<KeyId>) -> Name {
     layout::of_part(layout::REFUSED, day, key)
 }
 
+/// The counts of the day of this instant, of the whole account.
+pub(super) fn of_today(now: Timestamp) -> Name {
+    of_key(part(Hour::of(now).day()), None)
+}
+
 /// The days that have counts.
 fn days() -> Name {
     layout::name(layout::HOUSE, *b"r")

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use http::Method;
 use serde_json::json;
 use tests::{
-    harness::{FLASH, MAX, Stack},
+    harness::{FLASH, LOOK_EVERY, MAX, PATIENCE, Stack},
     upstream::Script,
 };
 
@@ -40,6 +41,11 @@ async fn every_page_works_and_is_accessible_in_a_real_browser() {
         assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
     }
     stack.key_with(json!({"label": "Old", "expires_at": "2020-01-01T00:00:00Z"})).await;
+    let spent = stack.key_with(json!({"label": "Spent", "limit": 0.0001})).await;
+    for _ in 0..3 {
+        stack.call(&spent, Script::tokens(12, 2_000)).with("user", "student-7").send().await;
+    }
+    refused_calls_are_listed(&stack).await;
     stack.cli(&["accounts", "create", "--name", "empty"]);
     let account = stack.account.name.as_str();
     let mut command = client("node/dashboard.js");
@@ -51,6 +57,20 @@ async fn every_page_works_and_is_accessible_in_a_real_browser() {
         .env("VIEWER_LINK", invited(&stack, account, "viewer@example.com", "viewer"))
         .env("EMPTY_LINK", invited(&stack, "empty", "owner", "owner"));
     succeeds("node/dashboard.js", command, EVERY_PAGE).await;
+}
+
+/// Waits for the refused calls, which a key-service writes every ten seconds.
+async fn refused_calls_are_listed(stack: &Stack) {
+    let url = stack.url("/v1/management/refusals");
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let answer = stack.http.send_as(&stack.account.management_key, Method::GET, &url, None).await;
+        if answer.json()["data"].as_array().is_some_and(|listed| !listed.is_empty()) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{answer}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// The link of a new member.

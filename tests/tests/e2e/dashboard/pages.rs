@@ -354,7 +354,7 @@ async fn refused_requests_are_counted_and_shown() {
     for _ in 0..3 {
         stack.call(&key, Script::tokens(10, 5)).send().await.assert_error(402, "key_limit_reached");
     }
-    // The counts are written once a minute, and before a key-service stops.
+    // The counts are written every ten seconds, and before a key-service stops.
     for key_service in &stack.key_services {
         key_service.terminate();
         assert!(key_service.ended().await.success());
@@ -363,15 +363,69 @@ async fn refused_requests_are_counted_and_shown() {
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     let page = viewer.get(&format!("/dashboard/keys/{}", key.id)).await;
     assert!(page.text().contains("3 requests were refused today (UTC): limit reached"), "{page}");
-    // The first page leads to what can be done, and names the key.
+    assert_eq!(page.text().matches("<tr title=\"ref_").count(), 3, "the key's latest requests: {page}");
+    // The first page names the key, and leads to the requests and to the key.
     let page = viewer.get("/dashboard").await;
-    let reason = "<a href=\"/dashboard/keys?status=limit_reached\">limit reached</a>.";
+    let reason = "<a href=\"/dashboard/activity?reason=key_limit_reached\">limit reached</a>.";
     assert!(page.text().contains(&format!("3 requests were refused today (UTC): {reason}")), "{page}");
     let named = format!("<li><a href=\"/dashboard/keys/{}\"><bdi title=\"Customer A\">", key.id);
-    assert!(
-        page.text().contains(&named) && page.text().contains(": 3 refused, limit reached</li>"),
-        "{page}"
-    );
+    let requests =
+        format!("<a href=\"/dashboard/activity?outcome=refused&amp;key={}\">3 refused today</a>", key.id);
+    for shown in ["1 key cannot spend", &named, &requests, "needs-a-look"] {
+        assert!(page.text().contains(shown), "{shown}: {page}");
+    }
+    assert!(viewer.get("/dashboard/keys?status=trouble").await.text().contains("Customer A"));
+    for (filters, rows) in [
+        ("", 3),
+        ("?outcome=refused", 3),
+        ("?reason=key_limit_reached&model=Model+Flash", 3),
+        ("?reason=key_expired", 0),
+        ("?user=nobody", 0),
+        ("?outcome=captured", 0),
+    ] {
+        let page = viewer.get(&format!("/dashboard/activity{filters}")).await;
+        assert_eq!(page.text().matches("<tr title=\"ref_").count(), rows, "{filters}: {page}");
+    }
+    assert_eq!(viewer.get("/dashboard/activity.csv?outcome=refused").await.status, 404);
+    let listed = stack.cli(&["refusals", "list", "--account", &stack.account.name]);
+    assert_eq!(listed.lines().filter(|line| line.contains("key_limit_reached")).count(), 3, "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_generation_s_page_shows_its_course_and_what_each_kind_of_token_cost() {
+    for stack in [Stack::start().await, replicas().await] {
+        let key = stack.key_with(json!({"label": "Customer A"})).await;
+        let call = stack.call(&key, Script::tokens(100, 50)).with("user", "u-1");
+        let ended = call.stream().await.rest().await;
+        ended.assert_done();
+        stack.released(tests::harness::PATIENCE).await;
+        let entry = &stack.journal(&stack.account)[0];
+        let generation = entry["generation_id"].as_str().unwrap();
+        let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+        let page = viewer.get(&format!("/dashboard/activity/{generation}")).await;
+        let upstream = entry["upstream"].as_str().unwrap();
+        for shown in [
+            "Accepted",
+            "Authorized, and sent to",
+            "First token",
+            "chat, streamed",
+            "<bdi>u-1</bdi>",
+            &format!("<bdi>{upstream}</bdi>"),
+            "Finish reason",
+            "<th scope=\"row\">output</th><td class=\"n\">50</td>",
+        ] {
+            assert!(page.text().contains(shown), "{shown}: {page}");
+        }
+        for (filters, rows) in [
+            ("?user=u-1".to_owned(), 1),
+            (format!("?upstream={upstream}&user=u-1"), 1),
+            ("?user=u-2".into(), 0),
+            ("?upstream=elsewhere:1".into(), 0),
+        ] {
+            let page = viewer.get(&format!("/dashboard/activity{filters}")).await;
+            assert_eq!(page.text().matches("<tr title=\"gen_").count(), rows, "{filters}: {page}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -179,6 +179,19 @@ impl Store {
         self.entries(&layout::space(account), index, range, (order, limit)).await
     }
 
+    /// Active keys that expire within this time, the first to expire first, at most `limit`.
+    pub async fn keys_expiring(
+        &self,
+        account: AccountId,
+        (from, to): (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Result<Vec<KeyId>, StoreError> {
+        let range = (layout::time(from).to_vec(), layout::behind(&layout::time(to)));
+        let order = (records::Order::Ascending, limit);
+        let entries = self.entries(&layout::space(account), layout::KEYS_EXPIRING, range, order).await?;
+        Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
+    }
+
     /// Lists keys as expired whose expiry has come.
     async fn list_expired_keys(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
         let mut from = Vec::new();

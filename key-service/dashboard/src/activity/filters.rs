@@ -1,0 +1,217 @@
+//! Filters of requests: read from an address, and the form that writes them there.
+
+use maud::{Markup, html};
+use shared::{
+    ids::{GroupId, KeyId},
+    time::Timestamp,
+};
+
+use crate::refused;
+use domain::{group::Group, refused::RefusedSearch, usage::Day};
+use key_service_management::{
+    reading::{EntrySearch, Outcome},
+    refusals::RefusedFilter,
+    requests::RequestSearch,
+    spend::DAYS,
+};
+use key_service_page::{app::App, failure::Failure, form::Fields, paths::ACTIVITY, show::name_of};
+use key_service_store::store::JournalEntry;
+
+/// All filters. A page without them has the requests of the last [`DAYS`].
+const FILTERS: [&str; 9] = ["key", "group", "model", "from", "to", "outcome", "reason", "user", "upstream"];
+/// Filters that are seldom used, and stand behind the others.
+const MORE: [&str; 4] = ["reason", "user", "upstream", "generation"];
+/// The outcome of a request that was refused, beside those of [`Outcome`].
+const REFUSED: &str = "refused";
+/// Minutes by which the clocks of a zone differ from UTC at most.
+const MAX_OFFSET: i64 = 14 * 60;
+
+/// Returns whether a query has any filter.
+pub(super) fn are_any(query: &Fields) -> bool {
+    FILTERS.iter().any(|name| query.filled(name).is_some())
+}
+
+/// Reads the filters of a query. Days are those of the zones that the query names by their offsets from UTC.
+pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
+    let key = query.filled("key").map(|id| id.parse::<KeyId>().map_err(|_| Failure::NotFound)).transpose()?;
+    let group =
+        query.filled("group").map(|id| id.parse::<GroupId>().map_err(|_| Failure::NotFound)).transpose()?;
+    let midnight = |day: Day, offset| Timestamp::from_millis(day.millis().0 - offset * 60_000);
+    let (from, to) = (query.filled("from").and_then(Day::parse), query.filled("to").and_then(Day::parse));
+    let begins = from.map(|day| midnight(day, offset(query, "from_offset")));
+    let ends = to.map(|day| midnight(day.plus(1), offset(query, "to_offset")));
+    let text = |name| query.filled(name).map(str::to_owned);
+    let (model, user, upstream, reason) = (text("model"), text("user"), text("upstream"), text("reason"));
+    let outcome = Outcome::parse(query.get("outcome"));
+    // No upstream has seen a refused request, and nothing of it was billed.
+    let has_refused = outcome.is_none() && upstream.is_none();
+    let has_billed = query.get("outcome") != REFUSED && reason.is_none();
+    let refused = has_refused.then(|| {
+        let (model, user) = (model.clone(), user.clone());
+        let search = RefusedSearch { key, reason, model, user, begins, ends };
+        RefusedFilter { search, group, within: None }
+    });
+    let billed = has_billed.then(|| EntrySearch {
+        key,
+        group,
+        model,
+        begins,
+        ends,
+        outcome,
+        ending: None,
+        user,
+        upstream,
+    });
+    Ok(RequestSearch { billed, refused })
+}
+
+/// Minutes east of UTC.
+pub(super) fn offset(query: &Fields, name: &str) -> i64 {
+    let minutes = query.get(name).parse().ok().filter(|minutes| (-MAX_OFFSET..=MAX_OFFSET).contains(minutes));
+    minutes.unwrap_or(0)
+}
+
+/// The query with a first day: where it names none, the first of the last [`DAYS`]; where it leaves the field empty, the day of
+/// the oldest entry that is kept.
+pub(super) fn with_first_day(query: &Fields, today: Day, oldest: Option<&JournalEntry>) -> Fields {
+    let first = match query.filled("from").and_then(Day::parse) {
+        Some(_) => return query.clone(),
+        None if query.has("from") => oldest.map_or(today, |entry| Day::of(entry.entry.settlement.at)),
+        None => query.filled("to").and_then(Day::parse).unwrap_or(today).plus(1 - DAYS),
+    };
+    query.clone().with("from", first.to_string())
+}
+
+/// The form with the filters of a query; `group` is the group that it names.
+pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default: bool) -> Markup {
+    let text = |name: &'static str, title: &'static str, example: &'static str| {
+        html! { label { (title) input type="search" name=(name) value=(query.get(name)) placeholder=(example); } }
+    };
+    let chosen = |name: &'static str, title: &'static str, options: Vec<(&str, &str)>| {
+        html! {
+            label { (title) select name=(name) {
+                option value="" { "All" }
+                @for (value, shown) in options {
+                    option value=(value) selected[query.get(name) == value] { (shown) }
+                }
+            } }
+        }
+    };
+    let catalog = app.catalog.get();
+    let models = catalog.models.iter().map(|model| (model.id.as_str(), model.id.as_str())).collect();
+    let outcomes = Outcome::ALL.map(Outcome::as_str).into_iter().chain([REFUSED]).map(|name| (name, name));
+    let has_more = MORE.iter().any(|name| query.filled(name).is_some());
+    html! {
+        // A script takes days for those of the reader, unless the address says whose they are.
+        form.filters method="get" action=(ACTIVITY) role="search" data-days=(if is_default { "reader" } else { "address" }) {
+            (text("key", "Key", "Label or id"))
+            @if let Some(group) = group {
+                label { "Group" select name="group" {
+                    option value=(group.id) selected { (name_of(group)) } option value="" { "All" }
+                } }
+            }
+            (chosen("model", "Model", models))
+            (chosen("outcome", "Outcome", outcomes.collect()))
+            (day(query, ("from", "From"), "from_offset"))
+            (day(query, ("to", "To"), "to_offset"))
+            button { "Apply" }
+            details open[has_more] {
+                summary { "More filters" }
+                div.filters {
+                    (chosen("reason", "Reason of a refusal", refused::REASONS.to_vec()))
+                    (text("user", "User", "As the caller names it"))
+                    (text("upstream", "Upstream", "host:port"))
+                    (text("generation", "Generation", "gen_…"))
+                }
+            }
+        }
+    }
+}
+
+fn day(query: &Fields, (name, title): (&'static str, &'static str), offset_name: &'static str) -> Markup {
+    html! {
+        label { span { (title) " (" span data-zone { (zone(offset(query, offset_name))) } ")" }
+            input type="date" name=(name) value=(query.get(name)); }
+        input type="hidden" name=(offset_name) value=(query.get(offset_name));
+    }
+}
+
+/// Name of a zone by its minutes east of UTC: `GMT+5:30`.
+fn zone(minutes: i64) -> String {
+    let (hours, rest) = (minutes.abs() / 60, minutes.abs() % 60);
+    let sign = if minutes < 0 { '-' } else { '+' };
+    match (minutes, rest) {
+        (0, _) => "UTC".into(),
+        (_, 0) => format!("GMT{sign}{hours}"),
+        (_, rest) => format!("GMT{sign}{hours}:{rest:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Fields {
+        Fields::of_query(Some(text))
+    }
+
+    fn billed(text: &str) -> EntrySearch {
+        search(&query(text)).unwrap().billed.unwrap()
+    }
+
+    #[test]
+    fn days_are_those_of_the_readers_zone() {
+        let times = |text: &str| {
+            let search = billed(text);
+            [search.begins, search.ends].map(|at| at.map_or_else(String::new, |at| at.to_string()))
+        };
+        assert_eq!(times("from=2026-11-24&to=2026-11-24"), ["2026-11-24T00:00:00Z", "2026-11-25T00:00:00Z"]);
+        let zurich = "from=2026-11-24&from_offset=60&to=2026-11-24&to_offset=60";
+        assert_eq!(times(zurich), ["2026-11-23T23:00:00Z", "2026-11-24T23:00:00Z"]);
+        let kiritimati = "from=2026-11-24&from_offset=840&to=2026-11-24&to_offset=840";
+        assert_eq!(times(kiritimati), ["2026-11-23T10:00:00Z", "2026-11-24T10:00:00Z"]);
+        // Summer begins and ends within the days.
+        let summer = "from=2026-03-29&from_offset=60&to=2026-03-29&to_offset=120";
+        assert_eq!(times(summer), ["2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"]);
+        for wrong in ["from_offset=841", "from_offset=x", "from_offset=99999999999999999999"] {
+            assert_eq!(times(&format!("from=2026-11-24&{wrong}"))[0], "2026-11-24T00:00:00Z", "{wrong}");
+        }
+        for (minutes, name) in [(0, "UTC"), (60, "GMT+1"), (-210, "GMT-3:30"), (840, "GMT+14")] {
+            assert_eq!(zone(minutes), name);
+        }
+    }
+
+    #[test]
+    fn a_list_without_a_first_day_begins_with_the_last_days_and_says_so_in_its_field() {
+        let today = Day::parse("2026-11-24").unwrap();
+        let first = |text: &str| with_first_day(&query(text), today, None).get("from").to_owned();
+        assert_eq!(first(""), "2026-10-26");
+        assert_eq!(first("model=x&to=2020-01-30"), "2020-01-01");
+        assert_eq!(first("from=2020-01-01"), "2020-01-01");
+        assert_eq!(first("from="), "2026-11-24", "nothing was billed yet");
+    }
+
+    #[test]
+    fn a_group_is_searched_for() {
+        let id = GroupId::new(Timestamp::from_millis(0), [7; 10]);
+        assert_eq!(billed(&format!("group={id}")).group, Some(id));
+        assert!(search(&query("group=agents")).is_err(), "and a group that is none is not passed over");
+    }
+
+    #[test]
+    fn filters_leave_out_the_requests_that_cannot_match() {
+        let kinds = |text: &str| {
+            let RequestSearch { billed, refused } = search(&query(text)).unwrap();
+            (billed.is_some(), refused.is_some())
+        };
+        assert_eq!((kinds(""), kinds("user=u-1&model=m")), ((true, true), (true, true)));
+        for only_billed in ["outcome=captured", "outcome=shortfall", "upstream=10.0.0.5:8000"] {
+            assert_eq!(kinds(only_billed), (true, false), "{only_billed}");
+        }
+        for only_refused in ["outcome=refused", "reason=key_expired"] {
+            assert_eq!(kinds(only_refused), (false, true), "{only_refused}");
+        }
+        let refused = search(&query("reason=key_expired&user=u-1")).unwrap().refused.unwrap().search;
+        assert_eq!((refused.reason.as_deref(), refused.user.as_deref()), (Some("key_expired"), Some("u-1")));
+    }
+}

@@ -1,0 +1,89 @@
+//! What is wrong right now, first on the page, each line with the way to its cure.
+
+use maud::{Markup, html};
+use shared::time::Timestamp;
+
+use crate::{
+    budget::{reached_badge, tightest},
+    keys::within,
+    refused,
+};
+use domain::{
+    key::{ApiKey, Status},
+    ledger::Holder,
+};
+use key_service_management::trouble::{Trouble, TroubledKey};
+use key_service_page::{
+    paths::{ACTIVITY, KEYS},
+    show::{count, or_unnamed, time},
+};
+
+/// Keys named in a line.
+const NAMED: usize = 5;
+
+/// Says what is wrong; nothing where nothing is.
+pub(super) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
+    let Trouble { limited, ended, nearly, expiring, refused, limits } = trouble;
+    let reached = |TroubledKey { key, .. }: &TroubledKey| {
+        let limits = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
+        html! { (tightest(&limits)) @if let Some(of) = trouble.limits.of_key(key) { " " (reached_badge(Some(of))) } }
+    };
+    let bar = |TroubledKey { key, .. }: &TroubledKey| {
+        tightest(&limits.limits(Holder::Key(key.id, None), &key.spend.budget))
+    };
+    let expires = |TroubledKey { key, .. }: &TroubledKey| {
+        html! { @if let Some(at) = key.spend.expires_at { "expires " (within(at, now)) } }
+    };
+    let has_keys = [limited, ended, nearly, expiring].into_iter().any(|keys| !keys.is_empty());
+    html! {
+        @if has_keys {
+            section.card.trouble aria-labelledby="trouble" {
+                h2 #trouble { "Needs a look" }
+                (keys(limited, "cannot spend", "Raise the limit", &reached))
+                (keys(ended, "refused, and still in use", "See the key", &|troubled| ended_since(&troubled.key, now)))
+                (keys(nearly, "close to a limit", "Raise the limit", &bar))
+                (keys(expiring, "about to expire", "Extend", &expires))
+                p.under { a href={ (KEYS) "?status=trouble" } { "All keys in trouble" } }
+            }
+        }
+        (refused::notice(refused, true))
+    }
+}
+
+/// Keys with the same trouble, as a list.
+fn keys(troubled: &[TroubledKey], what: &str, cure: &str, detail: &dyn Fn(&TroubledKey) -> Markup) -> Markup {
+    let words = match troubled.len() {
+        0 => return html! {},
+        1 => format!("1 key is {what}").replace("is cannot", "cannot"),
+        some => format!("{some} keys are {what}").replace("are cannot", "cannot"),
+    };
+    html! {
+        h3 { (words) }
+        ul {
+            @for of in troubled.iter().take(NAMED) {
+                @let page = format!("{KEYS}/{}", of.key.id);
+                li {
+                    a href=(page) { (or_unnamed(&of.key.label)) } " " span { (detail(of)) }
+                    span.ways {
+                        @if of.refused > 0 {
+                            a href={ (ACTIVITY) "?outcome=refused&key=" (of.key.id.to_string()) } { (count(of.refused)) " refused today" }
+                        }
+                        a href=(page) aria-label={ (cure) ": " (of.key.label) } { (cure) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why a key works no more.
+fn ended_since(key: &ApiKey, now: Timestamp) -> Markup {
+    html! {
+        @match key.status(now) {
+            Status::Revoked => { "revoked" @if let Some(at) = key.spend.revoked_at { " " (time(at)) } },
+            Status::Expired => { "expired" @if let Some(at) = key.spend.expires_at { " " (time(at)) } },
+            Status::Disabled => { "disabled" },
+            Status::Active => {},
+        }
+    }
+}
