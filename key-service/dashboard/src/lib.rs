@@ -42,6 +42,7 @@ mod margin;
 #[cfg(test)]
 mod measure;
 mod members;
+mod models;
 mod overview;
 mod refused;
 mod rotation;
@@ -113,6 +114,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
+        .route("/dashboard/models", get(models::show))
         .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
         .route("/dashboard/credit.csv", get(credit::csv))

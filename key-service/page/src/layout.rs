@@ -28,6 +28,8 @@ pub enum Section {
     ManagementKeys,
     /// Every request that was billed, and the last ones that were refused.
     Activity,
+    /// Models on offer, with their prices.
+    Models,
     /// Deposits, and a statement for each month.
     Credit,
     /// The people who sign in.
@@ -44,12 +46,13 @@ pub enum Section {
 
 impl Section {
     /// The parts listed in the navigation, with addresses, in order.
-    const LISTED: [(Self, &'static str, &'static str); 10] = [
+    const LISTED: [(Self, &'static str, &'static str); 11] = [
         (Self::Overview, "Overview", HOME),
         (Self::Keys, "API keys", "/dashboard/keys"),
         (Self::Groups, "Groups", "/dashboard/groups"),
         (Self::ManagementKeys, "Management keys", "/dashboard/management-keys"),
         (Self::Activity, "Activity", "/dashboard/activity"),
+        (Self::Models, "Models", "/dashboard/models"),
         (Self::Credit, "Credit", "/dashboard/credit"),
         (Self::Members, "Members", "/dashboard/members"),
         (Self::Events, "Events", "/dashboard/events"),

@@ -28,6 +28,7 @@ const SECTIONS = [
   ['Groups', '/dashboard/groups', 'groups'],
   ['Management keys', '/dashboard/management-keys', 'management-keys'],
   ['Activity', '/dashboard/activity', 'activity'],
+  ['Models', '/dashboard/models', 'models'],
   ['Credit', '/dashboard/credit', 'credit'],
   ['Members', '/dashboard/members', 'members'],
   ['Events', '/dashboard/events', 'events'],

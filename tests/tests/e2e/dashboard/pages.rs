@@ -11,7 +11,7 @@ use super::{first_use::pasted, replicas, signed_in};
 use crate::budgets::group;
 
 /// Every page without an id in its address.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/dashboard",
     "/dashboard/keys",
     "/dashboard/keys/new",
@@ -19,6 +19,7 @@ const PAGES: [&str; 13] = [
     "/dashboard/groups/new",
     "/dashboard/management-keys",
     "/dashboard/activity",
+    "/dashboard/models",
     "/dashboard/credit",
     "/dashboard/members",
     "/dashboard/events",
