@@ -60,9 +60,22 @@ fn calls() -> Vec<Vec<u8>> {
     };
     let authenticate = v1::AuthenticateRequest { credential: "fg_mgmt_x".into(), required_class: 2 };
     let usage = Some(USAGE);
-    let extend =
-        v1::ExtendRequest { hold: Some(hold()), usage, prompt_tokens: 12, images: 1, output_tokens: 2048 };
-    let capture = v1::CaptureRequest { hold: Some(hold()), usage, estimated: true, charged: usage };
+    let course = Some(v1::Course {
+        upstream: "127.0.0.1:8000".into(),
+        authorized_ms: Some(1),
+        first_token_ms: Some(40),
+        latency_ms: Some(900),
+        finish_reason: 1,
+    });
+    let extend = v1::ExtendRequest {
+        hold: Some(hold()),
+        usage,
+        prompt_tokens: 12,
+        images: 1,
+        output_tokens: 2048,
+        course: course.clone(),
+    };
+    let capture = v1::CaptureRequest { hold: Some(hold()), usage, estimated: true, charged: usage, course };
     let unknown = v1::UnknownHold { credential: "fg_api_x".into(), generation_id: ids().0.to_string() };
     let release = |target| call::Request::Release(v1::ReleaseRequest { target: Some(target) });
     let requests = [

@@ -51,7 +51,7 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
         let search = RefusedSearch { key, reason, model, user, begins, ends };
         RefusedFilter { search, group, within: None }
     });
-    let billed = has_billed.then(|| EntrySearch {
+    let billed = has_billed.then_some(EntrySearch {
         key,
         group,
         model,
