@@ -17,7 +17,7 @@ use shared::{key::without_keys, money::NanoUsd};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::upstream::{Generation, Script, Upstream};
+use crate::upstream::{Generation, Keep, Script, Upstream};
 
 mod balancer;
 mod book;
@@ -95,6 +95,12 @@ pub struct Options {
     /// Seconds by which the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
     /// clock.
     pub clocks: Vec<i64>,
+    /// What the upstream keeps of requests.
+    pub keep: Keep,
+    /// The size of files of the processes that accept client connections can be bounded by [`Server::bound_files`].
+    pub files_bounded: bool,
+    /// Folder with another version of the programs, which every second process of each kind is then of.
+    pub beside: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -106,6 +112,9 @@ impl Default for Options {
             models: Models::Scripted,
             env: Vec::new(),
             clocks: Vec::new(),
+            keep: Keep::default(),
+            files_bounded: false,
+            beside: None,
         }
     }
 }
@@ -153,7 +162,7 @@ impl Stack {
 
     /// Starts a stack with these options.
     pub async fn with(options: Options) -> Self {
-        let upstream = Upstream::start();
+        let upstream = Upstream::keeping(options.keep);
         let data = TempDir::new().expect("a temporary folder can be made");
         let mut env = vec![("FAREGATE_HOLD_LEASE_SECONDS", options.lease.as_secs().to_string())];
         if let Some(text) = options.models.catalogue(options.kind, &upstream.url()) {
@@ -161,8 +170,8 @@ impl Stack {
             std::fs::write(&file, text).unwrap();
             env.push(("FAREGATE_MODELS", file.display().to_string()));
         }
-        env.extend(options.env);
-        let processes = options.deployment.start(data.path(), env, &options.clocks).await;
+        env.extend(options.env.iter().cloned());
+        let processes = options.deployment.start(data.path(), env, &options).await;
         let Processes { gateways, key_services, redis, clocks } = processes;
         let book = Arc::new(Book::default());
         let account = book.open(operator(&gateways, &key_services), ACCOUNT, usd(FIRST_CREDIT));

@@ -45,7 +45,7 @@ mod vendor_error;
 
 pub use calls::ScriptedCall;
 pub use fault::{Fault, Shape};
-pub use record::{Api, End, Generation, TOKENS_IN_TRANSIT};
+pub use record::{Api, Count, End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{Script, Told, Usage, text};
 pub use style::{CallIds, ReasoningField, ReasoningTold, Style};
 pub use too_long::TooLong;
@@ -66,6 +66,18 @@ pub struct Upstream {
 
 /// Credential that Responses and Messages demand at first, in any header.
 pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
+
+/// What an upstream keeps of the requests that it was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing, as for a benchmark.
+    Nothing,
+    /// Of each request its tag, its tokens and its end, as for a load of any length.
+    Counts,
+    /// Whole requests.
+    #[default]
+    Requests,
+}
 
 /// State shared by all connections of an upstream.
 pub struct State {
@@ -88,11 +100,15 @@ pub struct State {
 }
 
 impl State {
-    /// State of a new upstream. Without `records` it keeps no records, as for a benchmark.
-    pub fn new(default: Script, records: bool) -> Self {
+    /// State of a new upstream that keeps these records.
+    pub fn new(default: Script, keep: Keep) -> Self {
         Self {
             default: Mutex::new(default),
-            records: records.then(record::Records::default),
+            records: match keep {
+                Keep::Nothing => None,
+                Keep::Counts => Some(record::Records::Counts(Mutex::default())),
+                Keep::Requests => Some(record::Records::Whole(Mutex::default())),
+            },
             cache: cache::PrefixCache::default(),
             breakpoints: native::BreakpointCache::default(),
             open_connections: AtomicUsize::new(0),
@@ -122,10 +138,15 @@ impl State {
 impl Upstream {
     /// Starts an upstream on a free port of the loopback.
     pub fn start() -> Self {
+        Self::keeping(Keep::default())
+    }
+
+    /// Starts an upstream that keeps these records.
+    pub fn keeping(keep: Keep) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(State::new(Script::default(), true));
+        let state = Arc::new(State::new(Script::default(), keep));
         let (stop, mut stopped) = watch::channel(false);
         let shared = state.clone();
         // The upstream has its own thread, so that it goes on while a test blocks or drops its stack.
@@ -167,6 +188,11 @@ impl Upstream {
     /// All requests for generations in order of arrival.
     pub fn generations(&self) -> Vec<Generation> {
         self.records().all()
+    }
+
+    /// Counts of all requests in order of arrival, of an upstream that keeps these alone.
+    pub fn counts(&self) -> Vec<Count> {
+        self.records().counts()
     }
 
     /// Requests whose script has this tag: several where the gateway tried again.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Part, redis::Teller};
-use tests::harness::{ACCOUNT, Deployment, Form, Http, Models, Processes, Redis};
+use tests::harness::{ACCOUNT, Deployment, Form, Http, Models, Options, Processes, Redis};
 
 /// More than any measurement spends or holds, in USD.
 const CREDIT: &str = "100000";
@@ -75,7 +75,7 @@ impl Installation {
                 Deployment::Services { gateways: 1, key_services: 1, redis: Form::WithReplica }
             }
         };
-        let processes = deployment.start(data.path(), env, &[]).await;
+        let processes = deployment.start(data.path(), env, &Options::default()).await;
         let operator = processes.operator();
         operator.cli(&["credits", "add", "--account", ACCOUNT, "--amount", CREDIT]);
         let management_key =

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use clap::Parser;
-use tests::upstream::{Script, State, serve};
+use tests::upstream::{Keep, Script, State, serve};
 use tokio::net::TcpListener;
 
 /// A model server that answers what it is told to, without any model.
@@ -38,6 +38,6 @@ async fn main() -> std::io::Result<()> {
     };
     let listener = TcpListener::bind(flags.listen).await?;
     println!("listening upstream http://{}", listener.local_addr()?);
-    serve(listener, Arc::new(State::new(script, false))).await;
+    serve(listener, Arc::new(State::new(script, Keep::Nothing))).await;
     Ok(())
 }

@@ -152,9 +152,9 @@ impl Book {
         upstream: &Upstream,
         listed: Option<&[(String, String, NanoUsd)]>,
     ) {
-        let expected = self.expected(&upstream.generations());
         let balances = balances(settings);
         let Some(listed) = listed else {
+            let expected = self.expected(&upstream.generations());
             let spent: i64 = self
                 .accounts
                 .lock()
@@ -183,6 +183,7 @@ impl Book {
         if self.others.load(Ordering::Relaxed) {
             return;
         }
+        let expected = self.expected(&upstream.generations());
         for (_, id, used) in listed {
             let (least, most) = expected.get(id).copied().unwrap_or_default();
             assert!(

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    ACCOUNT, FIRST_CREDIT,
+    ACCOUNT, FIRST_CREDIT, Options,
     redis::{Form, Redis},
     server::{Server, Settings},
     wall_clock::WallClock,
@@ -79,13 +79,16 @@ impl Deployment {
     /// Starts the processes and makes the account of a first run. Each process has a folder in `data` and this
     /// environment. Each key-service, or an only process, has the clock of its number, in seconds ahead of the machine's,
     /// if one is given.
-    pub async fn start(self, data: &Path, env: Vec<(&'static str, String)>, clocks: &[i64]) -> Processes {
+    pub async fn start(self, data: &Path, env: Vec<(&'static str, String)>, options: &Options) -> Processes {
+        let clocks = &options.clocks;
         match self {
             Self::AllInOne => {
                 let clocks: Vec<WallClock> =
                     clocks.first().map(|seconds| WallClock::ahead(data, *seconds)).into_iter().collect();
                 let env = env.into_iter().chain(clocks.iter().flat_map(WallClock::env)).collect();
-                let gateways = vec![Server::start(&Settings::all_in_one(data, env)).await];
+                let settings =
+                    Settings { files_bounded: options.files_bounded, ..Settings::all_in_one(data, env) };
+                let gateways = vec![Server::start(&settings).await];
                 Processes { gateways, key_services: Vec::new(), redis: None, clocks }
             }
             Self::SideBySide { processes, redis } => {
@@ -95,7 +98,9 @@ impl Deployment {
                     let own = [("FAREGATE_PEPPER", PEPPER.to_owned()), ("FAREGATE_STORE", redis.url())];
                     let env = env.iter().cloned().chain(own).collect();
                     let data = folder(data, "faregate", number);
-                    gateways.push(Server::start(&Settings::all_in_one(&data, env)).await);
+                    gateways.push(
+                        Server::start(&in_version(options, number, Settings::all_in_one(&data, env))).await,
+                    );
                 }
                 Processes { gateways, key_services: Vec::new(), redis: Some(redis), clocks: Vec::new() }
             }
@@ -105,7 +110,7 @@ impl Deployment {
                     WallClock::ahead(&folder(data, "key-service", number), *seconds)
                 };
                 let clocks = clocks.iter().enumerate().map(clock).collect();
-                services(data, &env, gateways, key_services, redis, clocks).await
+                services(data, &env, (gateways, key_services), (redis, clocks), options).await
             }
         }
     }
@@ -121,16 +126,15 @@ impl Processes {
 async fn services(
     data: &Path,
     env: &[(&'static str, String)],
-    gateways: usize,
-    key_services: usize,
-    redis: Redis,
-    clocks: Vec<WallClock>,
+    (gateways, key_services): (usize, usize),
+    (redis, clocks): (Redis, Vec<WallClock>),
+    options: &Options,
 ) -> Processes {
     let settings = |program: &'static str, number: usize, own: Vec<(&'static str, String)>| {
         let data = folder(data, program, number);
         let token = ("FAREGATE_INTERNAL_TOKEN", INTERNAL_TOKEN.to_owned());
         let env = env.iter().cloned().chain([token]).chain(own).collect();
-        Settings { upgraded: true, ..Settings::of(program, &data, env) }
+        in_version(options, number, Settings { upgraded: true, ..Settings::of(program, &data, env) })
     };
     let of_key_service = |number| {
         let mut own = vec![("FAREGATE_PEPPER", PEPPER.to_owned()), ("FAREGATE_STORE", redis.url())];
@@ -153,9 +157,16 @@ async fn services(
             ("FAREGATE_KEY_SERVICE_URL", grpc.join(",")),
             ("FAREGATE_KEY_SERVICE_HTTP_URL", http.join(",")),
         ];
-        before.push(Server::start(&settings("inference-gateway", number, urls)).await);
+        let gateway = settings("inference-gateway", number, urls);
+        before.push(Server::start(&Settings { files_bounded: options.files_bounded, ..gateway }).await);
     }
     Processes { gateways: before, key_services: behind, redis: Some(redis), clocks }
+}
+
+/// Settings of a process in the version of its number: where there are two of them, processes of even numbers have the other one.
+fn in_version(options: &Options, number: usize, settings: Settings) -> Settings {
+    let programs = options.beside.clone().filter(|_| number.is_multiple_of(2));
+    Settings { programs, ..settings }
 }
 
 /// Folder of a process; made if it is missing.

@@ -59,6 +59,8 @@ pub struct Settings {
     pub upgraded: bool,
     /// True where the size of the process's files is to be bounded while it runs, by [`Server::bound_files`].
     pub files_bounded: bool,
+    /// Folder of the program, if it is not beside the running executable.
+    pub programs: Option<PathBuf>,
 }
 
 impl Settings {
@@ -69,13 +71,24 @@ impl Settings {
 
     /// Settings of a program.
     pub fn of(program: &'static str, data: &Path, env: Vec<(&'static str, String)>) -> Self {
-        Self { program, data: data.to_owned(), env, listener: None, upgraded: false, files_bounded: false }
+        Self {
+            program,
+            data: data.to_owned(),
+            env,
+            listener: None,
+            upgraded: false,
+            files_bounded: false,
+            programs: None,
+        }
     }
 
     fn command(&self) -> Command {
         let program = match std::env::var(PREVIOUS) {
             Ok(previous) if self.upgraded => Path::new(&previous).join(self.program),
-            Ok(_) | Err(_) => binary(self.program),
+            Ok(_) | Err(_) => self
+                .programs
+                .as_ref()
+                .map_or_else(|| binary(self.program), |folder| folder.join(self.program)),
         };
         let is_wrapped = self.listener.is_some() || self.files_bounded;
         let mut command = if is_wrapped { Command::new("sh") } else { Command::new(&program) };

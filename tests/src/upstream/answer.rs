@@ -103,7 +103,8 @@ async fn chat(arrived: Arrived, state: &State) -> io::Result<Response<Body>> {
         return Ok(json_response(StatusCode::BAD_REQUEST, &error.to_string()));
     }
     let plan = Plan::new(&asked, script);
-    let running = Running::start(state.records.as_ref(), || Generation {
+    let of = (plan.script.tag.as_str(), plan.served(0));
+    let running = Running::start(state.records.as_ref(), of, || Generation {
         api: Api::Chat,
         path: uri.path_and_query().map_or_else(String::new, ToString::to_string),
         tag: plan.script.tag.clone(),

@@ -72,7 +72,8 @@ async fn generated(api: Api, arrived: Arrived, state: &State) -> io::Result<Resp
         (script.cached_tokens, writes) = cached(&prompt, prompt_tokens, &script, state);
     }
     let plan = NativePlan::new(prompt, script, writes, serial);
-    let running = Running::start(state.records.as_ref(), || Generation {
+    let of = (plan.script.tag.as_str(), plan.served(0));
+    let running = Running::start(state.records.as_ref(), of, || Generation {
         api,
         path: arrived.uri.path_and_query().map_or_else(String::new, ToString::to_string),
         tag: plan.script.tag.clone(),

@@ -79,50 +79,112 @@ impl Generation {
     }
 }
 
-/// All records of an upstream.
-#[derive(Default)]
-pub(super) struct Records(Mutex<Vec<Arc<Mutex<Generation>>>>);
+/// What is kept of a request where there are too many of them to keep whole requests.
+#[derive(Clone, Debug)]
+pub struct Count {
+    /// Tag of the request's script.
+    pub tag: String,
+    /// Tokens of the prompt, and those generated so far.
+    pub served: Usage,
+    /// Manner and time of its end.
+    pub ended: Option<(End, Instant)>,
+}
+
+/// All records of an upstream: of whole requests, or counts alone.
+pub(super) enum Records {
+    /// Whole requests.
+    Whole(Mutex<Vec<Arc<Mutex<Generation>>>>),
+    /// Counts.
+    Counts(Mutex<Vec<Arc<Mutex<Count>>>>),
+}
 
 impl Records {
-    /// Copies of all records.
+    /// Copies of all whole records.
     pub(super) fn all(&self) -> Vec<Generation> {
-        self.0.lock().unwrap().iter().map(|record| record.lock().unwrap().clone()).collect()
+        match self {
+            Self::Whole(all) => {
+                all.lock().unwrap().iter().map(|record| record.lock().unwrap().clone()).collect()
+            }
+            Self::Counts(_) => panic!("this upstream keeps counts alone"),
+        }
+    }
+
+    /// Copies of all counts.
+    pub(super) fn counts(&self) -> Vec<Count> {
+        match self {
+            Self::Whole(_) => panic!("this upstream keeps whole requests"),
+            Self::Counts(all) => {
+                all.lock().unwrap().iter().map(|record| record.lock().unwrap().clone()).collect()
+            }
+        }
     }
 
     /// Number of records with this tag.
     pub(super) fn count(&self, tag: &str) -> u64 {
-        self.0.lock().unwrap().iter().filter(|record| record.lock().unwrap().tag == tag).count() as u64
+        match self {
+            Self::Whole(all) => {
+                all.lock().unwrap().iter().filter(|record| record.lock().unwrap().tag == tag).count() as u64
+            }
+            Self::Counts(all) => {
+                all.lock().unwrap().iter().filter(|record| record.lock().unwrap().tag == tag).count() as u64
+            }
+        }
     }
 
-    fn add(&self, generation: Generation) -> Arc<Mutex<Generation>> {
-        let record = Arc::new(Mutex::new(generation));
-        let mut all = self.0.lock().unwrap();
-        assert!(all.len() < MOST_RECORDS, "more than {MOST_RECORDS} requests");
-        all.push(record.clone());
-        record
+    fn add(&self, generation: impl FnOnce() -> Generation, (tag, prompt): (&str, Usage)) -> Record {
+        match self {
+            Self::Whole(all) => {
+                let record = Arc::new(Mutex::new(generation()));
+                let mut all = all.lock().unwrap();
+                assert!(all.len() < MOST_RECORDS, "more than {MOST_RECORDS} requests");
+                all.push(record.clone());
+                Record::Whole(record)
+            }
+            Self::Counts(all) => {
+                let count = Count { tag: tag.to_owned(), served: prompt, ended: None };
+                let record = Arc::new(Mutex::new(count));
+                all.lock().unwrap().push(record.clone());
+                Record::Count(record)
+            }
+        }
     }
 }
 
+/// The record of one request.
+enum Record {
+    Whole(Arc<Mutex<Generation>>),
+    Count(Arc<Mutex<Count>>),
+}
+
 /// Updates the record of a running request. Dropping it unfinished means that the client left.
-pub(super) struct Running(Option<Arc<Mutex<Generation>>>);
+pub(super) struct Running(Option<Record>);
 
 impl Running {
-    /// Starts a record, if records are kept.
-    pub(super) fn start(records: Option<&Records>, generation: impl FnOnce() -> Generation) -> Self {
-        Self(records.map(|records| records.add(generation())))
+    /// Starts a record of a request with this tag and this prompt, if records are kept.
+    pub(super) fn start(
+        records: Option<&Records>,
+        of: (&str, Usage),
+        generation: impl FnOnce() -> Generation,
+    ) -> Self {
+        Self(records.map(|records| records.add(generation, of)))
     }
 
     /// Records the tokens generated so far.
     pub(super) fn serve(&self, served: Usage) {
-        if let Some(record) = &self.0 {
-            record.lock().unwrap().served = served;
+        match &self.0 {
+            None => {}
+            Some(Record::Whole(record)) => record.lock().unwrap().served = served,
+            Some(Record::Count(record)) => record.lock().unwrap().served = served,
         }
     }
 
     /// Records the end. Only the first call counts.
     pub(super) fn end(&self, end: End) {
-        if let Some(record) = &self.0 {
-            record.lock().unwrap().ended.get_or_insert_with(|| (end, Instant::now()));
+        let end = (end, Instant::now());
+        match &self.0 {
+            None => {}
+            Some(Record::Whole(record)) => drop(record.lock().unwrap().ended.get_or_insert(end)),
+            Some(Record::Count(record)) => drop(record.lock().unwrap().ended.get_or_insert(end)),
         }
     }
 }

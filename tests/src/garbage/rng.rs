@@ -1,11 +1,11 @@
 //! Reproducible random numbers.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, fast, and uniform enough for tests.
-pub(super) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
     /// Random numbers of one request of a run.
-    pub(super) fn new(seed: u64, number: u64) -> Self {
+    pub fn new(seed: u64, number: u64) -> Self {
         let mut rng = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
         rng.next();
         rng
@@ -20,22 +20,22 @@ impl Rng {
     }
 
     /// A number below `end`, which is not zero.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
     }
 
     /// Returns true with this probability, in percent.
-    pub(super) fn percent(&mut self, chance: usize) -> bool {
+    pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
     /// One of these items.
-    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 
     /// Any byte.
-    pub(super) fn byte(&mut self) -> u8 {
+    pub fn byte(&mut self) -> u8 {
         self.next().to_le_bytes()[0]
     }
 }

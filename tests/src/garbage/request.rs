@@ -8,40 +8,51 @@ use super::{
 };
 
 /// Credentials that a request may carry.
-pub(super) struct Keys {
+pub struct Keys {
     /// A key that may spend.
-    pub(super) good: String,
+    pub good: String,
     /// Keys that are refused, for one reason each.
-    pub(super) refused: Vec<String>,
+    pub refused: Vec<String>,
     /// A management key.
-    pub(super) management: String,
+    pub management: String,
     /// Id of a key that requests may change and revoke.
-    pub(super) victim: String,
+    pub victim: String,
 }
 
 /// Manner in which a sender ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub enum Ending {
     /// Sends everything and reads the whole answer: the request is HTTP and has to be answered.
     Listen,
     /// Sends everything, reads for this many milliseconds, and leaves.
-    Glance { ms: u64 },
+    Glance {
+        /// Milliseconds.
+        ms: u64,
+    },
     /// Sends everything, reads this many bytes, and leaves.
-    Leave { after: u64 },
+    Leave {
+        /// Bytes.
+        after: u64,
+    },
     /// Leaves after sending this many bytes of the request.
-    Cut { after: usize },
+    Cut {
+        /// Bytes.
+        after: usize,
+    },
 }
 
 /// A request and the way in which it is sent.
-pub(super) struct Sending {
-    pub(super) bytes: Vec<u8>,
+pub struct Sending {
+    /// The request's bytes.
+    pub bytes: Vec<u8>,
     /// Number of bytes per write.
-    pub(super) piece: usize,
+    pub piece: usize,
     /// Pause between two writes in milliseconds.
-    pub(super) pause_ms: u64,
-    pub(super) ending: Ending,
+    pub pause_ms: u64,
+    /// Manner in which the sender ends its connection.
+    pub ending: Ending,
     /// The model may fail on this request, so that an upstream error is a valid answer.
-    pub(super) blames_upstream: bool,
+    pub blames_upstream: bool,
 }
 
 const METHODS: [&str; 9] = ["GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "POST", "TRACE", "BREW"];
@@ -113,7 +124,7 @@ const HEADERS: [&str; 12] = [
 
 impl Sending {
     /// Draws a random request.
-    pub(super) fn roll(rng: &mut Rng, keys: &Keys) -> Self {
+    pub fn roll(rng: &mut Rng, keys: &Keys) -> Self {
         let (line, mut body) = Self::line_and_body(rng, keys);
         let mut head = format!("{line} HTTP/1.1\r\nhost: fuzz\r\nconnection: close\r\n").into_bytes();
         for value in credentials(rng, keys, line.contains("management")) {

@@ -1,7 +1,7 @@
 //! Request bodies: valid ones, valid ones with one fault, and damaged ones.
 
+use crate::upstream::{Fault, Script, Shape};
 use serde_json::json;
-use tests::upstream::{Fault, Script, Shape};
 
 use super::rng::Rng;
 
