@@ -9,3 +9,4 @@
 
 pub mod attack;
 pub mod measure;
+pub mod prove;

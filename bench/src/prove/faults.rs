@@ -1,0 +1,269 @@
+//! Faults, one after the other, in the order that the seed gives.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use tests::{
+    garbage::Rng,
+    harness::{Answer, Form, PATIENCE, Server, Stack},
+};
+use tokio::time::sleep;
+
+use super::stage::Stage;
+
+/// The least lease that is allowed, since a killed gateway's holds are waited for.
+pub(super) const LEASE: Duration = Duration::from_secs(3);
+/// Time after a fault in which its consequences are answered: connections are made again, and holds expire.
+const AFTERWARDS: Duration = Duration::from_secs(5);
+/// Seconds by which a clock steps at most: a key-service further from its store's clock is not ready.
+const STEP: i64 = 8;
+/// Time without room for a spool: longer than the two seconds after which a capture is spooled.
+const WITHOUT_ROOM: Duration = Duration::from_millis(2_600);
+
+/// Metric of captures that neither a key-service nor the spool has.
+const IN_MEMORY_ALONE: &str = "gateway_captures_in_memory_alone";
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    KillGateway,
+    KillKeyService,
+    KillStore,
+    HangGateway,
+    HangKeyService,
+    HangStore,
+    RestartGateway,
+    RestartKeyService,
+    FullMemory,
+    FullDisk,
+    Failover,
+    ClockStep,
+}
+
+impl Kind {
+    /// Words for the table.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::KillGateway => "kills (SIGKILL) of a gateway or of `faregate`",
+            Self::KillKeyService => "kills of a key-service",
+            Self::KillStore => "kills of Redis",
+            Self::HangGateway => "stops (SIGSTOP) of a gateway",
+            Self::HangKeyService => "stops of a key-service",
+            Self::HangStore => "stops of Redis",
+            Self::RestartGateway => "restarts (SIGTERM) of a gateway",
+            Self::RestartKeyService => "restarts of a key-service",
+            Self::FullMemory => "`maxmemory` reached",
+            Self::FullDisk => "full disks",
+            Self::Failover => "failovers to a replica (a kill of the master)",
+            Self::ClockStep => "steps of a clock",
+        }
+    }
+
+    /// Returns whether a process is killed.
+    pub(super) const fn is_kill(self) -> bool {
+        matches!(self, Self::KillGateway | Self::KillKeyService | Self::KillStore | Self::Failover)
+    }
+
+    /// Faults of a stage, each as often as it is likely.
+    fn of(stage: Stage) -> &'static [(Self, usize)] {
+        match stage {
+            Stage::Services => &[
+                (Self::KillGateway, 24),
+                (Self::KillKeyService, 24),
+                (Self::KillStore, 12),
+                (Self::HangGateway, 6),
+                (Self::HangKeyService, 6),
+                (Self::HangStore, 3),
+                (Self::RestartGateway, 6),
+                (Self::RestartKeyService, 6),
+                (Self::FullMemory, 5),
+                (Self::FullDisk, 2),
+            ],
+            Stage::Failover => &[
+                (Self::Failover, 12),
+                (Self::KillGateway, 16),
+                (Self::KillKeyService, 16),
+                (Self::HangGateway, 5),
+                (Self::RestartKeyService, 5),
+            ],
+            Stage::Clocks => &[
+                (Self::ClockStep, 16),
+                (Self::KillGateway, 16),
+                (Self::KillKeyService, 16),
+                (Self::KillStore, 6),
+                (Self::HangKeyService, 4),
+            ],
+            Stage::Sqlite => &[
+                (Self::KillGateway, 30),
+                (Self::HangGateway, 4),
+                (Self::RestartGateway, 4),
+                (Self::FullDisk, 5),
+            ],
+        }
+    }
+}
+
+/// A fault that happened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Happened {
+    pub(super) kind: Kind,
+    /// Number of the process of its kind.
+    which: usize,
+    pub(super) from: Instant,
+    pub(super) to: Instant,
+}
+
+impl Happened {
+    /// Returns whether the fault may be felt by a request at this gateway.
+    pub(super) fn explains(&self, gateway: usize, from: Instant, to: Instant) -> bool {
+        let meanwhile = self.from < to && self.to + AFTERWARDS > from;
+        let there = match self.kind {
+            Kind::KillGateway | Kind::HangGateway | Kind::RestartGateway => self.which == gateway,
+            Kind::KillKeyService
+            | Kind::KillStore
+            | Kind::HangKeyService
+            | Kind::HangStore
+            | Kind::RestartKeyService
+            | Kind::FullMemory
+            | Kind::FullDisk
+            | Kind::Failover => true,
+            Kind::ClockStep => false,
+        };
+        meanwhile && there
+    }
+
+    /// Returns whether the request's own gateway was killed, stopped or restarted while it ran.
+    pub(super) fn cuts(&self, gateway: usize, from: Instant, to: Instant) -> bool {
+        let own = matches!(self.kind, Kind::KillGateway | Kind::HangGateway | Kind::RestartGateway);
+        own && self.which == gateway && self.from < to && self.to > from
+    }
+}
+
+/// Counts by kind.
+pub(super) fn counts(happened: &[Happened]) -> BTreeMap<Kind, u64> {
+    let mut counts = BTreeMap::new();
+    for fault in happened {
+        *counts.entry(fault.kind).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// Causes faults until the deadline. Afterwards all processes run.
+pub(super) async fn fail(stack: &Stack, stage: Stage, mut rng: Rng, until: Instant) -> Vec<Happened> {
+    let (kinds, mut happened) = (Kind::of(stage), Vec::new());
+    while Instant::now() < until {
+        sleep(Duration::from_millis(150 + rng.below(450) as u64)).await;
+        let mut draw = rng.below(kinds.iter().map(|(_, weight)| weight).sum());
+        let drawn = kinds.iter().find(|(_, weight)| {
+            let found = draw < *weight;
+            draw = draw.wrapping_sub(*weight);
+            found
+        });
+        let (kind, _) = *drawn.expect("a draw is below the sum");
+        let which = match kind {
+            Kind::KillGateway | Kind::HangGateway | Kind::RestartGateway | Kind::FullDisk => {
+                rng.below(stack.gateways.len())
+            }
+            Kind::KillKeyService | Kind::HangKeyService | Kind::RestartKeyService | Kind::ClockStep => {
+                rng.below(stack.key_services.len())
+            }
+            Kind::KillStore | Kind::HangStore | Kind::FullMemory | Kind::Failover => 0,
+        };
+        // Most faults are short; some outlast a lease.
+        let longest = if rng.percent(6) { 4_000 } else { 500 };
+        let lasts = Duration::from_millis(30 + rng.below(longest) as u64);
+        let step = i64::try_from(rng.below(16)).expect("it is small") - STEP;
+        let from = Instant::now();
+        happen(stack, (kind, which), lasts, step).await;
+        happened.push(Happened { kind, which, from, to: Instant::now() });
+    }
+    stack.clocks.iter().for_each(|clock| clock.set(0));
+    happened
+}
+
+async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, step: i64) {
+    let (gateways, key_services) = (&stack.gateways, &stack.key_services);
+    match kind {
+        Kind::KillGateway => killed(&gateways[which], lasts).await,
+        Kind::KillKeyService => killed(&key_services[which], lasts).await,
+        Kind::KillStore => {
+            stack.redis().kill();
+            sleep(lasts).await;
+            stack.redis().restart().await;
+        }
+        Kind::HangGateway => hung(&gateways[which], lasts).await,
+        Kind::HangKeyService => hung(&key_services[which], lasts).await,
+        Kind::HangStore => {
+            stack.redis().hang();
+            sleep(lasts).await;
+            stack.redis().resume();
+        }
+        Kind::RestartGateway => ended(&gateways[which]).await,
+        Kind::RestartKeyService => ended(&key_services[which]).await,
+        Kind::FullMemory => {
+            stack.redis().ask(0, "CONFIG SET maxmemory 1mb");
+            sleep(lasts).await;
+            stack.redis().ask(0, "CONFIG SET maxmemory 0");
+        }
+        Kind::FullDisk => {
+            gateways[which].bound_files(Some(1));
+            if key_services.is_empty() {
+                sleep(lasts).await;
+            } else {
+                // The spool is written only while charges are not confirmed.
+                stack.redis().hang();
+                sleep(WITHOUT_ROOM).await;
+                stack.redis().resume();
+                nothing_in_memory_alone(stack, &gateways[which]).await;
+            }
+            gateways[which].bound_files(None);
+        }
+        Kind::Failover => stack.redis().fail_over().await,
+        Kind::ClockStep => stack.clocks[which].set(step),
+    }
+}
+
+async fn killed(server: &Server, lasts: Duration) {
+    server.kill();
+    sleep(lasts).await;
+    server.restart_supervised().await;
+}
+
+async fn hung(server: &Server, lasts: Duration) {
+    server.hang();
+    sleep(lasts).await;
+    server.resume();
+}
+
+async fn ended(server: &Server) {
+    server.terminate();
+    let _status = server.ended().await;
+    server.restart_supervised().await;
+}
+
+/// Waits until a gateway without room for a spool has delivered the captures that only its memory has: with a power failure in this
+/// moment they would be lost, as the documents say.
+async fn nothing_in_memory_alone(stack: &Stack, gateway: &Server) {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let metrics = stack.http.try_get(&format!("{}/metrics", gateway.admin())).await;
+        let waits = |answer: &Answer| {
+            let mut lines = answer.text().lines();
+            lines.any(|line| line.strip_prefix(IN_MEMORY_ALONE).is_some_and(|value| value.trim() != "0"))
+        };
+        if metrics.is_some_and(|answer| !waits(&answer)) {
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The form of Redis under a stage's services.
+pub(super) const fn form(stage: Stage) -> Form {
+    match stage {
+        Stage::Failover => Form::WithReplica,
+        Stage::Services | Stage::Clocks | Stage::Sqlite => Form::Alone,
+    }
+}

@@ -1,0 +1,189 @@
+//! Clients that send one request after the other, of every kind, and garbage beside them.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tests::{
+    garbage::{Ending, Keys, Rng, Sending, judge, send},
+    harness::{Dialect, Stack},
+};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    population::{FEWEST_TOKENS, MOST_REQUESTS, Population, SLOTS, TENANTS},
+    wire::{Ask, Connection, Got, UsedUp},
+};
+
+/// Of a hundred requests those that are sent with a key whose revocation has been answered.
+const REVOKED_PERCENT: usize = 11;
+/// Number of the keys revoked last from which these draw.
+const REVOKED_LAST: usize = 200;
+/// Pause of a client that no gateway lets in.
+const NOBODY: Duration = Duration::from_millis(20);
+/// Pause after a refusal: a client that only hears refusals would take the machine for itself.
+const REFUSED: Duration = Duration::from_millis(2);
+/// Longest time that garbage may take to be answered, with faults of every kind meanwhile.
+const GARBAGE_ANSWERED: Duration = Duration::from_secs(40);
+
+/// A request, and what its client knows.
+pub(super) struct Sent {
+    pub(super) ask: Ask,
+    /// Number of its key.
+    pub(super) key: usize,
+    pub(super) gateway: usize,
+    pub(super) from: Instant,
+    pub(super) to: Instant,
+    /// The key's revocation had been answered before the request was sent.
+    pub(super) after_revocation: bool,
+    pub(super) got: Got,
+}
+
+/// What all clients together did.
+#[derive(Default)]
+pub(super) struct Clients {
+    pub(super) sent: Mutex<Vec<Sent>>,
+    next: AtomicU64,
+}
+
+/// The gateways' addresses, in the order of their numbers.
+pub(crate) fn addresses(stack: &Stack) -> Vec<SocketAddr> {
+    let address = |url: &str| url.trim_start_matches("http://").parse().expect("a gateway has an address");
+    stack.gateways.iter().map(|gateway| address(gateway.public())).collect()
+}
+
+/// Sends requests to the gateways until the load is over.
+pub(super) async fn client(
+    number: usize,
+    seed: u64,
+    (gateways, population): (&[SocketAddr], &Population),
+    (over, clients): (&AtomicBool, &Clients),
+) {
+    let mut gateway = number % gateways.len();
+    let (mut connection, mut own): (Option<Connection>, Vec<Sent>) = (None, Vec::new());
+    while !over.load(Ordering::Relaxed) {
+        let Some(mut open) = connection.take() else {
+            connection = Connection::open(gateways[gateway]).await;
+            if connection.is_none() {
+                gateway = (gateway + 1) % gateways.len();
+                sleep(NOBODY).await;
+            }
+            continue;
+        };
+        let number = clients.next.fetch_add(1, Ordering::Relaxed);
+        let mut rng = Rng::new(seed, number);
+        let Some((ask, key, after_revocation)) = ask(number, &mut rng, population) else { continue };
+        let secret = population.key(key).made.secret.clone();
+        let from = Instant::now();
+        let (got, usable) = open.exchange(&ask, &secret).await;
+        learn(population, key, &got);
+        let refused = got.status != 200;
+        own.push(Sent { ask, key, gateway, from, to: Instant::now(), after_revocation, got });
+        if usable {
+            connection = Some(open);
+        } else {
+            gateway = (gateway + 1) % gateways.len();
+        }
+        if refused {
+            sleep(REFUSED).await;
+        }
+    }
+    clients.sent.lock().unwrap().append(&mut own);
+}
+
+/// The request of this number, and the number of its key. The seed decides everything but who has the key's slot by then.
+fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usize, bool)> {
+    let (slot, draw) = (rng.below(TENANTS * SLOTS), rng.below(1 << 20));
+    let is_of_revoked = rng.percent(REVOKED_PERCENT);
+    let dialect = *rng.pick(&Dialect::ALL);
+    let streamed = rng.percent(40);
+    let most_tokens = if rng.percent(5) { 150 } else { 24 };
+    let completion = 1 + rng.below(most_tokens) as u64;
+    let shorter = rng.percent(10);
+    // The least limit of Responses is 16.
+    let limit = if shorter { 16 + rng.below(8) as u64 } else { completion.max(16) + rng.below(8) as u64 };
+    let (pace_ms, head_after_ms) =
+        (rng.below(8) as u64, if rng.percent(10) { rng.below(300) as u64 } else { 0 });
+    let leaves_after = (streamed && rng.percent(3)).then(|| 400 + rng.below(3_000));
+    let key = if is_of_revoked {
+        let revoked = population.revoked.read().unwrap();
+        let last = revoked.len().min(REVOKED_LAST);
+        *revoked.get(revoked.len() - last + draw % last.max(1))?
+    } else {
+        population.in_slot(slot).0
+    };
+    let of_key = population.key(key);
+    let after_revocation = is_of_revoked || of_key.revoked.load(Ordering::SeqCst);
+    let turn = if after_revocation { 0 } else { of_key.asked.fetch_add(1, Ordering::Relaxed) };
+    if turn >= MOST_REQUESTS {
+        return None;
+    }
+    let prompt = FEWEST_TOKENS + turn;
+    let ask =
+        Ask { number, dialect, streamed, prompt, completion, limit, pace_ms, head_after_ms, leaves_after };
+    Some((ask, key, after_revocation))
+}
+
+/// Notes a refusal at the bound that it names, so that the bound is replaced when it has been refused often.
+fn learn(population: &Population, key: usize, got: &Got) {
+    let key = population.key(key);
+    match got.used_up {
+        None => {}
+        Some(UsedUp::Key) => drop(key.refusals.fetch_add(1, Ordering::Relaxed)),
+        Some(UsedUp::Group) => {
+            key.refusals.fetch_add(1, Ordering::Relaxed);
+            if let Some(group) = key.group {
+                population.groups.read().unwrap()[group].refusals.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Some(UsedUp::Credit) => population.tenants[key.tenant].lacks_credit.store(true, Ordering::Relaxed),
+    }
+}
+
+/// Garbage that was sent, and what was wrong with answers.
+#[derive(Default)]
+pub(super) struct Garbage {
+    next: AtomicU64,
+    pub(super) sent: AtomicU64,
+    /// Answers that break a rule, with the time and the gateway of the request.
+    pub(super) wrong: Mutex<Vec<(String, Instant, usize)>>,
+}
+
+/// Sends garbage until the load is over.
+pub(super) async fn garbage(
+    seed: u64,
+    (gateways, keys): (&[SocketAddr], &Keys),
+    (over, garbage): (&AtomicBool, &Garbage),
+) {
+    while !over.load(Ordering::Relaxed) {
+        let number = garbage.next.fetch_add(1, Ordering::Relaxed);
+        let sending = Sending::roll(&mut Rng::new(seed, number), keys);
+        let gateway = usize::try_from(number).expect("it is small") % gateways.len();
+        let from = Instant::now();
+        let wrong = match timeout(GARBAGE_ANSWERED, send(&gateways[gateway].to_string(), &sending)).await {
+            Ok(Ok(answer)) => {
+                garbage.sent.fetch_add(1, Ordering::Relaxed);
+                let listens = sending.ending == Ending::Listen;
+                match judge(&sending, &answer) {
+                    Ok(()) if listens && answer.is_empty() => Some("is not answered".to_owned()),
+                    Ok(()) => None,
+                    Err(wrong) => Some(wrong),
+                }
+            }
+            // Nothing listens: the gateway is down.
+            Ok(Err(_)) => {
+                sleep(NOBODY).await;
+                None
+            }
+            Err(_) => Some("hangs".to_owned()),
+        };
+        if let Some(wrong) = wrong {
+            garbage.wrong.lock().unwrap().push((format!("garbage {seed}/{number} {wrong}"), from, gateway));
+        }
+    }
+}

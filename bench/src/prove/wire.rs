@@ -1,0 +1,228 @@
+//! Requests as bytes, and connections that report what came back and never panic: servers die while they answer.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use memchr::memmem;
+use shared::money::NanoUsd;
+use tests::harness::{Dialect, FLASH};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout_at,
+};
+
+/// Longest time that a client waits for the end of an answer.
+const GIVEN_UP: Duration = Duration::from_secs(30);
+/// Longest time that a client waits for a connection.
+const CONNECTED: Duration = Duration::from_secs(2);
+/// Largest number of bytes per read.
+const READ: usize = 8 << 10;
+/// Text that makes the bound of each prompt larger than the prompt, whose tokens the script tells.
+const PADDING: &str = "Please explain, in plain words, how a prepaid account pays for a request. Please explain it once more, in \
+    plain words.";
+
+/// A model call.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    /// Number of the request in its round, from which the tag is made.
+    pub(crate) number: u64,
+    pub(crate) dialect: Dialect,
+    pub(crate) streamed: bool,
+    /// Tokens of the prompt, different for each request of a key.
+    pub(crate) prompt: u64,
+    /// Tokens that the model would generate.
+    pub(crate) completion: u64,
+    /// Tokens that the client asks for at most.
+    pub(crate) limit: u64,
+    /// Milliseconds between two tokens of a stream.
+    pub(crate) pace_ms: u64,
+    /// Milliseconds before the answer.
+    pub(crate) head_after_ms: u64,
+    /// Bytes of the answer after which the client leaves.
+    pub(crate) leaves_after: Option<usize>,
+}
+
+impl Ask {
+    /// Tag of a request's script.
+    pub(crate) fn tag(number: u64) -> String {
+        format!("p{number}")
+    }
+
+    /// Number in a tag; `None` for the tags of other requests.
+    pub(crate) fn number_in(tag: &str) -> Option<u64> {
+        tag.strip_prefix('p')?.parse().ok()
+    }
+
+    /// The bytes of the request with this key.
+    pub(crate) fn bytes(&self, secret: &str) -> Vec<u8> {
+        let body = self.body();
+        let path = self.dialect.path();
+        let length = body.len();
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {secret}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes()
+    }
+
+    fn body(&self) -> String {
+        let Self { prompt, completion, pace_ms, head_after_ms, limit, streamed, .. } = self;
+        let tag = Self::tag(self.number);
+        let script = format!(
+            r#"{{\"script\":{{\"tag\":\"{tag}\",\"prompt_tokens\":{prompt},\"completion_tokens\":{completion},\"pace_ms\":{pace_ms},\"head_after_ms\":{head_after_ms}}}}}"#
+        );
+        let (list, limit_name) = match self.dialect {
+            Dialect::Chat | Dialect::Messages => ("messages", "max_tokens"),
+            Dialect::Responses => ("input", "max_output_tokens"),
+        };
+        let options = match self.dialect {
+            Dialect::Chat if *streamed => r#","stream_options":{"include_usage":true}"#,
+            Dialect::Chat | Dialect::Responses | Dialect::Messages => "",
+        };
+        format!(
+            r#"{{"model":"{FLASH}","{list}":[{{"role":"user","content":"{script} {PADDING}"}}],"{limit_name}":{limit},"stream":{streamed}{options}}}"#
+        )
+    }
+}
+
+/// A bound that is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsedUp {
+    Key,
+    Group,
+    Credit,
+}
+
+/// What a client got.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Got {
+    /// Status of the answer; 0 if no head came.
+    pub(crate) status: u16,
+    /// The answer came to its proper end.
+    pub(crate) complete: bool,
+    /// Tokens of a stream that arrived.
+    pub(crate) received: u64,
+    /// Generation id.
+    pub(crate) generation: Option<Box<str>>,
+    /// Cost that the answer told.
+    pub(crate) told: Option<NanoUsd>,
+    /// The bound that a refusal for good names.
+    pub(crate) used_up: Option<UsedUp>,
+    /// Beginning of an answer of a status that tells no refusal.
+    pub(crate) failure: Option<Box<str>>,
+}
+
+/// A connection over HTTP/1.1.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    answer: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects; `None` if nothing listens there.
+    pub(crate) async fn open(address: SocketAddr) -> Option<Self> {
+        let stream = tokio::time::timeout(CONNECTED, TcpStream::connect(address)).await.ok()?.ok()?;
+        stream.set_nodelay(true).ok()?;
+        Some(Self { stream, answer: Vec::with_capacity(READ) })
+    }
+
+    /// Sends a request and reads the answer. The second value says whether the connection can be used again.
+    pub(crate) async fn exchange(&mut self, ask: &Ask, secret: &str) -> (Got, bool) {
+        self.answer.clear();
+        // Where it fails, what the server said before it closed is still to be read.
+        let _ = self.stream.write_all(&ask.bytes(secret)).await;
+        let deadline = (Instant::now() + GIVEN_UP).into();
+        let mut whole = false;
+        loop {
+            if ask.leaves_after.is_some_and(|bytes| self.answer.len() >= bytes) {
+                break;
+            }
+            self.answer.reserve(READ);
+            match timeout_at(deadline, self.stream.read_buf(&mut self.answer)).await {
+                Ok(Ok(1..)) => {}
+                Ok(Ok(0) | Err(_)) | Err(_) => break,
+            }
+            if is_whole(&self.answer) {
+                whole = true;
+                break;
+            }
+        }
+        let got = read(&self.answer, ask, whole);
+        (got, whole && !says_close(&self.answer))
+    }
+}
+
+/// Reads the bytes of an answer that arrived whole, or that broke off.
+fn read(answer: &[u8], ask: &Ask, whole: bool) -> Got {
+    let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return Got::default() };
+    let (head, body) = (&answer[..end], &answer[end..]);
+    let status = head.get(9..12).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0);
+    let generation = header(head, "x-generation-id").map(Into::into);
+    let ended = match (ask.streamed, ask.dialect) {
+        (false, _) => true,
+        (true, Dialect::Chat) => has(body, b"data: [DONE]"),
+        (true, Dialect::Responses) => {
+            has(body, b"event: response.completed") || has(body, b"event: response.incomplete")
+        }
+        (true, Dialect::Messages) => has(body, b"event: message_stop"),
+    };
+    let complete = whole && status == 200 && ended;
+    let token: &[u8] = match ask.dialect {
+        Dialect::Chat => b"\"content\":\" ",
+        Dialect::Responses => b"\"delta\":\" ",
+        Dialect::Messages => b"\"text\":\" ",
+    };
+    let is_stream = ask.streamed && status == 200;
+    Got {
+        status,
+        complete,
+        received: if is_stream { memmem::find_iter(body, token).count() as u64 } else { 0 },
+        generation,
+        told: complete.then(|| cost_in(body)).flatten(),
+        used_up: (status == 402).then(|| match (has(body, b"credit"), has(body, b"group")) {
+            (true, _) => UsedUp::Credit,
+            (false, true) => UsedUp::Group,
+            (false, false) => UsedUp::Key,
+        }),
+        failure: (!matches!(status, 0 | 200 | 401 | 402 | 429))
+            .then(|| String::from_utf8_lossy(&body[..body.len().min(400)]).into_owned().into()),
+    }
+}
+
+fn has(bytes: &[u8], text: &[u8]) -> bool {
+    memmem::find(bytes, text).is_some()
+}
+
+fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
+    head.split(|byte| *byte == b'\n').find_map(|line| {
+        let (found, value) = line.split_at_checked(name.len() + 1)?;
+        let is_it = found.ends_with(b":") && found[..name.len()].eq_ignore_ascii_case(name.as_bytes());
+        is_it.then(|| std::str::from_utf8(value).ok()).flatten().map(str::trim)
+    })
+}
+
+fn says_close(answer: &[u8]) -> bool {
+    let end = memmem::find(answer, b"\r\n\r\n").unwrap_or(0);
+    header(&answer[..end], "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+}
+
+/// The last cost that an answer tells.
+fn cost_in(body: &[u8]) -> Option<NanoUsd> {
+    let start = memmem::rfind(body, b"\"cost\":")? + b"\"cost\":".len();
+    let rest = &body[start..];
+    let end = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b' ' | b'\r' | b'\n'))?;
+    NanoUsd::parse(std::str::from_utf8(&rest[..end]).ok()?).ok()
+}
+
+/// Returns whether a response has arrived to its last byte.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return false };
+    let (head, body) = (&answer[..end], &answer[end + 4..]);
+    match header(head, "content-length").and_then(|length| length.parse::<usize>().ok()) {
+        Some(length) => body.len() >= length,
+        None => body == b"0\r\n\r\n" || body.ends_with(b"\r\n0\r\n\r\n"),
+    }
+}

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Proves what is promised, for PROVE_MINUTES (30) in all. PROVE_ONLY names one of the parts, or several with commas in between:
+#
+# model       visits every state of small installations; of larger ones too where there are ten minutes
+# load        kills, stops and starves the release programs under load, and compares the books. PROVE_SEED repeats a run, and
+#             PROVE_BESIDE names a folder with another version's programs, of which every second process then is
+#
+# A further part is a function of its name and a word in `parts`.
+set -eu
+cd "$(dirname "$0")/../.."
+
+minutes=${PROVE_MINUTES:-30}
+parts="model load"
+# Minutes that the larger models take, which do not become fewer.
+model_minutes=0
+
+model() {
+    larger=
+    if [ "${minutes%.*}" -ge 10 ]; then
+        model_minutes=7 larger=--include-ignored
+    fi
+    cargo test --profile checked --package key-service-model --lib -- $larger --nocapture --test-threads 1
+}
+
+load() {
+    cargo build --release --workspace --bins
+    left=$(awk "BEGIN { print $minutes - $model_minutes }")
+    target/release/prove --minutes "$left" ${PROVE_SEED:+--seed "$PROVE_SEED"} ${PROVE_BESIDE:+--beside "$PROVE_BESIDE"}
+}
+
+for part in $(echo "${PROVE_ONLY:-$parts}" | tr , ' '); do
+    case " $parts " in
+    *" $part "*) $part ;;
+    *) echo "PROVE_ONLY: there is no part $part; there are: $parts" >&2 && exit 1 ;;
+    esac
+done
