@@ -14,10 +14,11 @@
 # reproducible  build the release twice in different folders, and compare bytes; REPRODUCIBLE="--profile dev" for a trial
 # attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
 #        ATTACK="--only bodies,flood" for a part
+# overshoot  compare what is served beyond small caps, by this and by rivals from package registries; OVERSHOOT=--quick for one run of this alone
 # real   compare bills with the counters of a real llama-server and vLLM; builds and installs these once, which takes a quarter of an hour;
 #        REAL="--servers llama --only caps,left" for a part
 
-.PHONY: run check test faults fuzz prove upgrade deny bench attack real pgo sbom reproducible
+.PHONY: run check test faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible
 
 run:
 	cargo run
@@ -73,6 +74,10 @@ reproducible:
 attack:
 	cargo build --release --workspace --bins
 	target/release/attack $(ATTACK)
+
+overshoot:
+	cargo build --release --workspace --bins
+	target/release/overshoot $(OVERSHOOT)
 
 real:
 	tests/tools/install.sh

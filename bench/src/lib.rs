@@ -9,4 +9,5 @@
 
 pub mod attack;
 pub mod measure;
+pub mod overshoot;
 pub mod prove;

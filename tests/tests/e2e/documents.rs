@@ -11,7 +11,7 @@ use shared_catalog::Catalog;
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 34] = [
+const DOCUMENTS: [&str; 35] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -29,6 +29,7 @@ const DOCUMENTS: [&str; 34] = [
     "docs/measurements.md",
     "docs/moving.md",
     "docs/observe.md",
+    "docs/overshoot.md",
     "docs/proof.md",
     "docs/releasing.md",
     "docs/run.md",
