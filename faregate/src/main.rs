@@ -15,7 +15,8 @@ use clap::{Parser, Subcommand};
 use http::Uri;
 use inference_gateway::{
     models::OfferedModels,
-    server::{GatewayParts, KeyServices, RunningGateway},
+    parts::{GatewayParts, KeyServices},
+    server::RunningGateway,
     sizes::Sizes,
     upstream_list::{self, UpstreamsCommand},
 };

@@ -236,6 +236,7 @@ impl Generator {
         log.key = Some(hold.key());
         let job = &*job;
         let reached = tokio::select! {
+            biased;
             reached = self.reach(pool, job, &hold, asked, &mut route) => reached,
             refusal = revoked(&hold), if job.forward.stream => {
                 hold.release().await;

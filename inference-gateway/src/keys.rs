@@ -14,6 +14,7 @@ use std::{
 use shared::{
     backoff::Backoff, clock::Clock, error::ApiError, ids::GenerationId, key::Class, refusal::Denial,
 };
+use shared_client::dial::Dial;
 use shared_door::tls::Tls;
 use shared_observe::{
     failure_log::{FailureLog, Failures},
@@ -67,6 +68,8 @@ pub(crate) enum Peers {
         addresses: Vec<Endpoint>,
         tls: Option<Tls>,
         token: PresentToken,
+        /// Makes the connections in the place of TCP and TLS.
+        dial: Option<Arc<dyn Dial>>,
     },
     /// In this process.
     Local(Arc<dyn KeyService>),
@@ -86,8 +89,8 @@ impl Peers {
 /// the caller's runtime.
 pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let peers: Vec<Peer> = match peers {
-        Peers::Remote { addresses, tls, token } => {
-            let remote = |endpoint| Peer::remote(endpoint, tls.clone(), token.clone());
+        Peers::Remote { addresses, tls, token, dial } => {
+            let remote = |endpoint| Peer::remote(endpoint, tls.clone(), token.clone(), dial.clone());
             addresses.into_iter().map(remote).collect()
         }
         Peers::Local(service) => vec![Peer::Local(service)],
@@ -145,6 +148,11 @@ impl From<Unavailable> for ApiError {
 }
 
 impl Keys {
+    /// Ends the sessions, although there are handles.
+    pub(crate) fn close(&self) {
+        self.0.queue.close();
+    }
+
     /// A generation id that no hold has had.
     pub(crate) fn new_generation(&self) -> GenerationId {
         GenerationId::generate(&*self.0.clock)

@@ -13,7 +13,8 @@ use http::Uri;
 use inference_gateway::{
     config::Options,
     models::OfferedModels,
-    server::{GatewayParts, KeyServices, RunningGateway, reach},
+    parts::{GatewayParts, KeyServices},
+    server::{RunningGateway, reach},
     sizes::Sizes,
     upstream_list::{self, UpstreamsCommand},
 };

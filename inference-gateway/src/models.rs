@@ -41,17 +41,23 @@ pub struct OfferedModels {
     /// Upstreams that get no new requests, by an operator's command.
     drained: DrainedAddresses,
     /// The check of the servers, which ends with the catalogue. Locked while models are replaced or upstreams drained.
-    checking: Mutex<AbortOnDropHandle<()>>,
+    checking: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 impl OfferedModels {
     /// Offers the models of this catalogue, within a runtime.
     pub fn new(catalog: Catalog, builtin: Option<Uri>) -> Result<Self, ConfigError> {
+        let offered = Self::unchecked(catalog, builtin)?;
+        *offered.checking.lock() = Some(check(&offered.get().catalog));
+        Ok(offered)
+    }
+
+    /// Offers the models of this catalogue without asking their servers what they serve, which takes connections by TCP.
+    pub fn unchecked(catalog: Catalog, builtin: Option<Uri>) -> Result<Self, ConfigError> {
         let drained = DrainedAddresses::default();
         let models = Models::of(catalog, builtin.as_ref(), &drained)?;
         show_catalogue(models.catalog.checksum);
-        let checking = Mutex::new(check(&models.catalog));
-        Ok(Self { current: Current::new(models), builtin, drained, checking })
+        Ok(Self { current: Current::new(models), builtin, drained, checking: Mutex::new(None) })
     }
 
     /// Offers the models of another catalogue from now on.
@@ -60,7 +66,7 @@ impl OfferedModels {
         let mut checking = self.checking.lock();
         let models = Models::of(catalog, self.builtin.as_ref(), &self.drained)?;
         show_catalogue(models.catalog.checksum);
-        *checking = check(&models.catalog);
+        *checking = Some(check(&models.catalog));
         self.get().pools.values().for_each(Pool::retire);
         self.current.replace(models);
         Ok(())

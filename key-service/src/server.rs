@@ -67,7 +67,7 @@ impl RunningKeyService {
         let service = Service::new(store.clone(), clock.clone(), credentials.clone(), catalog.clone(), lease);
         let refusals = service.refusals();
         let service: Arc<dyn KeyService> = Arc::new(service);
-        let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone()));
+        let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone(), &*clock));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
         let grpc = Routes::new(health_service)

@@ -61,6 +61,7 @@ impl Deadline {
     pub(super) async fn passed(&self) {
         let left = async { sleep_until(self.client.left().await + self.after_client).await };
         tokio::select! {
+            biased;
             () = sleep_until(self.at) => {}
             () = left => {}
         }
@@ -140,6 +141,7 @@ pub(super) async fn run(
         read(body, largest, &mut memory, silence).await
     };
     let read = tokio::select! {
+        biased;
         read = reading => read,
         () = deadline.passed() => Read::Failed(Failure::Timeout),
         () = generator.cut.cancelled() => {

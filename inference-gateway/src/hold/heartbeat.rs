@@ -28,6 +28,7 @@ impl Holds {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => self.beat(Instant::now()),
             }
@@ -35,7 +36,9 @@ impl Holds {
     }
 
     fn beat(&self, now: Instant) {
-        let holds: Vec<Arc<HoldState>> = self.unresolved().values().cloned().collect();
+        let mut holds: Vec<Arc<HoldState>> = self.unresolved().values().cloned().collect();
+        // The map's own order differs from process to process.
+        holds.sort_unstable_by_key(|hold| hold.hold.generation);
         let mut due = Vec::new();
         for hold in holds {
             let mut lease = hold.lease();

@@ -30,12 +30,21 @@ const QUEUE: usize = 8192;
 /// A handle on the spool. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Spool {
-    lines: mpsc::SyncSender<(SpoolLine, Option<Written>)>,
+    lines: Lines,
     found: Arc<Mutex<Vec<SpooledCapture>>>,
     clock: Arc<dyn Clock>,
     /// The file, in the log, and captures that could not be written to it.
     path: Arc<Path>,
     unwritten: Arc<FailureLog>,
+}
+
+/// Way of lines to the file.
+#[derive(Clone)]
+enum Lines {
+    /// To the thread that writes.
+    Queued(mpsc::SyncSender<(SpoolLine, Option<Written>)>),
+    /// Written by the caller: a simulation has one thread. `None` once the file was let go.
+    AtOnce(Arc<Mutex<Option<SpoolWriter>>>),
 }
 
 /// Confirmation to a caller that its line is on disk.
@@ -65,7 +74,24 @@ impl Spool {
         let (lines, queue) = mpsc::sync_channel(QUEUE);
         thread::Builder::new().name("spool".into()).spawn(move || writer.run(&queue)).map_err(failed)?;
         let (found, unwritten) = (Arc::new(Mutex::new(found)), Arc::default());
+        Ok(Self { lines: Lines::Queued(lines), found, clock, path: path.into(), unwritten })
+    }
+
+    /// Opens the spool as [`Spool::open`] does. Callers write it themselves, without a thread.
+    pub(crate) fn open_without_thread(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
+        let path = spool::file(data_dir);
+        let (writer, found) = SpoolWriter::open(path.clone())?;
+        let lines = Lines::AtOnce(Arc::new(Mutex::new(Some(writer))));
+        let (found, unwritten) = (Arc::new(Mutex::new(found)), Arc::default());
         Ok(Self { lines, found, clock, path: path.into(), unwritten })
+    }
+
+    /// Closes a file that callers write themselves, as the end of the process would: nothing more is written.
+    pub(crate) fn let_go(&self) {
+        match &self.lines {
+            Lines::Queued(_) => {}
+            Lines::AtOnce(writer) => drop(writer.lock().take()),
+        }
     }
 
     /// Captures of an earlier process. Returned only once.
@@ -106,15 +132,27 @@ impl Spool {
     async fn append_line(&self, capture: Capture) -> Result<(), SpoolError> {
         let (written, confirmed) = oneshot::channel();
         let line = SpoolLine::Capture(SpooledCapture::new(&capture, self.clock.now()));
-        self.lines.try_send((line, Some(written))).map_err(|_| SpoolError::Full)?;
+        self.lines.send(line, Some(written))?;
         confirmed.await.unwrap_or(Err(SpoolError::Full))
     }
 
     /// Records that the capture of this generation was delivered. If a crash loses the record, the capture is delivered
     /// again, which changes nothing.
     pub(crate) fn remove(&self, generation: GenerationId) {
-        if self.lines.try_send((SpoolLine::Done(generation), None)).is_err() {
+        if self.lines.send(SpoolLine::Done(generation), None).is_err() {
             tracing::warn!(%generation, "a delivered capture stays in the spool until the next start");
+        }
+    }
+}
+
+impl Lines {
+    fn send(&self, line: SpoolLine, written: Option<Written>) -> Result<(), SpoolError> {
+        match self {
+            Self::Queued(lines) => lines.try_send((line, written)).map_err(|_| SpoolError::Full),
+            Self::AtOnce(writer) => {
+                writer.lock().as_mut().ok_or(SpoolError::Full)?.write_batch(vec![(line, written)]);
+                Ok(())
+            }
         }
     }
 }
@@ -163,18 +201,23 @@ impl SpoolWriter {
         while let Ok(first) = queue.recv() {
             let mut batch = vec![first];
             batch.extend(queue.try_iter().take(QUEUE));
-            let outcome = self.write(&batch);
-            for (_, written) in batch {
-                let Some(written) = written else { continue };
-                let outcome = outcome.as_ref().copied().map_err(|error| SpoolError::Io {
-                    file: self.path.clone(),
-                    error: io::Error::new(error.kind(), error.to_string()),
-                });
-                // A caller that is gone needs no answer.
-                let _ = written.send(outcome);
-            }
-            self.measure();
+            self.write_batch(batch);
         }
+    }
+
+    /// Writes lines, and tells their callers.
+    fn write_batch(&mut self, batch: Vec<(SpoolLine, Option<Written>)>) {
+        let outcome = self.write(&batch);
+        for (_, written) in batch {
+            let Some(written) = written else { continue };
+            let outcome = outcome.as_ref().copied().map_err(|error| SpoolError::Io {
+                file: self.path.clone(),
+                error: io::Error::new(error.kind(), error.to_string()),
+            });
+            // A caller that is gone needs no answer.
+            let _ = written.send(outcome);
+        }
+        self.measure();
     }
 
     /// Writes all of these lines, or none. A delivery stays delivered even if its line cannot be written.

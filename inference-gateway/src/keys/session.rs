@@ -5,12 +5,15 @@
 //! next answer.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
+use http::Uri;
+use hyper_util::rt::TokioIo;
 use shared::{backoff::Backoff, clock::Clock};
+use shared_client::dial::{Dial, Wire};
 use shared_door::tls::Tls;
 use shared_observe::{metrics::Counted, traces::Span};
 use shared_rpc::{
@@ -27,6 +30,7 @@ use tonic::{
     service::interceptor::InterceptedService,
     transport::{Channel, Endpoint},
 };
+use tower::{Service, service_fn};
 
 use super::{
     health::KeyServiceHealth,
@@ -55,17 +59,28 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// A key-service to connect to.
 pub(super) enum Peer {
     /// In another process.
-    Remote { endpoint: Box<Endpoint>, tls: Option<Tls>, token: PresentToken },
+    Remote {
+        endpoint: Box<Endpoint>,
+        tls: Option<Tls>,
+        token: PresentToken,
+        /// Makes the connections in the place of TCP and TLS.
+        dial: Option<Arc<dyn Dial>>,
+    },
     /// In this process.
     Local(Arc<dyn KeyService>),
 }
 
 impl Peer {
     /// A key-service in another process, over a connection kept alive.
-    pub(super) fn remote(endpoint: Endpoint, tls: Option<Tls>, token: PresentToken) -> Self {
+    pub(super) fn remote(
+        endpoint: Endpoint,
+        tls: Option<Tls>,
+        token: PresentToken,
+        dial: Option<Arc<dyn Dial>>,
+    ) -> Self {
         let endpoint =
             endpoint.tcp_nodelay(true).http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true);
-        Self::Remote { endpoint: Box::new(endpoint), tls, token }
+        Self::Remote { endpoint: Box::new(endpoint), tls, token, dial }
     }
 
     /// Names the key-service in the span of a call.
@@ -145,17 +160,18 @@ impl SessionTask {
     }
 
     async fn open(&self) -> Result<Session, Status> {
-        let (endpoint, tls, token) = match &self.peer {
-            Peer::Remote { endpoint, tls, token } => (endpoint, tls, token),
+        let (endpoint, tls, token, dial) = match &self.peer {
+            Peer::Remote { endpoint, tls, token, dial } => (endpoint, tls, token, dial),
             Peer::Local(service) => return Ok(Session::Local(service.clone())),
         };
         let opening = async {
-            let connected = match tls {
-                Some(tls) => match (**endpoint).clone().tls_config(client_tls(&tls.get())) {
+            let connected = match (dial, tls) {
+                (Some(dial), _) => endpoint.connect_with_connector(connector(dial)).await,
+                (None, Some(tls)) => match (**endpoint).clone().tls_config(client_tls(&tls.get())) {
                     Ok(endpoint) => endpoint.connect().await,
                     Err(e) => Err(e),
                 },
-                None => endpoint.connect().await,
+                (None, None) => endpoint.connect().await,
             };
             let channel =
                 connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
@@ -222,6 +238,7 @@ impl Session {
                 Work::End => return Ok(()),
                 Work::Wait(spill) => {
                     tokio::select! {
+                        biased;
                         () = task.queue.woken(task.number, spill) => continue,
                         status = self.broken() => return Err(status),
                     }
@@ -346,6 +363,17 @@ impl Frame {
         }
         self.calls.iter().flatten().filter(|call| call.is_wanted()).cloned().collect()
     }
+}
+
+/// A connector of tonic that connects as `dial` does.
+fn connector(
+    dial: &Arc<dyn Dial>,
+) -> impl Service<Uri, Response = TokioIo<Box<dyn Wire>>, Error = io::Error, Future: Send> + Send + use<> {
+    let dial = dial.clone();
+    service_fn(move |to| {
+        let dialled = dial.dial(&to);
+        async move { Ok(TokioIo::new(dialled.await?)) }
+    })
 }
 
 fn closed() -> Status {

@@ -214,7 +214,7 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
         InternalTokens::new("a-token-between-services".into(), None).unwrap(),
     ));
     let keys = connect(
-        Peers::Remote { addresses, tls: None, token },
+        Peers::Remote { addresses, tls: None, token, dial: None },
         &Arc::new(KeyServiceHealth::new(fakes.len())),
         Arc::new(System),
     );

@@ -18,7 +18,7 @@ use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use parking_lot::Mutex;
 use shared::secret::ExposeSecret;
 use shared_catalog::Access;
-use shared_client::{Connector, upstream_access::upstream_connector};
+use shared_client::{Connector, dial::Dial, handshake, upstream_access::upstream_connector};
 use shared_config::ConfigError;
 use tokio::{
     select,
@@ -53,9 +53,10 @@ pub(super) struct Server {
 #[derive(Clone)]
 pub(crate) struct UpstreamClient(Arc<Connections>);
 
-#[derive(Default)]
 struct Connections {
     idle: Mutex<IdleConnections>,
+    /// Makes the connections in the place of TCP.
+    dial: Option<Arc<dyn Dial>>,
 }
 
 #[derive(Default)]
@@ -134,9 +135,9 @@ fn own_port(url: &Uri) -> u16 {
 }
 
 impl UpstreamClient {
-    /// A client without connections.
-    pub(crate) fn new() -> Self {
-        Self(Arc::default())
+    /// A client without connections, which makes them by TCP or by `dial`.
+    pub(crate) fn new(dial: Option<Arc<dyn Dial>>) -> Self {
+        Self(Arc::new(Connections { idle: Mutex::default(), dial }))
     }
 
     /// Sends a request, whose URI is a path, and returns the head of the answer.
@@ -169,9 +170,15 @@ impl UpstreamClient {
     async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
         let returned = self.0.wait(server.name.clone());
         let (connector, origin) = (server.connector.clone(), server.origin.clone());
+        let dialled = self.0.dial.as_ref().map(|dial| dial.dial(&origin));
         let mut connecting = Box::pin(async move {
-            let connected = timeout(HANDSHAKE_DEADLINE, shared_client::connect(&connector, origin)).await;
-            connected.map_err(|_| "no connection in time")?
+            let connecting = async {
+                match dialled {
+                    Some(dialled) => handshake(dialled.await?).await,
+                    None => shared_client::connect(&connector, origin).await,
+                }
+            };
+            timeout(HANDSHAKE_DEADLINE, connecting).await.map_err(|_| "no connection in time")?
         });
         select! {
             biased;

@@ -7,7 +7,7 @@ mod tests;
 use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
-use shared::clock::{System, random_bytes};
+use shared::clock::{Clock, random_bytes};
 use shared_observe::{
     failure_log::{FailureLog, Failures},
     metrics::Counted,
@@ -35,8 +35,8 @@ pub struct Grpc {
 
 impl Grpc {
     /// Makes a gRPC service. When `shutdown` is cancelled, sessions end after their current frame.
-    pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken) -> Self {
-        Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(&System)) }
+    pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken, clock: &dyn Clock) -> Self {
+        Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(clock)) }
     }
 
     /// Runs a unary call as a batch of one call.

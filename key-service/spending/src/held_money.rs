@@ -28,6 +28,7 @@ pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
         }
     };
     tokio::select! {
+        biased;
         () = summing => {}
         () = shutdown.cancelled() => {}
     }

@@ -8,7 +8,7 @@ mod refusals;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -261,7 +261,7 @@ impl KeyService for Service {
         let plan = async |TracedCall { call, span }| (self.plan(call).await, span);
         let plans = join_all(calls.into_iter().map(plan)).await;
         let mut answers: Vec<Option<Result<Answer, CallFailure>>> = Vec::with_capacity(plans.len());
-        let mut accounts: HashMap<AccountId, Batch> = HashMap::new();
+        let mut accounts: BTreeMap<AccountId, Batch> = BTreeMap::new();
         for (at, (plan, span)) in plans.into_iter().enumerate() {
             match plan {
                 Plan::Done(answer) => answers.push(Some(answer)),

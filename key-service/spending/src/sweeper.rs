@@ -5,7 +5,7 @@
 //! does not keep others from expiring.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
@@ -46,7 +46,7 @@ struct Sweeper {
     started: Instant,
     /// Accounts that had holds at the last listing, each with the time of its last check. The watcher of any other
     /// account ends.
-    holding: Mutex<HashMap<AccountId, Instant>>,
+    holding: Mutex<BTreeMap<AccountId, Instant>>,
     /// One warning stands for all accounts, since they lie in the same store.
     warned: Mutex<Throttle<()>>,
 }
@@ -64,6 +64,7 @@ pub async fn run(
     let (started, holding, warned) = (Instant::now(), Mutex::default(), Mutex::default());
     let sweeper = Arc::new(Sweeper { ledger, clock, quantum, pause, started, holding, warned });
     tokio::select! {
+        biased;
         () = shutdown.cancelled() => {}
         () = sweeper.watch_all() => {}
     }
@@ -74,11 +75,11 @@ impl Sweeper {
     async fn watch_all(self: Arc<Self>) {
         // Dropping this future drops the watchers with it.
         let mut watchers = JoinSet::new();
-        let mut watched: HashMap<AccountId, AbortHandle> = HashMap::new();
+        let mut watched: BTreeMap<AccountId, AbortHandle> = BTreeMap::new();
         let mut warned = Throttle::default();
         loop {
             let HoldIndex { accounts, missing } = self.ledger.accounts_with_holds().await;
-            let mut holding: HashSet<_> = accounts.into_iter().collect();
+            let mut holding: BTreeSet<_> = accounts.into_iter().collect();
             if let Some(unavailable) = missing {
                 // Accounts that had holds before may still have some.
                 holding.extend(watched.keys());
@@ -127,7 +128,7 @@ impl Sweeper {
     }
 
     /// Notes which accounts have holds, and exports how long one of them has gone without a check.
-    fn note(&self, listed: &HashSet<AccountId>) {
+    fn note(&self, listed: &BTreeSet<AccountId>) {
         let now = Instant::now();
         let mut holding = self.holding.lock();
         holding.retain(|account, _| listed.contains(account));

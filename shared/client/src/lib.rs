@@ -24,6 +24,7 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::{Service, ServiceExt, util::MapResponse};
 
+pub mod dial;
 pub mod fair_read;
 mod final_head;
 pub mod server_check;
@@ -106,7 +107,8 @@ where
     }
 }
 
-async fn handshake<B, S>(stream: S) -> Result<SendRequest<B>, Box<dyn Error + Send + Sync>>
+/// Opens an HTTP/1 connection over `stream`. The connection runs in a task.
+pub async fn handshake<B, S>(stream: S) -> Result<SendRequest<B>, Box<dyn Error + Send + Sync>>
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

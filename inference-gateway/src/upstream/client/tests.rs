@@ -61,7 +61,7 @@ async fn idle(client: &UpstreamClient) {
 #[tokio::test]
 async fn a_connection_is_used_again_once_its_answer_was_read() {
     let (server, connections) = serve(usize::MAX).await;
-    let client = UpstreamClient::new();
+    let client = UpstreamClient::new(None);
     for _ in 0..3 {
         ask(&client, &server).await;
         idle(&client).await;
@@ -80,7 +80,7 @@ async fn a_request_that_cannot_connect_takes_the_next_connection_that_becomes_id
     let listener = socket.listen(0).unwrap();
     let address = listener.local_addr().unwrap();
     let server = Server::of(&format!("http://{address}").parse().unwrap(), &Access::default()).unwrap();
-    let client = UpstreamClient::new();
+    let client = UpstreamClient::new(None);
     let serving = async {
         let (stream, _) = listener.accept().await.unwrap();
         stream.readable().await.unwrap();
@@ -101,7 +101,7 @@ async fn a_request_that_cannot_connect_takes_the_next_connection_that_becomes_id
 #[tokio::test]
 async fn a_server_that_closes_idle_connections_is_not_felt() {
     let (server, connections) = serve(1).await;
-    let client = UpstreamClient::new();
+    let client = UpstreamClient::new(None);
     for _ in 0..5 {
         ask(&client, &server).await;
     }
@@ -111,7 +111,7 @@ async fn a_server_that_closes_idle_connections_is_not_felt() {
 #[tokio::test]
 async fn a_server_that_hangs_up_on_a_request_is_not_asked_again() {
     let (server, connections) = serve(0).await;
-    let failed = post(&UpstreamClient::new(), &server).await.unwrap_err();
+    let failed = post(&UpstreamClient::new(None), &server).await.unwrap_err();
     assert!(matches!(failed, SendError::Request(_)), "{failed:?}");
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
@@ -132,7 +132,7 @@ async fn interim_heads_are_skipped_and_those_without_end_cost_the_connection() {
             let _ = stream.write_all(ANSWER).await;
             let _ = stream.read_to_end(&mut Vec::new()).await;
         };
-        let (client, server) = (UpstreamClient::new(), Server::of(&url, &Access::default()).unwrap());
+        let (client, server) = (UpstreamClient::new(None), Server::of(&url, &Access::default()).unwrap());
         let asking = async move {
             let answer = post(&client, &server).await;
             assert_eq!(answer.is_ok(), is_answered, "{interim}: {answer:?}");
@@ -147,7 +147,7 @@ async fn a_server_that_does_not_listen_is_told_from_one_that_hangs_up() {
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
     let failed =
-        post(&UpstreamClient::new(), &Server::of(&url, &Access::default()).unwrap()).await.unwrap_err();
+        post(&UpstreamClient::new(None), &Server::of(&url, &Access::default()).unwrap()).await.unwrap_err();
     assert!(matches!(failed, SendError::Connect(_)), "{failed:?}");
 }
 
@@ -155,7 +155,7 @@ async fn a_server_that_does_not_listen_is_told_from_one_that_hangs_up() {
 async fn a_server_that_does_not_finish_the_handshake_of_tls_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
-    let (client, server) = (UpstreamClient::new(), Server::of(&url, &Access::default()).unwrap());
+    let (client, server) = (UpstreamClient::new(None), Server::of(&url, &Access::default()).unwrap());
     let silent = async {
         let (_kept, _) = listener.accept().await.unwrap();
         std::future::pending::<()>().await;
@@ -171,7 +171,7 @@ async fn a_server_that_does_not_finish_the_handshake_of_tls_is_given_up() {
 #[tokio::test]
 async fn connections_that_stay_idle_are_closed() {
     let (server, connections) = serve(usize::MAX).await;
-    let client = UpstreamClient::new();
+    let client = UpstreamClient::new(None);
     ask(&client, &server).await;
     idle(&client).await;
     tokio::time::pause();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use shared::{
+    clock::System,
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
     rates::{RateBound, RateLimit, RateStatus, TokenRoom},
@@ -104,7 +105,7 @@ impl KeyService for Clerk {
 async fn connect() -> KeyServiceClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let grpc = KeyServiceServer::new(Grpc::new(Arc::new(Clerk), CancellationToken::new()));
+    let grpc = KeyServiceServer::new(Grpc::new(Arc::new(Clerk), CancellationToken::new(), &System));
     tokio::spawn(Server::builder().add_service(grpc).serve_with_incoming(TcpIncoming::from(listener)));
     let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     KeyServiceClient::new(channel)

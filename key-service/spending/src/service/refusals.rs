@@ -2,7 +2,7 @@
 //! among the last ones of its account.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -158,13 +158,13 @@ impl Refusals {
     }
 
     /// Takes all counts and calls, by account.
-    fn take(&self) -> (HashMap<AccountId, Vec<RefusedLine>>, HashMap<AccountId, VecDeque<RefusedCall>>) {
+    fn take(&self) -> (BTreeMap<AccountId, Vec<RefusedLine>>, BTreeMap<AccountId, VecDeque<RefusedCall>>) {
         let Noted { counters, calls, .. } = std::mem::take(&mut *self.noted.lock());
-        let mut accounts: HashMap<AccountId, Vec<RefusedLine>> = HashMap::new();
+        let mut accounts: BTreeMap<AccountId, Vec<RefusedLine>> = BTreeMap::new();
         for ((account, key, hour, reason), count) in counters.into_iter().filter(|(_, count)| *count > 0) {
             accounts.entry(account).or_default().push(RefusedLine { key, hour, reason, count });
         }
-        (accounts, calls)
+        (accounts, calls.into_iter().collect())
     }
 
     /// Adds all counts and calls to the store. Counts that the store did not take are added again later: a call whose outcome is
@@ -193,6 +193,7 @@ impl Refusals {
     pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             tokio::select! {
+                biased;
                 () = shutdown.cancelled() => {}
                 () = sleep(ADD_EVERY) => {}
             }

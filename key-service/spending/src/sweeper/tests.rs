@@ -1,6 +1,9 @@
 //! Expiry of leases, with a simulated clock that advances only when all tasks wait.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use shared::{ids::KeyId, time::Timestamp};

@@ -40,7 +40,8 @@ impl Handler {
         Self(Arc::new(move |request| Box::pin(answer(request))))
     }
 
-    fn answer(&self, request: Request<Body>) -> Answering {
+    /// Answers a request.
+    pub fn answer(&self, request: Request<Body>) -> impl Future<Output = Response> + Send + use<> {
         (self.0)(request)
     }
 }

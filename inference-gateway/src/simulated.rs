@@ -1,0 +1,47 @@
+//! A gateway of one worker in the thread of a simulation: without ports, threads and sockets.
+
+use std::sync::Arc;
+
+use axum::{body::Body, extract::Request, response::Response};
+use shared_client::dial::Dial;
+use shared_config::ConfigError;
+use shared_door::serve::Handler;
+
+use crate::{
+    config::Options,
+    generation::Generator,
+    parts::{Core, GatewayParts},
+};
+
+/// A running gateway that is called in place of a port.
+pub struct SimulatedGateway {
+    core: Core,
+    generator: Arc<Generator>,
+    handler: Handler,
+}
+
+impl SimulatedGateway {
+    /// Starts the gateway on the runtime that is entered. `dial` makes all of its connections.
+    pub fn start(options: &Options, parts: GatewayParts, dial: Arc<dyn Dial>) -> Result<Self, ConfigError> {
+        let core = Core::new(options, parts, Some(dial))?;
+        let (generator, handler) = core.worker();
+        generator.holds.settle_spooled();
+        Ok(Self { core, generator, handler })
+    }
+
+    /// Answers a request as the public port does.
+    pub fn answer(&self, request: Request) -> impl Future<Output = Response<Body>> + Send + use<> {
+        self.handler.answer(request)
+    }
+
+    /// Ends the gateway as a crash does. Its tasks may still run, but write nothing to the spool; `dial` must have cut their
+    /// connections before.
+    pub fn crash(&self) {
+        if let Some(spool) = &self.core.spool {
+            spool.let_go();
+        }
+        self.core.close.cancel();
+        self.core.cut.cancel();
+        self.generator.keys.close();
+    }
+}
