@@ -18,7 +18,8 @@ use std::{
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
     sync::watch,
     time::sleep,
 };
@@ -124,6 +125,11 @@ impl State {
     /// Number of earlier requests with this tag.
     fn earlier(&self, tag: &str) -> u64 {
         self.records.as_ref().map_or(0, |records| records.count(tag))
+    }
+
+    /// All requests for generations in order of arrival; none where no records are kept.
+    pub fn generations(&self) -> Vec<Generation> {
+        self.records.as_ref().map_or_else(Vec::new, record::Records::all)
     }
 
     fn window(&self) -> Option<u64> {
@@ -253,7 +259,9 @@ pub async fn serve(listener: TcpListener, state: Arc<State>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, state.clone()));
+                // Streamed tokens are small writes that must be sent at once.
+                let _ = stream.set_nodelay(true);
+                tokio::spawn(serve_connection(stream, state.clone()));
             }
             // For example too many open files: some of them must be closed first.
             Err(_) => sleep(LOOK_EVERY).await,
@@ -261,9 +269,11 @@ pub async fn serve(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-async fn connection(stream: TcpStream, state: Arc<State>) {
-    // Streamed tokens are small writes that must be sent at once.
-    let _ = stream.set_nodelay(true);
+/// Serves one connection to its end.
+pub async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    state: Arc<State>,
+) {
     let open = OpenConnection::new(&state);
     let service = service_fn(|request: http::Request<Incoming>| answer::answer(request, state.clone()));
     // Scripted cuts, and clients that leave, end a connection with an error.
