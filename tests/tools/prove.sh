@@ -2,6 +2,7 @@
 # Proves what is promised, for PROVE_MINUTES (30) in all. PROVE_ONLY names one of the parts, or several with commas in between:
 #
 # model       visits every state of small installations; of larger ones too where there are ten minutes
+# simulation  simulates the services for a quarter of the time, from seed PROVE_SEED on; one seed with PROVE_MINUTES=0
 # load        kills, stops and starves the release programs under load, and compares the books. PROVE_SEED repeats a run, and
 #             PROVE_BESIDE names a folder with another version's programs, of which every second process then is
 #
@@ -10,9 +11,9 @@ set -eu
 cd "$(dirname "$0")/../.."
 
 minutes=${PROVE_MINUTES:-30}
-parts="model load"
-# Minutes that the larger models take, which do not become fewer.
-model_minutes=0
+parts="model simulation load"
+# Minutes that other parts than the load take.
+model_minutes=0 simulation_minutes=0
 
 model() {
     larger=
@@ -22,9 +23,18 @@ model() {
     cargo test --profile checked --package key-service-model --lib -- $larger --nocapture --test-threads 1
 }
 
+simulation() {
+    simulation_minutes=$minutes
+    if [ -z "${PROVE_ONLY:-}" ]; then
+        simulation_minutes=$(awk "BEGIN { print $minutes / 4 }")
+    fi
+    PROVE_MINUTES=$simulation_minutes \
+        cargo test --profile checked --package simulation --lib -- --ignored --nocapture
+}
+
 load() {
     cargo build --release --workspace --bins
-    left=$(awk "BEGIN { print $minutes - $model_minutes }")
+    left=$(awk "BEGIN { print $minutes - $model_minutes - $simulation_minutes }")
     target/release/prove --minutes "$left" ${PROVE_SEED:+--seed "$PROVE_SEED"} ${PROVE_BESIDE:+--beside "$PROVE_BESIDE"}
 }
 

@@ -1,0 +1,72 @@
+//! The account of a run, made before anything can fail.
+
+use std::sync::Arc;
+
+use domain::{
+    event::Actor,
+    group::{Group, GroupPatch},
+    key::{ApiKey, KeyPatch},
+    ledger::BoundsPatch,
+};
+use key_service_management::governed::{Governed as _, Made};
+use key_service_store::store::Store;
+use shared::{
+    ids::{AccountId, GroupId},
+    money::NanoUsd,
+    secret::ExposeSecret,
+};
+use tokio::time::Instant;
+
+use crate::{
+    clock::ProcessClock,
+    dice::Dice,
+    key_service::UseCases,
+    keys::RunKey,
+    store::{Direct, SharedMaps},
+};
+
+/// What a request of the run costs, roughly: a hold of 100 tokens of output and some hundred of a prompt's bytes.
+pub(crate) const REQUEST: i64 = 80_000;
+
+/// An account of four keys.
+pub(crate) struct Account {
+    pub(crate) id: AccountId,
+    pub(crate) groups: Vec<GroupId>,
+    pub(crate) keys: Vec<RunKey>,
+    /// The store as it is, without a way to it.
+    pub(crate) store: Arc<Store>,
+}
+
+/// Opens an account with a group and its parent, and keys: two of the group, one alone, and one that has all the money that the
+/// account has.
+pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &mut Dice) -> Account {
+    let clock = Arc::new(ProcessClock::new(began, dice.fork()));
+    let use_cases = UseCases::over(Arc::new(Direct(maps.clone())), clock);
+    let management = &use_cases.management;
+    let credit = NanoUsd::from_nanos(REQUEST * 40);
+    let id = management.create_account("acme", credit, Actor::System).await.unwrap();
+    let mut limit = |requests: u64| {
+        let requests = i64::try_from(dice.within(1..=requests)).unwrap();
+        BoundsPatch::of_limit(Some(NanoUsd::from_nanos(REQUEST * requests + 777)))
+    };
+    let mut groups: Vec<GroupId> = Vec::new();
+    for (name, requests) in [("parent", 8), ("child", 6)] {
+        let (name, parent) = (Some(name.to_owned()), groups.last().map(|parent| Some(*parent)));
+        let patch = GroupPatch { name, parent, bounds: limit(requests), ..GroupPatch::default() };
+        let made = Group::create(management.by(id, Actor::System), patch, None).await.unwrap();
+        let Made::New(group, _) = made else { panic!("{made:?}") };
+        groups.push(group.id);
+    }
+    let (parent, child) = (groups[0], groups[1]);
+    let mut keys = Vec::new();
+    for (group, bounds) in
+        [(Some(child), limit(4)), (Some(parent), limit(6)), (None, limit(5)), (None, BoundsPatch::default())]
+    {
+        let patch = KeyPatch { group: Some(group), bounds, ..KeyPatch::default() };
+        let made = ApiKey::create(management.by(id, Actor::System), patch, None).await.unwrap();
+        let Made::New(key, Some(plaintext)) = made else { panic!("{made:?}") };
+        let credential = plaintext.expose_secret().to_owned();
+        keys.push(RunKey { id: key.id, credential, revoked: None, limit: None, allowed: NanoUsd::ZERO });
+    }
+    Account { id, groups, keys, store: use_cases.store }
+}

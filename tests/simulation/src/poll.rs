@@ -1,0 +1,14 @@
+//! Futures that never wait.
+
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+/// The value of a future that has nothing to wait for.
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the maps answer at once"),
+    }
+}

@@ -1,0 +1,60 @@
+//! What happened in a run, in words, and a hash over it.
+
+use std::fmt;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+pub(crate) struct Trace {
+    began: Instant,
+    told: Mutex<Told>,
+    broken: Mutex<Vec<String>>,
+}
+
+struct Told {
+    hasher: blake3::Hasher,
+    lines: Vec<String>,
+}
+
+impl Trace {
+    pub(crate) fn new(began: Instant) -> Self {
+        let told = Told { hasher: blake3::Hasher::new(), lines: Vec::new() };
+        Self { began, told: Mutex::new(told), broken: Mutex::default() }
+    }
+
+    /// Notes a promise that is broken.
+    pub(crate) fn break_promise(&self, what: String) {
+        self.tell(format_args!("BROKEN: {what}"));
+        self.broken.lock().push(what);
+    }
+
+    /// The promises that were broken.
+    pub(crate) fn broken(&self) -> Vec<String> {
+        self.broken.lock().clone()
+    }
+
+    /// Tells an event, at the present time.
+    pub(crate) fn tell(&self, event: fmt::Arguments<'_>) {
+        let line = format!("{:>9.3} {event}", self.began.elapsed().as_secs_f64());
+        let mut told = self.told.lock();
+        told.hasher.update(line.as_bytes());
+        told.hasher.update(b"\n");
+        told.lines.push(line);
+    }
+
+    /// A hash over all events with their times.
+    pub(crate) fn hash(&self) -> String {
+        self.told.lock().hasher.finalize().to_hex()[..32].to_owned()
+    }
+
+    /// All events, a line each.
+    pub(crate) fn text(&self) -> String {
+        self.told.lock().lines.join("\n")
+    }
+}
+
+/// Tells an event of the trace.
+#[macro_export]
+macro_rules! tell {
+    ($trace:expr, $($event:tt)+) => { $trace.tell(format_args!($($event)+)) };
+}
