@@ -36,9 +36,7 @@ impl Holds {
     }
 
     fn beat(&self, now: Instant) {
-        let mut holds: Vec<Arc<HoldState>> = self.unresolved().values().cloned().collect();
-        // The map's own order differs from process to process.
-        holds.sort_unstable_by_key(|hold| hold.hold.generation);
+        let holds: Vec<Arc<HoldState>> = self.unresolved().values().cloned().collect();
         let mut due = Vec::new();
         for hold in holds {
             let mut lease = hold.lease();
@@ -48,6 +46,8 @@ impl Holds {
                 due.push(hold);
             }
         }
+        // The map's own order differs from process to process.
+        due.sort_unstable_by_key(|hold: &Arc<HoldState>| hold.hold.generation);
         if !due.is_empty() {
             tokio::spawn(renew(self.0.clone(), due));
         }
