@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shared_catalog::Catalog;
-use tests::upstream::{Script, State, serve_connection};
+use tests::upstream::{Keep, Script, State, serve_connection};
 
 use crate::{network::Network, process::Process};
 
@@ -12,7 +12,7 @@ pub(crate) const UPSTREAMS: [&str; 2] = ["upstream-1", "upstream-2"];
 
 /// Starts an upstream at a place.
 pub(crate) fn start(place: &str, network: &Arc<Network>) -> Arc<State> {
-    let (state, process) = (Arc::new(State::new(Script::default(), true)), Process::new(place));
+    let (state, process) = (Arc::new(State::new(Script::default(), Keep::Requests)), Process::new(place));
     let (mut connections, shared, of_process) = (network.listen(place), state.clone(), process.clone());
     process.spawn(async move {
         while let Some(wire) = connections.recv().await {
