@@ -57,7 +57,7 @@ pub const MAX_RATE: u64 = 1_000_000_000;
 pub const MAX_MODELS: usize = 64;
 /// Longest id in a list of models, in Unicode code points; the longest in use have some 100.
 pub const MAX_MODEL_CHARS: usize = 200;
-/// Number of metadata.
+/// Texts of metadata that an object may have.
 pub const MAX_METADATA: usize = 16;
 /// Longest name of metadata in Unicode code points.
 pub const MAX_METADATA_NAME_CHARS: usize = 64;
@@ -65,18 +65,18 @@ pub const MAX_METADATA_NAME_CHARS: usize = 64;
 pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 /// Longest default life of a key: a hundred years.
 const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
-/// Longest time for which the plaintext before a rotation works too: 30 days.
+/// Longest time for which the plaintext before a rotation still works: 30 days.
 pub const MAX_GRACE_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
-/// Largest body of a management request in bytes. The largest sensible body, of a group with models and metadata for
-/// itself and for its keys, takes some 180 KiB.
+/// Largest body of a management request in bytes. The largest sensible one, of a group with models and metadata for
+/// itself and its keys, takes some 180 KiB.
 pub const MAX_BODY_BYTES: usize = 256 << 10;
 /// Longest URL of a webhook in characters.
 pub const MAX_URL_CHARS: usize = 2048;
 /// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
-/// Statuses of a key, computed on read.
+/// Statuses of a key, which are computed on read.
 pub const STATUSES: [&str; 4] = ["active", "disabled", "expired", "revoked"];
 /// Orders of a listing, by the end that comes first; the default is first.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];

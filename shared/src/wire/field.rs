@@ -1,5 +1,5 @@
-//! The table of fields: a row for each field that the management API's objects have. Request bodies, answers, forms and the
-//! API's description are read from the rows.
+//! The table of fields, with a row for each field of the management API's objects. Request bodies, answers, forms and
+//! the API's description are made from the rows.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -9,7 +9,7 @@ use crate::{money::NanoUsd, time::Timestamp};
 /// Type of a field's values, and the check of a value that a client sends.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// A value with this schema, which answers have and no request sets.
+    /// A value with this schema, which answers have and requests cannot set.
     Answered(fn(&mut SchemaGenerator) -> Schema),
     /// Text of at most `max` Unicode code points, without control characters. Never null.
     Line {
@@ -23,13 +23,10 @@ pub enum Kind {
     },
     /// USD from 0 to [`super::MAX_LIMIT`], or null.
     Amount,
-    /// An instant, or null.
+    /// An RFC 3339 time, or null.
     Time,
     /// An integer from 1 to `max`, or null.
-    Count {
-        /// Largest number.
-        max: u64,
-    },
+    Count { max: u64 },
     /// Amounts for windows of the calendar, each length of window once, or null.
     Limits,
     /// Ids of models, or null.
@@ -53,19 +50,18 @@ pub enum Kind {
 pub struct Field {
     /// Name of the field in JSON, and in forms.
     pub name: &'static str,
-    /// Type and check of the values.
+    /// Type of the values, and how they are checked.
     pub kind: Kind,
-    /// Description for developers.
+    /// Description in the API's reference, for developers.
     pub description: &'static str,
     /// Input of the field in forms, if forms have one.
     pub input: Option<Input>,
     /// The field is set when the object is made, and never again.
     pub is_fixed: bool,
-    /// No object is made without the field.
+    /// An object is never made without the field.
     pub is_required: bool,
 }
 
-/// Input of a form.
 #[derive(Clone, Copy)]
 pub struct Input {
     /// Name of the input on the page.
@@ -79,7 +75,6 @@ pub trait Fields: Copy + PartialEq + std::fmt::Debug + 'static {
     /// Every field, in the order of answers.
     fn all() -> impl Iterator<Item = Self>;
 
-    /// Row of the field.
     fn row(self) -> Field;
 
     /// The fields that owners set.
@@ -140,7 +135,7 @@ macro_rules! fields {
 
 macro_rules! bounds {
     ($($bound:ident = $row:expr;)+) => {
-        /// A bound on the use of a key or a group, or what is used of it.
+        /// A bound on the use of a key or a group, or what was used of it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bound { $(#[doc = concat!("`", stringify!($bound), "`")] $bound),+ }
 
@@ -185,7 +180,7 @@ const CREATED_AT: Field =
     answered("created_at", SchemaGenerator::subschema_for::<Timestamp>, "Time of creation.");
 
 fields! {
-    /// A field of an API key. In answers `id` and `object` stand before the fields.
+    /// A field of an API key. Answers have `id` and `object` before the fields.
     KeyField {
         Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Label", "");
@@ -209,7 +204,7 @@ fields! {
 }
 
 fields! {
-    /// A field of a group. In answers `id` and `object` stand before the fields.
+    /// A field of a group. Answers have `id` and `object` before the fields.
     GroupField {
         Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Name", "");
@@ -230,7 +225,7 @@ fields! {
 }
 
 fields! {
-    /// A field of a webhook. In answers `id` and `object` stand before the fields.
+    /// A field of a webhook. Answers have `id` and `object` before the fields.
     WebhookField {
         Url = setting("url", Kind::Url,
             "Address that events are sent to: https, or http to a loopback address such as 127.0.0.1.")

@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Schema of the values among key defaults, of which nothing is used.
+    /// Schema of the values among key defaults, where nothing is used.
     fn defaulted(self, schemas: &mut SchemaGenerator) -> Schema {
         if matches!(self, Self::Limits) { self.requested(schemas) } else { self.answered(schemas) }
     }

@@ -7,7 +7,6 @@ use crate::error::Code::{
 
 /// A noun that owners govern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "their objects are described")]
 pub enum Noun {
     Key,
     Group,
@@ -28,7 +27,6 @@ pub struct NounRow {
 }
 
 impl Noun {
-    /// Row of the noun.
     pub const fn row(self) -> NounRow {
         let (path, reach, unknown, too_many) = match self {
             Self::Key => (
@@ -51,13 +49,13 @@ impl Noun {
     }
 }
 
-/// Part of the account that a route concerns, and so the credentials that may ask.
+/// Part of the account that a route concerns, which determines the credentials that may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Keys and their bills: management keys, and those of a group for what is in the group.
+    /// Keys and their bills. Management keys may ask, and those of a group for what is in the group.
     Keys,
-    /// The whole account: management keys that are of no group.
+    /// The whole account. Management keys that belong to no group may ask.
     Account,
-    /// The API key that asks.
+    /// The API key that sends the request.
     Holder,
 }

@@ -18,7 +18,6 @@ use Endpoint::Of;
 
 /// What a route does. A key-service has a handler for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the list describes each")]
 pub enum Endpoint {
     /// An act that nouns have in common.
     Of(Noun, NounAct),
@@ -38,54 +37,50 @@ pub enum Endpoint {
 
 /// An act that nouns have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is a word of HTTP APIs")]
 pub enum NounAct {
     List,
     Create,
     Fetch,
     Update,
-    /// Revokes, archives or removes.
+    /// Revokes a key, archives a group, or removes a webhook.
     Delete,
 }
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A route and method.
+/// A route with its method, and all that the API's description says about it.
 #[derive(Clone, Copy)]
 pub struct Route {
-    /// What it does.
     pub endpoint: Endpoint,
     /// Name of the operation in generated clients.
     pub id: &'static str,
-    /// Sentence for developers.
+    /// Sentence for developers, in the API's description.
     pub summary: &'static str,
-    /// Part of the account that it concerns.
+    /// Part of the account that the route concerns.
     pub reach: Reach,
-    /// Path of the noun.
+    /// Path of the noun's objects, at which the route begins.
     pub of: &'static str,
-    /// Type of the id that the path goes on with, the error for an unknown one, and the rest of the path.
+    /// Type of the id that follows in the path, the error for an unknown one, and the rest of the path.
     pub named: Option<(SchemaOf, Code, &'static str)>,
-    /// Parameters of the query, beside those of a page.
+    /// Parameters of the query besides those of a page.
     pub query: &'static [Parameter],
-    /// Type of the cursor, where the answer is a page.
+    /// Type of the cursor if the answer is a page.
     pub cursor: Option<SchemaOf>,
-    /// Type of the body, if it has one.
+    /// Type of the body, if the route takes one.
     pub body: Option<SchemaOf>,
     /// Type of the answer.
     pub answer: SchemaOf,
-    /// Status of the answer, and headers beside the request's id.
+    /// Status of the answer, and headers besides the request's id.
     pub statuses: &'static [(u16, &'static [&'static str])],
-    /// Its errors beside those that follow from the rest of the row.
+    /// Errors besides those that follow from the rest of the row.
     pub refuses: &'static [Code],
 }
 
 /// A parameter of a query.
 #[derive(Clone, Copy)]
 pub struct Parameter {
-    /// Its name.
     pub name: &'static str,
-    /// Type of its values.
     pub schema: SchemaOf,
 }
 
@@ -98,7 +93,7 @@ const KEY_ID: Parameter = parameter("key_id", SchemaGenerator::subschema_for::<K
 const GROUP_ID: Parameter = parameter("group_id", SchemaGenerator::subschema_for::<GroupId>);
 const EXTERNAL_ID: Parameter =
     parameter("external_id", |_| json_schema!({"type": "string", "maxLength": MAX_EXTERNAL_ID_CHARS}));
-/// `metadata[name]=value`
+/// Filters of the form `metadata[name]=value`.
 const METADATA: Parameter =
     parameter("metadata", |_| json_schema!({"type": "object", "additionalProperties": {"type": "string"}}));
 const MODEL: Parameter = parameter("model", |_| json_schema!({"type": "string"}));
@@ -120,7 +115,6 @@ fn time(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl Route {
-    /// Method of the route.
     pub const fn method(&self) -> Method {
         match self.endpoint {
             Of(_, NounAct::Create)
@@ -142,18 +136,17 @@ impl Route {
         }
     }
 
-    /// Returns whether it is carried out once for each idempotency key.
+    /// Returns whether a request is carried out once for each idempotency key.
     pub const fn is_idempotent(&self) -> bool {
         matches!(self.endpoint, Of(_, NounAct::Create) | Endpoint::RotateKey)
     }
 
-    /// Path of the route.
     pub fn path(&self) -> String {
         let Self { of, named, .. } = self;
         named.map_or_else(|| (*of).to_owned(), |(_, _, rest)| format!("{of}/{{id}}{rest}"))
     }
 
-    /// A route that is answered 200 with this type.
+    /// Makes a route that is answered 200 with this type.
     const fn new<A: JsonSchema>(endpoint: Endpoint, id: &'static str, summary: &'static str) -> Self {
         Self {
             endpoint,
@@ -190,7 +183,7 @@ impl Route {
         Self { query, ..self }
     }
 
-    /// Answers with pages, which go on behind an object of this type.
+    /// Answers with pages, whose cursors are ids of objects of this type.
     const fn paged<O: Listable>(self) -> Self {
         Self { cursor: Some(SchemaGenerator::subschema_for::<O::Id>), ..self }
     }
@@ -227,7 +220,6 @@ const fn delete<O: Object + JsonSchema>(id: &'static str, summary: &'static str)
     Route::new::<O>(Of(O::NOUN, NounAct::Delete), id, summary).below::<O>("")
 }
 
-/// Every route.
 pub static ROUTES: [Route; 27] = [
     list::<KeyObject>("listApiKeys", "The API keys, revoked ones included.")
         .by(&[STATUS, GROUP_ID, METADATA]),
@@ -271,7 +263,7 @@ pub static ROUTES: [Route; 27] = [
             .below::<GroupObject>("/revoke_keys")
     },
     list::<WebhookObject>("listWebhooks", "The webhooks."),
-    // Not found is a repetition whose webhook was removed since.
+    // The error `not found` answers a repetition whose webhook was removed since.
     create::<WebhookObject>("createWebhook",
         "A new webhook, which gets later events; the secret that signs them is shown this once.")
         .refusing(&[Code::WebhookNotFound, Code::TooManyWebhooks]),

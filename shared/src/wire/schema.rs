@@ -18,15 +18,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// An object of the management API: its fields, and what stands before them.
+/// An object of the management API: its fields, and the members before them.
 pub trait Object {
-    /// The fields.
     type Fields: Fields;
-    /// The identifier.
     type Id: JsonSchema;
-    /// Name of the schema.
     const NAME: &'static str;
-    /// Value of `object`.
     const OBJECT: &'static str;
     /// The noun.
     const NOUN: Noun;
@@ -34,7 +30,6 @@ pub trait Object {
     const ONCE: Option<(&'static str, &'static str)>;
 }
 
-/// An API key.
 pub struct KeyObject;
 
 impl Object for KeyObject {
@@ -123,9 +118,9 @@ impl JsonSchema for OwnKey {
 
 /// An object that a listing contains.
 pub(super) trait Listable: JsonSchema {
-    /// Cursor of the listing.
+    /// Type of the listing's cursor, which is an object's id.
     type Id: JsonSchema;
-    /// The oldest objects are dropped in time, and a listing tells since when it is complete.
+    /// The oldest objects are dropped in time, and a listing says since when it is complete.
     const IS_DROPPED: bool = false;
 }
 
@@ -155,7 +150,6 @@ impl Listable for EventObject {
     const IS_DROPPED: bool = true;
 }
 
-/// A listing of objects.
 pub(super) struct List<O>(PhantomData<O>);
 
 impl<O: Listable> JsonSchema for List<O> {

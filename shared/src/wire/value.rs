@@ -10,25 +10,17 @@ use crate::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
 /// Value of a field, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// No value.
     Null,
-    /// A text.
     Text(String),
-    /// An amount.
     Amount(NanoUsd),
-    /// An instant.
     Time(Timestamp),
-    /// A number.
     Count(u64),
-    /// True or false.
     Flag(bool),
     /// Amounts for windows of the calendar.
     Limits(Vec<Limit>),
-    /// Texts in an order.
     Texts(Vec<String>),
     /// Texts by name; `None` removes a name.
     Metadata(BTreeMap<String, Option<String>>),
-    /// A group.
     Group(GroupId),
     /// Settings of keys that are made in a group.
     KeyDefaults(Vec<(DefaultField, Self)>),
@@ -39,21 +31,19 @@ pub enum Value {
 pub struct Limit {
     /// Amount that may be spent in a window.
     pub amount: NanoUsd,
-    /// Length of the windows.
     pub per: Per,
     /// State of the window that runs, in answers.
     #[serde(flatten)]
     pub window: Option<LimitWindow>,
 }
 
-/// The window of a limit that runs.
+/// The running window of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitWindow {
     /// Amount spent in the window.
     pub used: NanoUsd,
-    /// Amount that is left, below zero if the bound was lowered below `used`.
+    /// Amount that is left; below zero if the bound was lowered below `used`.
     pub remaining: NanoUsd,
-    /// End of the window.
     pub resets_at: Timestamp,
 }
 
@@ -65,13 +55,12 @@ impl Value {
         Self::Limits(limits.into_iter().map(|limit| Limit { window: None, ..limit }).collect())
     }
 
-    /// Returns whether the value is that of a setting which no request has set.
+    /// Returns whether a setting with this value was never set.
     pub fn is_unset(&self) -> bool {
         *self == Self::Null || *self == Self::Metadata(BTreeMap::new()) || *self == Self::Text(String::new())
     }
 }
 
-/// The value as JSON.
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -96,7 +85,7 @@ impl Serialize for Value {
     }
 }
 
-/// The value as written in forms, and digested: nothing for null, JSON for what is no text, number or instant.
+/// Writes the value for forms and digests: nothing for null, and JSON for anything but a text, a number or a time.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -116,10 +105,9 @@ impl fmt::Display for Value {
 
 /// A Rust type that keeps a field's values.
 pub trait Kept: Sized {
-    /// The value; `None` if the value is of another type.
+    /// Converts a value; `None` if it is of another type.
     fn from_value(value: Value) -> Option<Self>;
 
-    /// The kept value.
     fn to_value(&self) -> Value;
 }
 
@@ -148,7 +136,7 @@ kept!(
     GroupId = Group
 );
 
-/// `None` is null.
+/// `None` is written as null.
 impl<T: Kept> Kept for Option<T> {
     fn from_value(value: Value) -> Option<Self> {
         if value == Value::Null { Some(None) } else { T::from_value(value).map(Some) }
