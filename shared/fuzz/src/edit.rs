@@ -10,7 +10,7 @@ const WORDS: &str = include_str!("words.txt");
 /// Characters by which formats are structured.
 const MARKS: &[u8] = b"\n\r \t\"\\,:;=.-+{}[]()/%&@#\0";
 
-/// An edit; a place is taken modulo the length of what is edited.
+/// An edit. A place is taken modulo the length of what is edited.
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 pub(super) enum Edit {
     Flip { at: u32, bit: u8 },
@@ -85,7 +85,7 @@ fn repeat(bytes: &mut Vec<u8>, range: Range<usize>, between: &[u8]) {
     bytes.splice(range.end..range.end, again);
 }
 
-/// The next value from a place on: a string, a list or an object, or else a word.
+/// Finds the next value from a place on: a string, a list or an object, or else a word.
 fn value(bytes: &[u8], at: u32) -> Range<usize> {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.+-".contains(byte);
     let at = place(bytes, at);

@@ -28,16 +28,15 @@ macro_rules! fuzz {
     }};
 }
 
-/// Examples of a format.
+/// Examples of a format, which are checked as they are and edited at random.
 pub struct Examples(Vec<Vec<u8>>);
 
 impl Examples {
-    /// These texts.
     pub fn of<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Self {
         Self(texts.into_iter().map(|text| text.as_ref().to_vec()).collect())
     }
 
-    /// The files of a folder of the corpus, in the order of their names.
+    /// Reads the files of a folder of the corpus, in the order of their names.
     pub fn folder(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
         let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -46,14 +45,14 @@ impl Examples {
         Self(files.iter().filter_map(|file| fs::read(file).ok()).collect())
     }
 
-    /// These examples and others.
+    /// Adds other examples to these.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
-    /// Passes each example to `check`, whole, and cut in halves.
+    /// Passes each example to `check`, whole and cut in half.
     pub fn each(&self, check: impl Fn(&Input)) {
         assert!(!self.0.is_empty(), "there is nothing to edit");
         for bytes in &self.0 {
@@ -79,24 +78,23 @@ impl ValueGenerator for Examples {
     }
 }
 
-/// An edited example, and what else is up to chance.
+/// An edited example, with random choices for the target.
 pub struct Input {
     bytes: Vec<u8>,
     choices: Vec<usize>,
 }
 
 impl Input {
-    /// The edited example.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The edited example as text, with replacement characters where it is none.
+    /// Returns the edited example as text, with replacement characters for bytes that are not UTF-8.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 
-    /// The edited example in pieces, cut at random places; some may be empty.
+    /// Returns the edited example in pieces, cut at random places. Some may be empty.
     pub fn pieces(&self) -> Vec<&[u8]> {
         let mut cuts: Vec<usize> = self.choices.iter().map(|cut| cut % (self.bytes.len() + 1)).collect();
         cuts.extend([0, self.bytes.len()]);
@@ -104,7 +102,7 @@ impl Input {
         cuts.windows(2).map(|cut| &self.bytes[cut[0]..cut[1]]).collect()
     }
 
-    /// A number below `options`, or zero.
+    /// Returns a number below `options`, or zero.
     pub fn choice(&self, options: usize) -> usize {
         self.choices.first().map_or(0, |choice| choice % options.max(1))
     }
