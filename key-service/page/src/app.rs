@@ -1,4 +1,4 @@
-//! What every page works with.
+//! Dependencies of every page.
 
 use std::sync::Arc;
 
@@ -12,18 +12,17 @@ use crate::exports::Exports;
 /// The dependencies of every page.
 #[derive(Clone)]
 pub struct App {
-    /// The use-cases.
     pub management: Arc<Management>,
-    /// Models in the offered order.
+    /// Models, in the order in which they are offered.
     pub catalog: Arc<Current<Catalog>>,
-    /// True if clients reach this installation over TLS, by its public address.
+    /// Clients reach this installation over TLS, by its public address.
     pub behind_tls: bool,
     /// Exports that are under way.
     pub exports: Exports,
 }
 
 impl App {
-    /// The pages of an installation.
+    /// Makes the pages of an installation.
     pub fn new(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Self {
         Self { management, catalog, behind_tls, exports: Exports::new() }
     }

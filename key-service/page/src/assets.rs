@@ -1,4 +1,4 @@
-//! The style sheet, the script and the icon, compiled in. Names change with contents, so that browsers may keep
+//! The style sheet, the script and the icons, compiled in. Names change with the contents, so that browsers may keep
 //! assets for a year.
 
 use std::sync::LazyLock;
@@ -9,24 +9,22 @@ use http::{StatusCode, header};
 
 /// A file of the dashboard.
 pub(crate) struct Asset {
-    /// Path of the file.
     pub path: String,
     content_type: &'static str,
     content: &'static [u8],
 }
 
-/// The style sheet.
 pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "css", "text/css; charset=utf-8", include_bytes!("assets/dashboard.css"))
 });
-/// The script. Pages work without, but for copying, reading a day off a chart, the reader's time and *Try it*.
+/// The script. Pages work without it, except copying, reading a day off a chart, the reader's time and *Try it*.
 pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_bytes!("assets/dashboard.js"))
 });
 /// The icon in the browser's tab.
 pub(crate) static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_bytes!("assets/icon.svg")));
-/// The icon of home screens, which take no SVG.
+/// The icon of home screens, which accept no SVG.
 pub(crate) static HOME_SCREEN_ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "png", "image/png", include_bytes!("assets/icon.png")));
 
@@ -39,7 +37,7 @@ impl Asset {
     }
 }
 
-/// The asset of this name. The name of an earlier version is unknown: that version's page is reloaded.
+/// Returns the asset of this name. The name of an earlier version is unknown, so its page is reloaded.
 pub fn answer(name: &str) -> Response {
     let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name);
     let Some(asset) = [&STYLE, &SCRIPT, &ICON, &HOME_SCREEN_ICON].iter().find(named).copied() else {

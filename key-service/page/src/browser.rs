@@ -21,33 +21,32 @@ const THEME: &str = "faregate-theme";
 const ACCOUNT: &str = "faregate-account";
 const NOTICE: &str = "faregate-notice";
 const DESTINATION: &str = "faregate-destination";
-/// Beginning of the names of the marks of members who signed in before.
+/// Beginning of the names of cookies that mark members who signed in before.
 const KNOWN: &str = "faregate-known-";
 /// Beginning of the name of a cookie that other hosts of the domain cannot set.
 const HOST_PREFIX: &str = "__Host-";
 
-/// Seconds that a browser keeps cookies: sessions end before.
+/// Seconds that a browser keeps cookies. Sessions end earlier.
 const SESSION_AGE: i64 = 7 * 24 * 3600;
 const VISIT_AGE: i64 = 3600;
-/// Time for the page after an act to come.
+/// Seconds for the page after an act to arrive.
 const NOTICE_AGE: i64 = 60;
 const THEME_AGE: i64 = 365 * 24 * 3600;
 /// Browsers keep no cookie for longer than 400 days.
 const KNOWN_AGE: i64 = 400 * 24 * 3600;
 
-/// Marks of members that are looked at: people who share a browser are a few.
+/// Marks of members that are read. Few people share a browser.
 const MAX_KNOWN: usize = 16;
 
 /// A browser that asks for something.
 #[derive(Clone, Debug)]
 pub struct Browser {
-    /// True if the browser reaches the dashboard over TLS.
+    /// The browser reaches the dashboard over TLS.
     pub secure: bool,
     /// Host and port that the browser used.
     pub(crate) host: String,
     /// Network address of the browser, as far as known.
     pub address: String,
-    /// The browser's own description.
     pub agent: String,
     /// Colours chosen in the browser.
     pub theme: Theme,
@@ -55,13 +54,13 @@ pub struct Browser {
     pub session: Option<Token>,
     /// Token of the visit before the sign-in.
     pub visit: Option<Token>,
-    /// The marks of members who signed in before.
+    /// Marks of members who signed in before.
     pub known: Vec<String>,
-    /// The sealed line of the last act.
+    /// Sealed sentence about the last act.
     pub notice: Option<String>,
-    /// The page that was asked for before the sign-in.
+    /// Page that was requested before the sign-in.
     pub destination: Option<Destination>,
-    /// Name of the account that a password last signed in to; empty where there is none.
+    /// Name of the account that a password last signed in to; empty if there is none.
     pub account: String,
 }
 
@@ -86,12 +85,12 @@ impl Browser {
         }
     }
 
-    /// The browser, as a sign-in knows it.
+    /// Describes the browser as a sign-in knows it.
     pub fn client(&self) -> Client<'_> {
         Client { agent: &self.agent, address: &self.address, known: &self.known }
     }
 
-    /// The address that clients use, for commands to paste.
+    /// Address that clients use, for commands to paste.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
     }
@@ -126,17 +125,17 @@ impl Browser {
         self.set_cookie(SESSION, "", 0)
     }
 
-    /// The cookie of the line that the next page says.
+    /// Makes the cookie with the sentence that the next page shows.
     pub(crate) fn notice_cookie(&self, sealed: &str) -> String {
         self.set_cookie(NOTICE, sealed, NOTICE_AGE)
     }
 
-    /// Returns the header that removes the line that a page has said.
+    /// Makes the header that removes a sentence that a page has shown.
     pub(crate) fn no_notice_cookie(&self) -> String {
         self.set_cookie(NOTICE, "", 0)
     }
 
-    /// The cookie of the page to go on to after signing in; without a page, the header that removes the cookie.
+    /// Makes the cookie of the page that follows the sign-in; without a page, the header that removes the cookie.
     pub fn destination_cookie(&self, destination: Option<&Destination>) -> String {
         match destination {
             Some(page) => self.set_cookie(DESTINATION, page.as_str(), VISIT_AGE),
@@ -160,8 +159,8 @@ impl FromRequestParts<App> for Browser {
     }
 }
 
-/// Refuses a form that another site has sent. Browsers say the origin of every form; a client that says none has to know
-/// the form's token all the same.
+/// Refuses a form that another site has sent. Browsers name the origin of every form; a client that names none must
+/// still know the form's token.
 pub fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
     let ours = |origin: &str| origin.split_once("://").is_some_and(|(_, host)| host == browser.host);
     let same_origin = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
@@ -172,7 +171,7 @@ pub fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failur
     if same_origin { Ok(()) } else { Err(Failure::ForeignForm) }
 }
 
-/// Returns the token required in a form, derived from a cookie that no other site can read.
+/// Returns the token that a form needs, derived from a cookie that no other site can read.
 pub fn form_token(cookie: &Token) -> String {
     hex::encode(cookie.digest("form").as_bytes())
 }
@@ -182,7 +181,7 @@ pub fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> 
     if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
 }
 
-/// A text in a cookie, which may have any characters.
+/// Reads a text from a cookie, which may have any characters.
 fn decoded(cookie: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(cookie).ok()?).ok()
 }

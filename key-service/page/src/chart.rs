@@ -1,4 +1,4 @@
-//! Amounts by day as a picture with a scale, and a table behind the picture.
+//! Amounts by day as a picture with a scale, with a table behind it.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
@@ -9,11 +9,12 @@ use super::show::{aligned, count, glance, short_count, usd};
 use domain::usage::{Day, Sums};
 use key_service_management::spend::Spend;
 
-/// Parts with colours of their own; further parts are added up.
+/// Parts that have their own colours; further parts are added up.
 const PARTS: usize = 5;
-/// Colours of parts in the style sheet, told apart also by people who see two primary colours. A further one is that of others.
+/// Colours of parts in the style sheet, which people who see only two primary colours can tell apart too. A further
+/// colour is that of all others.
 const COLOURS: usize = 7;
-/// Height of the picture in pixels. The style sheet knows the height as well.
+/// Height of the picture in pixels, which the style sheet has too.
 const HEIGHT: i64 = 160;
 /// Lines of the scale above zero.
 const LINES: i64 = 3;
@@ -23,7 +24,7 @@ const STEPS: [i64; 8] = [10, 15, 20, 25, 30, 40, 50, 75];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The part of `most` units that an amount has of a whole. No float comes near an amount.
+/// Returns how many of `most` units an amount is of a whole. Floats are not used for amounts.
 pub fn scaled(amount: NanoUsd, whole: NanoUsd, most: i64) -> i64 {
     share(amount.nanos(), whole.nanos(), most)
 }
@@ -36,9 +37,7 @@ fn share(part: i64, whole: i64, most: i64) -> i64 {
 /// Amount of a chart: charges in nano-USD, requests, or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Charges, in nano-USD.
     Spend,
-    /// Billed requests.
     Requests,
     /// Tokens of prompts and answers.
     Tokens,
@@ -57,7 +56,6 @@ impl Measure {
         }
     }
 
-    /// The amount in sums.
     pub fn of(self, sums: Sums) -> i64 {
         match self {
             Self::Spend => sums.charged.nanos(),
@@ -66,7 +64,7 @@ impl Measure {
         }
     }
 
-    /// An amount at a glance.
+    /// Shows an amount at a glance.
     pub fn glance(self, amount: i64) -> Markup {
         match self {
             Self::Spend => glance(NanoUsd::from_nanos(amount)),
@@ -92,7 +90,7 @@ impl Measure {
         }
     }
 
-    /// Amounts at the lines of a scale, from the top down to zero. All have as many decimals.
+    /// Lists the amounts at the lines of a scale, from the top down to zero. All have as many decimals.
     fn scale(self, step: i64) -> Vec<String> {
         let lines = (0..=LINES).rev().map(|line| self.label(step.saturating_mul(line)));
         let mut labels: Vec<String> = lines.collect();
@@ -107,16 +105,15 @@ impl Measure {
     }
 }
 
-/// A part of a chart: the sums of a model or of a key.
+/// A part of a chart: the sums of a model or a key.
 pub struct Series {
-    /// The name of the model or the label of the key.
+    /// Name of the model, or label of the key.
     pub name: Markup,
-    /// What decides on the colour, the same on every page: the model's place in the catalogue, or a number of the key. `None` for
-    /// models that left the catalogue.
+    /// Number that decides the colour, the same on every page: the model's place in the catalogue, or a number of the
+    /// key. `None` for models that left the catalogue.
     pub place: Option<usize>,
-    /// Adds up several parts.
+    /// Stands for several small parts together.
     pub is_rest: bool,
-    /// Sums by day.
     pub days: BTreeMap<Day, Sums>,
 }
 
@@ -128,16 +125,15 @@ impl Series {
 
 /// A chart of these parts.
 pub struct Chart<'a> {
-    /// What the bars measure.
     pub measure: Measure,
-    /// The days on the axis, those without spend too.
+    /// Days on the axis, including those without spend.
     pub days: RangeInclusive<Day>,
     /// The parts of each bar, from the bottom up.
     pub series: &'a [Series],
 }
 
-/// The parts of a spend by model, the largest first; those without a colour of their own as one. `models` are those of the
-/// catalogue.
+/// Splits a spend by model, the largest first; models without a colour of their own become one part. `models` are those
+/// of the catalogue.
 pub fn by_model(spend: &Spend, measure: Measure, models: &[String]) -> Vec<Series> {
     let mut parts_of: BTreeMap<&str, BTreeMap<Day, Sums>> = BTreeMap::new();
     for (day, parts) in spend {
@@ -174,7 +170,7 @@ impl Chart<'_> {
         self.series.iter().fold(0, |sum: i64, series| sum.saturating_add(self.on(series, day)))
     }
 
-    /// The picture with the table behind.
+    /// Draws the picture, with the table behind it.
     pub fn markup(&self) -> Markup {
         let (measure, count) = (self.measure, self.days().count());
         let most = self.days().map(|day| self.total(day)).max().unwrap_or_default();
@@ -211,7 +207,7 @@ impl Chart<'_> {
         }
     }
 
-    /// Draws the bar of a day, the `at`th of `count`, of parts with a colour and a height.
+    /// Draws the bar of a day, which is number `at` of `count` days. `bars` are the colours and heights of its parts.
     fn column(day: Day, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
         let mut y = HEIGHT;
         html! {
@@ -230,13 +226,13 @@ impl Chart<'_> {
         }
     }
 
-    /// The colour and the height of each part of a day. `top` is the top of the scale.
+    /// Returns the colour and the height of each part of a day. `top` is the top of the scale.
     fn bars(&self, day: Day, top: i64, colours: &[usize]) -> Vec<(usize, i64)> {
         colours.iter().copied().zip(self.heights(day, top)).collect()
     }
 
-    /// The height of each part of a day. Together they are as high as the day's sum, at least a pixel; a part is as high as its
-    /// share of that, so that a part may be too small to be seen.
+    /// Returns the height of each part of a day. Together they are as high as the day's sum, and at least a pixel. A
+    /// part is as high as its share of that, so it may be too small to be seen.
     fn heights(&self, day: Day, top: i64) -> Vec<i64> {
         let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, day).max(0)).collect();
         let sum: i128 = parts.iter().copied().map(i128::from).sum();
@@ -245,7 +241,7 @@ impl Chart<'_> {
         let (mut below, mut y) = (0, 0);
         let heights = parts.into_iter().map(|part| {
             below += i128::from(part);
-            // Rounded where the part ends, so that what was rounded adds up to the height of the day.
+            // The end of a part is rounded, not its height, so that rounded parts add up to the height of the day.
             let end =
                 i64::try_from((2 * below * i128::from(height) + sum) / (2 * sum).max(1)).unwrap_or(height);
             end - std::mem::replace(&mut y, end)
@@ -253,7 +249,7 @@ impl Chart<'_> {
         heights.collect()
     }
 
-    /// A row for each day, which the box at the pointer shows too, with a column for each part.
+    /// Writes a row for each day, with a column for each part. The box at the pointer shows the row too.
     fn table(&self) -> Markup {
         let cell = |amount: i64| {
             html! { td.n { @if amount == 0 { "–" } @else { (self.measure.aligned(amount)) } } }
@@ -287,12 +283,13 @@ impl Chart<'_> {
 /// Place of a day's date below a chart.
 enum Dated {
     No,
-    /// Where there is room.
+    /// The date is shown if there is room.
     Wide,
     Always,
 }
 
-/// A week has a date for each day, and longer times for each Monday; a narrow page has every second, or every fourth week's.
+/// Decides which days have a date. A week has one for each day, and longer times have one for each Monday. A narrow
+/// page shows every second one, or every fourth week's.
 fn dated(day: Day, at: usize, count: usize) -> Dated {
     match count {
         ..=7 if at.is_multiple_of(2) => Dated::Always,
@@ -304,7 +301,7 @@ fn dated(day: Day, at: usize, count: usize) -> Dated {
     }
 }
 
-/// The smallest round step of which [`LINES`] reach an amount.
+/// Returns the smallest round step of which [`LINES`] reach an amount.
 fn step(most: i64) -> i64 {
     let mut power: i64 = 1;
     loop {
@@ -317,13 +314,13 @@ fn step(most: i64) -> i64 {
     }
 }
 
-/// The part of the picture's width that tenths of a day take, of so many days.
+/// Returns the share of the picture's width that tenths of a day take.
 fn across(tenths: usize, days: usize) -> String {
     let hundredths = tenths * 1_000 / days;
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
-/// A day without its year: `Nov 23`.
+/// Writes a day without its year, such as `Nov 23`.
 fn short(day: Day) -> String {
     let date = day.to_string();
     let number = |part: Option<&str>| part.and_then(|digits| digits.parse::<usize>().ok()).unwrap_or(1);
@@ -331,11 +328,11 @@ fn short(day: Day) -> String {
     format!("{month} {}", number(date.get(8..10)))
 }
 
-/// The colour of each part. One whose colour another part has takes the next that is free.
+/// Chooses the colour of each part. If another part has it already, the next free one is taken.
 fn colours(series: &[Series]) -> Vec<usize> {
     let mut colours = vec![COLOURS; series.len()];
     let mut order: Vec<usize> = (0..series.len()).filter(|at| !series[*at].is_rest).collect();
-    // By place, and not by amount, so that a colour does not change with the amounts.
+    // Parts are sorted by place rather than amount, so that a colour does not change with the amounts.
     order.sort_by_key(|at| (series[*at].place.is_none(), series[*at].place));
     for at in order {
         let wanted = series[at].place.unwrap_or(COLOURS - 1);

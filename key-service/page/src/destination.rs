@@ -1,13 +1,13 @@
-//! The way through signing in: why, and to which page after that.
+//! Addresses around signing in: why it is needed, and which page comes next.
 
 use http::{Method, request::Parts};
 
 use crate::paths::{HOME, SIGN_IN};
 
-/// Longest address in bytes: that of a list with all filters has some 300.
+/// Longest address in bytes. A list with all filters has some 300.
 const MAX_BYTES: usize = 1_000;
 
-/// A page of the dashboard by its path and query. No other address can be one.
+/// A page of the dashboard by its path and query. It can be no other address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination(String);
 
@@ -28,7 +28,7 @@ impl Destination {
         is_page.then(|| Self(address.to_owned()))
     }
 
-    /// The page of a request, if a browser can go there again.
+    /// Returns the page of a request, if a browser can go there again.
     pub fn of(parts: &Parts) -> Option<Self> {
         let is_home = parts.uri.path() == HOME;
         if parts.method != Method::GET || is_home {
@@ -37,7 +37,6 @@ impl Destination {
         Self::parse(parts.uri.path_and_query()?.as_str())
     }
 
-    /// The address.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,14 +45,11 @@ impl Destination {
 /// Reason why a member has to sign in again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignInReason {
-    /// The session has ended.
     Ended,
-    /// The member signed out.
     Out,
 }
 
 impl SignInReason {
-    /// Every reason.
     pub const ALL: [Self; 2] = [Self::Ended, Self::Out];
 
     /// Name of the reason in the address.
@@ -64,7 +60,6 @@ impl SignInReason {
         }
     }
 
-    /// The reason in words.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Ended => "You were signed out. Sign in to go on.",
@@ -73,7 +68,7 @@ impl SignInReason {
     }
 }
 
-/// The address that asks to sign in, and leads to a page after that.
+/// Makes the address that asks to sign in and then leads to a page.
 pub fn sign_in_address(destination: Option<&Destination>, reason: Option<SignInReason>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(destination.map(|page| ("to", page.as_str())));

@@ -1,4 +1,4 @@
-//! The document around every page, and parts of forms.
+//! The HTML document around every page, and parts of forms.
 
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
@@ -8,7 +8,7 @@ use super::{
     theme::Theme,
 };
 
-/// A page without navigation: signing in, and failures.
+/// Makes a page without navigation, for signing in and for failures.
 pub fn bare(theme: Theme, title: &str, content: &Markup) -> Response {
     let body = html! {
         main.bare #content {
@@ -29,7 +29,7 @@ pub(crate) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                // Painted only when whole, so that nothing moves while a slow line brings the rest.
+                // The page is painted only as a whole, so that nothing moves while a slow line brings the rest.
                 link rel="expect" href="#end" blocking="render";
                 link rel="stylesheet" href=(STYLE.path);
                 link rel="icon" type="image/svg+xml" href=(ICON.path);
@@ -52,7 +52,8 @@ pub(crate) fn mark() -> Markup {
     }
 }
 
-/// A field with a hint below. The input has the id, and names the hint as its description, not as a part of its name.
+/// Makes a field with a hint below it. The input has the id, and names the hint as its description rather than as part
+/// of its name.
 pub fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     html! {
         div.field {
@@ -63,12 +64,12 @@ pub fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     }
 }
 
-/// A button that shows a password, and hides it again.
+/// Makes a button that shows a password, and hides it again.
 pub fn reveals(id: &str) -> Markup {
     html! { div.needs-script { button.link type="button" data-reveals=(id) aria-pressed="false" { "Show the password" } } }
 }
 
-/// A problem with a form, above the fields.
+/// Shows a problem with a form above its fields.
 pub fn problem(problem: Option<&str>) -> Markup {
     html! { @if let Some(problem) = problem { p.problem role="alert" { (problem) } } }
 }

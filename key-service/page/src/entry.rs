@@ -1,4 +1,4 @@
-//! Fields of forms: the entered texts, and the fault of a refused form, at the faulty field.
+//! Fields of forms: the texts entered, and the fault of a refused form at its field.
 
 use maud::{Markup, html};
 use shared::text::is_control;
@@ -10,7 +10,7 @@ use super::{form::Fields, layout::hinted};
 pub struct Fault {
     /// Name of the field in the form.
     pub field: String,
-    /// What is wrong, and what to do.
+    /// What is wrong, and what to do about it.
     pub says: String,
 }
 
@@ -21,7 +21,7 @@ impl Fault {
     }
 }
 
-/// The texts in the fields of a form, and the fault.
+/// Texts in the fields of a form, and the fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Entered<'a> {
     fields: &'a Fields,
@@ -39,7 +39,7 @@ pub struct Entry<'a> {
     pub described: Option<String>,
     /// Set where the input has a fault.
     pub invalid: Option<&'static str>,
-    /// The input has the focus: the one with a fault, or the first one of a page that is there for its form.
+    /// The input has the focus: it has the fault, or it is the first one of a page made for its form.
     pub has_focus: bool,
 }
 
@@ -54,13 +54,13 @@ impl<'a> Entered<'a> {
         Self { fields, fault: Some(fault), focus: Some(&fault.field) }
     }
 
-    /// The form with the focus in this field.
+    /// Puts the focus into this field.
     #[must_use]
     pub const fn focused(self, name: &'a str) -> Self {
         Self { focus: Some(name), ..self }
     }
 
-    /// The text in a field.
+    /// Returns the text in a field.
     pub fn get(self, name: &str) -> &'a str {
         self.fields.get(name)
     }
@@ -77,7 +77,7 @@ impl<'a> Entered<'a> {
         })
     }
 
-    /// A field: title, input, a hint unless empty, and the fault.
+    /// Makes a field: title, input, hint (unless empty), and fault.
     pub fn field(
         self,
         name: &'a str,
@@ -111,7 +111,7 @@ impl<'a> Entered<'a> {
         })
     }
 
-    /// A field of an instant in UTC, with buttons that fill in later instants.
+    /// Makes a field for an instant in UTC, with buttons that fill in later instants.
     pub fn instant(self, name: &'a str, (title, hint): (&str, &str), later: &[(String, &str)]) -> Markup {
         self.field(name, (title, hint), |entry| {
             html! {
@@ -128,7 +128,7 @@ impl<'a> Entered<'a> {
     }
 }
 
-/// The `step` of an input that accepts this instant: browsers accept whole minutes otherwise.
+/// Returns the `step` of an input that accepts this instant. Browsers otherwise accept only whole minutes.
 fn step(instant: &str) -> Option<&'static str> {
     let clock = instant.split('T').nth(1)?;
     match (clock.contains('.'), clock.len() > "23:59".len()) {

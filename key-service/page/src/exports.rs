@@ -1,11 +1,11 @@
-//! Bounds of the exports under way.
+//! Bounds on running exports.
 
 use shared::ids::AccountId;
 use shared_door::admission::{Owner, Permit, Quota};
 
 use crate::failure::Failure;
 
-/// Exports under way in this process: each reads the journal for as long as its client takes.
+/// Running exports in this process. Each reads the journal for as long as its client takes.
 const EXPORTS_AT_ONCE: usize = 16;
 /// Simultaneous exports of an account.
 const EXPORTS_PER_ACCOUNT: usize = 2;

@@ -1,4 +1,4 @@
-//! Failures as pages.
+//! Failures, which become pages.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -14,28 +14,26 @@ use shared::error::ApiError;
 /// Reason why there is no page.
 #[derive(Debug)]
 pub enum Failure {
-    /// No session, or one that has ended.
+    /// There is no session, or it has ended.
     SignedOut {
         /// The page that was asked for.
         destination: Option<Destination>,
-        /// There was a session.
         has_ended: bool,
     },
-    /// The member is a viewer, and this is for owners.
+    /// The member is a viewer, and only owners may do this.
     OwnersOnly,
-    /// A form that another site has sent.
+    /// Another site has sent the form.
     ForeignForm,
-    /// A form of an earlier session, or made up.
+    /// The form is from an earlier session, or made up.
     StaleForm,
-    /// No such page, or no such thing in this account.
+    /// There is no such page, or the account has no such object.
     NotFound,
-    /// The account, or all accounts together, have as many exports under way as they may.
+    /// The account, or all accounts together, have as many exports running as allowed.
     TooManyExports,
-    /// The request is none that our pages make.
+    /// No page of ours makes such a request.
     BadRequest(String),
-    /// The store is nearly full, and takes nothing new.
+    /// The store is nearly full, and accepts nothing new.
     StoreFull,
-    /// The store failed.
     Store(StoreError),
 }
 
@@ -70,7 +68,7 @@ impl From<Error<Refused>> for Failure {
     }
 }
 
-/// The reason why a group takes no key or no group, and what to do.
+/// Says why a group accepts no key or no child group, and what to do.
 pub const fn bad_group(bad: BadGroup) -> &'static str {
     match bad {
         BadGroup::Unknown => "This account has no such group. Choose another one.",
@@ -112,7 +110,7 @@ impl From<Error<MemberRefused>> for Failure {
     }
 }
 
-/// A reason as a sentence of its own.
+/// Writes a reason as a sentence of its own.
 pub fn sentence(reason: &str) -> String {
     let mut chars = reason.chars();
     let first = chars.next().map(char::to_uppercase);
@@ -180,11 +178,10 @@ impl IntoResponse for Failure {
     }
 }
 
-/// A failure in words, without a page around them yet.
+/// A failure in words, before it gets a page around it.
 #[derive(Clone, Debug)]
 pub(crate) struct Explained {
-    /// Title of the page.
     pub title: &'static str,
-    /// What happened, and what to do.
+    /// What happened, and what to do about it.
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! The pages of failures: with navigation for members, bare for others.
+//! Pages of failures: with navigation for members, bare for others.
 
 use axum::response::{IntoResponse, Response};
 use maud::html;
@@ -12,7 +12,7 @@ use crate::{
     session::Viewer,
 };
 
-/// The answer, with a page around it if it is a failure: the member's page with navigation, or a bare page for others.
+/// Puts a page around an answer if it is a failure: with navigation for a member, bare for others.
 pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Response {
     let Some(Explained { title, message }) = response.extensions_mut().remove() else { return response };
     let content = html! {

@@ -1,4 +1,4 @@
-//! Received forms and queries.
+//! Forms and queries as browsers send them.
 
 use axum::{body::Body, extract::Request};
 use http::{HeaderMap, header};
@@ -7,7 +7,7 @@ use shared_door::http::read_body;
 
 use super::failure::Failure;
 
-/// Largest form in bytes; the largest sensible form has a few hundred.
+/// Largest form in bytes. The largest sensible one has a few hundred.
 const MAX_FORM: usize = 64 << 10;
 
 /// The media type of forms.
@@ -18,12 +18,10 @@ const FORM: &str = "application/x-www-form-urlencoded";
 pub struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// These fields.
     pub fn of(fields: impl IntoIterator<Item = (impl Into<String>, String)>) -> Self {
         Self(fields.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 
-    /// Reads a query.
     pub fn of_query(query: Option<&str>) -> Self {
         Self(form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect())
     }
@@ -47,13 +45,13 @@ impl Fields {
         form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.0).finish()
     }
 
-    /// These fields, with a field replaced.
+    /// Returns these fields with one field replaced.
     #[must_use]
     pub fn with(self, name: &str, value: String) -> Self {
         self.replaced_by(Self::of([(name, value)]))
     }
 
-    /// These fields, those of the same names replaced by the others.
+    /// Returns these fields, and those of the others in place of fields with the same names.
     #[must_use]
     pub fn replaced_by(mut self, others: Self) -> Self {
         self.0.retain(|(name, _)| !others.has(name));
@@ -66,7 +64,7 @@ impl Fields {
         self.0.iter().any(|(named, _)| named == name)
     }
 
-    /// A field; empty where there is none.
+    /// Returns a field; empty if there is none.
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(named, _)| named == name).map_or("", |(_, value)| value.as_str())
     }
@@ -76,8 +74,8 @@ impl Fields {
         self.0.iter().filter(|(named, _)| named == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Returns the form's idempotency key, which stays the same when the form is sent again: the 64 hexadecimal digits
-    /// that the page wrote into the form.
+    /// Returns the form's idempotency key: the 64 hexadecimal digits that the page wrote into the form. It stays the
+    /// same when the form is sent again.
     pub fn attempt(&self) -> Result<&str, Failure> {
         let attempt = self.get("attempt");
         let is_ours = attempt.len() == 64 && attempt.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -88,7 +86,7 @@ impl Fields {
         }
     }
 
-    /// Returns a field without surrounding blanks; `None` where nothing is left.
+    /// Returns a field without surrounding blanks; `None` if nothing is left.
     pub fn filled(&self, name: &str) -> Option<&str> {
         Some(self.get(name).trim()).filter(|value| !value.is_empty())
     }

@@ -18,7 +18,7 @@ use crate::{
 /// A part of the dashboard, as in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Spend of the last days, and what asks for attention.
+    /// Spend of the last days, and what needs attention.
     Overview,
     /// Keys that make model calls.
     Keys,
@@ -34,11 +34,10 @@ pub enum Section {
     Credit,
     /// The people who sign in.
     Members,
-    /// Who governed what, and which thresholds were passed.
+    /// Acts that governed the account, and thresholds that were crossed.
     Events,
-    /// Receivers of events.
     Webhooks,
-    /// A request from the browser.
+    /// A request sent from the browser.
     TryIt,
     /// A page that the navigation does not list: the member's own sign-in, and failures.
     Unlisted,
@@ -61,8 +60,8 @@ impl Section {
     ];
 }
 
-/// A page for a signed-in member. The title is the heading as well. A page below that of its section leads back to it, and
-/// the page after an act says what was done.
+/// Makes a page for a signed-in member. Its title is also its heading. A page below the one of its section leads back
+/// to it, and the page after an act says what was done.
 pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
     let listed = Section::LISTED.iter().find(|(listed, _, _)| *listed == section);
     let above = listed.filter(|(_, name, _)| *name != title);
@@ -75,7 +74,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
                 a.brand href=(HOME) { (mark()) span { (viewer.funds.name) } }
                 p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
                 button.opens-menu type="button" popovertarget="menu" { "Menu" }
-                // On a narrow screen the button opens it, without a script.
+                // On a narrow screen, a button opens it without a script.
                 div.menu #menu popover {
                     nav.main aria-label="Dashboard" {
                         ul {
@@ -112,7 +111,7 @@ fn signed_in(viewer: &Viewer) -> Markup {
         div.me {
             p {
                 a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
-                // The owner of a first run has the role for a name.
+                // The owner of a first run is named after the role.
                 @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
             }
             form.theme method="post" action="/dashboard/theme" {
@@ -134,13 +133,13 @@ fn signed_in(viewer: &Viewer) -> Markup {
     }
 }
 
-/// The token that every form carries.
+/// Makes the hidden token that every form has.
 pub fn hidden(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="token" value=(viewer.form_token()); }
 }
 
-/// A form that asks before something is done. Viewers read that owners can do the deed. `back` is an address, and the name of
-/// the page there.
+/// Makes a form that asks before something is done. Viewers read that owners can do it. `back` is an address, with the
+/// name of its page.
 pub fn confirmation(
     viewer: &Viewer,
     question: &Markup,

@@ -1,4 +1,4 @@
-//! What a page of the dashboard is made of: the document around it, the session behind it, forms, failures, and how amounts,
+//! Parts of the dashboard's pages: the document around a page, the session behind it, forms, failures, and how amounts,
 //! times and charts are shown.
 
 pub mod app;

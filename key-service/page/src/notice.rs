@@ -1,6 +1,6 @@
-//! The line that says what an act has done, on the page that the act leads to.
+//! The sentence that says what an act has done, on the page that the act leads to.
 //!
-//! The line travels in a cookie, sealed with the session: an address could be made up by anyone.
+//! The sentence travels in a cookie that is sealed with the session, since anyone could make up an address.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -10,16 +10,16 @@ use shared::secret::same;
 use super::session::Viewer;
 use key_service_management::members::Token;
 
-/// Longest line in characters, which fits into a cookie several times.
+/// Longest sentence in characters, which fits into a cookie several times.
 const MAX_LINE_CHARS: usize = 300;
 
-/// Leads to a page that says what was done, once.
+/// Leads to a page that says once what was done.
 pub fn done(viewer: &Viewer, path: &str, line: &str) -> Response {
     let cookie = viewer.browser.notice_cookie(&sealed(viewer.token(), line));
     ([(header::SET_COOKIE, cookie)], Redirect::to(path)).into_response()
 }
 
-/// The line that an act of this session has left, if any.
+/// Returns the sentence that an act of this session has left, if any.
 pub(crate) fn line(viewer: &Viewer) -> Option<String> {
     opened(viewer.token(), viewer.browser.notice.as_deref()?)
 }

@@ -1,5 +1,5 @@
-//! Pages of a list: "51–100 of 200", and links to the pages around. A page's address has the cursors of earlier
-//! pages, so that the way back needs no script, and no second order of the list.
+//! Pages of a list: "51–100 of 200", and links to the pages around. A page's address has the cursors of earlier pages,
+//! so that going back needs no script, and no second order of the list.
 
 use maud::{Markup, html};
 
@@ -9,14 +9,14 @@ use super::{
     show::count,
 };
 
-/// Rows on a page.
+/// Rows on a page, which a browser shows at once.
 pub const ROWS_ON_PAGE: usize = 50;
-/// Pages that an address leads back through one by one, in less than two kilobytes.
+/// Earlier pages that an address can lead back through, in less than two kilobytes.
 const KEPT: usize = 40;
-/// Field of an address that has the beginnings.
+/// Field of an address that has the cursors.
 const FIELD: &str = "after";
 
-/// The beginnings of a page and of pages before it, in order; none for the first page.
+/// Cursors at which a page and the pages before it begin, in order; none for the first page.
 #[derive(Clone, Debug, Default)]
 pub struct Pagination(Vec<Begin>);
 
@@ -25,24 +25,22 @@ pub struct Pagination(Vec<Begin>);
 struct Begin {
     /// Rows on all pages before.
     rows: u64,
-    /// Cursor that the rows of the page lie behind.
+    /// Cursor after which the rows of the page come.
     cursor: String,
 }
 
 /// A page that was read.
 pub struct Shown {
-    /// Rows of the page.
     pub rows: usize,
-    /// Number of rows of the whole list; `None` where counting is not cheap.
+    /// Number of rows of the whole list; `None` if counting is expensive.
     pub total: Option<u64>,
     /// Cursor of the next page.
     pub next: Option<String>,
-    /// The list leaves out what does not match its filters.
+    /// The list leaves out rows that do not match its filters.
     pub is_filtered: bool,
 }
 
 impl Pagination {
-    /// Reads a query.
     pub fn of(query: &Fields) -> Result<Self, Failure> {
         let begins = query.get(FIELD).split('.').filter(|text| !text.is_empty()).map(Begin::parse);
         begins.collect::<Option<_>>().map(Self).ok_or(Failure::NotFound)
@@ -64,13 +62,13 @@ impl Pagination {
         self.0.last().map_or(0, |begin| begin.rows)
     }
 
-    /// Number of rows of a list whose rows are numbered without gaps, the newest first: `first` is the number of the page's
-    /// first row, and rows up to `gone_until` are gone.
+    /// Returns the number of rows of a list whose rows are numbered without gaps, the newest first. `first` is the
+    /// number of the page's first row; rows up to `gone_until` are gone.
     pub fn total_of_numbered(&self, first: u64, gone_until: u64) -> u64 {
         (first + self.rows_before()).saturating_sub(gone_until)
     }
 
-    /// The place of the page, and links to the pages around; `query` has the filters of the list.
+    /// Shows the place of the page, and links to the pages around. `query` has the filters of the list.
     pub fn links(&self, path: &str, query: &Fields, shown: &Shown) -> Markup {
         let address = |begins: &[Begin]| match with(query, FIELD, &written(begins)) {
             query if query.is_empty() => path.to_owned(),
@@ -99,13 +97,13 @@ impl Pagination {
         }
     }
 
-    /// Returns whether the page before is the first page. The address of a page far behind has no beginning of the page
-    /// before either.
+    /// Returns whether the page before this is the first one. The address of a far page does not have the cursor of the
+    /// page before it either.
     fn is_second(&self) -> bool {
         self.0.len() == 1 && self.rows_before() <= ROWS_ON_PAGE as u64
     }
 
-    /// The numbers of the first and last row, and the number of all rows if known.
+    /// Shows the numbers of the first and last row, and of all rows if known.
     fn place(&self, shown: &Shown) -> Markup {
         let (first, last) = (self.rows_before() + 1, self.rows_before().saturating_add(shown.rows as u64));
         let total = if shown.next.is_none() { Some(last) } else { shown.total.map(|total| total.max(last)) };
@@ -120,13 +118,12 @@ impl Pagination {
 impl Begin {
     fn parse(text: &str) -> Option<Self> {
         let (rows, cursor) = text.split_once('-')?;
-        // No list is longer.
         let rows = rows.parse().ok().filter(|rows| *rows < u64::MAX / 2)?;
         Some(Self { rows, cursor: cursor.to_owned() })
     }
 }
 
-/// The beginnings as in an address, in characters that need no escape.
+/// Writes the cursors for an address, in characters that need no escape.
 fn written(begins: &[Begin]) -> String {
     let texts: Vec<_> = begins.iter().map(|Begin { rows, cursor }| format!("{rows}-{cursor}")).collect();
     texts.join(".")

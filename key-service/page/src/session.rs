@@ -1,4 +1,4 @@
-//! The member that asks, and the right to change something.
+//! The member who sent a request, and the right to change something.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,20 +20,19 @@ use key_service_management::{
 };
 use key_service_store::store::{Funds, StoreError};
 
-/// A signed-in member, who may look at everything of the account but margins.
+/// A signed-in member, who may see everything of the account except margins.
 #[derive(Debug)]
 pub struct Viewer {
     /// The member and the session.
     pub signed_in: SignedIn,
     /// The account's name and money.
     pub funds: Funds,
-    /// The browser.
     pub browser: Browser,
     token: Token,
 }
 
 impl Viewer {
-    /// The member who is signed in in a browser, if any.
+    /// Finds the member who is signed in in a browser, if any.
     pub async fn of(app: &App, browser: Browser) -> Result<Option<Self>, StoreError> {
         let Some(token) = browser.session.clone() else { return Ok(None) };
         let Some(signed_in) = app.management.session(&token).await? else { return Ok(None) };
@@ -62,7 +61,7 @@ impl Viewer {
     }
 }
 
-/// Account of the member who asks, once known, for the gateway's bounds. Cheap to clone.
+/// Account of the member who sent the request, once it is known, for the gateway's bounds. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct AskingAccount(Arc<OnceLock<AccountId>>);
 
@@ -102,12 +101,10 @@ impl FromRequestParts<App> for Owner {
     }
 }
 
-/// A form of ours, sent from a page of ours by a member: enough to change the member's own data.
+/// A form that a member sent from one of our pages. It allows changes of the member's own data.
 #[derive(Debug)]
 pub struct Act {
-    /// The member.
     pub viewer: Viewer,
-    /// The form.
     pub form: Fields,
 }
 
@@ -124,7 +121,7 @@ impl FromRequest<App> for Act {
     }
 }
 
-/// A form of an owner: enough to change the account's data.
+/// A form that an owner sent. It allows changes of the account's data.
 #[derive(Debug)]
 pub struct OwnerAct(pub Act);
 

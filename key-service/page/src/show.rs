@@ -9,7 +9,7 @@ use shared::{
 
 use domain::{group::Group, key::Status};
 
-/// An exact amount with a sign and at least two decimals: `$1,234.50`, `$0.004215`.
+/// Writes an exact amount with a sign and at least two decimals: `$1,234.50`, `$0.004215`.
 pub fn usd(amount: NanoUsd) -> String {
     let text = amount.to_string();
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("−", digits));
@@ -20,17 +20,17 @@ pub fn usd(amount: NanoUsd) -> String {
 /// Decimals of an amount in a column.
 const COLUMN_DECIMALS: usize = 6;
 
-/// An amount at a glance: two decimals, rounded down, with the exact amount at hand.
+/// Shows an amount at a glance: two decimals, rounded down, with the exact amount at hand.
 pub fn glance(amount: NanoUsd) -> Markup {
     shortened(amount, 2, "< $0.01")
 }
 
-/// An amount in a column, where the points of all amounts lie below each other, with the exact amount at hand.
+/// Shows an amount in a column, with its point below those of other amounts, and the exact amount at hand.
 pub fn aligned(amount: NanoUsd) -> Markup {
     shortened(amount, COLUMN_DECIMALS, "< $0.000001")
 }
 
-/// An amount cut to these decimals, or a word for an amount that would be zero.
+/// Shows an amount cut to these decimals, or a word if it would be zero.
 fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
     let exact = usd(amount);
     let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
@@ -40,7 +40,7 @@ fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
     html! { span.usd title=(exact) { (shown) } }
 }
 
-/// A count in three digits where it has more than five: `3.14M`.
+/// Writes a count with three digits if it has more than five, such as `3.14M`.
 pub fn short_count(n: u64) -> String {
     let units = [(1_000_000_000_000, "T"), (1_000_000_000, "B"), (1_000_000, "M")];
     let Some((unit, name)) = units.into_iter().find(|(unit, _)| n >= *unit) else { return count(n) };
@@ -52,7 +52,6 @@ pub fn short_count(n: u64) -> String {
     }
 }
 
-/// A number of requests.
 pub fn requests(n: u64) -> String {
     format!("{} {}", count(n), if n == 1 { "request" } else { "requests" })
 }
@@ -83,34 +82,34 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// An instant, to the minute: in UTC, which a script replaces by the reader's time, or by "3 minutes ago".
+/// Shows an instant to the minute in UTC. A script replaces it by the reader's time, or by "3 minutes ago".
 pub fn time(at: Timestamp) -> Markup {
     let exact = at.to_string();
     html! { time datetime=(exact) title=(utc(&exact, 19)) { (utc(&exact, 16)) } }
 }
 
-/// An instant to the second: in UTC, which a script replaces by the reader's time.
+/// Shows an instant to the second in UTC. A script replaces it by the reader's time.
 pub fn time_to_second(at: Timestamp) -> Markup {
     let exact = at.to_string();
     html! { time datetime=(exact) title=(utc(&exact, 19)) data-seconds { (utc(&exact, 19)) } }
 }
 
-/// An RFC 3339 time in UTC, cut to a number of characters, in words.
+/// Writes an RFC 3339 time in UTC, cut to a number of characters, in words.
 fn utc(exact: &str, length: usize) -> String {
     format!("{} UTC", exact.get(..length).unwrap_or(exact).replace('T', " "))
 }
 
-/// An instant like [`time`]; `none` where there is no instant.
+/// Shows an instant like [`time`]; `none` if there is no instant.
 pub fn time_or(at: Option<Timestamp>, none: &str) -> Markup {
     html! { @match at { Some(at) => (time(at)), None => span.quiet { (none) } } }
 }
 
-/// A label apart from the direction of the text around, or a word for an empty label.
+/// Shows a label separate from the direction of the text around it, or a word if it is empty.
 pub fn or_unnamed(label: &str) -> Markup {
     html! { @if label.trim().is_empty() { span.quiet { "no label" } } @else { bdi title=(label) { (label) } } }
 }
 
-/// Name of a group, or its id where it has none.
+/// Returns the name of a group, or its id if it has none.
 pub fn name_of(group: &Group) -> String {
     if group.name.trim().is_empty() { group.id.to_string() } else { group.name.clone() }
 }
@@ -120,13 +119,13 @@ pub fn status(status: Status) -> Markup {
     html! { span class={ "badge " (status.as_str()) } { (status.as_str()) } }
 }
 
-/// The name of the running program, for commands to paste.
+/// Returns the name of the running program, for commands to paste.
 pub fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_stem().map_or_else(|| "faregate".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A text to be copied, with a button. Without a script, a click selects the text.
+/// Shows a text with a button that copies it. Without a script, a click selects the text.
 pub fn copyable(label: &str, text: &str) -> Markup {
     html! {
         div.copyable {
@@ -136,19 +135,19 @@ pub fn copyable(label: &str, text: &str) -> Markup {
     }
 }
 
-/// A short text in a line, to be copied.
+/// Shows a short text in a line, to be copied.
 pub fn copyable_line(label: &str, text: &str) -> Markup {
     html! {
         p.copyable-line { span.quiet { (label) } " " code data-copy { (text) } " " button.link type="button" data-copies { "Copy" } }
     }
 }
 
-/// A plaintext that is shown this once.
+/// Shows a plaintext, only this once.
 pub fn new_key(plaintext: &SecretString) -> Markup {
     shown_once("Your new key", plaintext)
 }
 
-/// A secret that no other page shows again, and a button that copies it.
+/// Shows a secret that no other page shows again, and a button that copies it.
 pub fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
     html! {
         div.copyable.once data-shown-once {

@@ -1,18 +1,14 @@
-//! Colours of the pages.
+//! Colours of the pages, as the reader chose them.
 
-/// The colours that a browser asked for.
+/// Colours that a browser asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// The system's colours.
     System,
-    /// Light colours.
     Light,
-    /// Dark colours.
     Dark,
 }
 
 impl Theme {
-    /// Every choice.
     pub(crate) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
 
     /// Returns the form and cookie value of the choice.
