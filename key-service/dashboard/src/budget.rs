@@ -1,4 +1,4 @@
-//! What is used of the limits of a key or a group, as bars with amounts.
+//! Use of the limits of a key or a group, as bars with amounts.
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -17,12 +17,12 @@ use key_service_page::{
 /// Length of a bar in SVG units.
 const LENGTH: i64 = 1_000;
 
-/// Amount below which two decimals say nothing.
+/// Amount below which two decimals would show nothing.
 const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
 
-/// Limits of a key or a group, and what holds of its requests.
+/// Limits of a key or a group, and what their requests hold.
 struct Bounded<'a> {
-    /// The group whose limits these are; `None` for those of the page's own key or group.
+    /// Group that has these limits; `None` for those of the page's own key or group.
     group: Option<&'a Group>,
     held: NanoUsd,
     limits: Vec<MoneyLimit>,
@@ -34,8 +34,8 @@ impl Bounded<'_> {
     }
 }
 
-/// Used, held and left of the limits of a key or a group, and of the groups that it is in, the nearest first. `is_over` says that
-/// nothing of them can be spent any more.
+/// Shows what is used, held and left of the limits of a key or a group, and of the groups above it, the nearest first.
+/// `is_over` says that nothing can be spent any more.
 pub(super) fn gauge(
     (holder, budget): (Holder, &Budget),
     groups: &[&Group],
@@ -93,7 +93,7 @@ fn refusal(of: &Bounded<'_>, limit: &MoneyLimit) -> Markup {
     }
 }
 
-/// A badge for a limit for which requests are refused.
+/// Makes a badge for a limit for which requests are refused.
 pub(super) fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     html! {
         @match of {
@@ -104,7 +104,7 @@ pub(super) fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     }
 }
 
-/// The limit that is nearest to its end, with its bar: `$0.14 of $35 a month`.
+/// Shows the limit that is nearest to its end, with its bar: `$0.14 of $35 a month`.
 pub(super) fn tightest(limits: &[MoneyLimit]) -> Markup {
     let tightest = limits.iter().max_by_key(|limit| (limit.is_reached, part(limit.used, limit.amount)));
     html! {
@@ -115,7 +115,7 @@ pub(super) fn tightest(limits: &[MoneyLimit]) -> Markup {
     }
 }
 
-/// An amount of a limit: at a glance, and below a cent as in columns.
+/// Shows an amount of a limit at a glance, or below a cent as in columns.
 fn briefly(used: NanoUsd) -> Markup {
     let has_cents = used == NanoUsd::ZERO || used >= CENT;
     if has_cents { glance(used) } else { aligned(used) }
@@ -125,12 +125,12 @@ fn in_words(limit: &MoneyLimit) -> String {
     limit.window.map_or_else(|| dollars(limit.amount), |(length, _)| per(limit.amount, length))
 }
 
-/// The part of a limit, in units of the bar. A limit of 0 is used up.
+/// Returns the part of a limit in units of the bar. A limit of 0 is used up.
 fn part(amount: NanoUsd, limit: NanoUsd) -> i64 {
     if limit <= NanoUsd::ZERO { LENGTH } else { scaled(amount, limit, LENGTH) }
 }
 
-/// A bar as long as the limit, of which parts are used and held.
+/// Draws a bar as long as the limit, with its used and held parts.
 fn bar(used: NanoUsd, held: NanoUsd, limit: &MoneyLimit) -> Markup {
     let (used, held) = (part(used, limit.amount), scaled(held, limit.amount, LENGTH));
     html! {

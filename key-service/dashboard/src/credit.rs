@@ -25,9 +25,8 @@ use key_service_page::{
 };
 use key_service_store::store::Deposit;
 
-/// Path of this page.
 const PATH: &str = "/dashboard/credit";
-/// Number of the latest deposits that pages and the file have. All are read at once.
+/// Number of the latest deposits on pages and in the file. All are read at once.
 const DEPOSITS: usize = 10_000;
 /// Months that the page leads to.
 const MONTHS: usize = 13;
@@ -76,7 +75,7 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Credit, "Credit", &content))
 }
 
-/// Leads to the statements of the months since the account was opened whose counters are there.
+/// Links the statements of the months since the account was opened that still have counters.
 fn statements(app: &App, account: AccountId) -> Markup {
     let (this, first) = (Month::of(app.management.today()), Month::of(Day::of(account.created_at())));
     let months = std::iter::successors(Some(this), |month| Some(month.before()))
@@ -119,7 +118,7 @@ fn table(deposits: &[&Deposit]) -> Markup {
     }
 }
 
-/// Tells what a deposit was for: its note, and the id of its payment.
+/// Says what a deposit was for: its note, and the id of its payment.
 fn details(deposited: &Deposited) -> String {
     let payment = deposited.payment.as_ref().map(|payment| format!("payment {}", payment.id.as_str()));
     let note = Some(deposited.note.clone()).filter(|note| !note.is_empty());
@@ -167,7 +166,7 @@ pub(super) async fn statement(
     Ok(page(&viewer, Section::Credit, &format!("Statement {}", month.name()), &content))
 }
 
-/// Lines of a statement, from the credit before to the credit after.
+/// Writes the lines of a statement, from the credit before to the credit after.
 fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
     let balance = |name: &str, day: Option<Day>, credit: NanoUsd| {
         html! { tr { th.wraps scope="row" { (name) @if let Some(day) = day { " " span.date { (day.to_string()) } } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }

@@ -1,4 +1,4 @@
-//! The page of events: who did what, and which thresholds were passed.
+//! The page of events: who did what, and which thresholds were crossed.
 
 use std::collections::HashMap;
 
@@ -29,17 +29,14 @@ use key_service_page::{
 };
 use key_service_store::store::NumberedEvent;
 
-/// Path of this page.
 pub(super) const PATH: &str = "/dashboard/events";
 
-/// Last events on the page of a key or a group.
+/// Number of the last events on the page of a key or a group.
 const LAST_EVENTS: usize = 8;
 
 /// The key or the group that a page is about.
 pub(super) enum Subject {
-    /// An API key.
     Key(KeyId),
-    /// A group.
     Group(GroupId),
 }
 
@@ -104,7 +101,7 @@ pub(super) async fn last_events(app: &App, viewer: &Viewer, subject: Subject) ->
     })
 }
 
-/// The keys and groups that events are about, or name.
+/// Keys and groups that events are about, or name.
 struct Named {
     keys: HashMap<KeyId, ApiKey>,
     groups: Vec<Group>,
@@ -119,7 +116,7 @@ impl Named {
         Ok(Self { keys: app.management.keys_by_id(account, keys).await?, groups })
     }
 
-    /// The key and the group that a search names.
+    /// Finds the key and the group that a search names.
     async fn of_search(app: &App, viewer: &Viewer, search: &EventSearch) -> Result<Self, Failure> {
         let account = viewer.signed_in.account;
         let groups = app.management.groups_by_id(account, search.group.into_iter().collect()).await?;
@@ -141,7 +138,7 @@ impl Named {
     }
 }
 
-/// The groups that an event is about, or names.
+/// Lists the groups that an event is about, or names.
 fn groups_of(event: &Event) -> Vec<GroupId> {
     let named = if let EventKind::KeyCreated { changes }
     | EventKind::GroupCreated { changes }
@@ -158,7 +155,7 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
     event.group.into_iter().chain(named).collect()
 }
 
-/// A table of events, without links to the key or the group that the page is about.
+/// Writes a table of events, without links to the key or the group of the page.
 fn table(events: &[NumberedEvent], about: &EventSearch, named: &Named) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Events" {
@@ -232,7 +229,7 @@ fn actor(actor: &Actor) -> Markup {
     }
 }
 
-/// Details of an event in words.
+/// Tells the details of an event in words.
 fn told(kind: &EventKind, named: &Named) -> Markup {
     html! {
         @match kind {

@@ -1,4 +1,4 @@
-//! The first requests with a key, ready to paste.
+//! First requests with a key, ready to paste.
 
 use maud::{Markup, html};
 use shared::secret::{ExposeSecret, SecretString};
@@ -14,7 +14,7 @@ struct Spelling {
     before_agents: String,
 }
 
-/// A request with this new key at this address, with curl, the SDKs and the agents that most clients use.
+/// Shows a request with this new key at this address, for curl and the SDKs and agents that most clients use.
 pub(super) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
     let key = key.expose_secret();
     let spelling = Spelling {
@@ -29,7 +29,7 @@ pub(super) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
     }
 }
 
-/// The same with a key whose plaintext is not known any more, and stands in an environment variable.
+/// Shows the same for a key whose plaintext is no longer known, and is in an environment variable.
 pub(super) fn commands_of_known_key(base: &str, model: &str) -> Markup {
     let spelling = Spelling {
         header: format!("\"Authorization: Bearer ${VARIABLE}\""),
@@ -47,7 +47,7 @@ pub(super) fn commands_of_known_key(base: &str, model: &str) -> Markup {
     }
 }
 
-/// The commands for curl, Python, Node.js, Codex and Claude Code. The first is open if `is_open`.
+/// Shows the commands for curl, Python, Node.js, Codex and Claude Code. The first is open if `is_open`.
 fn each(base: &str, model: &str, spelling: &Spelling, is_open: bool) -> Markup {
     let Spelling { header, python: python_key, node: node_key, before_agents } = spelling;
     let import = if python_key.starts_with("os.") { "import os\n\n" } else { "" };

@@ -1,4 +1,4 @@
-//! The pages of groups: the list; a group with used bounds, settings and end.
+//! Pages of groups: the list, and a group with its used bounds, its settings and its end.
 
 use std::collections::HashMap;
 
@@ -36,10 +36,10 @@ use key_service_store::store::{Found, Order};
 
 pub(super) mod acts;
 
-/// Newest child groups on the page of a group, which then takes some 100 kB at most.
+/// Newest child groups on the page of a group, whose size they keep at some 100 kB.
 const CHILDREN_ON_PAGE: usize = 100;
 
-/// Lists the groups, child groups below parents.
+/// Lists the groups, child groups below their parents.
 pub(super) async fn list(
     State(app): State<App>,
     viewer: Viewer,
@@ -92,8 +92,8 @@ pub(super) async fn list(
     Ok(page(&viewer, Section::Groups, "Groups", &content))
 }
 
-/// Groups in their order, each followed by those of the list that are in it. The flag says that a group stands below
-/// the one that it is in.
+/// Returns groups in their order, each followed by its child groups in the list. The flag marks a group that comes
+/// below its parent.
 fn tree<'a>(groups: &'a [Group]) -> Vec<(&'a Group, bool)> {
     let has = |id: GroupId| groups.iter().any(|group| group.id == id);
     let tops = groups.iter().filter(|group| !group.spend.parent.is_some_and(has));
@@ -147,7 +147,7 @@ fn path(group: &Group) -> String {
     format!("{PATH}/{}", group.id)
 }
 
-/// The number of keys in a group, and in its child groups: `1 key, 6 in 3 groups`.
+/// Says how many keys are in a group and in its child groups: `1 key, 6 in 3 groups`.
 fn keys_in(group: &Group, children: Option<&Children>) -> String {
     let own = if group.keys == 1 { "1 key".into() } else { format!("{} keys", count(group.keys)) };
     children.map_or_else(|| own.clone(), |children| format!("{own}, {}", in_children(children)))
@@ -168,7 +168,6 @@ fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
     }
 }
 
-/// Shows a group.
 pub(super) async fn show(
     State(app): State<App>,
     viewer: Viewer,
@@ -184,7 +183,7 @@ async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
     Ok(app.management.group(viewer.signed_in.account, id).await?)
 }
 
-/// The page, with the form that was refused, if any.
+/// Writes the page, with the refused form if there is one.
 async fn whole(
     app: &App,
     viewer: &Viewer,
@@ -231,7 +230,7 @@ fn models_note(app: &App, group: &Group, parent: Option<&Group>) -> Markup {
     html! { @if let Some(says) = says { p.note { (says) } } }
 }
 
-/// The newest keys of a group.
+/// Lists the newest keys of a group.
 async fn keys_of(app: &App, viewer: &Viewer, group: &Group) -> Result<Markup, Failure> {
     let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
     let found = app.management.find_keys(viewer.signed_in.account, &search).await?;

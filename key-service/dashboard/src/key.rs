@@ -1,4 +1,4 @@
-//! The page of an API key: limits, spend and settings; and its revocation.
+//! The page of an API key: its limits, its spend and its settings; and its revocation.
 
 use axum::{
     extract::{Path, State},
@@ -51,7 +51,6 @@ const FEWEST_DAYS: i64 = 7;
 /// Latest requests shown.
 const REQUESTS: usize = 10;
 
-/// Shows a key.
 pub(super) async fn show(
     State(app): State<App>,
     viewer: Viewer,
@@ -61,7 +60,7 @@ pub(super) async fn show(
     whole(&app, &viewer, &key, None).await
 }
 
-/// The page, with the form that was refused, if any.
+/// Writes the page, with the refused form if there is one.
 async fn whole(
     app: &App,
     viewer: &Viewer,
@@ -113,7 +112,7 @@ async fn latest_requests(app: &App, viewer: &Viewer, key: &ApiKey) -> Result<Vec
     Ok(app.management.find_requests(account, &search, begin, REQUESTS).await?.found)
 }
 
-/// What the bounds of a key and of its groups mean together.
+/// Says what the bounds of a key and of its groups mean together.
 fn bounds(key: &ApiKey, groups: &[&Group]) -> Markup {
     let sentence = words::bounds(&key.spend.budget, groups);
     let is_archived = groups.iter().any(|group| group.spend.archived_at.is_some());
@@ -126,7 +125,7 @@ fn bounds(key: &ApiKey, groups: &[&Group]) -> Markup {
     }
 }
 
-/// The lists of models that bound a key.
+/// Returns the lists of models that bound a key.
 fn lists<'a>(key: &'a ApiKey, groups: &[&'a Group]) -> Vec<&'a Vec<String>> {
     let of_groups = groups.iter().map(|group| &group.spend.budget);
     std::iter::once(&key.spend.budget).chain(of_groups).filter_map(words::list_of).collect()
@@ -138,7 +137,7 @@ fn models_note(app: &App, key: &ApiKey, groups: &[&Group]) -> Markup {
     html! { @if let Some(says) = says { p.note { (says) } } }
 }
 
-/// The first model that a key may chat with, for commands to paste.
+/// Returns the first model that a key may chat with, for commands to paste.
 fn first_model(app: &App, key: &ApiKey, groups: &[&Group]) -> String {
     let (catalog, lists) = (app.catalog.get(), lists(key, groups));
     let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
@@ -146,7 +145,7 @@ fn first_model(app: &App, key: &ApiKey, groups: &[&Group]) -> String {
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
 }
 
-/// Settings, rotation and revocation, for owners.
+/// Shows an owner settings, rotation and revocation.
 async fn forms(
     app: &App,
     viewer: &Viewer,
@@ -161,7 +160,7 @@ async fn forms(
     Ok(html! {
         section.card {
             h2 { "Settings" }
-            // A browser that loads the page again shows what is there, and nothing that it kept.
+            // A browser that reloads the page shows the stored values rather than those it kept.
             form.stack method="post" action=(path) autocomplete="off" {
                 (hidden(viewer))
                 (settings_form::edit_fields::<KeyField>(entered, &present, &offered))
@@ -178,7 +177,6 @@ async fn forms(
     })
 }
 
-/// Changes a key.
 pub(super) async fn update(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -208,7 +206,7 @@ pub(super) async fn update(
     }
 }
 
-/// The page again, with the fault of its form.
+/// Writes the page again, with the fault of its form.
 async fn again(
     app: &App,
     viewer: &Viewer,
@@ -219,7 +217,7 @@ async fn again(
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
 }
 
-/// Explains the effect of revoking, before the key is revoked.
+/// Explains what revoking does, before the key is revoked.
 pub(super) async fn confirm(
     State(app): State<App>,
     viewer: Viewer,
@@ -259,7 +257,6 @@ fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
     ]
 }
 
-/// Revokes a key.
 pub(super) async fn revoke(
     State(app): State<App>,
     Path(id): Path<String>,

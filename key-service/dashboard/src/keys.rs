@@ -1,4 +1,4 @@
-//! The list of API keys, the search of keys, and the creation of a key.
+//! The list of API keys, their search, and making a key.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,8 @@ use key_service_page::{
 /// Path of the form that searches.
 pub(super) const SEARCH: &str = "/dashboard/keys/search";
 
-/// Orders of the list, with their names in the address and on the page. None is by label: no store has such an index.
+/// Orders of the list, with their names in the address and on the page. None is by label, since no store has such an
+/// index.
 const ORDERS: [(KeyOrder, &str, &str); 4] = [
     (KeyOrder::Newest, "", "Newest first"),
     (KeyOrder::Oldest, "asc", "Oldest first"),
@@ -69,10 +70,9 @@ const STATUSES: [(&str, &str); 8] = [
     ("revoked", "Revoked"),
 ];
 
-/// Fewest characters of a text that may be the plaintext of a key and has no known beginning.
+/// Fewest characters of a text that may be a plaintext although it has no known beginning.
 const SECRET_CHARS: usize = 24;
 
-/// Lists the keys.
 pub(super) async fn list(
     State(app): State<App>,
     viewer: Viewer,
@@ -116,7 +116,7 @@ pub(super) async fn list(
     Ok(page(&viewer, Section::Keys, "API keys", &content))
 }
 
-/// Number of keys in the whole list; `None` where no counter has that number.
+/// Returns the number of keys in the whole list; `None` if no counter has it.
 fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) -> Option<u64> {
     let is_by_id = matches!(search.order, KeyOrder::Newest | KeyOrder::Oldest);
     let has_all = is_by_id && search.status.is_none() && search.condition.is_none() && search.text.is_empty();
@@ -133,7 +133,7 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) ->
     };
     let group = query.filled("group").and_then(|id| groups.get(&id.parse().ok()?));
     html! {
-        // Sent as a form: a plaintext that is pasted stands in no address. All others do.
+        // Sent as a form, so that a pasted plaintext is in no address. Other texts then go into one.
         form.filters method="post" action=(SEARCH) role="search" {
             (hidden(viewer))
             label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label, hint, id or key" autocomplete="off"; }
@@ -153,7 +153,7 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) ->
     }
 }
 
-/// Searches: leads to the key of a plaintext, or to the list with the filters in its address.
+/// Leads to the key of a plaintext, or to the list with the filters in its address.
 pub(super) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let text = form.get("q").trim();
     let found = app.management.key_of_plaintext(viewer.signed_in.account, text).await?;
@@ -174,7 +174,7 @@ pub(super) async fn search(State(app): State<App>, Act { viewer, form }: Act) ->
     Ok(Redirect::to(&format!("{PATH}?{query}")).into_response())
 }
 
-/// Returns whether a text may be the plaintext of a key, which belongs in no address.
+/// Returns whether a text may be a plaintext, which must not be in an address.
 fn is_secret(text: &str) -> bool {
     let is_random = text.len() >= SECRET_CHARS
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -182,7 +182,7 @@ fn is_secret(text: &str) -> bool {
     is_random || without_keys(text) != text
 }
 
-/// A table of keys. Owners choose rows in it. `reached` knows the limits of the keys.
+/// Writes a table of keys, in which owners can choose rows. `reached` knows the limits of the keys.
 pub(super) fn table(viewer: &Viewer, keys: &[ApiKey], reached: &ReachedLimits, now: Timestamp) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="API keys" {
@@ -229,8 +229,8 @@ fn row(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits, now: Timestamp) -
     }
 }
 
-/// The status of a key, and what its owner may want to change: `limit` is the reached limit for which its requests are refused.
-/// `is_brief` leaves out that a key is active.
+/// Shows the status of a key, and what its owner may want to change. `limit` is the reached limit for which its
+/// requests are refused. `is_brief` leaves out that a key is active.
 pub(super) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, is_brief: bool) -> Markup {
     let limit = limit.filter(|_| key.is_in(Condition::LimitReached, true, now));
     let expires_soon = key.spend.expires_at.filter(|_| key.is_in(Condition::ExpiresSoon, false, now));
@@ -242,7 +242,7 @@ pub(super) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, i
     }
 }
 
-/// The time until an instant within days, in words.
+/// Says in words how long it is until an instant within days.
 pub(super) fn within(at: Timestamp, now: Timestamp) -> String {
     let hours = (at.seconds() - now.seconds()) / 3_600;
     match (hours, (hours + 12) / 24) {
@@ -260,7 +260,7 @@ pub(super) async fn new(
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
-    // Of a group's page, the form has the group.
+    // A link from the page of a group fills in the group.
     let group = [("group_id", query(&request).get("group").to_owned())];
     asked(&app, &viewer, Entered::new(&Fields::of(group)).focused("label")).await
 }
@@ -271,7 +271,7 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
         @if viewer.is_owner() {
             form.stack method="post" action=(PATH) {
                 (hidden(viewer))
-                // A form sent twice creates a single key.
+                // A form that is sent twice makes one key.
                 input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
                 (settings_form::new_fields::<shared::wire::KeyField>(entered, &offered))
                 div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
@@ -281,7 +281,7 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     Ok(page(viewer, Section::Keys, "New API key", &content))
 }
 
-/// Creates a key, and shows the plaintext only this once.
+/// Makes a key, and shows its plaintext only this once.
 pub(super) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,

@@ -1,8 +1,9 @@
 //! The dashboard: pages for the people of an account, over the same use-cases as the management API.
 //!
-//! A page is a handler and a template in a file below, and a route here. A handler that only shows takes a `Viewer` of
-//! [`key_service_page::session`], or an `Owner`. A handler that changes something takes an `Act` or, where only owners may, an
-//! `OwnerAct`: neither comes about without a session, a form of this dashboard and the right origin.
+//! A page is a handler and a template in a file below, and a route here. A handler that only shows something takes a
+//! `Viewer` of [`key_service_page::session`], or an `Owner`. A handler that changes something takes an `Act` or, if
+//! only owners may do it, an `OwnerAct`. Both exist only with a session, a form of this dashboard, and the right
+//! origin.
 
 use std::sync::Arc;
 
@@ -56,13 +57,13 @@ mod webhooks;
 mod words;
 mod you;
 
-/// Sources of everything on a page: this server, and pictures that the page itself makes.
+/// Sources of everything on a page: this server, and pictures that the page makes itself.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// Headers of every answer that is no asset. With `no-referrer` browsers would not say the origin of forms.
+/// Headers of every answer that is no asset. With `no-referrer`, browsers would not name the origin of forms.
 const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -72,10 +73,11 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// A year in which a browser comes with TLS alone. Other hosts of the domain are not ours to speak for.
+/// Tells a browser to come only with TLS for a year. Other hosts of the domain are not included, since they may not be
+/// ours.
 const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
-/// The routes of the dashboard. `behind_tls` is true if clients reach this installation over TLS, by its public address.
+/// Routes of the dashboard. `behind_tls` says that clients reach this installation over TLS, by its public address.
 pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Router {
     let app = App::new(management, catalog, behind_tls);
     let pages = Router::new()
@@ -147,8 +149,8 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
     Router::new().route("/dashboard/assets/{name}", get(asset)).merge(pages)
 }
 
-/// Middleware: headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
-/// being requested without TLS where a browser used TLS. Failures get their page, and gateways learn whose answer it is.
+/// Middleware: sets headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
+/// being requested without TLS if a browser used it. It makes pages of failures, and tells gateways whose answer it is.
 async fn secure(State(app): State<App>, browser: Browser, mut request: Request, next: Next) -> Response {
     let account = AskingAccount::default();
     request.extensions_mut().insert(account.clone());
@@ -168,7 +170,7 @@ async fn asset(Path(name): Path<String>) -> Response {
     assets::answer(&name)
 }
 
-/// The answer to an address, or a method, that no page has.
+/// Answers an address, or a method, that no page has.
 async fn no_such_page() -> Failure {
     Failure::NotFound
 }

@@ -1,4 +1,4 @@
-//! The limits of a key or a group in a form: amounts, each with the time of renewal.
+//! The limits of a key or a group in a form: amounts, each with its time of renewal.
 
 use maud::{Markup, html};
 use shared::{
@@ -12,7 +12,8 @@ use key_service_page::{
     form::Fields,
 };
 
-/// Names of the fields, and their titles behind the first: one that never resets, and one for each length of window.
+/// Names of the fields, and their titles after the first: one for a limit that never resets, and one for each length of
+/// window.
 const FIELDS: [(&str, &str, &str, &str); 5] = [
     ("limit", "resets", "Limit (USD)", "Resets"),
     ("limit_2", "resets_2", "Limit 2 (USD)", "Resets 2"),
@@ -21,16 +22,14 @@ const FIELDS: [(&str, &str, &str, &str); 5] = [
     ("limit_5", "resets_5", "Limit 5 (USD)", "Resets 5"),
 ];
 
-/// The limits of a form, each `None` where missing in the form.
+/// Limits of a form, each `None` if the form lacks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     /// The limit that never resets.
     pub(super) lifetime: Option<Value>,
-    /// The limits of windows.
     pub(super) windows: Option<Value>,
 }
 
-/// Names of the fields.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.into_iter().flat_map(|(name, resets, _, _)| [name, resets])
 }
@@ -64,7 +63,7 @@ pub(super) fn read(form: &Fields) -> Result<Limits, Fault> {
     Ok(Limits { lifetime: Some(lifetime), windows: form.has("resets").then_some(windows) })
 }
 
-/// Reads an amount, exact where a float would not be.
+/// Reads an amount exactly, which a float could not hold.
 fn amount(text: &str) -> Result<NanoUsd, String> {
     let bounds = || format!("Give an amount from 0 to {MAX_LIMIT}.");
     let unreadable = || "Give an amount in US dollars, such as 5, 0.25 or 1,000.00.".to_owned();
@@ -77,7 +76,7 @@ fn amount(text: &str) -> Result<NanoUsd, String> {
     }
 }
 
-/// A number without commas between thousands; `None` where a comma stands elsewhere, as in `1,5`.
+/// Returns a number without commas between thousands; `None` if a comma is elsewhere, as in `1,5`.
 pub(super) fn without_commas(number: &str) -> Option<String> {
     let (whole, fraction) =
         number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
@@ -91,7 +90,7 @@ pub(super) fn without_commas(number: &str) -> Option<String> {
     (is_grouped && are_thousands).then(|| number.replace(',', ""))
 }
 
-/// The texts of a form for these settings: all fields, the first of them filled.
+/// Returns the texts of a form for these settings: all fields, the first ones filled.
 pub(super) fn texts(lifetime: &Value, windows: &Value) -> Vec<(String, String)> {
     let mut limits: Vec<(String, String)> = Vec::new();
     if let Value::Amount(amount) = lifetime {
@@ -119,7 +118,7 @@ pub(super) fn further(entered: Entered<'_>) -> Markup {
     html! { @for at in 1..FIELDS.len() { (pair(entered, at, "")) } }
 }
 
-/// Returns whether there is a further limit, or a faulty limit.
+/// Returns whether there is a further limit, or a faulty one.
 pub(super) fn has_further(entered: Entered<'_>) -> bool {
     FIELDS.iter().skip(1).any(|(name, resets, _, _)| entered.has_any(&[name, resets]))
 }

@@ -1,4 +1,4 @@
-//! The page of management keys: creation, the plaintext shown once, and revocation.
+//! The page of management keys: making one, its plaintext shown once, and revoking it.
 
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> 
     html! {
         form.stack.card method="post" action=(PATH) {
             (hidden(viewer))
-            // A form sent twice creates a single key.
+            // A form that is sent twice makes one key.
             input type="hidden" name="attempt" value=(app.management.form_attempt());
             (entered.field("name", ("Name", ""), |entry| html! {
                 input id=(entry.name) name=(entry.name) required maxlength=(MAX_NAME_CHARS) value=(entry.value)
@@ -96,7 +96,7 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> 
     }
 }
 
-/// Reads the settings, or describes the first fault.
+/// Reads the settings, or returns the first fault.
 fn read(form: &Fields) -> Result<ManagementKeySettings, Fault> {
     let name = form.get("name").trim();
     if !is_name(name, MAX_NAME_CHARS) {
@@ -162,7 +162,7 @@ fn table(
     }
 }
 
-/// Scope of a key, and its group by name.
+/// Shows the scope of a key, and its group by name.
 fn access(key: &ManagementKey, groups: &HashMap<GroupId, Group>) -> Markup {
     html! {
         (key.access.scope.as_str())
@@ -176,7 +176,7 @@ fn access(key: &ManagementKey, groups: &HashMap<GroupId, Group>) -> Markup {
     }
 }
 
-/// Creates a key, and shows the plaintext only this once.
+/// Makes a key, and shows its plaintext only this once.
 pub(super) async fn create(State(app): State<App>, act: OwnerAct) -> Result<Response, Failure> {
     let OwnerAct(act) = act;
     let (account, form) = (act.viewer.signed_in.account, &act.form);
@@ -236,7 +236,7 @@ async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ManagementKey, Fa
     Ok(app.management.management_key(viewer.signed_in.account, id).await?)
 }
 
-/// Explains the effect of revoking, before the key is revoked.
+/// Explains what revoking does, before the key is revoked.
 pub(super) async fn confirm(
     State(app): State<App>,
     viewer: Viewer,
@@ -258,7 +258,6 @@ pub(super) async fn confirm(
     Ok(page(&viewer, Section::ManagementKeys, "Revoke a management key", &content))
 }
 
-/// Revokes a key.
 pub(super) async fn revoke(
     State(app): State<App>,
     Path(id): Path<String>,

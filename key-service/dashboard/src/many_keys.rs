@@ -1,4 +1,4 @@
-//! Many API keys at once: chosen in a list, then revoked, moved or given another expiry after a confirmation.
+//! Many API keys at once. They are chosen in a list, then revoked, moved or given another expiry after a confirmation.
 
 use axum::{
     extract::State,
@@ -76,7 +76,7 @@ impl Deed {
     }
 }
 
-/// A list of keys with the buttons for chosen rows.
+/// Shows a list of keys with buttons for the chosen rows.
 pub(super) fn form(viewer: &Viewer, table: &Markup) -> Markup {
     html! {
         (table)
@@ -92,7 +92,7 @@ pub(super) fn form(viewer: &Viewer, table: &Markup) -> Markup {
     }
 }
 
-/// The chosen keys, as far as the account has them.
+/// Finds the chosen keys, as far as the account has them.
 async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>, Failure> {
     let ids = form.all("key");
     if ids.len() > ROWS_ON_PAGE {
@@ -107,7 +107,7 @@ async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>
     Ok(ids.iter().filter_map(|id| found.get(id)).cloned().collect())
 }
 
-/// Names the keys and the number of keys, before anything is done.
+/// Names the keys and their number, before anything is done.
 pub(super) async fn confirm(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -178,7 +178,7 @@ pub(super) async fn apply(
         };
         match changed {
             Ok(_) => done += usize::from(key.spend.revoked_at.is_none()),
-            // Revoked meanwhile.
+            // Somebody revoked the key meanwhile.
             Err(Error::Refused(Refused::KeyRevoked)) => {}
             Err(Error::Refused(Refused::BadGroup(param, bad))) => {
                 return refused(&Fault::of(param, bad_group(bad))).await;
@@ -193,7 +193,7 @@ pub(super) async fn apply(
     Ok(notice::done(&viewer, PATH, &line))
 }
 
-/// The change that the form asks for; `None` to revoke.
+/// Returns the change that the form asks for; `None` to revoke.
 fn change(deed: Deed, form: &Fields) -> Result<Option<KeyPatch>, Fault> {
     Ok(match deed {
         Deed::Revoke => None,

@@ -1,4 +1,4 @@
-//! Margin: what was charged beside what the upstreams charge the operator. Owners alone see this page.
+//! Margins: charges beside what the upstreams charge the operator. Only owners see this page.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -28,7 +28,8 @@ use key_service_page::{
     show::{aligned, count, or_unnamed, requests},
 };
 
-/// Parts that margins are apart by, with their names in addresses and on the page. The first is the default.
+/// Parts for which margins are shown separately, with their names in addresses and on the page. The first is the
+/// default.
 const PARTS: [(MarginBy, &str, &str); 3] =
     [(MarginBy::Model, "model", "Model"), (MarginBy::Key, "key", "Key"), (MarginBy::Group, "group", "Group")];
 
@@ -131,7 +132,7 @@ fn row(name: &Markup, of: &Margin) -> Markup {
     }
 }
 
-/// The part of the charges that a margin is; a loss stands out.
+/// Shows how much of the charges a margin is. A loss stands out.
 fn share(margin: NanoUsd, charged: NanoUsd) -> Markup {
     if charged <= NanoUsd::ZERO {
         return html! {};
@@ -143,7 +144,7 @@ fn share(margin: NanoUsd, charged: NanoUsd) -> Markup {
     }
 }
 
-/// The groups of the rows, to be shown by name.
+/// Finds the groups of the rows, to show their names.
 async fn groups_of(
     app: &App,
     account: AccountId,

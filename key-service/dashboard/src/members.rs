@@ -26,13 +26,11 @@ use key_service_page::{
     show::{copyable, time},
 };
 
-/// Path of this page.
 const PATH: &str = "/dashboard/members";
 
-/// Reason why owners do not lock themselves out.
+/// Reason why owners cannot lock themselves out.
 const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
 
-/// Lists the members.
 pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, None, Entered::new(&Fields::default())).await
 }
@@ -144,7 +142,7 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Members, &member.name, &content))
 }
 
-/// Forms of an owner for a member. Role and removal of an owner are left to another owner.
+/// Shows an owner the forms for a member. Only another owner can change an owner's role, or remove an owner.
 fn actions(viewer: &Viewer, member: &Member) -> Markup {
     let path = format!("{PATH}/{}", member.id);
     html! {
@@ -228,7 +226,7 @@ pub(super) async fn make_link(
     Ok(link_page(&viewer, &member, &token, "15 minutes"))
 }
 
-/// Explains the effect of another role, before the member has it.
+/// Explains what another role does, before the member has it.
 pub(super) async fn confirm_role(
     State(app): State<App>,
     viewer: Viewer,
@@ -258,7 +256,7 @@ const fn article(role: Role) -> &'static str {
     }
 }
 
-/// A page that asks before something is done to a member.
+/// Makes a page that asks before something is done to a member.
 fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effects: &[&str]) -> Response {
     let back = format!("{PATH}/{}", member.id);
     let content = html! {
@@ -288,7 +286,7 @@ pub(super) async fn change_role(
     done(&app, &viewer, changed, (&format!("{PATH}/{}", member.id), &line)).await
 }
 
-/// Explains the effect of removing a second factor, before it is removed.
+/// Explains what removing a second factor does, before it is removed.
 pub(super) async fn confirm_second_factor(
     State(app): State<App>,
     viewer: Viewer,
@@ -319,7 +317,7 @@ pub(super) async fn remove_second_factor(
     Ok(notice::done(&viewer, &format!("{PATH}/{}", member.id), &line))
 }
 
-/// Explains the effect of removing, before the member is removed.
+/// Explains what removing does, before the member is removed.
 pub(super) async fn confirm(
     State(app): State<App>,
     viewer: Viewer,
@@ -334,7 +332,6 @@ pub(super) async fn confirm(
     Ok(asked(&viewer, &member, "Remove member", &question, &effects))
 }
 
-/// Removes a member.
 pub(super) async fn remove(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -349,7 +346,7 @@ pub(super) async fn remove(
     done(&app, &viewer, removed, (PATH, &format!("{} is removed.", member.name))).await
 }
 
-/// Leads to a page that says what was done, or shows the list with the reason why nothing was changed.
+/// Leads to a page that says what was done, or shows the list with the reason why nothing changed.
 async fn done(
     app: &App,
     viewer: &Viewer,

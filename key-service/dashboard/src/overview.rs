@@ -33,15 +33,14 @@ use key_service_page::{
 const TOP_KEYS: usize = 5;
 /// Numbers of days to choose from.
 const PERIODS: [i64; 3] = [7, DAYS, 90];
-/// Days until credit runs out beyond which no number is shown.
+/// Days until the credit runs out beyond which no number is shown.
 const FAR: i64 = 365;
-/// Days until credit runs out below which the page says so first.
+/// Days until the credit runs out below which the page says so first.
 const SOON: i64 = 7;
 
 /// Chosen view of the page.
 struct Choice {
     measure: Measure,
-    /// Days of the chart.
     days: i64,
     by_key: bool,
 }
@@ -58,7 +57,7 @@ impl Choice {
     }
 }
 
-/// Name of a measure in the address; that of the default is empty.
+/// Returns the name of a measure in the address, which is empty for the default.
 const fn name(measure: Measure) -> &'static str {
     match measure {
         Measure::Spend => "",
@@ -76,7 +75,7 @@ pub(super) async fn show(
     let (account, today) = (viewer.signed_in.account, app.management.today());
     let query = query(&request);
     let choice = Choice::of(&query);
-    // The days before those of the chart are compared with; the last month says how long the credit lasts.
+    // The chart is compared with the same number of days before it. The last month says how long the credit lasts.
     let read = today.plus(1 - (2 * choice.days).max(DAYS))..=today;
     let spend = app.management.spend(account, read).await?;
     let top = app.management.top_keys(account, TOP_KEYS).await?;
@@ -110,14 +109,14 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }
 
-/// A link that leads to this page with a field of the query replaced.
+/// Makes a link to this page with one field of the query replaced.
 fn link(query: &Fields, field: &str, value: &str, is_chosen: bool, title: &Markup) -> Markup {
     let query = with(query, field, value);
     let path = if query.is_empty() { HOME.to_owned() } else { format!("{HOME}?{query}") };
     html! { a href=(path) aria-current=[is_chosen.then_some("true")] { (title) } }
 }
 
-/// Leads to other measures and other numbers of days.
+/// Links to other measures and other numbers of days.
 fn choices(query: &Fields, choice: &Choice) -> Markup {
     html! {
         div.split {
@@ -136,7 +135,7 @@ fn choices(query: &Fields, choice: &Choice) -> Markup {
     }
 }
 
-/// Leads to the chart by model and to that by key.
+/// Links to the chart by model and to that by key.
 fn parts(query: &Fields, by_key: bool) -> Markup {
     html! {
         nav.choice aria-label="Parts of the chart" {
@@ -146,7 +145,7 @@ fn parts(query: &Fields, by_key: bool) -> Markup {
     }
 }
 
-/// The sums of the keys that spent most, and of all others together.
+/// Sums up the keys that spent most, and all others together.
 async fn by_key(
     app: &App,
     viewer: &Viewer,
@@ -162,7 +161,7 @@ async fn by_key(
         for (day, sums) in &days {
             others.entry(*day).and_modify(|left| *left = left.less(*sums));
         }
-        // A number of the key, so that the key keeps its colour while others spend more or less.
+        // A number of the key decides, so that the key keeps its colour while others spend more or less.
         let place = key.id.as_bytes().last().map(|byte| usize::from(*byte));
         series.push(Series { name: or_unnamed(&key.label), place, is_rest: false, days });
     }
@@ -186,7 +185,7 @@ fn sum_of(spend: &Spend, days: RangeInclusive<Day>) -> Sums {
     parts.fold(Sums::default(), |all, sums| all.plus(*sums))
 }
 
-/// Says first that credit is used up, or soon will be.
+/// Says first that the credit is used up, or soon will be.
 fn warning(credit: NanoUsd, spend: &Spend, today: Day) -> Markup {
     let add = html! { a href="/dashboard/credit" { "See how to add credit" } };
     html! {
@@ -200,13 +199,13 @@ fn warning(credit: NanoUsd, spend: &Spend, today: Day) -> Markup {
     }
 }
 
-/// Whole days that the credit lasts at the rate of the last [`DAYS`]; `None` where nothing was spent.
+/// Returns for how many whole days the credit lasts at the rate of the last [`DAYS`]; `None` if nothing was spent.
 fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
     let days = i128::from(credit.nanos()) * i128::from(DAYS) / i128::from(spent.nanos().max(1));
     (spent > NanoUsd::ZERO).then(|| i64::try_from(days).unwrap_or(i64::MAX))
 }
 
-/// Steps until the first bill. `key` is a key that can be used.
+/// Shows the steps until the first bill. `key` is a key that can be used.
 fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
     html! {
         section.card {
@@ -250,7 +249,7 @@ fn tiles(viewer: &Viewer, choice: &Choice, spend: &Spend, today: Day) -> Markup 
     }
 }
 
-/// The change from the days before, in words.
+/// Says in words how an amount changed from the days before.
 fn compared(now: i64, before: i64, days: i64) -> String {
     if before <= 0 {
         return format!("Nothing in the {days} days before");
@@ -263,7 +262,7 @@ fn compared(now: i64, before: i64, days: i64) -> String {
     }
 }
 
-/// Time that the credit lasts at the rate of the last days, in words.
+/// Says in words how long the credit lasts at the rate of the last days.
 fn lasts(credit: NanoUsd, spent: NanoUsd) -> String {
     match days_left(credit, spent) {
         _ if credit <= NanoUsd::ZERO => "There is no credit".into(),

@@ -1,4 +1,4 @@
-//! Words about refused requests.
+//! Tells how many requests were refused, and why.
 
 use maud::{Markup, html};
 
@@ -29,12 +29,12 @@ fn before(refused: &RefusedLately) -> Markup {
     }
 }
 
-/// The number of all requests, unless there is none.
+/// Returns the number of all requests; `None` if it is zero.
 fn sum(counts: &[(String, u64)]) -> Option<u64> {
     Some(counts.iter().map(|(_, count)| count).sum()).filter(|all| *all > 0)
 }
 
-/// The reasons, each with its number where there are several.
+/// Lists the reasons, each with its number if there are several.
 fn reasons(counts: &[(String, u64)], with_links: bool) -> Markup {
     html! {
         @for (n, (reason, some)) in counts.iter().enumerate() {

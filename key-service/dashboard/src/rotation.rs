@@ -22,14 +22,14 @@ use key_service_page::{
     show::{new_key, or_unnamed, time},
 };
 
-/// Choices of the grace, in seconds.
+/// Periods of grace to choose from, in seconds.
 const GRACES: [(u64, &str); 5] =
     [(0, "Not at all"), (3_600, "An hour"), (86_400, "A day"), (604_800, "A week"), (2_592_000, "30 days")];
 
-/// The grace that is chosen at first: time to change the key wherever it is used.
+/// Grace that is chosen at first: time to replace the key wherever it is used.
 const USUAL_GRACE: u64 = 86_400;
 
-/// The form of a key that works, or that can be enabled again.
+/// Shows the form for a key that works, or that can be enabled again.
 pub(super) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
     let previous_until = key.previous_expires_at(app.management.now());
     html! {
@@ -41,7 +41,7 @@ pub(super) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
             }
             form.stack method="post" action={ (PATH) "/" (key.id.to_string()) "/rotate" } {
                 (hidden(viewer))
-                // A form sent twice rotates once.
+                // A form that is sent twice rotates once.
                 input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
                 @if previous_until.is_some() { input type="hidden" name="force" value="true"; }
                 label { "The current key works on for" select name="grace_seconds" {
@@ -53,7 +53,7 @@ pub(super) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
     }
 }
 
-/// Rotates a key, and shows the plaintext only this once.
+/// Rotates a key, and shows its new plaintext only this once.
 pub(super) async fn rotate(
     State(app): State<App>,
     Path(id): Path<String>,

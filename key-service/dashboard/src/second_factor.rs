@@ -1,4 +1,4 @@
-//! The member's second factor: set up with an app, and turned off with a code.
+//! The member's second factor, which is set up with an app and turned off with a code.
 
 use axum::{
     extract::State,
@@ -29,13 +29,12 @@ use key_service_page::{
     show::copyable_line,
 };
 
-/// Path of the page.
 pub(super) const PATH: &str = "/dashboard/you/second-factor";
 
 /// Light modules around a QR code, as readers need.
 const QUIET_ZONE: usize = 4;
 
-/// Shows the way to turn the second factor on or off.
+/// Shows how to turn the second factor on or off.
 pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     let none = Fields::default();
     if viewer.signed_in.member.second_factor.is_some() {
@@ -44,7 +43,7 @@ pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Respo
     asked_on(&app, &viewer, None, Entered::new(&none))
 }
 
-/// The part of the member's page that leads here.
+/// Shows the part of the member's page that links here.
 pub(super) fn summary(member: &Member) -> Markup {
     html! {
         @match &member.second_factor {
@@ -79,7 +78,7 @@ fn present_password(entered: Entered<'_>) -> Markup {
     })
 }
 
-/// Offers a secret, and asks for a code of the secret.
+/// Offers a secret, and asks for a code of it.
 fn asked_on(
     app: &App,
     viewer: &Viewer,
@@ -124,7 +123,7 @@ fn asked_off(viewer: &Viewer, entered: Entered<'_>) -> Response {
     page(viewer, Section::Unlisted, "Second factor", &content)
 }
 
-/// A QR code; nothing for a text that is too long.
+/// Draws a QR code; nothing for a text that is too long.
 fn qr_code(text: &str) -> Markup {
     let Ok(code) = QrCode::new(text) else { return html! {} };
     let (width, size) = (code.width(), code.width() + 2 * QUIET_ZONE);
@@ -179,7 +178,7 @@ pub(super) async fn disable(State(app): State<App>, Act { viewer, form }: Act) -
     }
 }
 
-/// The field of a refusal, and the status of the page that says it.
+/// Returns the field of a refusal, and the status of the page that shows it.
 fn fault(refused: MemberRefused) -> Result<(Fault, StatusCode), Failure> {
     let (field, status) = match refused {
         MemberRefused::WrongCode => ("code", StatusCode::FORBIDDEN),

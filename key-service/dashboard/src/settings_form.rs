@@ -1,4 +1,4 @@
-//! The settings of a key or a group in a form, read from the table of fields.
+//! The settings of a key or a group in a form, made from the table of fields.
 
 use std::time::Duration;
 
@@ -22,28 +22,26 @@ use key_service_page::{
     show::name_of,
 };
 
-/// Groups offered by name in a form, newest first. With more, the id of a group is typed in.
+/// Groups that a form offers by name, newest first. If there are more, the id of a group is typed in.
 const OFFERED_GROUPS: usize = 200;
 
 /// Models named below the field.
 const MODELS_IN_HINT: usize = 8;
 
-/// Lives of keys offered beside the expiry, in days.
+/// Lives of keys, in days, offered beside the expiry.
 const LIVES: [(u64, &str); 3] = [(30, "in 30 days"), (90, "in 90 days"), (365, "in a year")];
 
-/// What a form offers to choose from.
+/// Choices that a form offers.
 pub(super) struct Offered {
-    /// Groups, newest first.
     pub(super) groups: Vec<Group>,
     /// The account has no other groups.
     pub(super) has_all_groups: bool,
-    /// Ids of models.
     pub(super) models: Vec<String>,
     /// The present time, which offered expiries count from.
     pub(super) now: Timestamp,
 }
 
-/// What forms of this account offer.
+/// Finds what forms of this account offer.
 pub(super) async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
     let groups = app.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
     let models = app.catalog.get().models.iter().map(|model| model.id.clone()).collect();
@@ -58,21 +56,20 @@ pub(super) fn name_models_by_id(app: &App, bounds: &mut BoundsPatch) {
     }
 }
 
-/// Field of a form that has the texts which the form showed, as a query. Only what differs from them is changed, so that a
-/// page which was opened earlier takes nothing back that another member did meanwhile.
+/// Field of a form with the texts that the form showed, as a query. Only texts that differ are changed, so that a page
+/// that was opened earlier does not undo what another member did meanwhile.
 const SHOWN: &str = "shown";
 
 /// Changes that a form makes to an existing object.
 pub(super) struct Edit<P> {
-    /// The settings that differ from those that the form showed.
+    /// Settings that differ from those that the form showed.
     pub(super) patch: P,
-    /// Changed settings that somebody else has also changed since the form was shown.
+    /// Changed settings that somebody else has changed too since the form was shown.
     pub(super) overtaken: Vec<Overtaken>,
 }
 
-/// A setting that was changed by somebody else since a form showed it.
+/// A setting that somebody else changed after the form showed it.
 pub(super) struct Overtaken {
-    /// The setting.
     field: Field,
     /// The value that the form showed, and the present value.
     values: [Value; 2],
@@ -89,8 +86,8 @@ pub(super) fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
     Ok(patch)
 }
 
-/// Reads what a form changes of an object whose settings are `present` now, or finds the first fault. Settings without a
-/// field in the form stay as they are.
+/// Reads what a form changes of an object whose settings are now `present`, or finds the first fault. Settings without
+/// a field in the form stay as they are.
 pub(super) fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, Fault> {
     let (shown, changed) = changed::<P::Field>(form);
     let (mut edit, limits) = (Edit { patch: P::default(), overtaken: Vec::new() }, limits::read(&changed)?);
@@ -112,11 +109,11 @@ pub(super) fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edi
     Ok(edit)
 }
 
-/// The texts that a form showed, and the fields of the form whose texts differ from them. All fields of limits belong
-/// together.
+/// Returns the texts that a form showed, and the fields of the form whose texts differ from them. All fields of limits
+/// belong together.
 fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
     let shown = Fields::of_query(Some(form.get(SHOWN)));
-    // Browsers send line breaks as CR LF.
+    // Browsers send line breaks as CR LF, which is no difference.
     let is_same = |name: &str| shown.has(name) && form.get(name).replace("\r\n", "\n") == shown.get(name);
     let differs = |name: &str| form.has(name) && !is_same(name);
     let has_limits = limits::names().any(differs);
@@ -133,8 +130,8 @@ fn set<P: Patch>(patch: &mut P, (field, row): (P::Field, &Field), value: Value) 
     if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
 }
 
-/// The form with what was changed in it, over the present settings; and a fault that asks whether to overwrite what somebody
-/// else has changed. Sent again, the form changes it.
+/// Makes the form with its changes over the present settings, and a fault that asks whether to overwrite what somebody
+/// else has changed. Sent again, the form overwrites it.
 pub(super) fn ask<F: Table>(
     form: &Fields,
     present: &Fields,
@@ -152,8 +149,8 @@ pub(super) fn ask<F: Table>(
     Some((merged::<F>(form, present).with(SHOWN, present.query()), Fault::of(name, says)))
 }
 
-/// The texts of the present settings, with those that a form changes. The limit that never resets and those that do are settings
-/// of their own, in fields that they share.
+/// Returns the texts of the present settings, with those that a form changes. The limit that never resets and those
+/// that do are separate settings in shared fields.
 fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
     let (shown, changed) = changed::<F>(form);
     let [sent, shown, present_limits] =
@@ -166,13 +163,13 @@ fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
     present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &windows)))
 }
 
-/// The fields of forms: of a new object, or of an existing object. A flag is for later: what is new works.
+/// Lists the fields of forms, for a new object or an existing one. A flag appears only later, since a new object works.
 fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
     let inputs = F::settings().filter_map(|field| Some((field, field.row(), field.row().input?)));
     inputs.filter(move |(_, row, _)| if is_new { !matches!(row.kind, Kind::Flag) } else { !row.is_fixed })
 }
 
-/// The value of a field; `None` where the form does not have the field.
+/// Returns the value of a field; `None` if the form does not have it.
 fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>, String> {
     if let Kind::Amount = field.kind {
         return Ok(limits.lifetime.clone());
@@ -240,8 +237,8 @@ pub(super) fn new_fields<F: Table>(entered: Entered<'_>, offered: &Offered) -> M
     fields::<F>(entered, offered, true)
 }
 
-/// The fields of a form for an object whose settings are `present`. The form keeps what it showed at first, also where it was
-/// refused.
+/// Makes the fields of a form for an object whose settings are `present`. The form keeps what it showed first, even if
+/// it is refused.
 pub(super) fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &Offered) -> Markup {
     let shown = if entered.get(SHOWN).is_empty() { present.query() } else { entered.get(SHOWN).to_owned() };
     html! {
@@ -250,7 +247,7 @@ pub(super) fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offe
     }
 }
 
-/// Rates and further limits are folded away unless one is set.
+/// Makes the fields. Rates and further limits are folded away unless one is set.
 fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Markup {
     let is_rate = |row: &Field| matches!(row.kind, Kind::Count { .. });
     let rows = || inputs::<F>(is_new).map(|(_, row, input)| (row, input));
@@ -274,7 +271,7 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
     match row.kind {
         Kind::Line { max } | Kind::ExternalId { max } => entered.line(row.name, described, max),
         Kind::Amount => limits::first(entered, described),
-        // Stands beside the amount.
+        // Limits appear beside the amount.
         Kind::Limits => html! {},
         Kind::Time => entered.instant(row.name, described, &later(offered.now)),
         Kind::Count { .. } => entered.field(row.name, described, |entry| {
@@ -297,7 +294,7 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
             })
         }
         Kind::Group => group(row.name, described, entered, offered),
-        // A box that is not ticked is not sent, as if the form had no such field.
+        // Browsers do not send a box that is not ticked, as if the form had no such field.
         Kind::Flag => entered.field(row.name, described, |entry| {
             html! {
                 select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
@@ -312,21 +309,21 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
     }
 }
 
-/// Instants that an expiry may be set to with a click, as inputs take them.
+/// Lists instants to which an expiry can be set with a click, in the form of inputs.
 pub(super) fn later(now: Timestamp) -> Vec<(String, &'static str)> {
     let minute = Timestamp::from_millis(now.millis() - now.millis().rem_euclid(60_000));
     let at = |days: u64| minute.plus(Duration::from_hours(24 * days));
     LIVES.iter().map(|(days, title)| (instant(at(*days)), *title)).collect()
 }
 
-/// An instant as the inputs of browsers take it: without a zone, and without seconds if there are none.
+/// Writes an instant in the form of browsers' inputs: without a zone, and without seconds if there are none.
 fn instant(at: Timestamp) -> String {
     let text = at.to_string();
     let text = text.trim_end_matches('Z');
     text.strip_suffix(":00").filter(|text| text.len() == "2027-12-31T23:59".len()).unwrap_or(text).to_owned()
 }
 
-/// A choice of groups by name; where not all are known, a field for the id.
+/// Makes a choice of groups by name, or a field for the id if not all are known.
 pub(super) fn group<'a>(
     name: &'a str,
     (title, hint): (&str, &str),
@@ -357,12 +354,12 @@ pub(super) fn group<'a>(
     })
 }
 
-/// The settings of an object that exists, as texts of its form; `value` reads a setting.
+/// Returns the settings of an existing object as texts of its form. `value` reads a setting.
 pub(super) fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     let mut texts = Vec::new();
     let (mut lifetime, mut windows) = (Value::Null, Value::Null);
     for (field, row, _) in inputs::<F>(false) {
-        // Limits stand in fields of their own, also where there is none.
+        // Limits have their own fields, even if none is set.
         match (row.kind, value(field).setting()) {
             (Kind::Amount, amount) => lifetime = amount,
             (Kind::Limits, limits) => windows = limits,
@@ -375,7 +372,7 @@ pub(super) fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     Fields::of(texts)
 }
 
-/// The settings that forms do not have, as far as they are set; `value` reads a setting.
+/// Shows the settings that forms do not have, if they are set. `value` reads a setting.
 pub(super) fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
     let other = F::settings().filter(|field| field.row().input.is_none());
     let values = other.map(|field| (field.row(), value(field).setting()));

@@ -25,9 +25,9 @@ use key_service_page::{
     show::program,
 };
 
-/// Path of the page that signs in with a link, and of the page that says whom it signs in.
+/// Path of the page that signs in with a link, and of the page that names the member.
 pub(crate) const LINK: &str = "/dashboard/sign-in/link";
-/// Path of the form that goes on with a code after a password.
+/// Path of the form that continues with a code after a password.
 pub(super) const CODE: &str = "/dashboard/sign-in/code";
 /// Path of the form that uses a link up.
 pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
@@ -53,7 +53,7 @@ pub(super) async fn show(
             (with_a_password(visit, &Fields::of([("account", browser.account.clone())])))
         }
     });
-    // Whichever way the member signs in, also with a link in another window, leads to the page.
+    // Any way to sign in, even a link in another window, leads to that page.
     let cookies = AppendHeaders([
         (header::SET_COOKIE, browser.destination_cookie(destination.as_ref())),
         (header::SET_COOKIE, browser.no_session_cookie()),
@@ -61,13 +61,13 @@ pub(super) async fn show(
     Ok((cookies, page).into_response())
 }
 
-/// Asks for the code of a link. It stands behind the link's `#`, where only the browser sees it: a script enters it, or a
-/// person does.
+/// Asks for the code of a link. It stands after the link's `#`, where only the browser sees it. A script enters it, or
+/// a person does.
 pub(super) async fn link(State(app): State<App>, browser: Browser) -> Response {
     form_page(&app, &browser, None, with_a_code)
 }
 
-/// A page with a form. The token of a form follows from a cookie, which a first visit has not.
+/// Makes a page with a form. The token of a form is derived from a cookie, which a first visit does not have.
 fn form_page(
     app: &App,
     browser: &Browser,
@@ -143,7 +143,7 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
     }
 }
 
-/// A form of a browser in which no member has signed in, and the visit that the form belongs to.
+/// Reads a form of a browser in which no member has signed in, with the visit that it belongs to.
 async fn visitors_form(app: &App, request: Request) -> Result<(Browser, Token, Fields), Failure> {
     let (parts, body) = request.into_parts();
     let browser = Browser::of(&parts.headers, app.behind_tls);
@@ -154,14 +154,14 @@ async fn visitors_form(app: &App, request: Request) -> Result<(Browser, Token, F
     Ok((browser, visit, form))
 }
 
-/// The token of a link in a form: pasted whole, the link has it behind its `#`.
+/// Returns the token of a link in a form. If the whole link was pasted, it stands after the `#`.
 fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
     let pasted = form.get("link").trim();
     let token = Token::parse(pasted.rsplit_once('#').map_or(pasted, |(_, token)| token));
     token.ok_or(Error::Refused(MemberRefused::LinkGone))
 }
 
-/// Says whom a link signs in, and offers to do so. That uses nothing up: scanners of mail open links too.
+/// Says whom a link signs in, and offers to do so. This does not use the link up, since mail scanners open links too.
 pub(super) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (browser, _, form) = visitors_form(&app, request).await?;
     opened(&app, &browser, &form, None).await
@@ -238,7 +238,7 @@ pub(super) async fn with_code(State(app): State<App>, request: Request) -> Resul
     }
 }
 
-/// Begins the session in the browser, whatever session it had before.
+/// Begins the session in the browser, in place of any session that it had.
 async fn begin(app: &App, browser: &Browser, session: &NewSession) -> Result<Response, Failure> {
     if let Some(before) = &browser.session {
         end(app, before).await?;
@@ -252,7 +252,7 @@ async fn begin(app: &App, browser: &Browser, session: &NewSession) -> Result<Res
     Ok((cookies, Redirect::to(page)).into_response())
 }
 
-/// Tells why there is no session, and asks for a password.
+/// Says why there is no session, and asks for a password.
 fn refuse(
     app: &App,
     browser: &Browser,
@@ -267,7 +267,7 @@ fn refuse(
     }
 }
 
-/// A page with a form, and with the reason why the form before was refused, if any.
+/// Makes a page with a form and, if the form before was refused, the reason.
 fn answered(
     app: &App,
     browser: &Browser,
@@ -291,7 +291,7 @@ async fn end(app: &App, token: &Token) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Signs out: the session ends here and in the store.
+/// Signs out, which ends the session here and in the store.
 pub(super) async fn out(State(app): State<App>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
     app.management.end_session(account, member, viewer.signed_in.session.id).await?;

@@ -9,7 +9,7 @@ use key_service_page::{
     app::App, destination::Destination, failure::Failure, paths::HOME, session::Act, theme::Theme,
 };
 
-/// Stores the chosen colours of the browser, and leads back to the page of the choice.
+/// Stores the chosen colours in the browser, and leads back to the page of the choice.
 pub(super) async fn choose(State(_): State<App>, headers: HeaderMap, act: Act) -> Result<Response, Failure> {
     let theme = Theme::parse(act.form.get("theme")).unwrap_or(Theme::System);
     let cookie = act.viewer.browser.theme_cookie(theme);
@@ -17,8 +17,8 @@ pub(super) async fn choose(State(_): State<App>, headers: HeaderMap, act: Act) -
         .into_response())
 }
 
-/// The address of the page that a form was on: of a thing's page, or of a part of the dashboard. A page that asks first
-/// leads to its thing, and a page made by a form has no address.
+/// Returns the address of the page that a form was on: that of an object, or of a part of the dashboard. A page that
+/// asks first leads to its object. A page made by a form has no address.
 fn place(headers: &HeaderMap, base: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let place = referer.and_then(|address| Destination::parse(address.strip_prefix(base)?));

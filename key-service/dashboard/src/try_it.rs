@@ -10,7 +10,7 @@ use key_service_page::{
     show::copyable,
 };
 
-/// Shows the chat. The script sends the requests: no key comes to the dashboard.
+/// Shows the chat. A script sends the requests, so no key reaches the dashboard.
 pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
     let content = html! {
         p.lead { "Requests go from this page to the public API and are billed to the key. The key stays in the page." }

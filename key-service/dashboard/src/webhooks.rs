@@ -1,4 +1,4 @@
-//! Webhooks: creation, the secret shown once, the last deliveries, tests, and removal.
+//! Webhooks: making one, its secret shown once, its last deliveries, tests, and removing it.
 
 use axum::{
     extract::{Path, State},
@@ -25,7 +25,6 @@ use key_service_page::{
     show::{shown_once, time},
 };
 
-/// Path of this page.
 const PATH: &str = "/dashboard/webhooks";
 
 /// Lists the webhooks, with the form for a new webhook.
@@ -48,7 +47,7 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
     html! {
         form.card method="post" action=(PATH) {
             (hidden(viewer))
-            // A form sent twice creates a single webhook.
+            // A form that is sent twice makes one webhook.
             input type="hidden" name="attempt" value=(app.management.form_attempt());
             (entered.field("url", ("URL", ""), |entry| html! {
                 input id=(entry.name) name=(entry.name) type="url" required maxlength=(MAX_URL_CHARS) value=(entry.value)
@@ -156,7 +155,7 @@ pub(super) async fn create(
     }
 }
 
-/// The list again, with the fault of the URL.
+/// Writes the list again, with the fault of the URL.
 async fn again(app: &App, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
     let again = whole(app, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
@@ -198,7 +197,7 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Webhooks, "Webhook", &content))
 }
 
-/// The reason why nothing is sent, and what follows.
+/// Says why nothing is sent, and what follows.
 const fn why(reason: DisabledReason) -> &'static str {
     match reason {
         DisabledReason::Owner => {
@@ -290,7 +289,7 @@ pub(super) async fn set_enabled(
     Ok(notice::done(&viewer, &format!("{PATH}/{id}"), line))
 }
 
-/// Explains the effect of deleting, before the webhook is deleted.
+/// Explains what deleting does, before the webhook is deleted.
 pub(super) async fn confirm(
     State(app): State<App>,
     viewer: Viewer,
@@ -307,7 +306,6 @@ pub(super) async fn confirm(
     Ok(page(&viewer, Section::Webhooks, "Delete a webhook", &content))
 }
 
-/// Deletes a webhook.
 pub(super) async fn delete(
     State(app): State<App>,
     Path(id): Path<String>,

@@ -1,4 +1,4 @@
-//! Settings in plain words: what bounds allow together, and what a change has changed.
+//! Settings in plain words: what bounds allow together, and what a change did.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,8 +16,8 @@ use domain::{
 };
 use key_service_page::show::{count, name_of, usd};
 
-/// Says what a budget allows: `At most $5 a day and $50 in all, shared with Course 101: $400 a month.` `groups` also bound
-/// the key or group, the nearest first. Empty where nothing is bounded.
+/// Says what a budget allows: `At most $5 a day and $50 in all, shared with Course 101: $400 a month.` `groups` also
+/// bound the key or group, the nearest first. Empty if nothing is bounded.
 pub(super) fn bounds(own: &Budget, groups: &[&Group]) -> String {
     let mut clauses: Vec<String> = Vec::new();
     if let Some(money) = money(own) {
@@ -41,8 +41,8 @@ pub(super) fn bounds(own: &Budget, groups: &[&Group]) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// Says which models of some lists, all of which bound the same requests, are not offered, and whether any model is left; `who` may
-/// call nothing then. Empty where all are offered. Lists name models by their ids.
+/// Says which models of some lists are not offered, and whether any model is left. All lists bound the same requests,
+/// and name models by id; if no model is left, `who` may call nothing. `None` if all are offered.
 pub(super) fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &str) -> Option<String> {
     let mut unknown: Vec<&str> = Vec::new();
     for model in lists.iter().flat_map(|list| list.iter()).filter(|model| !offered.contains(model)) {
@@ -62,12 +62,12 @@ pub(super) fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &s
     }
 }
 
-/// The models that a budget allows, where it has a list.
+/// Returns the models that a budget allows, if it has a list.
 pub(super) fn list_of(budget: &Budget) -> Option<&Vec<String>> {
     budget.bounds.as_deref()?.models.as_ref()
 }
 
-/// The limits of a budget, shortest window first.
+/// Lists the limits of a budget, the shortest window first.
 fn money(budget: &Budget) -> Option<String> {
     let mut windows = budget.bounds.as_deref().map_or_else(Vec::new, |bounds| bounds.windows.clone());
     windows.sort_by_key(|window| window.per);
@@ -84,13 +84,13 @@ fn rates(bounds: &Bounds) -> Option<String> {
     joined(per_minute.chain(at_once).collect())
 }
 
-/// An amount in each window of this length.
+/// Writes an amount in each window of this length.
 pub(super) fn per(amount: NanoUsd, per: Per) -> String {
     let article = if per == Per::Hour { "an" } else { "a" };
     format!("{} {article} {}", dollars(amount), per.as_str())
 }
 
-/// An exact amount, without cents where there are none.
+/// Writes an exact amount, without cents if there are none.
 pub(super) fn dollars(amount: NanoUsd) -> String {
     let text = usd(amount);
     text.strip_suffix(".00").map_or_else(|| text.clone(), str::to_owned)
@@ -107,7 +107,7 @@ fn capitalised(text: &str) -> String {
     first.into_iter().flatten().chain(chars).collect()
 }
 
-/// Says what a change has changed: `Saved: limit $25.00 → $5.00.` `values` are those of a setting before and after.
+/// Says what a change did: `Saved: limit $25.00 → $5.00.` `values` are those of a setting before and after.
 pub(super) fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> String {
     let changes = F::settings().filter_map(|field| {
         let values = values(field).map(Value::setting);
@@ -128,14 +128,14 @@ pub(super) fn of_event(change: &Change, groups: &[Group]) -> (String, [String; 2
     let row = rows.find(|row| row.name == change.field);
     let values = [&change.before, &change.after].map(|json| {
         let value = row.as_ref().and_then(|row| read(row.kind, json));
-        // Shows a cut value, or one of an earlier version, as it was stored.
+        // A cut value, or one of an earlier version, is shown as it was stored.
         let text = || serde_json::from_str(json).unwrap_or_else(|_| json.clone());
         value.map_or_else(text, |value| shown(&value, groups))
     });
     (row.map_or_else(|| change.field.clone(), |row| title(&row)), values)
 }
 
-/// Reads the value of a setting from JSON that an event has.
+/// Reads the value of a setting from the JSON of an event.
 fn read(kind: Kind, json: &str) -> Option<Value> {
     /// A limit of an event.
     #[derive(Deserialize)]

@@ -54,7 +54,7 @@ async fn whole(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Result<Resp
 }
 
 fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
-    // What was entered is not sent back.
+    // Passwords that were entered are not sent back.
     let fields = Fields::default();
     let entered = fault.map_or(Entered::new(&fields), |fault| Entered::refused(&fields, fault));
     let hint = format!("At least {MIN_PASSWORD_CHARS} characters. Several words are easy to remember.");
@@ -69,7 +69,7 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
             PasswordCondition::FreshSignIn => p { "To set one, sign in with a new link first." },
             PasswordCondition::None | PasswordCondition::PresentPassword => form.stack method="post" action={ (YOU) "/password" } {
                 (hidden(viewer))
-                // For managers of passwords, which keep a name with each.
+                // Password managers keep a name with each password.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
                 @if condition == PasswordCondition::PresentPassword {
                     (entered.field("present", ("Present password", "Forgotten? Sign in with a link of an operator."), |entry| html! {
@@ -89,7 +89,7 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
     }
 }
 
-/// The maker of a link, at the beginning of a sentence.
+/// Names the maker of a link, at the beginning of a sentence.
 fn maker(by: &LinkMaker) -> Markup {
     html! {
         @match by {
@@ -100,7 +100,7 @@ fn maker(by: &LinkMaker) -> Markup {
     }
 }
 
-/// How a session began.
+/// Says in words how a session began.
 fn way(way: &SignInWay) -> Markup {
     html! {
         @match way {
@@ -147,7 +147,7 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
     }
 }
 
-/// A browser and its system, by its description.
+/// Names a browser and its system, by its description.
 fn browser(agent: &str) -> String {
     match system(agent) {
         Some(system) => format!("{} on {system}", program(agent)),
@@ -155,7 +155,7 @@ fn browser(agent: &str) -> String {
     }
 }
 
-/// The name of a system in the description of a browser. Those before others name them as well.
+/// Finds the name of a system in a browser's description. Systems earlier in the list name later ones too.
 fn system(agent: &str) -> Option<&'static str> {
     let known = [
         ("iPhone", "iPhone"),
@@ -169,7 +169,7 @@ fn system(agent: &str) -> Option<&'static str> {
     known.into_iter().find(|(part, _)| agent.contains(part)).map(|(_, name)| name)
 }
 
-/// The name of a browser in its description. Each pretends to be those after it.
+/// Finds the name of a browser in its description. Each browser pretends to be those after it.
 fn program(agent: &str) -> &str {
     let known = ["Firefox", "Edg", "OPR", "Chrome", "Safari", "curl"];
     known.into_iter().find(|name| agent.contains(name)).map_or("Another client", |name| match name {
@@ -179,7 +179,6 @@ fn program(agent: &str) -> &str {
     })
 }
 
-/// Sets the member's password.
 pub(super) async fn set_password(
     State(app): State<App>,
     Act { viewer, form }: Act,

@@ -1,4 +1,4 @@
-//! Entries of the journal as lines of a file.
+//! Writes entries of the journal as lines of a file.
 
 use serde::{Serialize, Serializer};
 use shared::{money::NanoUsd, tokens::UsageDetails};
@@ -6,8 +6,8 @@ use shared::{money::NanoUsd, tokens::UsageDetails};
 use domain::ledger::{Ending, Settlement};
 use key_service_store::store::JournalEntry;
 
-/// Names of the columns, and of the members of a JSON line. Scripts rely on the names: add, never rename. The last is
-/// for owners alone.
+/// Names of the columns, and of the members of a JSON line. Scripts rely on the names: add, never rename. Only owners
+/// get the last one.
 const NAMES: [&str; 32] = [
     "number",
     "time",
@@ -47,7 +47,7 @@ const NAMES: [&str; 32] = [
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Value<'a> {
-    /// A text of somebody's choice.
+    /// A text that somebody chose, so it may be anything.
     Text(&'a str),
     /// A time, an id or a word of ours.
     Plain(String),
@@ -57,10 +57,9 @@ enum Value<'a> {
     Nothing,
 }
 
-/// Entries of the journal as lines, with the upstreams' charges or without.
+/// Writes entries of the journal as lines, with or without the upstreams' charges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines {
-    /// True for owners.
     pub(super) with_upstream_cost: bool,
 }
 
@@ -115,7 +114,6 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Value<'a>; NAMES.len(
 }
 
 impl Lines {
-    /// Number of columns.
     const fn width(self) -> usize {
         if self.with_upstream_cost { NAMES.len() } else { NAMES.len() - 1 }
     }
@@ -157,14 +155,14 @@ impl Lines {
     }
 }
 
-/// Characters that spreadsheets take for the beginning of a formula.
+/// Characters with which spreadsheets let a formula begin.
 const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
 
-/// Characters behind which a cell may begin: separators, quotes and line breaks of any spreadsheet's settings.
+/// Characters after which a cell may begin: separators, quotes and line breaks of any spreadsheet's settings.
 const CELL_ENDS: [char; 7] = [',', ';', '\t', '"', '\'', '\n', '\r'];
 
-/// A text in a cell. A spreadsheet takes a formula with an apostrophe before it for a text. Where another separator is set than
-/// the comma, it finds cells within the text, so that formulas are marked at every place where a cell may begin.
+/// Writes a text for a cell. A spreadsheet takes a formula with an apostrophe before it for a text. If its separator is
+/// not the comma, it finds cells within the text, so formulas are marked wherever a cell may begin.
 pub(crate) fn cell(text: &str) -> String {
     let (mut cell, mut may_begin) = (String::with_capacity(text.len() + 2), true);
     cell.push('"');
@@ -176,7 +174,7 @@ pub(crate) fn cell(text: &str) -> String {
             cell.push('"');
         }
         cell.push(c);
-        // Blanks before a formula are passed over.
+        // Spreadsheets skip blanks before a formula.
         may_begin = CELL_ENDS.contains(&c) || (may_begin && c.is_whitespace());
     }
     cell.push('"');

@@ -1,4 +1,4 @@
-//! The journal as a file, streamed at the pace of its reader.
+//! The journal as a file, streamed as fast as its reader reads.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,13 +18,12 @@ use key_service_management::{Management, reading::EntrySearch};
 use key_service_page::{app::App, failure::Failure, form::query, session::Viewer};
 use key_service_store::store::StoreError;
 
-/// Entries read at a time.
+/// Entries read at a time, which bounds the memory of an export.
 const ENTRIES_IN_PIECE: usize = 500;
 
 /// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// A table for spreadsheets.
     Csv,
     /// A JSON object a line.
     JsonLines,
@@ -84,8 +83,8 @@ fn file(
 }
 
 impl Rest {
-    /// The next piece of the file, as fast as the client reads; a store that fails cuts the connection, so that no part is
-    /// taken for the whole.
+    /// Returns the next piece of the file, as fast as the client reads. If the store fails, the connection is cut, so
+    /// that no part is taken for the whole.
     async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
         let Some(mut rest) = rest else { return Ok(None) };
         let (management, account) = (rest.management.clone(), rest.account);

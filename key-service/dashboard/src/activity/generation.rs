@@ -25,7 +25,6 @@ use key_service_page::{
     show::{copyable, count, duration, or_unnamed, time_to_second, usd},
 };
 
-/// Shows a generation.
 pub(crate) async fn show(
     State(app): State<App>,
     viewer: Viewer,
@@ -152,7 +151,7 @@ fn sum(name: &str, amount: &Markup) -> Markup {
     html! { tr { th scope="row" { (name) } td {} td.n { (amount) } } }
 }
 
-/// The way in which a bill came about, in words.
+/// Says in words how a bill came about.
 fn outcome(settlement: &Settlement) -> &'static str {
     match (settlement.ending, settlement.estimated) {
         (Ending::Captured, false) => "Billed exactly as the upstream counted",

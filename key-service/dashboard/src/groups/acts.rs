@@ -1,4 +1,4 @@
-//! What owners do with groups: creation, settings, archiving, and the revocation of all keys.
+//! Acts of owners on groups: making, changing and archiving them, and revoking all their keys.
 
 use axum::{
     extract::{Path, State},
@@ -32,7 +32,7 @@ use key_service_page::{
     show::{count, name_of},
 };
 
-/// Settings and the end of a group, for owners.
+/// Shows an owner the settings and the end of a group.
 pub(super) async fn forms(
     app: &App,
     viewer: &Viewer,
@@ -47,7 +47,7 @@ pub(super) async fn forms(
     Ok(html! {
         section.card {
             h2 { "Settings" }
-            // A browser that loads the page again shows what is there, and nothing that it kept.
+            // A browser that reloads the page shows the stored values rather than those it kept.
             form.stack method="post" action=(path(group)) autocomplete="off" {
                 (hidden(viewer))
                 (settings_form::edit_fields::<GroupField>(entered, &present, &offered))
@@ -66,10 +66,10 @@ pub(super) async fn forms(
     })
 }
 
-/// Choices of a form: groups that may be the parent of this group.
+/// Lists the groups that a form offers as parents of this group.
 async fn parents(app: &App, viewer: &Viewer, of: Option<&Group>) -> Result<Offered, Failure> {
     let mut offered = offered(app, viewer).await?;
-    // An id can be typed in where there are more groups than are offered.
+    // If there are more groups than are offered, an id can be typed in.
     if offered.has_all_groups {
         offered.groups.retain(|group| {
             let is_parent = of.is_some_and(|of| of.spend.parent == Some(group.id));
@@ -98,7 +98,7 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     Ok(page(viewer, Section::Groups, "New group", &content))
 }
 
-/// The fault of a form that names a group which cannot be the parent.
+/// Makes the fault of a form whose group cannot be the parent.
 fn fault(refused: &Error<Refused>) -> Option<Fault> {
     match refused {
         Error::Refused(Refused::BadGroup(param, bad)) => Some(Fault::of(param, bad_group(*bad))),
@@ -106,7 +106,6 @@ fn fault(refused: &Error<Refused>) -> Option<Fault> {
     }
 }
 
-/// Creates a group.
 pub(crate) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -134,7 +133,6 @@ pub(crate) async fn create(
     }
 }
 
-/// Changes a group.
 pub(crate) async fn update(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -168,7 +166,7 @@ pub(crate) async fn update(
     }
 }
 
-/// A page that asks before something is done to a group; `effects` says what follows.
+/// Makes a page that asks before something is done to a group. `effects` says what follows.
 fn question(viewer: &Viewer, group: &Group, (title, deed): (&str, &str), effects: &[&str]) -> Response {
     let question = html! { (title) " " strong { bdi { (name_of(group)) } } "?" };
     page(
@@ -179,7 +177,7 @@ fn question(viewer: &Viewer, group: &Group, (title, deed): (&str, &str), effects
     )
 }
 
-/// Explains the effect of archiving, before the group is archived.
+/// Explains what archiving does, before the group is archived.
 pub(crate) async fn confirm_archiving(
     State(app): State<App>,
     viewer: Viewer,
@@ -194,7 +192,6 @@ pub(crate) async fn confirm_archiving(
     Ok(question(&viewer, &group, ("Archive", "Archive group"), &effects))
 }
 
-/// Archives a group.
 pub(crate) async fn archive(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -205,7 +202,7 @@ pub(crate) async fn archive(
     Ok(notice::done(&viewer, &path(&group), "The group is archived."))
 }
 
-/// Explains the effect of revoking all keys of a group, before they are revoked.
+/// Explains what revoking all keys of a group does, before it is done.
 pub(crate) async fn confirm_revoking(
     State(app): State<App>,
     viewer: Viewer,
