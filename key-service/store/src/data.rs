@@ -18,10 +18,8 @@ use domain::{
     usage::{Counts, Day, Sums},
 };
 
-/// Accounts with open holds.
 #[derive(Clone, Debug, Default)]
 pub struct HoldIndex {
-    /// The accounts, each once.
     pub accounts: Vec<AccountId>,
     /// Reason why the list may be incomplete: a part of the store cannot be reached.
     pub missing: Option<StoreError>,
@@ -30,7 +28,6 @@ pub struct HoldIndex {
 /// Some of an account's due holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueHolds {
-    /// The holds.
     pub holds: Vec<DueHold>,
     /// Cursor of the next page; `None` after the last one.
     pub next: Option<Cursor>,
@@ -43,53 +40,42 @@ pub struct Cursor(pub String);
 /// A hold whose lease has run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueHold {
-    /// The key that pays.
     pub key: KeyId,
-    /// The generation.
     pub generation: GenerationId,
 }
 
 /// Difference of two clocks: ours minus the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// Milliseconds; below zero where our clock is behind.
+    /// Milliseconds; below zero if our clock is behind.
     pub millis: i64,
 }
 
 /// An account to be made.
 #[derive(Clone, Debug)]
 pub struct NewAccount {
-    /// Identifier.
     pub id: AccountId,
-    /// Unique name.
     pub name: String,
-    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// Account with its money and the number of its API keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountSummary {
-    /// Identifier.
     pub id: AccountId,
-    /// Unique name.
     pub name: String,
-    /// Prepaid credit.
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
     /// API keys ever made, revoked ones included.
     pub keys: u64,
-    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// Name and money of an account, and the numbers of its API keys and groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Funds {
-    /// Unique name.
     pub name: String,
-    /// Prepaid credit.
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
@@ -101,17 +87,15 @@ pub struct Funds {
     pub has_refused: bool,
 }
 
-/// A deposit of credit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposit {
-    /// Identifier. It has the time of the deposit, unless it follows from a payment's id.
+    /// Identifier. It has the time of the deposit, unless it is derived from a payment's id.
     pub id: DepositId,
     /// Amount, credit, reason and payment.
     pub deposited: Deposited,
 }
 
 impl Deposit {
-    /// Time of the deposit.
     pub fn at(&self) -> Timestamp {
         self.deposited.payment.as_ref().map_or_else(|| self.id.created_at(), |payment| payment.at)
     }
@@ -120,39 +104,32 @@ impl Deposit {
 /// A management key to be made.
 #[derive(Clone, Debug)]
 pub struct NewManagementKey {
-    /// Owner of the key.
     pub account: AccountId,
-    /// The key.
     pub key: ManagementKey,
-    /// Digest of the plaintext.
     pub digest: Digest,
     /// Management keys that the account may have, revoked ones included.
     pub most: u64,
 }
 
-/// A management key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementKey {
-    /// Identifier.
     pub id: ManagementKeyId,
     /// Name, chosen by the owner.
     pub name: String,
     /// Part of the plaintext that may be shown.
     pub hint: String,
-    /// Rights of the key.
     pub access: Access,
-    /// Creation time.
     pub created_at: Timestamp,
     /// Time from which the key is refused, if any.
     pub expires_at: Option<Timestamp>,
-    /// Last recorded use: at most a minute before the last use.
+    /// Last recorded use. The last use was within a minute of it.
     pub last_used_at: Option<Timestamp>,
     /// Time of revocation, if any.
     pub revoked_at: Option<Timestamp>,
 }
 
 impl ManagementKey {
-    /// Present status of the key, as of API keys.
+    /// Returns the present status of the key, as for API keys.
     pub fn status(&self, now: Timestamp) -> Status {
         if self.revoked_at.is_some() {
             Status::Revoked
@@ -163,7 +140,7 @@ impl ManagementKey {
         }
     }
 
-    /// The event of making the key, with its rights.
+    /// Makes the event of making the key, with its rights.
     pub fn creation(&self) -> EventKind {
         EventKind::ManagementKeyCreated {
             management_key_id: self.id,
@@ -178,12 +155,11 @@ impl ManagementKey {
 /// Request to make an object only once.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
-    /// Digest of the client's name for the attempt, unique in the account until `expires_at`. Digests are equally long
+    /// Digest of the client's name for the attempt, unique in the account until `expires_at`. It has the same length
     /// for names of any length.
     pub key: Digest,
     /// Digest of the request. The same key with another request is refused.
     pub request: Digest,
-    /// Time of the attempt.
     pub now: Timestamp,
     /// Time at which the idempotency key may be used again.
     pub expires_at: Timestamp,
@@ -192,7 +168,6 @@ pub struct Idempotency {
 /// Answer to the creation of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// The key was made.
     New(ApiKey),
     /// The same request made this key before; the answer is the key's current state.
     Replayed(ApiKey),
@@ -204,10 +179,9 @@ pub enum Created {
     TooMany,
 }
 
-/// A credential as the index knows it.
+/// A credential as the index has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// The key.
     pub owner: Principal,
     /// Number of the credential among those of the key ([`domain::ledger::Rotation`]).
     pub number: u64,
@@ -249,15 +223,13 @@ pub enum MemberCreated {
 /// A record of a member that expires by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiringRecord {
-    /// Meaning of the record.
     pub kind: RecordKind,
-    /// Digest of the secret that finds the record.
+    /// Digest of the secret by which the record is found.
     pub name: Digest,
-    /// The member, whose removal voids the record.
+    /// Member whose removal voids the record.
     pub member: MemberId,
-    /// Expiry of the record.
     pub expires_at: Timestamp,
-    /// Content, which stores do not read.
+    /// Content, which the store does not read.
     pub value: String,
 }
 
@@ -286,7 +258,7 @@ impl RecordKind {
 pub enum Updated {
     /// The key after the change.
     Key(ApiKey),
-    /// The key cannot be changed so.
+    /// The key cannot be changed in this way.
     NotChanged(KeyNotChanged),
     /// The key cannot be moved to this group.
     BadGroup(BadGroup),
@@ -297,11 +269,10 @@ pub enum Updated {
 /// Answer to the creation of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupCreated {
-    /// The group was made.
     New(Group),
     /// The account has this group with the same external id, which stays as it is.
     Existing(Group),
-    /// The same request made this group before; the answer is the group's current state.
+    /// The same request made this group before. The answer is the group's current state.
     Replayed(Group),
     /// The idempotency key was used with another request.
     Reused,
@@ -314,7 +285,6 @@ pub enum GroupCreated {
 /// Answer to the creation of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookCreated {
-    /// The webhook was made.
     New,
     /// The same request made this webhook before, which may have been removed since.
     Replayed(WebhookId),
@@ -330,7 +300,7 @@ pub enum WebhookCreated {
 pub enum GroupUpdated {
     /// The group after the change.
     Group(Group),
-    /// The group cannot be changed so.
+    /// The group cannot be changed in this way.
     NotChanged(GroupNotChanged),
     /// The account does not have the group.
     NotFound,
@@ -339,9 +309,8 @@ pub enum GroupUpdated {
 /// A page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Key to start after, which need not exist (any more).
+    /// Key after which the listing begins; it need not exist any more.
     pub after: Option<KeyId>,
-    /// Order of the listing.
     pub order: Order,
     /// Only keys that have this status at this time.
     pub status: Option<(Status, Timestamp)>,
@@ -352,7 +321,6 @@ pub struct Page {
 /// The texts of an API key that people search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyName {
-    /// Identifier.
     pub id: KeyId,
     /// Label chosen by the owner.
     pub label: String,
@@ -363,9 +331,8 @@ pub struct KeyName {
 /// A page of a listing of groups.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupPage {
-    /// Group to start after, which need not exist.
+    /// Group after which the listing begins; it need not exist.
     pub after: Option<GroupId>,
-    /// Order of the listing.
     pub order: Order,
     /// Largest number of groups to return.
     pub limit: usize,
@@ -374,9 +341,7 @@ pub struct GroupPage {
 /// The order of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Oldest first.
     Ascending,
-    /// Newest first.
     Descending,
 }
 
@@ -394,7 +359,6 @@ pub struct JournalPage {
 pub struct JournalEntry {
     /// Number of the entry: one more than that of the account's previous entry.
     pub number: u64,
-    /// The generation.
     pub generation: GenerationId,
     /// Bill of the generation, and its effect on the key's balance.
     pub entry: Entry,
@@ -403,9 +367,8 @@ pub struct JournalEntry {
 /// The part of an account's events that a search looks for.
 #[derive(Clone, Copy, Debug)]
 pub struct EventSlice {
-    /// Order of the events.
     pub order: Order,
-    /// Number of the event to start behind; `None` for the first in the order.
+    /// Number of the event after which the slice begins; `None` for the first in the order.
     pub behind: Option<u64>,
     /// Largest number of events to return.
     pub limit: usize,
@@ -432,7 +395,6 @@ pub struct EventsPage {
 pub struct NumberedEvent {
     /// Number of the event: one more than that of the account's previous event.
     pub number: u64,
-    /// The event.
     pub event: Event,
 }
 
@@ -441,28 +403,23 @@ pub struct NumberedEvent {
 pub struct Found<T, C> {
     /// The matches, in the order of the search.
     pub found: Vec<T>,
-    /// Place behind which to go on; `None` where everything was read.
+    /// Place after which to continue; `None` if everything was read.
     pub next: Option<C>,
 }
 
 /// The sums of a model on a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpendLine {
-    /// The day.
     pub day: Day,
     /// The model's id in the catalogue.
     pub model: String,
-    /// The sums.
     pub sums: Sums,
 }
 
 /// The counters of a payer and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageLine {
-    /// The day.
     pub day: Day,
-    /// Key, model and groups.
     pub payer: Payer,
-    /// The counters.
     pub counts: Counts,
 }

@@ -1,4 +1,4 @@
-//! The nouns, once, over records and the ledger.
+//! The nouns, written once over records and the ledger.
 
 mod data;
 pub mod store;

@@ -1,9 +1,9 @@
-//! The nouns, once: accounts, keys, groups, members and the rest, over records of any backend.
+//! The nouns, written once over the records of any backend: accounts, keys, groups, members and the rest.
 //!
-//! Every method is atomic: a call takes effect completely or not at all, and concurrent calls take effect in some order.
-//! Acknowledged changes survive a crash of this process and of the machine (a store in memory excepted). After
-//! [`StoreError::Unavailable`] the outcome is unknown, and the same call may be made again; after every other error nothing
-//! changed.
+//! Every method is atomic: a call takes effect completely or not at all, and concurrent calls take effect in some
+//! order. Acknowledged changes survive a crash of this process and of the machine, except in a store in memory. After
+//! [`StoreError::Unavailable`], the outcome is unknown, and the same call may be made again. After every other error,
+//! nothing has changed.
 //!
 //! A call with an [`Act`](domain::event::Act) governs an account. If the call changes something, the event of the change is
 //! written with the change: both take effect, or none does. A repetition that changes nothing leaves no event.
@@ -61,10 +61,10 @@ pub use crate::data::{
 };
 pub use key_service_ledger::{EVENTS_KEPT, EventBounds, StoreError};
 
-/// Life of the bills of expired generations, within which a late capture replaces the bill.
+/// Life of the bills of expired generations, during which a late capture replaces the bill.
 const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);
 
-/// How long a store keeps what only grows.
+/// Bounds of what a store keeps and never changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
     /// Most entries of the journal of an account; `None` for all.
@@ -76,13 +76,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Everything is kept, but events.
+    /// Keeps everything but events, which have these bounds.
     pub const fn all(events: EventBounds) -> Self {
         Self { journal_entries: None, usage_days: None, events }
     }
 }
 
-/// The complete store.
 pub struct Store {
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
@@ -92,7 +91,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store over these records.
+    /// Makes a store over these records.
     pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Kept) -> Self {
         let journal_entries = kept.journal_entries.unwrap_or(u64::MAX);
         let Kept { usage_days, events, .. } = kept;
@@ -119,8 +118,8 @@ impl Store {
         view::change(&self.records, &*self.clock, space, decide).await
     }
 
-    /// Changes records as [`Self::change`] does, without a wait until that is durable: whatever is lost with a server does no harm,
-    /// or is done again.
+    /// Changes records as [`Self::change`] does, but does not wait until that is durable. Whatever a server loses of it
+    /// does no harm, or is done again.
     async fn note<T>(
         &self,
         space: &Space,
@@ -133,12 +132,12 @@ impl Store {
         self.change(space, note).await
     }
 
-    /// Answers questions about a space as of one moment.
+    /// Answers questions about a space as it is at one moment.
     async fn ask(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, StoreError> {
         Ok(self.records.read(space, questions).await?)
     }
 
-    /// The records of these names, `None` for each that is absent.
+    /// Reads the records of these names, with `None` for each that is absent.
     async fn get_all<M: Message + Default>(
         &self,
         space: &Space,
@@ -162,7 +161,7 @@ impl Store {
         Ok(self.get_all(space, vec![name]).await?.pop().flatten())
     }
 
-    /// Entries of an index that begin at or behind `from` and before `to`, at most `limit`.
+    /// Reads entries of an index from `from` to before `to`, at most `limit`.
     async fn entries(
         &self,
         space: &Space,
@@ -177,7 +176,7 @@ impl Store {
         }
     }
 
-    /// Values of a log whose numbers are in a range, at most `limit`.
+    /// Reads values of a log whose numbers are in a range, at most `limit`.
     async fn values(
         &self,
         space: &Space,

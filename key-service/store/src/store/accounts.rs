@@ -1,7 +1,7 @@
 //! Accounts, by id and by name.
 //!
-//! The record of a name is written first, and says which account is to have the name. The account is made with its profile: until
-//! then, nobody finds it.
+//! The record of a name is written first, and says which account gets the name. The account begins with its profile;
+//! until that exists, nobody finds the account.
 
 use std::future::ready;
 
@@ -21,7 +21,7 @@ use super::{AccountSummary, Funds, NewAccount, Store, StoreError, layout, messag
 
 /// Kind of the spaces in which names of accounts lie.
 const NAMES: &str = "accounts";
-/// Accounts read at once, each in a round trip of its own.
+/// Accounts read at the same time, each in its own round trip.
 const READ_AT_ONCE: usize = 64;
 
 impl Store {
@@ -39,14 +39,13 @@ impl Store {
             Ok(mine.clone())
         };
         let owner = self.change(&space, decide).await?;
-        // Another caller may have been interrupted between the name and the account.
+        // Another caller may have stopped between writing the name and the account.
         let owner_id = owner_of_name(&owner)?;
         let profile = AccountProfile { name, created_at: owner.created_at, keys: 0, groups: 0 };
         self.complete_account(owner_id, &profile).await?;
         Ok(owner_id == id)
     }
 
-    /// All accounts, oldest first.
     pub async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
         let parts = layout::parts(NAMES).map(|part| self.accounts_named_in(part));
         let mut ids = try_join_all(parts).await?.concat();
@@ -65,7 +64,7 @@ impl Store {
         Ok(profile.filter(|profile| profile.name == name).map(|_| id))
     }
 
-    /// Finds name, money and numbers of keys and groups of an account. `None` for an unknown account.
+    /// Finds name, money and numbers of keys and groups of an account; `None` for an unknown account.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
         let asked = vec![names::account(), layout::account_profile(), today];
@@ -78,7 +77,7 @@ impl Store {
         Ok(Some(Funds { name, credit, held, keys, groups, has_refused: refused.is_some() }))
     }
 
-    /// The account's money, with the numbers that only the store needs; `None` for an unknown account.
+    /// Reads the account's money, with numbers that only the store needs; `None` for an unknown account.
     pub(super) async fn account_money(
         &self,
         account: AccountId,
@@ -87,7 +86,7 @@ impl Store {
         Ok(money.as_ref().map(read_account))
     }
 
-    /// Makes the account that has a name, unless it is made already.
+    /// Makes the account of a name, unless it exists already.
     async fn complete_account(&self, id: AccountId, profile: &AccountProfile) -> Result<(), StoreError> {
         let of_profile = layout::account_profile();
         let decide = |change: &mut Change<'_>| {
@@ -106,7 +105,8 @@ impl Store {
         self.govern(id, decide).await
     }
 
-    /// The accounts whose names lie in a space, in any order. Some may not be made yet, some may be there twice.
+    /// Lists the accounts whose names lie in a space, in any order. Some may not be made yet, and some may be there
+    /// twice.
     async fn accounts_named_in(&self, space: Space) -> Result<Vec<AccountId>, StoreError> {
         let set = Set { table: layout::ACCOUNT_NAMES, part: 0 };
         let (mut ids, mut cursor) = (Vec::new(), None);
@@ -134,7 +134,7 @@ impl Store {
         }))
     }
 
-    /// Money and profile of an account as of one moment; `None` for an unknown account, and for one that is not made yet.
+    /// Reads money and profile of an account at one moment; `None` for an unknown account, or one that is not made yet.
     async fn money_and_profile(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Counts of attempts that expire by themselves. Each call that counts removes a few that have expired.
+//! Counts of attempts, which expire by themselves. Each call that counts removes a few expired ones.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use shared::time::Timestamp;
 
 use super::{Store, StoreError, layout};
 
-/// Expired counts that a call removes, which keeps the commit short. A call adds one count at most, so that none pile up.
+/// Expired counts that a call removes, which keeps the commit short. A call adds at most one count, so they do not
+/// accumulate.
 const MOST_EXPIRED: usize = 32;
 /// Bytes of the time at the beginning of an entry of [`layout::ATTEMPT_ENDS`].
 const TIME_BYTES: usize = 8;
 
 impl Store {
-    /// Counts one more attempt under this name, and returns the count since the first attempt; the count is forgotten
-    /// at the `until` of the first.
+    /// Counts one more attempt under this name, and returns the count since the first one. The count is forgotten at
+    /// the `until` of the first attempt.
     pub async fn count_attempt(
         &self,
         name: Digest,
@@ -48,7 +49,7 @@ impl Store {
         self.note(&space, count).await
     }
 
-    /// Takes one attempt under this name back, if there is any.
+    /// Takes back one attempt under this name, if there is any.
     pub async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
         let (space, of_count) = count_record(&name);
         let take_back = |view: &mut View| {
@@ -73,7 +74,7 @@ impl Store {
     }
 }
 
-/// Removes the counts of these ends that have expired. One that cannot be read stays, and stops no other.
+/// Removes the counts of these ends that have expired. One that cannot be read stays, and does not stop others.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = layout::name(layout::ATTEMPTS, entry.get(TIME_BYTES..).unwrap_or_default());

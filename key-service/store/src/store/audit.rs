@@ -1,9 +1,9 @@
 //! The audit of the books, while spending continues.
 //!
-//! No figure needs to be of the moment of another: each balance names the last entry of the journal that changed it. Balances
-//! are read page by page, each as it is, and the journal is then read in order; each balance is compared behind its last
-//! entry. What is held is compared with the index of open holds, which is read together with a page of balances. Holds, and the
-//! numbers of keys and groups, are compared with their indexes as of one moment.
+//! The figures may be of different moments, since each balance names the last entry of the journal that changed it.
+//! Balances are read page by page, each as it is, and then the journal in its order; each balance is compared after its
+//! last entry. The held money is compared with the index of open holds, which is read together with a page of balances.
+//! Holds, and the numbers of keys and groups, are compared with their indexes at one moment.
 
 mod balances;
 mod counts;
@@ -37,23 +37,24 @@ use super::{
     message, no_answer,
 };
 
-/// Attempts before an audit gives up. Entries are normally read faster than dropped.
+/// Attempts before an audit gives up. Entries are normally read faster than they are dropped.
 const AUDIT_ATTEMPTS: u32 = 10;
 /// Rounds in which keys and groups that were made during the audit are looked up.
 const LATE_ROUNDS: u32 = 10;
-/// Largest number of deposits or open holds of an account: more than any has.
+/// Most deposits or open holds of an account, more than any has.
 pub(super) const ALL: usize = 10_000_000;
-/// Time around midnight in which entries of both days are in the journal: clocks of key-services differ by seconds at most.
+/// Time around midnight in which the journal has entries of both days. Clocks of key-services differ by seconds at
+/// most.
 const LATE: Duration = Duration::from_mins(10);
 
 /// Result of reading the books once.
 enum Attempt {
     Done(Box<Option<Audit>>),
-    /// Entries were dropped unread, or keys made faster than looked up.
+    /// Entries were dropped before they were read, or keys made faster than they were looked up.
     Overtaken,
 }
 
-/// The account as of one moment.
+/// The account as it was at one moment.
 struct AccountMoment {
     money: Account,
     /// Number of the last entry.
@@ -74,7 +75,7 @@ struct Reading {
 }
 
 impl Store {
-    /// Audits the account's books while spending continues. `None` where the account does not exist. Reads the whole
+    /// Audits the account's books while spending continues. `None` if the account does not exist. It reads the whole
     /// journal in bounded memory.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         for _ in 0..AUDIT_ATTEMPTS {
@@ -94,7 +95,7 @@ impl Store {
         };
         let mut balances = self.all_balances(&space).await?;
         let mut reading = self.begin_reading(&space, moment.entries).await?;
-        // Balances count entries that the credit has not paid, and nothing tells how much they are any more.
+        // Balances count entries that the credit has not paid, and nothing shows any more how much these are.
         if reading.next > moment.entries + 1 {
             return Ok(Attempt::Overtaken);
         }
@@ -107,7 +108,7 @@ impl Store {
             if !self.read_on(account, &mut reading, balances).await? {
                 return Ok(Attempt::Overtaken);
             }
-            // A key or group that has entries but was not listed may have been made since.
+            // A key or group that has entries but was not listed may have been made meanwhile.
             let keys: Vec<KeyId> = reading.auditor.unknown().collect();
             let groups: Vec<_> = reading.auditor.unknown_groups().collect();
             balances = Vec::new();
@@ -151,7 +152,7 @@ impl Store {
         Ok(Some(AccountMoment { money: account.money, entries: account.entries, held, deposits }))
     }
 
-    /// Begins to read at the first entry that is left.
+    /// Begins to read at the first entry that is still there.
     async fn begin_reading(&self, space: &Space, entries: u64) -> Result<Reading, StoreError> {
         let first = self.values(space, names::JOURNAL, (0, u64::MAX), (Order::Ascending, 1)).await?;
         let first = first.first().map(|(number, value)| journal_entry(*number, value)).transpose()?;
@@ -169,8 +170,8 @@ impl Store {
         Ok(Reading { auditor, next: number, until: entries, sums })
     }
 
-    /// Reads the journal on, up to the last entry that the account or any balance counts, and adds each balance behind its last
-    /// entry. Returns `false` if entries were dropped unread.
+    /// Continues to read the journal up to the last entry that the account or any balance counts, and adds each balance
+    /// after its last entry. Returns `false` if entries were dropped before they were read.
     async fn read_on(
         &self,
         account: AccountId,
@@ -210,7 +211,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Number of the first entry that is left; 1 for an empty journal, since entries are never all dropped.
+    /// Returns the number of the first entry that is still there; 1 for an empty journal, since never all entries are
+    /// dropped.
     async fn first_number(&self, space: &Space) -> Result<u64, StoreError> {
         let first = self.values(space, names::JOURNAL, (0, u64::MAX), (Order::Ascending, 1)).await?;
         Ok(first.first().map_or(1, |(number, _)| *number))
@@ -237,7 +239,7 @@ impl Store {
 }
 
 impl Reading {
-    /// Adds the balances whose last entry is before the entry of this number.
+    /// Adds the balances whose last entry comes before the entry of this number.
     fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
         while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {
             balance.add_to(&mut self.auditor);

@@ -20,14 +20,14 @@ use super::{
     search,
 };
 
-/// Values of a log, entries of an index or records that are asked for at a time: some hundred kilobytes.
+/// Values of a log, entries of an index or records requested at a time: some hundred kilobytes.
 pub(super) const AT_ONCE: usize = 500;
-/// Sets that are read at a time: a month of days.
+/// Sets read at a time: a month of days.
 const SETS_AT_ONCE: usize = 31;
 
 impl Store {
     /// Reads entries of the account's journal after number `after`, in the order of their numbers, at most `limit`.
-    /// Entries are only ever appended: a correction has a number of its own.
+    /// Entries are only appended; a correction has its own number.
     pub async fn journal(
         &self,
         account: AccountId,
@@ -58,7 +58,7 @@ impl Store {
         }
     }
 
-    /// Reads the latest entries of the account's journal, or those before number `before`; newest first, at most
+    /// Reads the latest entries of the account's journal, or those before number `before`, the newest first, at most
     /// `limit`.
     pub async fn latest_entries(
         &self,
@@ -83,8 +83,8 @@ impl Store {
         Ok(entries)
     }
 
-    /// Finds the latest matching entries, or those before number `before`; newest first, at most `limit`. Without an
-    /// index, a bounded number of entries is read, and the page may end before it is full.
+    /// Finds the latest matching entries, or those before number `before`, the newest first, at most `limit`. Without
+    /// an index, it reads a bounded number of entries, and the page may end before it is full.
     pub async fn find_entries(
         &self,
         account: AccountId,
@@ -95,8 +95,8 @@ impl Store {
         search::entries(self, account, &search, before, limit).await
     }
 
-    /// Finds the last entry of a generation: its bill. Without an index, a bounded number of entries behind the
-    /// generation's time of creation is read.
+    /// Finds the last entry of a generation, which is its bill. Without an index, it reads a bounded number of entries
+    /// after the generation's creation.
     pub async fn entry_of(
         &self,
         account: AccountId,
@@ -105,7 +105,7 @@ impl Store {
         search::entry_of(self, account, generation).await
     }
 
-    /// The account's latest deposits, newest first, at most `limit`.
+    /// Lists the account's latest deposits, the newest first, at most `limit`.
     pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let (space, mut deposits, mut end) = (names::space(account), Vec::new(), None);
         while deposits.len() < limit {
@@ -122,7 +122,6 @@ impl Store {
         Ok(deposits)
     }
 
-    /// Deposits of these ids.
     pub(super) async fn deposits_of(
         &self,
         space: &Space,
@@ -139,7 +138,7 @@ impl Store {
         read.collect()
     }
 
-    /// Counters of these days, of some keys or of all, in the order of days, keys, models and groups.
+    /// Reads counters of these days, of some keys or of all, in the order of days, keys, models and groups.
     pub async fn usage(
         &self,
         account: AccountId,
@@ -158,7 +157,7 @@ impl Store {
         let add = |day: Day, name: &[u8], record: &Record| {
             if is_wanted(name) {
                 let payer = names::PayerName::read(name).ok_or_else(|| damaged("counters"))?;
-                // A page may bring a record that an earlier one has brought.
+                // A page may repeat a record of an earlier one.
                 lines.insert((day, payer), codec::read_counts(message(record)?).of);
             }
             Ok(())
@@ -167,7 +166,7 @@ impl Store {
         Ok(lines.into_iter().map(|((day, payer), counts)| UsageLine { day, payer, counts }).collect())
     }
 
-    /// Sums of the account on these days by model, in the order of days and models.
+    /// Reads sums of the account on these days by model, in the order of days and models.
     pub async fn spend(
         &self,
         account: AccountId,
@@ -184,7 +183,7 @@ impl Store {
         Ok(lines.into_iter().map(|((day, model), sums)| SpendLine { day, model, sums }).collect())
     }
 
-    /// Sums of the account over all these days together with the cost to the operator, by model.
+    /// Sums up the account over all these days, with the cost to the operator, by model.
     pub async fn margins_by_model(
         &self,
         account: AccountId,
@@ -199,7 +198,8 @@ impl Store {
         Ok(models)
     }
 
-    /// Sums as in [`Self::margins_by_model`], by the group that the key was in; `None` stands for keys without a group.
+    /// Sums up as [`Self::margins_by_model`] does, by the group that the key was in. `None` stands for keys without a
+    /// group.
     pub async fn margins_by_group(
         &self,
         account: AccountId,
@@ -215,13 +215,13 @@ impl Store {
         Ok(with_groupless(groups, all))
     }
 
-    /// Days after which the counters of a day are dropped; `None` where they are kept for good.
+    /// Returns the days after which the counters of a day are dropped; `None` if they are kept forever.
     pub fn counters_kept(&self) -> Option<u32> {
         self.kept.usage_days
     }
 
-    /// Sums of each model and group on each of these days. Those of a day are as of one moment, so that models and groups are
-    /// sums of the same bills: a day of several pages is read once more by the names that the pages told.
+    /// Reads sums of each model and group on each of these days. Those of a day are of one moment, so that models and
+    /// groups are sums of the same bills: a day of several pages is read once more by the names on those pages.
     async fn margins(
         &self,
         account: AccountId,
@@ -290,7 +290,7 @@ impl Store {
     }
 }
 
-/// What a record of [`names::SPEND`] is the sum of.
+/// What the sum in a record of [`names::SPEND`] belongs to.
 enum SpendOf {
     Model(String),
     Group(GroupId),

@@ -7,19 +7,19 @@ use super::{Store, StoreError};
 /// Free space of the store.
 #[async_trait]
 pub trait Capacity: Send + Sync + 'static {
-    /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. Always
-    /// `false` for a store that sees no bound.
+    /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. It is
+    /// always `false` for a store that sees no bound.
     async fn is_nearly_full(&self) -> Result<bool, StoreError>;
 
-    /// Share of the room that is used, from 0 to 1: the memory of the fullest server, or the disk. `None` where the store
-    /// has no bound.
+    /// Share of the space that is used, from 0 to 1: of the memory of the fullest server, or of the disk. `None`
+    /// without a bound.
     async fn used_ratio(&self) -> Result<Option<f64>, StoreError>;
 
-    /// What an answered write may not survive, if anything, and what to do about it.
+    /// Describes what an answered write may not survive, if anything, and what to do about it.
     async fn persistence_warning(&self) -> Option<&'static str>;
 
-    /// Writes something small everywhere, which changes nothing. Fails where a write is refused, for want of room or for
-    /// another reason.
+    /// Writes something small to every server, which changes nothing. Fails if a write is refused, because space is
+    /// short or for another reason.
     async fn try_write(&self) -> Result<(), StoreError>;
 }
 

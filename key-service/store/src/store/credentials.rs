@@ -1,7 +1,7 @@
 //! Credentials by digest, and the record of the peppers that they were made with.
 //!
-//! The owner of a credential lies apart from the account, so that a cluster spreads the owners. It is written before the key:
-//! a credential of a key that does not exist is refused by the ledger, as one that nobody knows.
+//! The owner of a credential lies in a space apart from the account, so that a cluster spreads the owners. It is
+//! written before the key. The ledger refuses a credential whose key does not exist, as one that nobody knows.
 
 use domain::digest::Digest;
 use key_service_ledger::{
@@ -14,26 +14,26 @@ use shared_rpc::Principal;
 
 use super::{Credential, Store, StoreError, layout};
 
-/// Classes of credentials.
+/// Classes of credentials, as their records number them.
 const API_KEY: u32 = 0;
 const MANAGEMENT_KEY: u32 = 1;
 
 impl Store {
-    /// Finds the credential with this digest. Owner and number never change, so that callers may cache them. A credential
-    /// of a revoked key is found as well. One that a rotation ended is refused by the ledger; the next rotation of the key
-    /// forgets it, unless it is the first.
+    /// Finds the credential with this digest. Owner and number never change, so callers may cache them. A credential of
+    /// a revoked key is found too. The ledger refuses a credential that a rotation ended; the key's next rotation
+    /// forgets it, unless it is the first one.
     pub async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
         let found = self.get::<messages::Credential>(&layout::credentials(&digest), name_of(&digest)).await?;
         found.as_ref().map(read).transpose()
     }
 
-    /// The record of the peppers that credentials were made with ([`domain::pepper_record`]), if there is one.
+    /// Reads the record of the peppers that credentials were made with ([`domain::pepper_record`]), if there is one.
     pub async fn pepper_record(&self) -> Result<Option<String>, StoreError> {
         let (space, name) = pepper_place();
         Ok(self.get::<PepperRecord>(&space, name).await?.map(|peppers| peppers.record))
     }
 
-    /// Replaces the record of peppers, unless it is no longer as `seen`. Returns whether it did.
+    /// Replaces the record of peppers, if it is still `seen`. Returns whether it did.
     pub async fn replace_pepper_record(
         &self,
         seen: Option<String>,
@@ -59,7 +59,8 @@ impl Store {
         self.change_credential(digest, |present| present.unwrap_or(credential)).await.map(drop)
     }
 
-    /// Writes a credential as `decide` says, which gets the present one, if there is one. Returns the credential as it is then.
+    /// Writes a credential as `decide` says, which gets the present one, if there is one. Returns the credential that
+    /// is stored then.
     pub(super) async fn change_credential(
         &self,
         digest: &Digest,
@@ -75,8 +76,8 @@ impl Store {
         .await
     }
 
-    /// Forgets a credential that no key accepts, if it is still this one. It may stay where the store is not reached: it is
-    /// refused all the same.
+    /// Forgets a credential that no key accepts, if it is still this one. If the store is not reached, it stays, and is
+    /// refused anyway.
     pub(super) async fn forget_credential(&self, digest: &Digest, credential: Credential) {
         let (space, name) = (layout::credentials(digest), name_of(digest));
         let forgotten = self.note(&space, |view| {

@@ -1,4 +1,4 @@
-//! Events of accounts, numbered by account, and kept within [`EventBounds`](super::EventBounds).
+//! Events of accounts. Each account numbers its own, and keeps them within [`EventBounds`](super::EventBounds).
 
 use key_service_ledger::{messages, names};
 use records::{Answer, Question, Space};
@@ -23,8 +23,8 @@ struct Range {
 }
 
 impl Store {
-    /// Finds matching events. Those of a key or a group are found by an index. Without an index, a bounded number of events
-    /// is read, and the page may end before it is full.
+    /// Finds matching events. An index finds those of a key or a group. Without an index, it reads a bounded number of
+    /// events, and the page may end before it is full.
     pub async fn events(
         &self,
         account: AccountId,
@@ -34,7 +34,7 @@ impl Store {
         let space = layout::space(account);
         let kept = self.get::<messages::EventsKept>(&space, names::events()).await?;
         let first = kept.map_or(1, |kept| kept.first);
-        // An event more than wanted shows that there are more.
+        // One event more than wanted shows that there are more.
         let at_once = if search.kind.is_none() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
         let mut scan = Scan::new(behind, limit);
         while scan.goes_on() {
@@ -74,7 +74,7 @@ impl Store {
             let kept = kept.into_iter().next().flatten();
             let kept: Option<messages::EventsKept> = kept.as_ref().map(message).transpose()?;
             let first = kept.map_or(1, |kept| kept.first);
-            // Values that are no longer kept may still be in the log.
+            // The log may still have values that are no longer kept.
             if from < first {
                 from = first;
                 continue;
@@ -85,7 +85,7 @@ impl Store {
         }
     }
 
-    /// Returns which of these thresholds were told by an event that is kept, by the names under which they are told once.
+    /// Returns which of these thresholds a kept event tells, by the names under which they are told once.
     pub async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
         let names = names.iter().map(|name| names::told(name)).collect();
         let told = self.get_all::<messages::Told>(&layout::space(account), names).await?;
@@ -114,7 +114,7 @@ impl Store {
         Ok(entries.first().and_then(|entry| names::event_number(entry)))
     }
 
-    /// Reads events of a key or a group by the index; `None` for one that was dropped meanwhile.
+    /// Reads events of a key or a group by the index; `None` for an event that was dropped meanwhile.
     async fn events_of(
         &self,
         space: &Space,
@@ -151,7 +151,7 @@ impl Store {
         space: &Space,
         Range { from, to, order, limit }: Range,
     ) -> Result<Vec<(u64, Option<NumberedEvent>)>, StoreError> {
-        // Numbers have no gaps, so that as many lie between these two as are wanted.
+        // Numbers have no gaps, so exactly the wanted number lies between these two.
         let nearest = to.saturating_sub(limit as u64).saturating_add(1);
         let from = match order {
             records::Order::Descending if to < u64::MAX => from.max(nearest),
@@ -163,7 +163,7 @@ impl Store {
 }
 
 impl Range {
-    /// The numbers behind a place, none of which is below the first that is kept.
+    /// Returns the numbers after a place, none of which is below the first that is kept.
     fn behind(place: Option<u64>, order: Order, (first, limit): (u64, usize)) -> Self {
         match (order, place) {
             (Order::Ascending, place) => {

@@ -1,6 +1,6 @@
 //! Records of members that expire by themselves: sign-in links and sessions.
 //!
-//! A record without its member is void, and so is one that has expired. Later records remove both little by little.
+//! A record is void if its member is gone, or if it has expired. Later records remove void ones little by little.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ use super::{
 
 /// Expired records that a new one removes, which keeps the commit short.
 const MOST_EXPIRED: usize = 32;
-/// Records that a member's removal removes: more than a member has. Any others are void, and expire.
+/// Records that the removal of a member removes, more than a member has. Any others are void, and expire.
 const MOST_VOIDED: usize = 64;
-/// Records of a member that are read at once.
+/// Records of a member read at the same time.
 const READ_AT_ONCE: usize = 200;
 /// Bytes of the time at the beginning of an entry of [`layout::EXPIRING_ENDS`].
 const TIME_BYTES: usize = 8;
@@ -38,8 +38,8 @@ const TIME_BYTES: usize = 8;
 const MEMBER_BYTES: usize = 16;
 
 impl Store {
-    /// Stores a record until it expires; repeating it changes nothing. A link takes the place of the member's previous
-    /// link. A new session is an event: the member signed in.
+    /// Stores a record until it expires; repeating it changes nothing. A link replaces the member's previous one. A new
+    /// session writes an event, since the member signed in.
     pub async fn put_record(
         &self,
         account: AccountId,
@@ -85,7 +85,7 @@ impl Store {
             return Ok(None);
         };
         let id = member_id(&found.member)?;
-        // Read again, together with the member: the record may have been taken in between.
+        // It is read again, together with the member, since it may have been taken in between.
         let question = Question::Records(vec![of_record, member_name(id)]);
         let Some(Answer::Records(found)) = self.ask(&space, vec![question]).await?.pop() else {
             return Err(no_answer());
@@ -98,7 +98,7 @@ impl Store {
         Ok(Some((record, read_member(id, message(member)?)?)))
     }
 
-    /// Finds a record like [`Self::record`], and removes the record: only one of several calls gets it.
+    /// Finds a record as [`Self::record`] does, and removes it. If several calls do so, only one gets it.
     pub async fn take_record(
         &self,
         account: AccountId,
@@ -188,7 +188,7 @@ impl Store {
         self.change(&layout::space(account), remove).await
     }
 
-    /// Names of a member's records, as many as [`void_all`] removes.
+    /// Names a member's records, as many as [`void_all`] removes.
     pub(super) async fn some_records_of(
         &self,
         account: AccountId,
@@ -209,11 +209,11 @@ pub(super) fn void_all(view: &mut View, member: MemberId, records: &[Name]) {
     view.remove(&latest_link(member));
 }
 
-/// Puts a record, unless it is there already. Returns whether it was put.
+/// Puts a record, unless it exists already. Returns whether it was put.
 fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError> {
     let ExpiringRecord { kind, name, member, expires_at, value } = record;
     let of_record = record_name(*kind, name);
-    // Looked at together, so that they are read together.
+    // Both are needed first, so that they are read together.
     let (has_member, is_there) = (view.has(&member_name(*member)), view.has(&of_record));
     let is_link = *kind == RecordKind::Link;
     let latest = if is_link { view.get::<LatestLink>(&latest_link(*member))? } else { None };
@@ -241,7 +241,8 @@ fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError>
     Ok(true)
 }
 
-/// Removes the records of these ends that have expired. One that cannot be read stays, and stops nobody from signing in.
+/// Removes the records of these ends that have expired. One that cannot be read stays, and stops nobody from signing
+/// in.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = in_entry(entry, TIME_BYTES);
@@ -253,7 +254,7 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     }
 }
 
-/// Removes a record of any content, if it is there. The entries of one that cannot be read stay, and lead nowhere.
+/// Removes a record with any content, if it exists. The entries of a record that cannot be read stay, and lead nowhere.
 fn void(view: &mut View, name: &Name) {
     match view.get::<messages::ExpiringRecord>(name) {
         Ok(Some(record)) => remove(view, name, &record),
@@ -281,7 +282,7 @@ fn end(name: &Name, record: &messages::ExpiringRecord) -> Vec<u8> {
     [&layout::time(Timestamp::from_millis(record.expires_at))[..], &name.key].concat()
 }
 
-/// Name of the record that an entry ends with, behind this many bytes.
+/// Returns the name of the record with which an entry ends, after this many bytes.
 fn in_entry(entry: &[u8], begins: usize) -> Name {
     layout::name(layout::EXPIRING, entry.get(begins..).unwrap_or_default())
 }

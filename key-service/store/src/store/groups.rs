@@ -1,7 +1,7 @@
 //! Groups of API keys.
 //!
-//! A group is two records: money and bounds, which spending reads, and a profile of the rest, with the numbers of its keys and
-//! of its children. An external id has a record of its own, which is guarded by whoever makes a group.
+//! A group is two records: money and bounds, which spending reads, and a profile with the rest and the numbers of its
+//! keys and children. An external id has its own record, which making a group guards.
 
 mod changes;
 mod profile;
@@ -24,13 +24,13 @@ use super::{
     GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page, Store, StoreError, idempotency, layout,
 };
 
-/// Entries of an index, and groups, that are read in a round trip: some 100 KB.
+/// Entries of an index, and groups, read in a round trip: some 100 KB.
 const READ_AT_ONCE: usize = 500;
 
 impl Store {
-    /// Creates a group of an existing account, unless its idempotency key was used within its time to live, a group of the
-    /// account has the external id, the parent cannot be one ([`domain::group::may_be_parent`]), or the account is at its
-    /// bound of groups.
+    /// Creates a group of an existing account, unless its idempotency key was used within its time to live, a group of
+    /// the account has the external id, the parent cannot be one ([`domain::group::may_be_parent`]), or the account is
+    /// at its bound of groups.
     pub async fn create_group(
         &self,
         new: NewGroup,
@@ -80,7 +80,7 @@ impl Store {
         }
     }
 
-    /// Lists groups of the account in the order of ids, starting behind `page.after`. A page with fewer groups than its
+    /// Lists groups of the account in the order of ids, beginning after `page.after`. A page with fewer groups than its
     /// limit is the last one.
     pub async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
         let (mut groups, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
@@ -106,7 +106,7 @@ impl Store {
     ) -> Result<Vec<ApiKey>, StoreError> {
         let (mut keys, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
         while keys.len() < page.limit {
-            // A page of one status skips the others.
+            // A page of one status skips keys of the others.
             let wanted = if page.status.is_some() {
                 READ_AT_ONCE
             } else {
@@ -142,7 +142,7 @@ impl Store {
         self.govern(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Archives a group and returns the result; repeating it changes nothing. `None` where the account does not have the
+    /// Archives a group and returns the result; repeating it changes nothing. `None` if the account does not have the
     /// group.
     pub async fn archive_group(
         &self,
@@ -163,7 +163,7 @@ impl Store {
         .await
     }
 
-    /// The groups of the account that have these external ids, in their order.
+    /// Finds the groups of the account that have these external ids, in their order.
     pub(super) async fn groups_with_external_ids(
         &self,
         account: AccountId,
@@ -180,7 +180,7 @@ impl Store {
         Ok(groups)
     }
 
-    /// Reads groups in the order of these ids, without missing groups.
+    /// Reads groups in the order of these ids, without those that are missing.
     pub(super) async fn fetch_groups(
         &self,
         account: AccountId,
@@ -202,7 +202,7 @@ impl Store {
         Ok(groups)
     }
 
-    /// Ids at the end of entries of an index that begin with `of`, behind the id `after`.
+    /// Lists ids at the end of entries of an index that begin with `of`, after the id `after`.
     async fn ids(
         &self,
         account: AccountId,
@@ -212,7 +212,7 @@ impl Store {
     ) -> Result<Vec<[u8; 16]>, StoreError> {
         let behind = |id: [u8; 16]| [of, &id].concat();
         let (range, order) = match order {
-            // The lowest entry behind another is that entry and a zero byte.
+            // The lowest entry after another one is that entry with a zero byte added.
             Order::Ascending => {
                 let from = after.map_or_else(|| of.to_vec(), |id| [&behind(id)[..], &[0]].concat());
                 ((from, layout::behind(of)), records::Order::Ascending)

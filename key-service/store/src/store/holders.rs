@@ -1,8 +1,8 @@
 //! Index of the accounts with open holds, which misses no hold.
 //!
-//! A hold and the index lie in different spaces, and cannot change together. Instead an account is listed *before* its first
-//! hold, and again every minute with holds. An account is forgotten only if it has no holds, and the last listing is so long
-//! ago that no later command can still be on its way.
+//! A hold and the index lie in different spaces, and cannot change together. So an account is listed *before* its first
+//! hold, and again every minute while it has holds. An account is removed only if it has no holds, and if its last
+//! listing is so long ago that no later command can still be on its way.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use super::{HoldIndex, Store, StoreError, layout, message, no_answer};
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
-/// Age of the last listing at which an account without holds is removed: far longer than [`LISTED_FOR`], than calls
-/// take, and than clocks may differ.
+/// Age of the last listing at which an account without holds is removed. It is far longer than [`LISTED_FOR`], than
+/// calls take, and than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
-/// Listings, of 256, with which the house of the account is kept: about once an hour.
+/// Listings, of 256, that also do the account's housekeeping: about one an hour.
 const HOUSE_KEPT_OF_256: u8 = 4;
-/// Number of accounts for which a process remembers the time of listing; others are listed again.
+/// Accounts whose time of listing a process remembers; others are listed again.
 const REMEMBERED: usize = 65_536;
-/// Parts that are read, and accounts that are checked, at once.
+/// Parts that are read, and accounts that are checked, at the same time.
 const ASKED_AT_ONCE: usize = 64;
 
-/// When this process listed each account last.
+/// Time at which this process last listed each account.
 pub(super) struct Listings(Cache<AccountId, Instant>);
 
 impl Default for Listings {
@@ -68,7 +68,7 @@ impl Store {
         });
         listed.await?;
         listings.insert(account, began);
-        // Lanes keep house too, but not those of so many accounts that none stays.
+        // Lanes do housekeeping too, but not if there are so many accounts that no lane stays.
         let [drawn] = random_bytes(&*self.clock);
         if drawn < HOUSE_KEPT_OF_256
             && let Err(error) = self.keep_house(account, self.clock.now()).await
@@ -78,7 +78,7 @@ impl Store {
         Ok(())
     }
 
-    /// The listed accounts, from all parts of the index that can be reached.
+    /// Lists the accounts of all parts of the index that can be reached.
     pub(super) async fn holders(&self) -> HoldIndex {
         let parts = layout::parts("holders").map(|part| self.listed(part));
         let parts: Vec<_> = stream::iter(parts).buffered(ASKED_AT_ONCE).collect().await;
@@ -112,8 +112,8 @@ impl Store {
         }
     }
 
-    /// Returns an account with holds, or removes the account from the index. An account in an unreachable part of the
-    /// store is kept.
+    /// Returns an account with holds, or removes the account from the index. If its part of the store cannot be
+    /// reached, it is kept.
     async fn keep_holder(&self, Listed { account, at }: Listed) -> Option<AccountId> {
         if at >= self.clock.now().minus(FORGOTTEN_AFTER) {
             return Some(account);

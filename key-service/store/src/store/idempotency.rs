@@ -1,4 +1,4 @@
-//! Idempotency keys: what the request of each has made, until its time to live is over.
+//! Idempotency keys: the result of each one's request, until its time to live is over.
 
 use key_service_ledger::{Change, messages::IdempotencyKey};
 use records::{Name, Order};
@@ -6,7 +6,7 @@ use shared::ids::AccountId;
 
 use super::{Idempotency, Store, StoreError, layout};
 
-/// Number of ended idempotency keys that a call may remove: more than a call can add, so that none accumulate, and few enough
+/// Ended idempotency keys that a call may remove: more than it can add, so that they do not accumulate, and few enough
 /// that a busy day's keys delay no caller.
 const PRUNED_AT_ONCE: usize = 64;
 
@@ -19,7 +19,8 @@ pub(super) enum Earlier {
 }
 
 impl Store {
-    /// Idempotency keys of the account that have ended, for [`prune`]; none where the attempt has no idempotency key.
+    /// Finds idempotency keys of the account that have ended, for [`prune`]; none if the attempt has no idempotency
+    /// key.
     pub(super) async fn ended_attempts(
         &self,
         account: AccountId,
@@ -63,7 +64,7 @@ pub(super) fn earlier(
         .map_err(|_| StoreError::Damaged("what an idempotency key made".into()))
 }
 
-/// Keeps what the attempt has made, if it has an idempotency key. One that has ended may still be there: its entry in the
+/// Keeps what the attempt has made, if it has an idempotency key. An ended key may still be there; its entry in the
 /// index stays until it is pruned.
 pub(super) fn keep(change: &mut Change<'_>, attempt: Option<&Idempotency>, made: &[u8; 16]) {
     let Some(attempt) = attempt else { return };

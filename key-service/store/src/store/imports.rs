@@ -1,9 +1,9 @@
 //! Moving in from another gateway.
 //!
-//! Digests lie in other spaces than the account, and the keys may be too many for one commit. So an import is planned first;
-//! then each digest is reserved for the id of its key; then groups and keys are made, some in each commit, each of which
-//! decides anew by what is there. All of it may be repeated. A digest that is reserved for a key that does not exist is
-//! refused like an unknown one, and the same import makes the key under that very id.
+//! Digests lie in other spaces than the account, and there may be too many keys for one commit. So an import is planned
+//! first. Then each digest is reserved for the id of its key. Then groups and keys are made, some in each commit, which
+//! decides anew by what exists. All of it may be repeated. A digest that is reserved for a key that does not exist is
+//! refused like an unknown one, and the same import later makes the key under exactly that id.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,11 +23,11 @@ use shared_rpc::Principal;
 
 use super::{Credential, Store, StoreError, groups, keys, layout};
 
-/// Digests that are looked up or reserved at once.
+/// Digests that are looked up or reserved at the same time.
 const ASKED_AT_ONCE: usize = 64;
-/// Keys that are looked for in a round trip.
+/// Keys that are looked up in a round trip.
 const FOUND_AT_ONCE: usize = 500;
-/// Words of a commit that a key or a group takes at most: a revoked key, first of its group, with guards of the group and its
+/// Most words of a commit for one key or group: a revoked key, the first of its group, with guards of the group and its
 /// parent, entries of five indexes, two events, and four more of thresholds.
 const MOST_WORDS_EACH: usize = 121;
 
@@ -36,7 +36,7 @@ struct Part {
     import: Import,
     /// Places of the groups, and of the keys, in the whole import.
     places: (Vec<usize>, Vec<usize>),
-    /// The ids for which the digests of the keys are reserved.
+    /// Ids for which the digests of the keys are reserved.
     reserved: Vec<KeyId>,
 }
 
@@ -80,7 +80,7 @@ impl Store {
         Ok(Ok(made))
     }
 
-    /// What the account has of an import.
+    /// Finds what the account already has of an import.
     async fn present(&self, import: &Import) -> Result<Present, StoreError> {
         let account = import.account;
         let profile = self.get::<AccountProfile>(&layout::space(account), layout::account_profile()).await?;
@@ -102,7 +102,7 @@ impl Store {
         Ok(Present { keys, groups, owners: owners.iter().map(owner).collect(), named })
     }
 
-    /// The groups that the import names, each with the judgement whether keys may be in it.
+    /// Finds the groups that the import names, each with a judgement whether keys may be in it.
     async fn named(
         &self,
         import: &Import,
@@ -124,7 +124,6 @@ impl Store {
         Ok(found.filter_map(|(name, id)| Some((name.to_owned(), judge(id?)))).collect())
     }
 
-    /// The keys that exist.
     async fn made(&self, account: AccountId, ids: Vec<KeyId>) -> Result<HashSet<KeyId>, StoreError> {
         let mut made = HashSet::new();
         for some in ids.chunks(FOUND_AT_ONCE) {
@@ -145,8 +144,8 @@ impl Store {
         Ok(found.into_iter().map(|found| found.map(|found| found.owner)).collect())
     }
 
-    /// Reserves the digests for the ids of their keys, for good. Returns the ids for which they are reserved: others, where
-    /// an import of the account reserved them before.
+    /// Reserves the digests for the ids of their keys, for good. Returns the ids for which they are reserved, which
+    /// differ if an earlier import of the account reserved them.
     async fn reserve(&self, account: AccountId, keys: &[(ApiKey, Digest)]) -> Result<Vec<KeyId>, StoreError> {
         let credential = |id| Credential::first(Principal::ApiKey(account, id));
         let new: Vec<_> = keys.iter().map(|(key, digest)| (*digest, credential(key.id))).collect();
@@ -157,7 +156,7 @@ impl Store {
         let digests: Vec<Digest> = stream::iter(new).map(put).buffered(ASKED_AT_ONCE).try_collect().await?;
         let own = |owner| match owner {
             Some(Principal::ApiKey(of, id)) if of == account => Ok(id),
-            // The digest was free when the import was planned: the next attempt names its key.
+            // The digest was free when the import was planned. The next attempt finds its key.
             Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => {
                 Err(StoreError::Busy("another account imports the same key"))
             }
@@ -166,9 +165,9 @@ impl Store {
     }
 }
 
-/// The parts in which an import makes what is planned: groups first, so that keys find them. `reserved` are the ids of the
-/// planned keys. Each part has at most `most` groups and keys. What is one part keeps the bounds by its own commit; bounds of
-/// several were looked at before.
+/// Splits a planned import into parts: groups first, so that keys find them. `reserved` are the ids of the planned
+/// keys. Each part has at most `most` groups and keys. The commit of a single part keeps the bounds; those of several
+/// parts were checked before.
 fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<Part> {
     /// The place of a group, or of a key and the id of the key.
     enum Place {
@@ -205,7 +204,7 @@ fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<P
     places.chunks(most).map(part).collect()
 }
 
-/// Makes a part of an import, or nothing of it. Its events are numbered from `events` among those of the act.
+/// Makes a part of an import, or nothing of it. `events` is the number of its first event within the act.
 fn make(
     change: &mut Change<'_>,
     Part { import, places: _, reserved }: &Part,
@@ -252,7 +251,7 @@ fn make(
 }
 
 impl Part {
-    /// The refusal with the place in the whole import.
+    /// Returns the refusal with its place in the whole import.
     fn refused(&self, refused: ImportRefused) -> ImportRefused {
         let place = |at: usize| self.places.1.get(at).copied().unwrap_or(at);
         match refused {

@@ -30,8 +30,8 @@ use super::{
 };
 
 impl Store {
-    /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its group
-    /// takes no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys.
+    /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its
+    /// group accepts no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys.
     pub async fn create_key(
         &self,
         new: NewKey,
@@ -49,7 +49,7 @@ impl Store {
         let decided = self.govern(new.account, decide).await;
         let is_key_there = match &decided {
             Ok((_, is_key_there)) => *is_key_there,
-            // There is no account.
+            // A conflict means that there is no such account.
             Err(StoreError::Conflict(_)) => false,
             Err(StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Damaged(_)) => true,
         };
@@ -64,7 +64,7 @@ impl Store {
         Ok(self.key_with_profile(account, id).await?.map(|(key, _)| key))
     }
 
-    /// Changes an API key by [`ApiKey::updated`], unless the patch names a group that takes no keys.
+    /// Changes an API key by [`ApiKey::updated`], unless the patch names a group that accepts no keys.
     pub async fn update_key(
         &self,
         account: AccountId,
@@ -75,8 +75,8 @@ impl Store {
         self.govern(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
-    /// the key.
+    /// Revokes an API key and returns the result; repeating it changes nothing. `None` if the account does not have the
+    /// key.
     pub async fn revoke_key(
         &self,
         account: AccountId,
@@ -105,7 +105,7 @@ impl Store {
         Ok(self.keys_with_profiles(account, &[id]).await?.pop())
     }
 
-    /// Reads some keys as of one moment, in the order of these ids, without those that do not exist.
+    /// Reads some keys at one moment, in the order of these ids, without those that do not exist.
     async fn keys_with_profiles(
         &self,
         account: AccountId,
@@ -125,8 +125,8 @@ impl Store {
     }
 }
 
-/// Creates a key unless the idempotency key is taken; repeating it changes nothing. Returns whether there is a key of this id
-/// then, too.
+/// Creates a key unless the idempotency key is taken; repeating it changes nothing. Also returns whether a key of this
+/// id exists afterwards.
 fn create(
     change: &mut Change<'_>,
     new: &NewKey,
@@ -134,7 +134,7 @@ fn create(
     act: &Act,
 ) -> Result<(Created, bool), StoreError> {
     let NewKey { account, key, digest: _, most } = new;
-    // Everything is looked at first, so that it is read together.
+    // Everything is needed first, so that it is read together.
     let is_account_there = change.account()?.is_some();
     let earlier = idempotency::earlier(change, attempt)?;
     let keys = change.get::<AccountProfile>(&layout::account_profile())?.map_or(0, |profile| profile.keys);
@@ -186,14 +186,14 @@ fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Re
     Ok(Updated::Key(key))
 }
 
-/// Tells the thresholds that new bounds of a key pass.
+/// Writes events of the thresholds that a key's new bounds cross.
 pub(super) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&ApiKey>, &ApiKey), act: &Act) {
     let holder = Holder::Key(after.id, after.spend.group);
     let before = before.map(|key| &key.spend.budget);
     change.tell(ledger::passed_by_bounds(holder, before, &after.spend.budget, act.at));
 }
 
-/// Writes and counts a key, unless the id exists. Returns whether the key was written. Money that the key has spent is an
+/// Writes and counts a key, unless its id exists. Returns whether it was written. Money that the key has spent is an
 /// opening balance.
 pub(super) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, StoreError> {
     let account = change.get::<AccountProfile>(&layout::account_profile())?;
@@ -240,7 +240,7 @@ fn find(change: &mut Change<'_>, id: KeyId) -> Result<Option<(ApiKey, KeyProfile
     Ok(Some((api_key(id, spend, &profile), profile)))
 }
 
-/// Writes what has changed of a key, and moves its entries of indexes.
+/// Writes what has changed of a key, and moves its entries in indexes.
 fn put(
     change: &mut Change<'_>,
     (before, after): (&ApiKey, &ApiKey),
@@ -256,7 +256,7 @@ fn put(
     groups::count_key(change, groups)?;
     let standing = |ApiKey { spend, .. }: &ApiKey| (spend.expires_at, spend.disabled, spend.revoked_at);
     if standing(before) != standing(after) {
-        // A key that has expired may be listed as active or as expired.
+        // An expired key may be listed as active or as expired.
         for status in [Status::Active, Status::Disabled, Status::Expired] {
             change.leave(layout::KEYS_BY_STATUS, status_entry(status, id));
         }
@@ -281,7 +281,7 @@ fn move_entry(change: &mut Change<'_>, index: Index, (before, after): (Option<Ve
     }
 }
 
-/// Lists a key as revoked, as disabled or as active. An active one that has expired is moved by whoever asks for keys of a status.
+/// Lists a key as revoked, disabled or active. Asking for keys of a status moves an active one that has expired.
 fn list_by_status(change: &mut Change<'_>, key: &ApiKey) {
     let ledger::Key { expires_at, revoked_at, disabled, .. } = key.spend;
     let status = match (revoked_at, disabled) {
@@ -297,22 +297,19 @@ fn list_by_status(change: &mut Change<'_>, key: &ApiKey) {
     }
 }
 
-/// Entry of [`layout::KEYS`]. A hint has no zero byte, as no plaintext has one; a label may.
+/// Makes the entry of [`layout::KEYS`]. A hint has no zero byte, since no plaintext has one; a label may have one.
 fn name_entry(ApiKey { id, label, hint, .. }: &ApiKey) -> Vec<u8> {
     [id.as_bytes(), label.as_bytes(), &[0], hint.as_bytes()].concat()
 }
 
-/// Entry of [`layout::KEYS_OF_GROUPS`].
 fn group_entry(group: GroupId, key: KeyId) -> Vec<u8> {
     [&group.as_bytes()[..], key.as_bytes()].concat()
 }
 
-/// Entry of [`layout::KEYS_BY_STATUS`].
 fn status_entry(status: Status, key: KeyId) -> Vec<u8> {
     layout::tagged(status_letter(status), key.as_bytes())
 }
 
-/// Entry of [`layout::KEYS_EXPIRING`].
 fn expiry_entry(at: Timestamp, key: KeyId) -> Vec<u8> {
     [&layout::time(at)[..], key.as_bytes()].concat()
 }
@@ -352,7 +349,7 @@ fn api_key(id: KeyId, spend: ledger::Key, profile: &KeyProfile) -> ApiKey {
     }
 }
 
-/// A key of its two records.
+/// Makes a key of its two records.
 fn read(id: KeyId, money: &Record, profile: Option<&Record>) -> Result<(ApiKey, KeyProfile), StoreError> {
     let money = codec::read_key(message::<messages::Key>(money)?);
     let money = money.ok_or_else(|| damaged("money of a key"))?;
@@ -360,7 +357,7 @@ fn read(id: KeyId, money: &Record, profile: Option<&Record>) -> Result<(ApiKey, 
     Ok((api_key(id, money.of, &profile), profile))
 }
 
-/// Error of a key that an idempotency key names and the account lacks.
+/// Error if the account lacks a key that an idempotency key names.
 fn missing() -> StoreError {
     damaged("what an idempotency key made is missing")
 }

@@ -1,4 +1,5 @@
-//! Where records of the nouns lie: spaces, sets of records, and indexes. Those of money are in [`key_service_ledger::names`].
+//! Places of the nouns' records: spaces, sets of records, and indexes. Those of money are in
+//! [`key_service_ledger::names`].
 
 use std::sync::Arc;
 
@@ -10,24 +11,25 @@ pub(crate) use key_service_ledger::names::space;
 
 // Sets of records in the space of an account. 1 to 6 are those of money.
 
-/// What is known of an account (`a`), a key (`k` and its id) and a group (`g` and its id) beside money.
+/// Data other than money, of an account (`a`), a key (`k` and its id) and a group (`g` and its id).
 pub(crate) const PROFILES: u8 = 7;
 /// Groups by the caller's own id.
 pub(crate) const EXTERNAL_IDS: u8 = 8;
-/// Idempotency keys, by digest.
+/// Idempotency keys, by their digests.
 pub(crate) const IDEMPOTENCY: u8 = 9;
 /// Management keys: the list (`l`), and each (`k` and its id).
 pub(crate) const MANAGEMENT_KEYS: u8 = 10;
 /// Members: the list (`l`), each (`m` and its id), and the id of each name (`n` and the name).
 pub(crate) const MEMBERS: u8 = 11;
-/// Sign-in links and sessions: the kind's letter (`l`, `s`) and the digest. The present link of a member: `m` and its id.
+/// Sign-in links and sessions, by the kind's letter (`l`, `s`) and the digest. The present link of a member: `m` and
+/// its id.
 pub(crate) const EXPIRING: u8 = 12;
-/// Webhooks: the list (`l`), each (`w` and its id), its deliveries that wait (`p` and its id), and its last attempts (`a` and its
-/// id).
+/// Webhooks: the list (`l`), each (`w` and its id), its waiting deliveries (`p` and its id), and its last attempts (`a`
+/// and its id).
 pub(crate) const WEBHOOKS: u8 = 13;
 /// Deliveries: ids of the webhook and of the event.
 pub(crate) const DELIVERIES: u8 = 14;
-/// Refused calls, by day: of all keys (`a`), and of each (`k` and its id).
+/// Refused calls, by day: of all keys (`a`), and of each key (`k` and its id).
 pub(crate) const REFUSED: u8 = 15;
 /// What house-keeping has dropped, the days of refused calls (`r`), and the numbers of the last ones (`c`).
 pub(crate) const HOUSE: u8 = 16;
@@ -46,20 +48,21 @@ pub(crate) const HOLDERS: u8 = 23;
 pub(crate) const WEBHOOK_ACCOUNTS: u8 = 24;
 /// Counts of attempts: spaces `attempts/…`.
 pub(crate) const ATTEMPTS: u8 = 25;
-/// What is one of its kind in an installation, such as the record of peppers (`p`): space `installation`.
+/// Records of which an installation has one, such as that of peppers (`p`): space `installation`.
 pub(crate) const INSTALLATION: u8 = 26;
 
 // Indexes of the space of an account. 1 to 6 are those of money.
 
 /// All keys: id, label, a zero byte, hint.
 pub(crate) const KEYS: Index = Index(7);
-/// Keys by status: the status' letter and the id. Expired keys stay among the active ones until somebody asks for either.
+/// Keys by status: the status's letter and the id. Expired keys stay among the active ones until somebody asks for
+/// either.
 pub(crate) const KEYS_BY_STATUS: Index = Index(8);
 /// Active keys with an expiry: time, id.
 pub(crate) const KEYS_EXPIRING: Index = Index(9);
 /// Keys of groups: ids of the group and the key.
 pub(crate) const KEYS_OF_GROUPS: Index = Index(10);
-/// All groups: id.
+/// All groups of an account, by id.
 pub(crate) const GROUPS: Index = Index(11);
 /// Child groups: ids of the parent and the child.
 pub(crate) const CHILD_GROUPS: Index = Index(12);
@@ -75,14 +78,14 @@ pub(crate) const OF_MEMBERS: Index = Index(15);
 /// The last refused calls.
 pub(crate) const REFUSED_CALLS: Log = Log(3);
 
-// Indexes of other spaces.
+// Indexes in spaces other than an account's.
 
 /// Ends of counts of attempts, in the spaces of [`ATTEMPTS`]: time, digest.
 pub(crate) const ATTEMPT_ENDS: Index = Index(20);
 
-/// Parts of small records that lie in spaces of their own, so that a cluster spreads them.
+/// Parts of small records that have their own spaces, so that a cluster spreads them.
 const PARTS: u64 = 16;
-/// Parts of the credentials: hashes of some hundred fields each at 100,000 keys.
+/// Parts of the credentials, each a hash of some hundred fields at 100,000 keys.
 const CREDENTIAL_PARTS: u64 = 1_024;
 
 /// The name of a record: its set, without parts, and its key.
@@ -100,27 +103,27 @@ pub(crate) fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
     [&[tag], id].concat()
 }
 
-/// What is known of an account beside money.
+/// Name of the record with an account's data other than money.
 pub(crate) fn account_profile() -> Name {
     name(PROFILES, *b"a")
 }
 
-/// What is known of a key beside money.
+/// Name of the record with a key's data other than money.
 pub(crate) fn key_profile(id: KeyId) -> Name {
     name(PROFILES, tagged(b'k', id.as_bytes()))
 }
 
-/// Names the record of all that is known of a group beside its money.
+/// Name of the record with a group's data other than money.
 pub(crate) fn group_profile(id: GroupId) -> Name {
     name(PROFILES, tagged(b'g', id.as_bytes()))
 }
 
-/// A time as the beginning of an entry, which sorts by time; times before 1970 sort first.
+/// Writes a time as the beginning of an entry, which sorts by time. Times before 1970 sort first.
 pub(crate) fn time(at: shared::time::Timestamp) -> [u8; 8] {
     u64::try_from(at.millis()).unwrap_or_default().to_be_bytes()
 }
 
-/// First entry behind all entries with this beginning; `None` where there is none.
+/// Returns the first entry after all entries with this beginning; `None` if there is none.
 pub(crate) fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -138,7 +141,7 @@ pub(crate) fn credentials(digest: &Digest) -> Space {
     Space::new(format!("credentials/{}", u64::from(u16::from_be_bytes([first, second])) % CREDENTIAL_PARTS))
 }
 
-/// The space of the part in which something of these bytes lies.
+/// Returns the space of the part in which something with these bytes lies.
 pub(crate) fn part_of(kind: &str, bytes: &[u8]) -> Space {
     Space::new(format!(
         "{kind}/{}",
@@ -151,7 +154,7 @@ pub(crate) fn parts(kind: &str) -> impl Iterator<Item = Space> + use<'_> {
     (0..PARTS).map(move |part| Space::new(format!("{kind}/{part}")))
 }
 
-/// The part of the accounts with open holds in which an account is listed.
+/// Returns the part of the accounts with open holds that lists an account.
 pub(crate) fn holders(account: AccountId) -> Space {
     part_of("holders", account.as_bytes())
 }

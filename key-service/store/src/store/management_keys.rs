@@ -1,7 +1,7 @@
 //! Management keys of accounts.
 //!
-//! The record of a key's owner is written before the key, and the credential after it: whoever has the credential finds the key,
-//! and whoever sees the key can revoke it.
+//! The record of a key's owner is written before the key, and the credential after it. So whoever has the credential
+//! finds the key, and whoever sees the key can revoke it.
 
 use domain::{
     access::{Access, Scope, is_noted},
@@ -22,11 +22,11 @@ use shared_rpc::Principal;
 use super::{Credential, ManagementKey, NewManagementKey, Store, StoreError, accounts::insert_id, layout};
 
 impl Store {
-    /// Creates a management key of an existing account; repeating it changes nothing. `false` where the account is at
-    /// its bound of such keys.
+    /// Creates a management key of an existing account; repeating it changes nothing. `false` if the account is at its
+    /// bound of such keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
         let NewManagementKey { account, key, digest, most } = key;
-        // Refused here, a call leaves no owner of a key behind.
+        // A call that is refused here leaves no owner of a key behind.
         if self.account_money(account).await?.is_none() {
             return Err(StoreError::no_account(account));
         }
@@ -73,8 +73,8 @@ impl Store {
         key.map(|key| read_key(id, key).ok_or_else(damaged)).transpose()
     }
 
-    /// Records the use of a management key, unless a use within [`domain::access::USE_NOTED_EVERY`] before is recorded.
-    /// Returns whether this one was.
+    /// Records the use of a management key, unless a use within [`domain::access::USE_NOTED_EVERY`] before it is
+    /// recorded. Returns whether it recorded this use.
     pub async fn use_management_key(
         &self,
         account: AccountId,
@@ -94,7 +94,7 @@ impl Store {
         self.note(&layout::space(account), note).await
     }
 
-    /// Revokes a management key of any account; repeating it changes nothing. `None` where there is none.
+    /// Revokes a management key of any account; repeating it changes nothing. `None` if there is none.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
@@ -108,7 +108,7 @@ impl Store {
     }
 }
 
-/// Adds a key unless the account has as many as it may. Returns whether there is one.
+/// Adds a key, unless the account has as many as allowed. Returns whether the key exists.
 fn add_key(
     change: &mut Change<'_>,
     (account, key, most): (AccountId, &ManagementKey, u64),
@@ -188,7 +188,7 @@ fn write_key(key: &ManagementKey) -> messages::ManagementKey {
     }
 }
 
-/// `None` for what is no key.
+/// Reads a key; `None` if no program writes such a record.
 fn read_key(id: ManagementKeyId, key: messages::ManagementKey) -> Option<ManagementKey> {
     let messages::ManagementKey {
         name,

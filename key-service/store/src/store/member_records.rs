@@ -1,4 +1,4 @@
-//! Records of members.
+//! Names and messages of members' records.
 
 use domain::{
     member::{LinkMaker, MadeLink, Member, PasswordHash, Role},

@@ -1,4 +1,4 @@
-//! The people of accounts. Passwords are stored as hashes, secrets of second factors not at all.
+//! People of accounts. Passwords are stored as hashes, and secrets of second factors are not stored.
 
 use domain::{
     event::{Act, EventKind},
@@ -38,7 +38,7 @@ impl Store {
         let list = self.get::<IdList>(&space, list_name()).await?.unwrap_or_default();
         let ids: Vec<_> = list.ids.iter().map(|id| member_id(id)).collect::<Result<_, _>>()?;
         let members = self.get_all(&space, ids.iter().map(|id| member_name(*id)).collect()).await?;
-        // One may have been removed since the list was read.
+        // A member may have been removed since the list was read.
         let members = ids.into_iter().zip(members).filter_map(|(id, member)| Some((id, member?)));
         members.map(|(id, member)| read_member(id, member)).collect()
     }
@@ -52,7 +52,7 @@ impl Store {
         member.map(|member| read_member(id, member)).transpose()
     }
 
-    /// Changes the fields of a member that `change` names. `false` where the account has no such member.
+    /// Changes the fields of a member that `change` names. `false` if the account has no such member.
     pub async fn update_member(
         &self,
         account: AccountId,
@@ -69,8 +69,8 @@ impl Store {
         self.change(&layout::space(account), update).await
     }
 
-    /// Replaces the second factor of a member. `false` where it is no longer the one of `member`: of several calls with the same
-    /// code, one succeeds. A second factor that comes or goes is an event.
+    /// Replaces the second factor of a member. `false` if it is no longer that of `member`; of several calls with the
+    /// same code, one succeeds. Turning a second factor on or off writes an event.
     pub async fn replace_second_factor(
         &self,
         account: AccountId,
@@ -94,7 +94,7 @@ impl Store {
         self.govern(account, replace).await
     }
 
-    /// Removes a member, and voids the member's links and sessions. `false` where there is none.
+    /// Removes a member, and voids the member's links and sessions. `false` if there is none.
     pub async fn remove_member(
         &self,
         account: AccountId,
@@ -120,7 +120,7 @@ impl Store {
     }
 }
 
-/// Adds a member, unless the name is taken or the account has as many as it may.
+/// Adds a member, unless the name is taken or the account has as many as allowed.
 fn add_member(
     change: &mut Change<'_>,
     (account, member, most): (AccountId, &Member, u64),
@@ -134,7 +134,7 @@ fn add_member(
         return Err(StoreError::no_account(account));
     }
     match change.get::<MemberName>(&of_name)? {
-        // Made by an earlier attempt of the same caller.
+        // An earlier attempt of the same caller made the member.
         Some(named) if named.member == member.id.as_bytes() => return Ok(MemberCreated::Made),
         Some(_) => return Ok(MemberCreated::NameTaken),
         None => {}

@@ -1,4 +1,4 @@
-//! Counts of refused calls.
+//! Counts of refused calls, by hour and reason.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
@@ -17,9 +17,8 @@ use domain::usage::Day;
 
 /// Days for which counts of refused calls are kept.
 pub const REFUSED_KEPT_DAYS: i64 = 31;
-/// Records that a commit counts in: with the guard and the write of each far below the words of a commit.
+/// Records in which a commit counts. With a guard and a write each, they stay far below the words of a commit.
 const RECORDS_AT_ONCE: usize = 200;
-/// Milliseconds of an hour.
 const HOUR: i64 = 3_600_000;
 
 /// An hour in UTC: the number of hours since 1970.
@@ -47,13 +46,10 @@ impl Hour {
 /// Number of calls of a key that were refused within an hour for a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
-    /// The key.
     pub key: KeyId,
-    /// The hour.
     pub hour: Hour,
     /// Error code in the public API.
     pub reason: &'static str,
-    /// Number of calls.
     pub count: u64,
 }
 
@@ -61,7 +57,7 @@ pub struct RefusedLine {
 type Additions = BTreeMap<Name, Vec<RefusedCount>>;
 
 impl Store {
-    /// Adds to the counts of the account, at once for all lines of some hundred keys. Counts that are older than
+    /// Adds to the counts of the account, in one commit for the lines of some hundred keys. Counts older than
     /// [`REFUSED_KEPT_DAYS`] are dropped.
     pub async fn add_refused(&self, account: AccountId, lines: Vec<RefusedLine>) -> Result<(), StoreError> {
         let Some(last) = lines.iter().map(|line| line.hour.day()).max() else { return Ok(()) };
@@ -83,7 +79,7 @@ impl Store {
         Ok(())
     }
 
-    /// Counts of these hours by reason, of one key or of the whole account; most first.
+    /// Reads counts of these hours by reason, of one key or of the whole account, the most first.
     pub async fn refused(
         &self,
         account: AccountId,
@@ -181,7 +177,7 @@ fn days() -> Name {
     layout::name(layout::HOUSE, *b"r")
 }
 
-/// The part of a day; days before 1970 are in the first.
+/// Returns the part of a day. Days before 1970 are in the first.
 fn part(day: i64) -> u32 {
     u32::try_from(day).unwrap_or_default()
 }

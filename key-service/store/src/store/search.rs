@@ -1,4 +1,4 @@
-//! Searches without an index, by reading a bounded part.
+//! Searches without an index, which read a bounded part.
 
 use key_service_ledger::{codec, messages, names};
 use shared::{
@@ -12,21 +12,21 @@ use domain::{
     search::EntrySearch,
 };
 
-/// Largest number of records that a page reads in search of matches: some 20 ms of work.
+/// Most records that a page reads in search of matches: some 20 ms of work.
 const MAX_READ: usize = 4_000;
 /// Number of records read at a time.
 pub const READ_AT_ONCE: usize = 500;
-/// Entries that are looked through for a generation's bill: those of a minute and more of a busy account.
+/// Entries searched for a generation's bill: those of a busy account in more than a minute.
 const LOOKED_THROUGH: usize = 50_000;
-/// Entries among which an instant is not looked for any further.
+/// Number of entries within which an instant is not located more exactly.
 const CLOSE: u64 = 64;
 
-/// A search under way: reads records behind a place, until `limit` of them match or 4,000 were read.
+/// A running search. It reads records after a place, until `limit` of them match or 4,000 were read.
 #[derive(Debug)]
 pub struct Scan<T, C> {
     found: Vec<T>,
     limit: usize,
-    /// Place of the last record that was looked at.
+    /// Place of the last record that was read.
     place: Option<C>,
     read: usize,
     ended: Option<Ended>,
@@ -35,9 +35,9 @@ pub struct Scan<T, C> {
 /// Reason for the end of a search.
 #[derive(Clone, Copy, Debug)]
 enum Ended {
-    /// All records were looked at.
+    /// All records were read, so that none is left.
     NothingLeft,
-    /// More records may match.
+    /// Further records may still match.
     Paused,
 }
 
@@ -57,8 +57,8 @@ impl<T, C: Copy> Scan<T, C> {
         self.place
     }
 
-    /// Adds the records behind the place, each with its own place, and with a match if the record is one. Fewer records
-    /// than `asked` are the last ones.
+    /// Adds the records after the place, each with its own place, and with a match if it is one. Fewer records than
+    /// `asked` are the last ones.
     pub fn add(&mut self, records: impl ExactSizeIterator<Item = (C, Option<T>)>, asked: usize) {
         let were_last = records.len() < asked;
         self.read += records.len();
@@ -100,7 +100,7 @@ pub(super) async fn entries(
     while scan.goes_on() {
         let mut entries = store.latest_entries(account, scan.place(), READ_AT_ONCE).await?;
         if let Some(begins) = search.begins {
-            // Entries only get older: after the first that is too old, none that is wanted follows.
+            // Entries only get older: after the first that is too old, no wanted one follows.
             let is_past = |entry: &JournalEntry| entry.entry.settlement.at < begins;
             entries.truncate(entries.iter().position(is_past).unwrap_or(entries.len()));
         }
@@ -113,7 +113,7 @@ pub(super) async fn entries(
     Ok(scan.page())
 }
 
-/// The numbers between which all entries of the wanted time before a number lie, with some others around.
+/// Finds numbers between which all entries of the wanted time before a number lie, with some others around them.
 async fn numbers(
     store: &Store,
     account: AccountId,
@@ -137,7 +137,7 @@ pub(super) async fn entry_of(
     account: AccountId,
     generation: GenerationId,
 ) -> Result<Option<JournalEntry>, StoreError> {
-    // The bill tells its time while it is remembered. The clock of the gateway that made the id may be ahead of ours.
+    // A remembered bill tells its time. The clock of the gateway that made the id may be ahead of ours.
     let billed_at = store.billed_at(account, generation).await?;
     let begins = billed_at.unwrap_or(generation.created_at()).minus(CLOCK_LEAD);
     let mut after = end_before(store, account, begins).await?.saturating_sub(CLOSE + 1);
@@ -159,7 +159,8 @@ fn is_final(entry: &JournalEntry) -> bool {
     entry.entry.settlement.ending == Ending::Captured
 }
 
-/// The number of an entry close behind the last entry before a time, found by halving: entries are in the order of time.
+/// Finds the number of an entry close after the last entry before a time, by halving, since entries are in the order of
+/// time.
 async fn end_before(store: &Store, account: AccountId, end: Timestamp) -> Result<u64, StoreError> {
     let Some(newest) = store.latest_entries(account, None, 1).await?.pop() else { return Ok(1) };
     let (mut is_before, mut is_behind) = (0, newest.number + 1);
@@ -174,7 +175,7 @@ async fn end_before(store: &Store, account: AccountId, end: Timestamp) -> Result
 }
 
 impl Store {
-    /// Time of a generation's last bill, while it is remembered and can be read.
+    /// Returns the time of a generation's last bill, while it is remembered and can be read.
     async fn billed_at(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Records of an account and of what it has, for an operator who looks at them. Secrets are not shown.
+//! Records of an account and of its objects, for an operator who inspects them. Secrets are not shown.
 
 use std::str::FromStr;
 
@@ -14,22 +14,15 @@ use super::{Store, StoreError, layout, message, no_answer};
 /// Links and sessions of a member, and days of refused calls of a key, that are shown: more than most have.
 const MOST: usize = 100;
 
-/// Something of an account that has records.
+/// An object of an account that has records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownObject {
-    /// An API key.
     Key(KeyId),
-    /// A group.
     Group(GroupId),
-    /// A generation.
     Generation(GenerationId),
-    /// A deposit.
     Deposit(DepositId),
-    /// A management key.
     ManagementKey(ManagementKeyId),
-    /// A member.
     Member(MemberId),
-    /// A webhook.
     Webhook(WebhookId),
 }
 
@@ -58,21 +51,22 @@ impl FromStr for ShownObject {
     }
 }
 
-/// A record as JSON.
+/// A record in the form that an operator reads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShownRecord {
-    /// The set, by the name that `proto/store` has for it, with the part where a set has parts.
+    /// The set under its name in `proto/store`, with the part if the set has parts.
     pub set: String,
     /// Name in the set: text, a letter and an id in hexadecimal digits, or hexadecimal digits.
     pub name: String,
-    /// The commit that wrote the record last; null where it cannot be read.
+    /// Commit that wrote the record last; null if it cannot be read.
     pub revision: Option<String>,
-    /// The message; `{"damaged": …}` with the number of its bytes where it cannot be read.
+    /// The message; `{"damaged": …}` with the number of its bytes if it cannot be read.
     pub record: Value,
 }
 
 impl Store {
-    /// The records of an account itself, or those of something that it has. None where it has nothing of this id.
+    /// Reads the records of the account itself, or those of one of its objects. There are none if it has nothing with
+    /// this id.
     pub async fn show(
         &self,
         account: AccountId,
@@ -85,7 +79,7 @@ impl Store {
         Ok(shown)
     }
 
-    /// Spaces and names of the records, those that may be absent included.
+    /// Lists spaces and names of the records, including those that may be absent.
     async fn places_of(
         &self,
         account: AccountId,
@@ -218,7 +212,7 @@ fn set_name(table: u8) -> &'static str {
     }
 }
 
-/// The name of a record. That of a link or a session is a digest of the secret.
+/// Returns the name of a record. That of a link or a session is a digest of the secret.
 fn name_text(Name { set, key }: &Name) -> String {
     match (set.table, &key[..]) {
         (layout::EXPIRING, [tag @ (b'l' | b's'), _, ..]) => format!("{}hidden", char::from(*tag)),

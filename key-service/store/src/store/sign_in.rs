@@ -12,7 +12,7 @@ use domain::{
 const NO_PASSWORD: &str = "-";
 
 impl From<Link> for ExpiringRecord {
-    /// The maker is last, since a name may have blanks.
+    /// The maker comes last, since a name may have blanks.
     fn from(Link { digest, member, expires_at, password, maker }: Link) -> Self {
         let password =
             password.map_or_else(|| NO_PASSWORD.to_owned(), |digest| hex::encode(digest.as_bytes()));
@@ -40,7 +40,7 @@ impl TryFrom<ExpiringRecord> for Link {
 }
 
 impl From<Session> for ExpiringRecord {
-    /// The description of the browser may have anything but a line break at its end.
+    /// The browser's description may have any characters, since the address after it has no line break.
     fn from(session: Session) -> Self {
         let Session { digest, id, member, agent, address, created_at, seen_at, expires_at, way } = session;
         let (created_at, seen_at) = (created_at.millis(), seen_at.millis());

@@ -20,12 +20,12 @@ pub trait Ledger: Send + Sync + 'static {
     /// Name of the database in spans.
     fn system(&self) -> &'static str;
 
-    /// Applies commands in their order to one account by [`domain::ledger::apply`]; one outcome each. Commands for an
-    /// account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot be read with
-    /// [`Refused::Damaged`].
+    /// Applies commands in their order to one account, by [`domain::ledger::apply`]. Each has one outcome. Commands for
+    /// an account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot be read
+    /// with [`Refused::Damaged`].
     ///
-    /// A [`Command::Tick`] takes the way of every other command, even as a mere question: an answer proves that a lease
-    /// could have been renewed.
+    /// A [`Command::Tick`] goes the same way as every other command, even if it only asks: an answer proves that a
+    /// lease could have been renewed.
     async fn execute(
         &self,
         account: AccountId,
@@ -36,13 +36,12 @@ pub trait Ledger: Send + Sync + 'static {
     /// Lists the accounts with open holds. Accounts whose last hold was resolved may be listed for a while.
     async fn accounts_with_holds(&self) -> HoldIndex;
 
-    /// Open holds of the account whose lease has run out (`lease_until <= tick`), page by page in any order: the first
-    /// page, or the one behind a page's `next`. A hold that is due before the first page is read is on one of the pages.
-    /// A hold that cannot be read counts as due.
+    /// Lists open holds of the account whose lease has run out (`lease_until <= tick`), page by page in any order: the
+    /// first page, or the one after a page's `next`. A hold that is due before the first page is read is on one of the
+    /// pages. A hold that cannot be read counts as due.
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 
-    /// Our clock minus the store's; `None` where the store has no clock of its own. Fails while the store still loads
-    /// its data.
+    /// Our clock minus the store's; `None` if the store has no clock of its own. Fails while the store loads its data.
     async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
     /// Succeeds if the store answers and has loaded its data.

@@ -1,4 +1,4 @@
-//! Webhooks of accounts.
+//! Webhooks that an account's events are sent to.
 
 mod deliveries;
 mod records;
@@ -33,7 +33,7 @@ impl Store {
         most: u64,
         idempotency: Option<Idempotency>,
     ) -> Result<WebhookCreated, StoreError> {
-        // The account is listed first: one that is listed may be without webhooks.
+        // The account is listed first, since a listed one may have no webhooks.
         self.list_webhook_account(account).await?;
         let attempt = idempotency.as_ref();
         let ended = self.ended_attempts(account, attempt).await?;
@@ -81,13 +81,13 @@ impl Store {
         let ids: Vec<WebhookId> =
             ids.collect::<Option<_>>().ok_or_else(|| unreadable("the list of webhooks"))?;
         let found = self.get_all(&space, ids.iter().map(|id| webhook(*id)).collect()).await?;
-        // One that was removed in between is absent.
+        // A webhook that was removed in between is absent.
         let found = ids.into_iter().zip(found).filter_map(|(id, found)| Some((id, found?)));
         found.map(|(id, found)| read(id, found)).collect()
     }
 
-    /// Changes a webhook by [`StoredWebhook::with`]; one that is disabled afterwards has no deliveries left. `None` where
-    /// the account does not have the webhook.
+    /// Changes a webhook by [`StoredWebhook::with`]. If it is then disabled, its deliveries are dropped. `None` if the
+    /// account does not have the webhook.
     pub async fn update_webhook(
         &self,
         account: AccountId,
@@ -114,7 +114,7 @@ impl Store {
         .await
     }
 
-    /// Removes a webhook with its deliveries and attempts, and returns the webhook. `None` where there is none.
+    /// Removes a webhook with its deliveries and attempts, and returns it. `None` if there is none.
     pub async fn delete_webhook(
         &self,
         account: AccountId,
@@ -154,7 +154,7 @@ impl Store {
                 }
             }
         }
-        // One may be on several pages.
+        // An account may be on several pages.
         accounts.sort_unstable();
         accounts.dedup();
         Ok(accounts)
@@ -173,7 +173,7 @@ impl Store {
     }
 }
 
-/// Removes all deliveries of a webhook. The record of those that wait guards each.
+/// Removes all deliveries of a webhook. The record of the waiting ones guards each.
 fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeliveries) {
     for waiting in &waiting.deliveries {
         change.write(Write::Remove(delivery(id, &waiting.event)));
@@ -190,7 +190,6 @@ fn list() -> Name {
     layout::name(layout::WEBHOOKS, *b"l")
 }
 
-/// A webhook.
 fn webhook(id: WebhookId) -> Name {
     layout::name(layout::WEBHOOKS, layout::tagged(b'w', id.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! Balances of keys and groups, with the open holds of their moment.
+//! Balances of keys and groups, with the open holds of the same moment.
 
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ use super::{
     ALL,
 };
 
-/// A balance with what is compared with it.
+/// A balance, with what it is compared with.
 pub(super) struct Balanced {
     /// Number of the last entry that the balance counts.
     pub(super) last_entry: u64,
     of: Of,
-    /// What an import brought.
+    /// Amount that was spent before an import, with which `used` began.
     opening: NanoUsd,
     holds: Held,
 }
@@ -66,7 +66,7 @@ enum Payer {
 }
 
 impl Holds {
-    /// Adds up entries of the index of open holds. An entry that cannot be read holds nothing that can be proven.
+    /// Adds up entries of the index of open holds. An entry that cannot be read proves nothing, and is skipped.
     pub(super) fn read(due: &[Vec<u8>]) -> Self {
         let mut holds = Self::default();
         for DueMoney { key, groups: [group, parent], amount, levels } in
@@ -84,7 +84,6 @@ impl Holds {
         holds
     }
 
-    /// Sum of all holds.
     pub(super) const fn all(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.nanos)
     }
@@ -95,7 +94,7 @@ impl Holds {
 }
 
 impl Balanced {
-    /// Tells an audit the bounds before it has any entry.
+    /// Gives an audit the bounds, before it has any entry.
     pub(super) fn tell_bounds(&self, auditor: &mut Auditor) {
         match &self.of {
             Of::Key(id, key) => auditor.key_bounds(*id, &key.budget),
@@ -103,7 +102,7 @@ impl Balanced {
         }
     }
 
-    /// Adds the balance to an audit that has all entries up to the last one of the balance.
+    /// Adds the balance to an audit that has all entries up to the balance's last one.
     pub(super) fn add_to(self, auditor: &mut Auditor) {
         let Self { of, opening, holds: Held { nanos, in_flight }, last_entry: _ } = self;
         let held = NanoUsd::from_nanos(nanos);
@@ -122,7 +121,7 @@ impl Balanced {
 }
 
 impl Store {
-    /// The balances of all groups and keys, each page as of one moment.
+    /// Reads the balances of all groups and keys, each page at one moment.
     pub(super) async fn all_balances(&self, space: &Space) -> Result<Vec<Balanced>, StoreError> {
         let mut balances = Vec::new();
         let mut after = None;
@@ -140,7 +139,7 @@ impl Store {
         Ok(balances)
     }
 
-    /// The ids behind an id, with which entries of an index begin; `None` where none follow.
+    /// Lists the ids after an id with which entries of an index begin; `None` if there are no more.
     async fn ids_behind(
         &self,
         space: &Space,
@@ -157,12 +156,12 @@ impl Store {
         let entries = self.entries(space, index, (from, None), (Order::Ascending, AT_ONCE)).await?;
         let id = |entry: &Vec<u8>| entry.first_chunk().copied().ok_or_else(|| damaged("an index of keys"));
         let mut ids = entries.iter().map(id).collect::<Result<Vec<_>, _>>()?;
-        // An entry moves with the label of its key.
+        // An entry moves when its key's label changes, so an id may come twice.
         ids.dedup();
         Ok(Some(ids).filter(|ids| !ids.is_empty()))
     }
 
-    /// The balances of these keys or groups, of those that there are.
+    /// Reads the balances of these keys or groups, as far as they exist.
     pub(super) async fn balances_of(&self, space: &Space, ids: Ids<'_>) -> Result<Vec<Balanced>, StoreError> {
         let (money, profiles) = match ids {
             Ids::Keys(ids) => (

@@ -16,7 +16,7 @@ use super::{
 const ID: usize = 16;
 
 impl Store {
-    /// Compares the account's numbers of keys and groups, and those of each group, each page of groups as of one moment.
+    /// Compares the account's numbers of keys and groups, and those of each group, each page of groups at one moment.
     pub(super) async fn prove_counts(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let profile = Question::Records(vec![layout::account_profile()]);
         let whole = |index| entries(index, Vec::new(), None);

@@ -1,4 +1,4 @@
-//! Open holds, compared with the index from which they are added up and expire.
+//! Open holds, compared with the index by which they are added up and expire.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,12 +21,12 @@ use super::{
     ALL,
 };
 
-/// Sets of generations that are read at a time: twelve hours, most of which are empty in an account that was idle.
+/// Sets of generations read at a time: twelve hours, most of which are empty in an idle account.
 const SETS_AT_ONCE: usize = 72;
-/// Sets behind the present one: gateways choose ids by their own clocks.
+/// Sets after the present one that are read, since gateways choose ids by their own clocks.
 const SETS_AHEAD: u32 = 2;
 
-/// Entries of the index of open holds by generation: one each, unless something is wrong.
+/// Entries of the index of open holds by generation. There is one for each, unless something is wrong.
 struct Due(HashMap<GenerationId, Vec<Vec<u8>>>);
 
 impl Due {
@@ -44,7 +44,7 @@ impl Due {
         self.0.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether the index has just the entry of the hold, or none where there is no hold.
+    /// Returns whether the index has exactly the entry of the hold, or none if there is no hold.
     fn fits(&self, id: GenerationId, hold: Option<&Hold>) -> bool {
         match (hold, self.entries(id)) {
             (None, []) => true,
@@ -61,7 +61,7 @@ impl Due {
 }
 
 impl Store {
-    /// Compares each open hold with its entry. What does not fit at first is looked at again as of one moment, since holds are
+    /// Compares each open hold with its entry. If they do not fit, both are read again at one moment, since holds are
     /// opened and settled meanwhile.
     pub(super) async fn prove_holds(
         &self,
@@ -93,7 +93,7 @@ impl Store {
         Ok(())
     }
 
-    /// Compares holds and entries as of one moment.
+    /// Compares holds and entries at one moment.
     async fn prove_doubted(
         &self,
         space: &Space,
@@ -124,7 +124,7 @@ impl Store {
         Ok(())
     }
 
-    /// Passes on the generations of all sets that house-keeping has left; `None` for what cannot be read.
+    /// Passes on the generations of all sets that housekeeping has left; `None` for any that cannot be read.
     async fn each_generation(
         &self,
         account: AccountId,
@@ -164,7 +164,7 @@ fn read(record: &Record) -> Option<Generation> {
     codec::read_generation(message::<messages::Generation>(record).ok()?)
 }
 
-/// Adds what differs between a hold and its entry.
+/// Adds the differences between a hold and its entry.
 fn compare(auditor: &mut Auditor, id: GenerationId, hold: Option<&Hold>, due: &Due) {
     let (recorded, listed) = (hold.map_or(NanoUsd::ZERO, |hold| hold.amount), due.amount(id));
     let lease =
@@ -178,7 +178,7 @@ fn compare(auditor: &mut Auditor, id: GenerationId, hold: Option<&Hold>, due: &D
             auditor.quantity(Figure::HoldLease(id), Quantity::Count(recorded), Quantity::Count(listed));
         }
         (Some(_) | None, _) => {
-            // The entry names others who pay.
+            // The entry names other payers.
             auditor.quantity(Figure::Hold(id), Quantity::Usd(recorded), Quantity::Usd(NanoUsd::ZERO));
         }
     }

@@ -19,8 +19,8 @@ use shared::{
 
 use super::expiries::{Adds, Expiries};
 
-/// Sums that are in memory at a time, some 150 MB: all days of most journals, or two days of 100,000 keys. The oldest day is
-/// compared first.
+/// Sums that are in memory at a time, in some 150 MB: all days of most journals, or two days of 100,000 keys. The
+/// oldest day is compared first.
 const MOST_SUMS: usize = 300_000;
 
 /// A recorded sum under its name.
@@ -28,11 +28,11 @@ pub(super) type Recorded = (Vec<u8>, messages::Sums);
 
 /// The sums of the days that entries have reached.
 pub(super) struct DaySums {
-    /// The first day with all entries.
+    /// First day of which all entries are there.
     whole_from: Day,
-    /// Number of the last entry for which a sum that is absent is missing.
+    /// Number of the last entry up to which every sum must exist.
     paid: u64,
-    /// Days before this one were compared.
+    /// Days before this one were compared already.
     open_from: Day,
     days: BTreeMap<Day, HashMap<Vec<u8>, Sum>>,
     expiries: Expiries,
@@ -42,40 +42,39 @@ pub(super) struct DaySums {
 struct Sum {
     recorded: Counters,
     last_entry: u64,
-    /// Sum of the charges.
     charged: i128,
-    /// Sum of the counters; `None` where an entry does not tell what it adds.
+    /// Sum of the counters; `None` if an entry does not tell what it adds.
     counts: Option<Box<Counts>>,
 }
 
-/// Counters of a day.
 #[derive(Clone, Copy)]
 enum Counters {
     /// Counts of a key, its groups and a model.
     Payer(Counts),
     /// Sums of a model or of a group.
     Margin(Margin),
-    /// There are none.
+    /// The sum has no counters.
     Absent,
 }
 
 impl DaySums {
-    /// Sums of a journal; `begins_at` is the time of its first entry, if there may have been earlier ones.
+    /// Begins with the sums of a journal. `begins_at` is the time of its first entry, if there may have been earlier
+    /// ones.
     pub(super) fn new(whole_from: Day, paid: u64, begins_at: Option<Timestamp>) -> Self {
         let expiries = Expiries::new(begins_at);
         Self { whole_from, paid, open_from: whole_from, days: BTreeMap::new(), expiries }
     }
 
-    /// Returns whether the sums of the day have to be loaded.
+    /// Returns whether the sums of the day must be loaded.
     pub(super) fn needs(&self, day: Day) -> bool {
         day >= self.open_from && !self.days.contains_key(&day)
     }
 
-    /// Adds the sums of a day, unless they were dropped, and compares older days if there are many. Returns the number of the
-    /// last entry that the sums count.
+    /// Adds the sums of a day, unless they were dropped, and compares older days if there are many. Returns the number
+    /// of the last entry that the sums count.
     pub(super) fn load(&mut self, auditor: &mut Auditor, day: Day, sums: Option<Vec<Recorded>>) -> u64 {
         let Some(sums) = sums else {
-            // Those of earlier days were dropped as well.
+            // Those of earlier days were dropped too.
             self.open_from = self.open_from.max(day.plus(1));
             return 0;
         };
@@ -117,7 +116,7 @@ impl DaySums {
         }
     }
 
-    /// Compares what was not compared yet.
+    /// Compares everything that was not compared yet.
     pub(super) fn finish(self, auditor: &mut Auditor) {
         debug_assert!(self.whole_from <= self.open_from);
         for (day, sums) in self.days {
@@ -167,7 +166,7 @@ fn compare(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, Sum>) {
             Counters::Margin(recorded) => {
                 each_counter(auditor, (&of, day), &Counter::of_margin(&recorded), &of_margin);
             }
-            // That there are no counters is told by the charge, or by the requests of what was free.
+            // A missing sum shows in the charge or, if the requests were free, in their number.
             Counters::Absent if charged == 0 => {
                 each_counter(auditor, (&of, day), &Counter::of_margin(&Margin::default())[..1], &of_margin);
             }
@@ -197,7 +196,6 @@ const fn is_bounded(quantity: Quantity) -> bool {
     }
 }
 
-/// What sums are of.
 enum Of {
     Payer(KeyId, String),
     Model(String),

@@ -1,4 +1,4 @@
-//! Decisions on groups: made, changed, moved, counted.
+//! Decisions on groups: they are made, changed, moved and counted.
 
 use domain::{
     event::Act,
@@ -28,7 +28,7 @@ pub(super) fn find(change: &mut Change<'_>, id: GroupId) -> Result<Option<Group>
     from_profile(id, spend, profile.ok_or_else(|| damaged("the profile of a group"))?).map(Some)
 }
 
-/// The group of the account that has this external id.
+/// Finds the group of the account that has this external id.
 pub(in crate::store) fn with_external_id(
     change: &mut Change<'_>,
     id: &str,
@@ -37,14 +37,15 @@ pub(in crate::store) fn with_external_id(
     found.map(|found| group_id(&found.group)).transpose()
 }
 
-/// Creates a group unless the idempotency key is taken or another one has the external id; repeating it changes nothing.
+/// Creates a group, unless the idempotency key is taken or another group has the external id; repeating it changes
+/// nothing.
 pub(super) fn create(
     change: &mut Change<'_>,
     NewGroup { account, group, most }: &NewGroup,
     attempt: Option<&Idempotency>,
     act: &Act,
 ) -> Result<GroupCreated, StoreError> {
-    // Everything is looked at first, so that it is read together.
+    // Everything is needed first, so that it is read together.
     let exists = change.account()?.is_some();
     let earlier = idempotency::earlier(change, attempt)?;
     let named = group.external_id.as_deref().map(|id| with_external_id(change, id)).transpose()?.flatten();
@@ -82,8 +83,8 @@ pub(super) fn create(
     find(change, group.id)?.map(GroupCreated::New).ok_or_else(|| damaged("a group"))
 }
 
-/// Writes and counts a group, unless the id exists. Returns whether the group was written. Money that the group has spent
-/// is an opening balance.
+/// Writes and counts a group, unless its id exists. Returns whether it was written. Money that the group has spent is
+/// an opening balance.
 pub(in crate::store) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<bool, StoreError> {
     let Group { id, spend, .. } = group;
     let (of_account, of_group) = (layout::account_profile(), layout::group_profile(*id));
@@ -121,7 +122,7 @@ pub(super) fn update(
         Err(reason) => return Ok(GroupUpdated::NotChanged(reason)),
     };
     let (opening, children) = (profile.opening, profile.children);
-    // An external id stays the one that the group was made with.
+    // An external id never changes after the group was made.
     let external_id = before.external_id.clone();
     change.set_group(id, group.spend.clone());
     change.put(&name, &GroupProfile { opening, children, external_id, ..to_profile(&group) });
@@ -133,7 +134,7 @@ pub(super) fn update(
     Ok(GroupUpdated::Group(group))
 }
 
-/// Tells the thresholds that new bounds of a group pass.
+/// Writes events of the thresholds that a group's new bounds cross.
 pub(in crate::store) fn tell_passed(
     change: &mut Change<'_>,
     (before, after): (Option<&Group>, &Group),
@@ -156,7 +157,7 @@ fn may_have_parent(
     Ok(group::may_be_parent((parent, found.as_ref()), id, has_children))
 }
 
-/// Lists and counts a group among the children of its parent, and no more among those of the parent before.
+/// Lists and counts a group among the children of its parent, and no longer among those of the previous parent.
 fn move_group(
     change: &mut Change<'_>,
     id: GroupId,
@@ -177,7 +178,7 @@ fn move_group(
     Ok(())
 }
 
-/// Counts a key that is made in a group, moves to another, or leaves.
+/// Counts a key that is made in a group, moves to another one, or leaves.
 pub(in crate::store) fn count_key(
     change: &mut Change<'_>,
     (before, after): (Option<GroupId>, Option<GroupId>),
@@ -194,7 +195,7 @@ pub(in crate::store) fn count_key(
     Ok(())
 }
 
-/// Changes a number in the profile of a group that there is.
+/// Changes a number in the profile of a group, if that exists.
 fn count(
     change: &mut Change<'_>,
     id: GroupId,

@@ -1,4 +1,4 @@
-//! Profiles of groups, as messages and back.
+//! Conversion of groups' profiles to messages and back.
 
 use domain::{
     group::{Group, KeyDefaults},

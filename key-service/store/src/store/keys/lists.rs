@@ -1,4 +1,4 @@
-//! Lists of API keys, each read from an index page by page.
+//! Lists of API keys, each of which is read from an index page by page.
 
 use std::collections::HashSet;
 
@@ -16,15 +16,14 @@ use super::{
     damaged, expiry_entry, status_entry, status_letter,
 };
 
-/// Entries, or keys, that are read in a round trip.
+/// Entries, or keys, read in a round trip.
 const READ_AT_ONCE: usize = 500;
 /// Most keys that a commit lists as expired.
 const EXPIRED_AT_ONCE: usize = 64;
-/// Bytes of an id.
 const ID: usize = 16;
 
 impl Store {
-    /// Lists API keys of the account in the order of ids, starting behind `page.after`. A page with fewer keys than its
+    /// Lists API keys of the account in the order of ids, beginning after `page.after`. A page with fewer keys than its
     /// limit is the last one.
     pub async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
         let Some((status, now)) = page.status else {
@@ -34,7 +33,7 @@ impl Store {
         self.list_keys_in(account, layout::KEYS_BY_STATUS, &[status_letter(status)], page).await
     }
 
-    /// Lists the texts of API keys that people search for, like [`Self::keys`].
+    /// Lists the texts of API keys that people search for, as [`Self::keys`] does.
     pub async fn key_names(&self, account: AccountId, page: Page) -> Result<Vec<KeyName>, StoreError> {
         if page.status.is_some() {
             let name = |ApiKey { id, label, hint, .. }| KeyName { id, label, hint };
@@ -56,8 +55,8 @@ impl Store {
         Ok(names)
     }
 
-    /// Lists API keys of the account that have spent money, largest spend first, of equal ones the newest first,
-    /// starting behind the present place of key `after`. A page with fewer keys than `limit` is the last one.
+    /// Lists API keys of the account that have spent money, beginning after the present place of key `after`. The
+    /// largest spend comes first; among equal ones, the newest. A page with fewer keys than `limit` is the last one.
     pub async fn top_spending(
         &self,
         account: AccountId,
@@ -90,10 +89,10 @@ impl Store {
         Ok(keys)
     }
 
-    /// Number of open holds of a key: its requests in flight. Reads all holds of the account, which are as many as requests in
-    /// flight.
+    /// Counts the open holds of a key, which are its requests in flight. It reads all holds of the account, as many as
+    /// it has requests in flight.
     pub async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
-        // A hold that is extended between two pages moves on and comes twice.
+        // If a hold is extended between two pages, it moves on and comes twice.
         let (mut generations, mut from) = (HashSet::new(), Vec::new());
         loop {
             let order = (records::Order::Ascending, READ_AT_ONCE);
@@ -111,7 +110,8 @@ impl Store {
         }
     }
 
-    /// Lists keys of an index whose entries are this beginning, the key's id, and perhaps more; otherwise like [`Self::keys`].
+    /// Lists keys of an index whose entries have this beginning, the key's id, and perhaps more; otherwise as
+    /// [`Self::keys`] does.
     pub(in crate::store) async fn list_keys_in(
         &self,
         account: AccountId,
@@ -139,7 +139,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Reads keys in the order of these ids, without those that do not exist; some hundred as of one moment.
+    /// Reads keys in the order of these ids, without those that do not exist; some hundred at one moment.
     pub(in crate::store) async fn fetch_keys(
         &self,
         account: AccountId,
@@ -153,7 +153,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Entries that begin with this and an id behind `after`, in an order of ids.
+    /// Lists entries that have this beginning and an id after `after`, in an order of ids.
     async fn entries_behind(
         &self,
         account: AccountId,
@@ -192,7 +192,7 @@ impl Store {
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
     }
 
-    /// Lists keys as expired whose expiry has come.
+    /// Lists keys as expired whose expiry has passed.
     async fn list_expired_keys(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
         let mut from = Vec::new();
         loop {
@@ -217,7 +217,7 @@ impl Store {
     }
 }
 
-/// Lists the key of an entry of [`layout::KEYS_EXPIRING`] as expired, unless its expiry is another by now.
+/// Lists the key of an entry of [`layout::KEYS_EXPIRING`] as expired, unless its expiry has changed.
 fn list_expired_key(change: &mut Change<'_>, entry: &[u8]) {
     let Some(id) = id_at(entry, size_of::<u64>()) else { return };
     // A key that cannot be read stays where it is.

@@ -1,8 +1,9 @@
 //! Rotation of API keys.
 //!
-//! The credential lies apart from the key, and has its number from the key. So the number is foreseen, the credential written
-//! with it, and the key rotated if the number is still the next one; otherwise the number is foreseen anew. Nobody knows the
-//! plaintext before the call has succeeded, so that nobody has read the credential under an earlier number.
+//! The credential lies apart from the key, and gets its number from the key. So the number is predicted, the credential
+//! is written with it, and the key is rotated if that number is still the next one. If not, the number is predicted
+//! anew. Nobody knows the plaintext before the call has succeeded, so nobody has read the credential under an earlier
+//! number.
 
 use domain::{
     digest::Digest,
@@ -23,13 +24,13 @@ use super::{
     find, put,
 };
 
-/// Attempts at a rotation, each of which but the last has lost its number to another rotation of the key.
+/// Attempts at a rotation. Each failed one has lost its number to another rotation of the key.
 const MOST_ATTEMPTS: u32 = 100;
 
-/// What became of a rotation.
+/// Outcome of a decision on a rotation.
 #[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
 enum Decided {
-    /// It is answered; credentials that the key accepts no more.
+    /// The rotation is answered. These are the credentials that the key no longer accepts.
     Answered(Rotated, Vec<key_profile::Rotated>),
     /// The credential does not have the next number.
     Stale,
@@ -37,7 +38,7 @@ enum Decided {
 
 impl Store {
     /// Gives an API key a new credential by [`ApiKey::rotated`], unless the idempotency key was used within its time to
-    /// live. A call that is repeated with the same digest changes nothing.
+    /// live. Repeating a call with the same digest changes nothing.
     pub async fn rotate_key(
         &self,
         new: NewCredential,
@@ -84,8 +85,8 @@ impl Store {
         Err(StoreError::Busy("others rotate the key"))
     }
 
-    /// Writes a credential with a foreseen number. An earlier attempt may have foreseen a lower one. Returns the credential as
-    /// it is then, which is another's if the digest is.
+    /// Writes a credential with a predicted number. An earlier attempt may have predicted a lower one. Returns the
+    /// stored credential, which belongs to another key if the digest does.
     async fn offer_credential(
         &self,
         digest: &Digest,
@@ -93,7 +94,7 @@ impl Store {
     ) -> Result<Credential, StoreError> {
         let Credential { owner, number } = credential;
         self.change_credential(digest, |present| match present {
-            // The first credential of a key was not made by a rotation. A higher number is that of a later attempt.
+            // No rotation made the first credential of a key. A higher number belongs to a later attempt.
             Some(present) if present.owner != owner || present.number == 0 || present.number > number => {
                 present
             }
@@ -103,7 +104,7 @@ impl Store {
     }
 }
 
-/// Number of the credential of a rotation: the one that it has, or will have; `None` where the key cannot be rotated.
+/// Returns the number of a rotation's credential, which it has or will have; `None` if the key cannot be rotated.
 fn foreseen(key: &ApiKey, profile: &KeyProfile, (new, act): (&NewCredential, &Act)) -> Option<u64> {
     let rotated = || key.clone().rotated(new, act.at).ok().map(|key| key.spend.rotation.current);
     number_of(profile, &new.digest).or_else(rotated)
@@ -141,7 +142,7 @@ fn rotate(
     if written != Some(number) {
         return Ok(Decided::Stale);
     }
-    // The credential that the key was made with is not among them, and stays.
+    // The credential that the key was made with is not in the list, and stays.
     let (mut kept, outdated): (Vec<_>, Vec<_>) =
         profile.rotated.iter().cloned().partition(|rotated| rotated.number + 1 >= number);
     kept.push(key_profile::Rotated { number, digest: new.digest.as_bytes().to_vec() });

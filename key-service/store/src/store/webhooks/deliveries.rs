@@ -1,5 +1,5 @@
-//! Deliveries of webhooks. Those that wait are one record of each webhook, which decides who attempts which, and when; what a
-//! delivery sends lies apart, and never changes.
+//! Deliveries of webhooks. Each webhook has one record of those that wait, which decides who attempts which, and when.
+//! What a delivery sends lies apart, and never changes.
 
 use ::records::{Answer, Question, Space};
 use key_service_ledger::messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery};
@@ -13,8 +13,8 @@ use crate::store::{Store, StoreError, layout, message, no_answer};
 use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
 
 impl Store {
-    /// Adds deliveries, due at once, and moves the cursor of their webhook, unless the webhook is no longer as `seen` or
-    /// would have more than [`MAX_PENDING_DELIVERIES`]. Returns whether it did.
+    /// Adds deliveries that are due at once, and moves the cursor of their webhook. It does neither if the webhook is
+    /// no longer `seen`, or would have more than [`MAX_PENDING_DELIVERIES`]. Returns whether it did.
     pub async fn fan_out(
         &self,
         account: AccountId,
@@ -33,7 +33,7 @@ impl Store {
                 return Ok(false);
             }
             for new in &deliveries {
-                // An event is delivered once, however often it is looked at.
+                // An event is delivered once, however often it is considered.
                 if waiting.deliveries.iter().all(|other| other.event[..] != new.event.as_bytes()[..]) {
                     waiting.deliveries.push(records::write_pending(new));
                     let name = delivery(id, new.event.as_bytes());
@@ -48,8 +48,9 @@ impl Store {
         .await
     }
 
-    /// Begins an attempt for each of at most `limit` due deliveries, the longest due first, which fall due again at
-    /// `until`. So no two calls return the same attempt, and attempts of a process that died are made again.
+    /// Begins an attempt for each of at most `limit` due deliveries, those that are due longest first, and makes them
+    /// due again at `until`. So no two calls return the same attempt, and attempts of a process that died are made
+    /// again.
     pub async fn claim_deliveries(
         &self,
         account: AccountId,
@@ -70,8 +71,8 @@ impl Store {
         self.with_bodies(&space, id, claimed).await
     }
 
-    /// Ends the attempt of a claimed delivery: keeps the attempt among the webhook's last, and makes the delivery due at
-    /// `next`, or removes the delivery. `false`, without a change, where another attempt has begun since.
+    /// Ends the attempt of a claimed delivery. It keeps the attempt among the webhook's last ones, and makes the
+    /// delivery due at `next`, or removes it. `false`, without a change, if another attempt has begun since.
     pub async fn finish_delivery(
         &self,
         account: AccountId,
@@ -109,8 +110,8 @@ impl Store {
         last.collect::<Option<_>>().ok_or_else(|| unreadable("an attempt"))
     }
 
-    /// The claimed deliveries with what they send. One that was dropped meanwhile is left out, and so is one that cannot be
-    /// read, which falls due again.
+    /// Reads the claimed deliveries with what they send. One that was dropped meanwhile is left out, as is one that
+    /// cannot be read, which falls due again.
     async fn with_bodies(
         &self,
         space: &Space,

@@ -1,4 +1,5 @@
-//! Records of webhooks, of their deliveries and of attempts. `None` is what no program writes.
+//! Conversion of webhooks, their deliveries and attempts to messages and back. `None` stands for what no program
+//! writes.
 
 use key_service_ledger::messages::{self, PendingDelivery, WebhookEnd, WebhookTypes, delivery_attempt};
 use shared::{
