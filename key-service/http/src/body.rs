@@ -1,4 +1,4 @@
-//! Request bodies: settings of an object, checked before anything changes.
+//! Request bodies: settings of an object, which are checked before anything changes.
 
 use std::time::Duration;
 
@@ -34,11 +34,11 @@ pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError
     read(request, Some(MERGE_PATCH), false).await
 }
 
-/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Those of management keys of a group are apart
-/// from all others of the account.
+/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Management keys of a group have their own,
+/// apart from all others of the account.
 pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<Option<String>, ApiError> {
     let key = given_idempotency_key(headers)?;
-    // No header has a line feed.
+    // A line feed separates the two, since no header has one.
     let of_group = |key: String| match caller.access.group {
         Some(group) => format!("{group}\n{key}"),
         None => key,
@@ -65,7 +65,7 @@ fn given_idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError
     }
 }
 
-/// Reads the terms of a rotation. No body at all asks for the defaults.
+/// Reads the terms of a rotation. Without a body, the defaults apply.
 pub(super) async fn read_rotation(request: Request) -> Result<RotationTerms, ApiError> {
     let (bytes, mut terms) = (read_json(request, None).await?, RotationTerms::default());
     if bytes.is_empty() {
@@ -84,7 +84,8 @@ pub(super) async fn read_rotation(request: Request) -> Result<RotationTerms, Api
     Ok(terms)
 }
 
-/// Reads settings. An unknown field is refused, not ignored: a typo must not make a key without limit or expiry.
+/// Reads settings. An unknown field is refused, not ignored, since a typo must not make a key without a limit or an
+/// expiry.
 async fn read<P: Patch>(request: Request, also: Option<&str>, is_new: bool) -> Result<P, ApiError> {
     settings(&read_json(request, also).await?, is_new)
 }

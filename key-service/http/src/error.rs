@@ -1,4 +1,4 @@
-//! Errors of the management API that only HTTP has: rights, cursors, and readings that failed.
+//! Errors of the management API that only HTTP has: rights, cursors, and reads that failed.
 
 use domain::access::Forbidden;
 use key_service_management::{
@@ -8,8 +8,8 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, Code};
 
-/// The error for a management key that may not make a request. An object out of reach is as `unknown` as another
-/// account's.
+/// Makes the error for a management key that may not make a request. An object out of reach looks `unknown`, as one of
+/// another account does.
 pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
     let said = |reason| match reason {
         Forbidden::ReadOnly => {
@@ -24,7 +24,7 @@ pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -
     error.map(said).into()
 }
 
-/// The error for an `after` that the account does not have.
+/// Makes the error for an `after` that the account does not have.
 pub(super) fn unknown_cursor<T: Listed>() -> ApiError {
     let message = format!("`after` must be the id of {} of the account.", T::NAME);
     ApiError::at(Code::InvalidValue, "after", message)

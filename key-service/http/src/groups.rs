@@ -41,7 +41,7 @@ impl HttpNoun for Group {
     }
 }
 
-/// Lists the keys of a group; those of child groups are listed with the child groups.
+/// Lists the keys of a group, without those of its child groups.
 pub(super) async fn keys(
     State(api): State<Api>,
     Caller(caller): Caller,

@@ -58,7 +58,7 @@ impl HttpNoun for ApiKey {
         }
         let judged = match settings.group {
             None => Ok(()),
-            // A key without a group is the account's.
+            // A key without a group belongs to the account.
             Some(None) => caller.may(Subject::Account),
             Some(Some(group)) => api.management.judge_keys_of(caller, group).await,
         };
@@ -70,7 +70,7 @@ impl HttpNoun for ApiKey {
     }
 }
 
-/// Gives a key a new plaintext, shown this once.
+/// Gives a key a new plaintext, which is shown only now.
 pub(super) async fn rotate(
     State(api): State<Api>,
     Caller(caller): Caller,

@@ -52,8 +52,8 @@ struct Api {
     clock: Arc<dyn Clock>,
 }
 
-/// The public routes of the key-service: the management API, and beside it the dashboard's.
-/// What a gateway says of its clients is believed with `internal_token`.
+/// The public routes of the key-service: the management API, and beside it the dashboard's. Trusts a gateway's client
+/// headers if it presents `internal_token`.
 pub fn router(
     management: Arc<Management>,
     catalog: Arc<Current<Catalog>>,
@@ -103,14 +103,14 @@ fn handler(route: &'static Route) -> MethodRouter<Api> {
     handler.route_layer(Extension(route))
 }
 
-/// Middleware: forbids caches to store answers, which may contain the plaintext of a key.
+/// Middleware: forbids caches to store answers, which may have the plaintext of a key.
 async fn no_store(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// Middleware: one line a request, and its ids on whatever is logged on the way. Account and key are known once the caller is
-/// authenticated.
+/// Middleware: logs one line for each request, and adds its ids to whatever is logged on the way. Account and key are
+/// known once the caller is authenticated.
 async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let matched = extensions.get::<MatchedPath>().map(MatchedPath::as_str);

@@ -20,10 +20,10 @@ use key_service_management::{
 };
 use key_service_objects::Shown;
 
-/// Objects kept in memory at a time while all are listed: some 200 KiB of JSON.
+/// Objects in memory at a time while all are listed: some 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
-/// Answers a listing. If a single page holds all requested objects, the answer has a length. Otherwise the objects are
+/// Answers a listing. If one page has all requested objects, the answer has a length. Otherwise the objects are
 /// streamed page by page, as fast as the client reads.
 pub(super) async fn respond<T: Shown>(
     api: Api,
@@ -60,8 +60,8 @@ pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
     ApiError::internal()
 }
 
-/// The listing failed in the middle. As the error of a body this cuts the connection, so that no client takes the part
-/// for the whole.
+/// The listing failed halfway. As the error of a body, this cuts the connection, so that no client takes the part for
+/// the whole.
 #[derive(Debug, thiserror::Error)]
 #[error("the listing broke off")]
 struct Broken;
@@ -74,7 +74,7 @@ struct Rest<T: Listed> {
     json: ListJson<T>,
     /// A page that was read but not sent yet.
     page: Option<Page<T>>,
-    /// Span of the request, which would otherwise end with the response's head.
+    /// Span of the request, which would otherwise end with the head of the response.
     span: Span,
 }
 
@@ -88,7 +88,7 @@ impl<T: Shown> Rest<T> {
             let read = rest.management.list(rest.account, &rest.listing).await;
             read.map_err(|error| rest.broken(&error))?
         };
-        // Asked for at the end: what was dropped while the list was sent may be missing.
+        // This is asked at the end, since objects dropped while the list was sent may be missing.
         let end = if page.has_more {
             None
         } else {
@@ -115,7 +115,7 @@ struct End {
 
 /// Writer of the JSON list, piece by piece.
 struct ListJson<T: Listed> {
-    /// Start of the listing: what objects show refers to this instant.
+    /// Start of the listing, to which the shown states of objects refer.
     now: Timestamp,
     begun: bool,
     first: Option<T::Id>,
@@ -127,7 +127,7 @@ impl<T: Shown> ListJson<T> {
         Self { now, begun: false, first: None, last: None }
     }
 
-    /// JSON of these objects. With `end`, the list ends behind the objects.
+    /// Writes JSON of these objects. With `end`, the list ends after them.
     fn piece(&mut self, objects: &[T], end: Option<&End>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {

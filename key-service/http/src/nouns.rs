@@ -1,4 +1,4 @@
-//! The acts that keys, groups and webhooks have in common.
+//! Acts that keys, groups and webhooks have in common.
 
 use axum::{
     extract::{Request, State},
@@ -27,7 +27,7 @@ use key_service_management::{
 };
 use key_service_objects::with_secret;
 
-/// The handler of an act.
+/// Returns the handler of an act.
 pub(super) fn handler<T: HttpNoun>(act: NounAct, method: MethodFilter) -> MethodRouter<Api> {
     match act {
         NounAct::List => on(method, list::<T>),
@@ -65,7 +65,7 @@ async fn create<T: HttpNoun>(
     T::place(&api, &caller, &mut settings, true).await?;
     let made = T::create(api.by(caller.clone()), settings, idempotency_key).await?;
     if let Made::Replayed(object) = &made {
-        // It may have been moved out of the caller's reach since.
+        // The object may have been moved out of the caller's reach since.
         let judged = T::judge(&api, &caller, object.id()).await;
         judged.map_err(|error| forbidden(error, Refused::IdempotencyKeyReused))?;
     }

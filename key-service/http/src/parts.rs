@@ -29,7 +29,7 @@ impl FromRequestParts<Api> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
-        // The span of the request, which is also that of the log line.
+        // This is also the span of the log line.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key.id));
         ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
@@ -46,7 +46,7 @@ impl FromRequestParts<Api> for Caller {
     }
 }
 
-/// The holder of the API key in the request: the key, and its group with the parent.
+/// Holder of the API key in the request: the key, and its group with the parent.
 pub(super) struct Holder(pub(super) OwnKey);
 
 impl FromRequestParts<Api> for Holder {
@@ -64,8 +64,8 @@ impl FromRequestParts<Api> for Holder {
 pub(super) struct PathId<I>(Option<I>);
 
 impl<I: Copy> PathId<I> {
-    /// The object's id; a malformed id is reported as an unknown object. Called last, since the existence of the object is
-    /// checked last.
+    /// Returns the object's id; a malformed one is reported as an unknown object. It is called last, since the
+    /// existence of the object is checked last.
     pub(super) fn or(&self, unknown: impl Into<ApiError>) -> Result<I, ApiError> {
         self.0.ok_or_else(|| unknown.into())
     }

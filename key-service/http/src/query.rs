@@ -27,13 +27,11 @@ use key_service_store::store::Order;
 /// The parameters of a listing.
 #[derive(Clone, Debug)]
 pub(super) struct ListQuery<T: Listed> {
-    /// The size of the page; `None` is all objects.
+    /// Size of the page; `None` lists all objects.
     pub(super) limit: Option<usize>,
-    /// Object behind which the listing begins.
+    /// Object after which the listing begins.
     pub(super) after: Option<T::Id>,
-    /// Order of the listing.
     pub(super) order: Order,
-    /// Filter of the objects.
     pub(super) filter: T::Filter,
 }
 
@@ -107,12 +105,12 @@ pub(super) fn read<T: Filtered>(query: Option<&str>) -> Result<ListQuery<T>, Api
 pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
-    /// Decodes a query.
     pub(super) fn parse(query: Option<&'a str>) -> Self {
         Self(form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect())
     }
 
-    /// Value of a parameter. A parameter given twice is refused, since client and server may disagree about the value.
+    /// Returns the value of a parameter. A parameter that is given twice is refused, since client and server may
+    /// disagree about it.
     pub(super) fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
         let mut values = self.0.iter().filter(|(n, _)| n == name).map(|(_, value)| &**value);
         match (values.next(), values.next()) {
@@ -141,7 +139,7 @@ impl<'a> Query<'a> {
         id.transpose().map_err(|_| invalid(name, format!("`{name}` must be the id of {of}.")))
     }
 
-    /// First instant of a time, and the first instant behind the time: a date is the whole day.
+    /// Returns the first instant of a time, and the first instant after it. A date is the whole day.
     pub(super) fn time(&self, name: &str) -> Result<Option<(Timestamp, Timestamp)>, ApiError> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let begins = |day: Day| Timestamp::from_millis(day.millis().0);
@@ -152,7 +150,7 @@ impl<'a> Query<'a> {
         time.map(Some).ok_or_else(|| invalid(name, message))
     }
 
-    /// The filters `metadata[name]=value`.
+    /// Reads filters such as `metadata[name]=value`.
     pub(super) fn metadata(&self) -> Result<MetadataFilter, ApiError> {
         let mut metadata = MetadataFilter::new();
         for (parameter, value) in self.0.iter().filter(|(parameter, _)| parameter.starts_with("metadata")) {
@@ -170,7 +168,7 @@ fn limit(text: &str) -> Result<usize, ApiError> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid("limit", format!("`limit` must be an integer from 1 to {MAX_PAGE}.")));
     }
-    // Digits that do not fit a usize are a number that is too large.
+    // Digits that do not fit a usize form a number that is too large.
     let magnitude = digits.parse().unwrap_or(usize::MAX);
     if negative || magnitude == 0 {
         return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));

@@ -1,4 +1,4 @@
-//! Reach of callers: objects of the account that a management key of a group may concern.
+//! Reach of callers: objects of the account that concern a group's management key.
 
 use std::{fmt::Display, future::ready};
 
@@ -56,7 +56,7 @@ impl Api {
         Ok(id)
     }
 
-    /// The group of the path, whose keys the request concerns.
+    /// Finds the group of the path, whose keys the request concerns.
     pub(super) async fn keys_of_group_in_reach(
         &self,
         caller: &Governor,

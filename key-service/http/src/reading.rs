@@ -27,7 +27,7 @@ use key_service_management::{
 };
 use key_service_objects::{Shown, own_group, with_group};
 
-/// Days of usage without a `start`.
+/// Days of usage that are shown without a `start`.
 const DEFAULT_DAYS: i64 = 30;
 
 pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {
@@ -125,7 +125,7 @@ pub(super) async fn generation(
     Ok(ok(&bill.shown(api.clock.now())))
 }
 
-/// Shows a key to its holder. Not a use of the key, and answered also when no money is left.
+/// Shows a key to its holder. This is no use of the key, and works even if no money is left.
 pub(super) async fn own_key(State(api): State<Api>, Holder(own): Holder) -> Response {
     let group = own.group.as_ref().map(|(group, parent)| own_group(group, parent.as_ref()));
     ok(&with_group(&own.key, group.as_ref(), api.clock.now()))

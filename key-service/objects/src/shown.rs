@@ -98,7 +98,7 @@ pub fn with_secret<'a, T: Governed>(
     ShownObject { object, now, more: Some(More::Secret(secret)) }
 }
 
-/// The key with its group and the group's parent, shown to the holder of the key.
+/// Shows the key with its group and that group's parent, to the holder of the key.
 pub fn with_group<'a>(key: &'a ApiKey, group: Option<&'a OwnGroup>, now: Timestamp) -> impl Serialize + 'a {
     ShownObject { object: key, now, more: Some(More::Group(group)) }
 }

@@ -18,7 +18,7 @@ use shared::{
 use domain::webhook::{BadUrl, WebhookUrl};
 use key_service_management::refused::unknown_group;
 
-/// Reads and checks a value at this place of the body.
+/// Reads and checks a value at this place in the body.
 pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
     if let Kind::Line { max } = kind {
         return line(param, "a string", max, raw).map(Value::Text);
@@ -38,7 +38,7 @@ pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> 
         Kind::Amount => amount(param, "a number or null", raw).map(Value::Amount),
         Kind::Time => time(param, raw).map(Value::Time),
         Kind::Count { max } => count(param, "an integer or null", 1..=max, raw).map(Value::Count),
-        // An empty list is no bound.
+        // An empty list means no bound.
         Kind::Limits => limits(param, raw)
             .map(|limits| if limits.is_empty() { Value::Null } else { Value::Limits(limits) }),
         Kind::Models => models(param, raw).map(Value::Texts),
@@ -66,7 +66,7 @@ fn external_id(param: &str, max: usize, raw: &RawValue) -> Result<String, ApiErr
     Ok(text)
 }
 
-/// Reads an amount from the raw token, exact where a float would not be.
+/// Reads an amount from its raw token, which is exact where a float is not.
 fn amount(param: &str, expected: &str, raw: &RawValue) -> Result<NanoUsd, ApiError> {
     let wrong = |code, message: String| ApiError::at(code, param, message);
     expect(param, Json::Number, expected, raw)?;
@@ -105,7 +105,7 @@ pub fn count(
         let message = format!("`{param}` must be {expected}, not a decimal number.");
         return Err(ApiError::at(Code::InvalidType, param, message));
     }
-    // All digits: a number that no integer holds lies beyond the bounds, on the side of the sign. `-0` is 0.
+    // All characters are digits, so a number that no integer holds is out of bounds on the side of its sign. `-0` is 0.
     let is_below = token.starts_with('-') && token.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
     let number = token.trim_start_matches('-').parse().unwrap_or(u64::MAX);
     if is_below || number < *bounds.start() {
@@ -119,7 +119,6 @@ pub fn count(
     Ok(number)
 }
 
-/// Reads `true` or `false`.
 pub fn flag(param: &str, raw: &RawValue) -> Result<bool, ApiError> {
     expect(param, Json::Bool, "true or false", raw)?;
     Ok(raw.get() == "true")
@@ -229,7 +228,7 @@ fn metadata(param: &str, raw: &RawValue) -> Result<BTreeMap<String, Option<Strin
     Ok(metadata)
 }
 
-/// Reads the id of a group. A text that is no id is the id of no group.
+/// Reads the id of a group. A text that is no id belongs to no group.
 fn group(param: &str, raw: &RawValue) -> Result<Value, ApiError> {
     let id = text(param, "a string or null", raw)?.parse();
     id.map(Value::Group).map_err(|_| unknown_group(param))
@@ -279,7 +278,7 @@ fn object<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Object<'
 
 fn text<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Cow<'a, str>, ApiError> {
     expect(param, Json::String, expected, raw)?;
-    // The remaining error is half of a surrogate pair: well-formed JSON that is not text.
+    // The only error left is half of a surrogate pair: well-formed JSON that is no text.
     json::text(raw).map_err(|e| invalid_json(&e))
 }
 
@@ -291,12 +290,12 @@ fn expect(param: &str, kind: Json, expected: &str, raw: &RawValue) -> Result<(),
     Err(ApiError::at(Code::InvalidType, param, message))
 }
 
-/// The setting of this name, if requests may set it.
+/// Finds the setting of this name, if requests may set it.
 pub(crate) fn settable<F: Fields>(name: &str, is_new: bool) -> Option<F> {
     F::settings().find(|field| field.row().name == name && (is_new || !field.row().is_fixed))
 }
 
-/// The error for a member that cannot be set, with those that can. `place` is the path before the name.
+/// Makes the error for a member that cannot be set, which lists those that can. `place` is the path before the name.
 pub fn unknown<'a>(place: &str, name: &str, settable: impl Iterator<Item = &'a str>) -> ApiError {
     let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
     let mut names: Vec<String> = settable.map(|name| format!("`{name}`")).collect();
