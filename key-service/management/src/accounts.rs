@@ -19,10 +19,8 @@ use key_service_store::store::{
 /// Reason why an account was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountRefused {
-    /// The name is taken.
     #[error("there is an account of this name already")]
     NameTaken,
-    /// No account has this name.
     #[error("there is no account of this name")]
     NotFound,
     /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
@@ -30,10 +28,7 @@ pub enum AccountRefused {
     BadAmount,
     /// The payment was added before, with another amount.
     #[error("this payment was added before with {earlier} USD; nothing was added now")]
-    PaymentDiffers {
-        /// The earlier amount.
-        earlier: NanoUsd,
-    },
+    PaymentDiffers { earlier: NanoUsd },
     /// The store is nearly full.
     #[error("the store is nearly full, and keeps the rest for requests")]
     StoreFull,
@@ -42,16 +37,15 @@ pub enum AccountRefused {
 /// Credit to be added to an account.
 #[derive(Clone, Debug)]
 pub struct NewDeposit {
-    /// The amount; above zero.
     pub amount: NanoUsd,
-    /// The reason, for people; may be empty.
+    /// Reason for people; may be empty.
     pub note: String,
-    /// Id of the payment in the operator's billing system. Such a payment is added once, however often it is sent.
+    /// Id of the payment in the operator's billing system. A payment is added once, however often it is sent.
     pub payment_id: Option<PaymentId>,
 }
 
 impl NewDeposit {
-    /// A deposit of this amount, without a reason and a payment.
+    /// Makes a deposit of this amount, without a reason or a payment.
     pub const fn of(amount: NanoUsd) -> Self {
         Self { amount, note: String::new(), payment_id: None }
     }
@@ -83,17 +77,16 @@ impl Management {
         Ok(id)
     }
 
-    /// All accounts, oldest first.
     pub async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
         self.store.accounts().await
     }
 
-    /// The account of this name.
+    /// Finds the account of this name.
     pub async fn account(&self, name: &str) -> Result<AccountId, Error<AccountRefused>> {
         self.store.account_named(name).await?.ok_or(Error::Refused(AccountRefused::NotFound))
     }
 
-    /// The name and the money of an account. `None` where there is none.
+    /// Returns the name and the money of an account; `None` if there is none.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         self.store.funds(account).await
     }
@@ -103,8 +96,8 @@ impl Management {
         self.store.deposits(account, limit).await
     }
 
-    /// Adds credit to an account, and returns the credit just after. A payment that was added before adds nothing, and has the same
-    /// answer.
+    /// Adds credit to an account, and returns the credit just after. A payment that was added before adds nothing, and
+    /// gets the same answer.
     pub async fn deposit(
         &self,
         account: AccountId,

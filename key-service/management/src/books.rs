@@ -18,11 +18,8 @@ const REFUSED_KEYS: usize = 10;
 /// Refused calls of a key today by error code, most first.
 #[derive(Clone, Debug)]
 pub struct RefusedKey {
-    /// The key.
     pub key: ApiKey,
-    /// Number of calls.
     pub count: u64,
-    /// Calls by error code.
     pub reasons: Vec<(String, u64)>,
 }
 
@@ -102,7 +99,6 @@ impl Management {
         Ok(keys.into_iter().flatten().collect())
     }
 
-    /// Today, in UTC.
     pub fn today(&self) -> Day {
         Day::of(self.clock.now())
     }

@@ -1,4 +1,4 @@
-//! Groups of the list: found by words, and with the sums of their child groups.
+//! Groups of the list: how they are found by words, and the sums of their child groups.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,14 @@ const CHILDREN_READ: usize = 500;
 /// The child groups of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Children {
-    /// Number of child groups.
     pub groups: u64,
-    /// Number of keys in them, revoked keys included; `None` where there are too many groups to be read for a page.
+    /// Number of keys in the child groups, revoked keys included; `None` if there are too many groups to read for a
+    /// page.
     pub keys: Option<u64>,
 }
 
 impl Management {
-    /// The child groups of each of these groups that has some.
+    /// Finds the child groups of each of these groups that has some.
     pub async fn children_of(
         &self,
         account: AccountId,
@@ -51,7 +51,7 @@ impl Management {
         Ok(children)
     }
 
-    /// Groups with all of these words in their name, their external id or their id, in any case; the newest first. The group
+    /// Finds groups whose name, external id or id contains all of these words, in any case, the newest first. The group
     /// with exactly this external id comes before all others.
     pub async fn find_groups(
         &self,

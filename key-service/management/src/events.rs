@@ -1,4 +1,4 @@
-//! Events of an account: listed by filters, and read in their order.
+//! Events of an account, listed by filters or read in their order.
 
 use async_trait::async_trait;
 use shared::{
@@ -13,7 +13,7 @@ use super::{
 use domain::event::{Event, EventSearch};
 use key_service_store::store::{EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 
-/// Events read at a time.
+/// Events read at a time, which bounds the memory of a request.
 const READ_AT_ONCE: usize = 500;
 
 impl Management {
@@ -30,7 +30,7 @@ impl Management {
         self.store.events(account, search.clone(), slice).await
     }
 
-    /// Time since which all events of the account are kept; `None` where none was dropped.
+    /// Returns the time since which all events of the account are kept; `None` if none was dropped.
     pub async fn events_complete_since(&self, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
         let first = self.store.events_after(account, 0, 1).await?;
         let at = |event: &NumberedEvent| event.event.at;

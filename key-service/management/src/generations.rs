@@ -1,4 +1,4 @@
-//! Bills of generations for an account's programs: listed by filters, and one by its id.
+//! Bills of generations for an account's programs, listed by filters or found by id.
 
 use async_trait::async_trait;
 use shared::{
@@ -16,24 +16,21 @@ use domain::{
 };
 use key_service_store::store::{Found, JournalEntry, Order, StoreError};
 
-/// Entries read at a time.
+/// Entries read at a time, which bounds the memory of a request.
 const READ_AT_ONCE: usize = 500;
 
 /// The bill of a generation: its last entry in the journal.
 #[derive(Debug)]
 pub struct Bill {
-    /// The generation.
     pub generation: GenerationId,
-    /// The bill.
     pub settlement: Settlement,
 }
 
-/// Filter of bills.
+/// Filter of bills. Every part that is set must match.
 #[derive(Clone, Debug, Default)]
 pub struct BillFilter {
-    /// Key, group and model.
     pub search: EntrySearch,
-    /// Group that paid, or parent of one: the reach of the caller.
+    /// Group that paid, or its parent: the reach of the caller.
     pub within: Option<GroupId>,
     /// Earliest time of a bill.
     pub begins: Option<Timestamp>,
@@ -63,13 +60,13 @@ impl BillFilter {
 }
 
 impl Management {
-    /// Finds the bill of a generation of the account. `None` where there is none, or the store has dropped it.
+    /// Finds the bill of a generation of the account; `None` if there is none, or if the store has dropped it.
     pub async fn bill(&self, account: AccountId, id: GenerationId) -> Result<Option<Bill>, StoreError> {
         let found = self.store.entry_of(account, id).await?;
         Ok(found.map(|entry| Bill { generation: id, settlement: entry.entry.settlement }))
     }
 
-    /// Reads entries in an order behind an entry, or before it, and the number of the entry to go on from, if any.
+    /// Reads entries in an order after or before an entry, and the number of the entry to continue from, if any.
     async fn entries(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! What keys, groups and webhooks have in common: a row of the management API, and the acts that it names.
+//! What keys, groups and webhooks have in common: a row of the management API, and its acts.
 
 use shared::{
     ids::AccountId,
@@ -10,35 +10,34 @@ use shared::{
 use super::{Error, Management, Refused, listing::Listed};
 use domain::{event::Actor, settings::Patch};
 
-/// Answer to a request that makes an object, or its secret.
+/// Result of a request that makes an object or its secret.
 #[derive(Debug)]
 pub enum Made<T> {
     /// The object, and the secret if it has one, which cannot be recovered later.
     New(T, Option<SecretString>),
-    /// It was there before, and stays as it is.
+    /// The object existed before, and stays as it is.
     Existing(T),
-    /// An earlier attempt with the same idempotency key made it, and the secret is gone.
+    /// An earlier attempt with the same idempotency key made the object, and the secret is gone.
     Replayed(T),
 }
 
-/// Who acts on what account.
+/// Someone who acts on an account.
 pub struct Acting<'a> {
     pub(super) management: &'a Management,
     pub(super) account: AccountId,
     pub(super) actor: Actor,
 }
 
-/// Result of an act.
 pub type Acted<T> = Result<T, Error<Refused>>;
 
 /// A noun that owners govern.
 pub trait Governed: Listed {
-    /// Its row.
+    /// Row in the management API's table of objects.
     type Object: Object;
-    /// Settings of a new object, or a change.
+    /// Settings of a new object, or changes of an existing one.
     type Settings: Patch<Field = <Self::Object as Object>::Fields> + Send;
 
-    /// Value of a field at this time.
+    /// Returns the value of a field at this time.
     fn value(&self, field: <Self::Object as Object>::Fields, now: Timestamp) -> Value;
 
     /// Makes an object, once for each idempotency key.
@@ -48,7 +47,6 @@ pub trait Governed: Listed {
         idempotency_key: Option<String>,
     ) -> impl Future<Output = Acted<Made<Self>>> + Send;
 
-    /// Finds an object.
     fn fetch(by: Acting<'_>, id: Self::Id) -> impl Future<Output = Acted<Self>> + Send;
 
     /// Changes an object, completely or not at all.
@@ -63,7 +61,7 @@ pub trait Governed: Listed {
 }
 
 impl Management {
-    /// Acts of this actor on an account.
+    /// Lets this actor act on an account.
     pub const fn by(&self, account: AccountId, actor: Actor) -> Acting<'_> {
         Acting { management: self, account, actor }
     }

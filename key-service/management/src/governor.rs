@@ -1,4 +1,4 @@
-//! Callers of the management API: who governs, and what of the account.
+//! Callers of the management API: who governs, and which part of the account.
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
@@ -18,13 +18,11 @@ use key_service_store::store::{ManagementKey, StoreError};
 /// A management key that governs, with the effect of the present request.
 #[derive(Clone, Debug)]
 pub struct Governor {
-    /// The account.
     pub account: AccountId,
     /// The management key, as the actor of events.
     pub actor: Actor,
     /// Rights of the management key.
     pub access: Access,
-    /// Effect of the request.
     pub effect: Effect,
 }
 
@@ -49,8 +47,7 @@ impl Management {
         }
     }
 
-    /// Judges the request by a key of the account. The request is judged, not prevented from meeting a key that another
-    /// request moves at the same moment.
+    /// Judges the request by a key of the account. Another request may still move the key to another group right after.
     pub async fn judge_key(&self, governor: &Governor, id: KeyId) -> Result<(), Error<Forbidden>> {
         let group = match governor.access.group {
             Some(_) => self.store.key(governor.account, id).await?.and_then(|key| key.spend.group),
@@ -64,7 +61,7 @@ impl Management {
         governor.may(Subject::Key(self.chain(governor, Some(group)).await?))
     }
 
-    /// A group with its parent, read only where a judgement needs the parent.
+    /// Reads a group with its parent. The parent is read only if a judgement needs it.
     async fn chain(&self, governor: &Governor, group: Option<GroupId>) -> Result<GroupChain, StoreError> {
         let Some(id) = group.filter(|_| governor.access.group.is_some() && group != governor.access.group)
         else {

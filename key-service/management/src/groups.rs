@@ -1,4 +1,5 @@
-//! Use-cases of groups: made once for each external id, changed, archived; all keys revoked at once.
+//! Use-cases of groups: they are made once for each external id, changed and archived, and their keys are revoked
+//! together.
 
 use futures_util::future::try_join_all;
 use shared::{
@@ -23,7 +24,7 @@ use key_service_store::store::{
 
 /// Keys of a group read at a time, to be revoked.
 const REVOKED_AT_ONCE: usize = 500;
-/// Keys of a group revoked side by side, which stores write together.
+/// Keys of a group revoked at the same time, which stores write together.
 const REVOKED_TOGETHER: usize = 64;
 
 impl Governed for Group {
@@ -34,7 +35,7 @@ impl Governed for Group {
         self.value(field, now)
     }
 
-    /// Creates a group, only once for each idempotency key and each external id.
+    /// Creates a group, once for each idempotency key and each external id.
     async fn create(
         by: Acting<'_>,
         settings: GroupPatch,
@@ -42,7 +43,7 @@ impl Governed for Group {
     ) -> Acted<Made<Self>> {
         let Acting { management, account, actor } = by;
         let refused = |reason| Err(Error::Refused(reason));
-        // With an idempotency key the store tells a repetition from a group that was there before.
+        // With an idempotency key, the store tells a repetition from a group that existed before.
         if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
             && idempotency_key.is_none()
             && let Some(group) = management.store.group_with_external_id(account, external_id).await?
@@ -77,7 +78,7 @@ impl Governed for Group {
     async fn update(by: Acting<'_>, id: GroupId, change: GroupPatch) -> Acted<Self> {
         let Acting { management, account, actor } = by;
         let act = management.act(actor);
-        // As of a key. What the store would refuse is left to the store.
+        // As for a key: what the store would refuse is left to the store.
         if management.store.is_nearly_full().await?
             && let Some(before) = management.store.group(account, id).await?
             && let Ok(after) = before.clone().updated(&change, Ok(()), act.at)
@@ -104,7 +105,7 @@ impl Management {
         self.store.group(account, id).await?.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
     }
 
-    /// Revokes all keys of a group, those of its child groups excepted, and returns the number of keys that were live.
+    /// Revokes all keys of a group, except those of its child groups, and returns the number of keys that were live.
     pub async fn revoke_keys(
         &self,
         account: AccountId,
@@ -140,7 +141,7 @@ impl Management {
         self.store.revoke_key(account, key, &self.act(actor)).await.map(drop)
     }
 
-    /// A group and its parent, if the account has them.
+    /// Reads a group and its parent, if the account has them.
     pub(crate) async fn group_with_parent(
         &self,
         account: AccountId,

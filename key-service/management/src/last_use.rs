@@ -1,4 +1,4 @@
-//! Records of the last use of management keys, made beside the requests.
+//! Records the last use of management keys, beside the requests.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use tokio::time::timeout;
 use domain::access::is_noted;
 use key_service_store::store::{ManagementKey, Store};
 
-/// Records under way at most: a write for each key of some accounts. A use beyond is left to the key's next request.
+/// Most records under way: a write for each key of some accounts. Further uses are left to the key's next request.
 const MAX_UNDER_WAY: usize = 256;
-/// Timeout of a record, after which the key's next request makes another attempt.
+/// Timeout of a record. The key's next request then makes another attempt.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The records under way, each of another key.
+/// Management keys whose record is under way.
 #[derive(Clone, Default)]
 pub(super) struct LastUses(Arc<Mutex<HashSet<ManagementKeyId>>>);
 

@@ -66,10 +66,10 @@ pub mod trouble;
 pub mod usage;
 pub mod webhooks;
 
-/// API keys that an account may have unless configured otherwise: some 65 MB in Redis, and more with long labels.
+/// API keys that an account may have unless configured otherwise: some 65 MB in Redis, or more with long labels.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
-/// Timeout of an account for the permit to read: a page reads for some 20 ms, so that a hundred pages get through.
+/// Timeout of an account for the permit to read. A page reads for some 20 ms, so a hundred pages get through.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
@@ -81,14 +81,14 @@ pub struct Management {
     credentials: Arc<Credentials>,
     /// API keys that an account may have.
     max_keys: u64,
-    /// Networks of receivers beside public networks.
+    /// Networks of receivers besides public ones.
     webhook_networks: Vec<Network>,
     passwords: members::Passwords,
-    /// Reads for pages and listings, each account in turn, so that the store serves other accounts between.
+    /// Permits to read for pages and listings. Accounts take turns, so that the store serves other accounts in between.
     reads: Quota,
     /// Records of uses of management keys.
     last_uses: LastUses,
-    /// Held while the owners of an account are counted and an owner is changed.
+    /// Held while the owners of an account are counted and one is changed.
     owners: tokio::sync::Mutex<()>,
     /// Time of the last id in milliseconds.
     last_id: AtomicI64,
@@ -100,7 +100,7 @@ pub enum Error<R> {
     /// Answer the caller. Nothing changed.
     #[error("{0}")]
     Refused(R),
-    /// Try again. The outcome is unknown.
+    /// Try again; the outcome is unknown.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -118,16 +118,14 @@ impl<R> Error<R> {
 /// An API key as shown to the holder.
 #[derive(Debug)]
 pub struct OwnKey {
-    /// Owner of the key.
     pub account: AccountId,
-    /// The key.
     pub key: ApiKey,
     /// Group of the key, and the group's parent.
     pub group: Option<(Group, Option<Group>)>,
 }
 
 impl Management {
-    /// Management of the keys and accounts in this store.
+    /// Manages the keys and accounts in this store.
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let passwords = members::Passwords::new();
@@ -153,7 +151,7 @@ impl Management {
         permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
     }
 
-    /// Sets the networks that webhooks may lead to beside public networks.
+    /// Sets the networks that webhooks may lead to besides public ones.
     #[must_use]
     pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
         Self { webhook_networks, ..self }
@@ -170,7 +168,7 @@ impl Management {
         Act { actor, at: self.clock.now(), chance: random_bytes(&*self.clock) }
     }
 
-    /// The presented API key, which may have no money left.
+    /// Finds the presented API key, which may have no money left.
     pub async fn own_key(&self, presented: &str) -> Result<OwnKey, Error<Refusal>> {
         let refused = |refusal| Err(Error::Refused(refusal));
         let (owner, now) = (self.credentials.find(presented).await?, self.clock.now());
@@ -197,7 +195,7 @@ impl Management {
         }
     }
 
-    /// An attempt at a request with this digest, if the client named the request.
+    /// Describes an attempt at a request with this digest, if the client named the request.
     fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> Option<Idempotency> {
         let expires_at = now.plus(IDEMPOTENCY_TTL);
         name.map(|name| Idempotency { key: Digest::of(name.as_bytes()), request, now, expires_at })
@@ -216,7 +214,7 @@ impl Management {
     }
 
     /// Returns the current time, or the first millisecond after the last id. Listings are in the order of ids, and keys
-    /// made in succession within a millisecond keep their order.
+    /// made within the same millisecond keep their order.
     fn later_than_the_last(&self, now: Timestamp) -> Timestamp {
         let next = |last: i64| now.millis().max(last.saturating_add(1));
         let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
@@ -276,7 +274,7 @@ impl Governed for ApiKey {
     async fn update(by: Acting<'_>, id: KeyId, change: KeyPatch) -> Acted<Self> {
         let Acting { management, account, actor } = by;
         let act = management.act(actor);
-        // An act that only disables the key or lowers bounds protects money, so a full store carries it out too.
+        // An act that only disables the key or lowers bounds protects money, so a full store accepts it too.
         if management.store.is_nearly_full().await?
             && let Some(before) = management.store.key(account, id).await?
             && let Ok(after) = before.clone().updated(&change, act.at)

@@ -19,9 +19,10 @@ use domain::{
 };
 use key_service_store::store::{GroupPage, Order, Page as KeyPage, Store, StoreError};
 
-/// Objects read at a time in search of matches.
+/// Objects read at a time while searching for matches.
 const READ_AT_ONCE: usize = 500;
-/// Groups whose keys are read side by side for a page. Keys of more groups are looked for among all keys of the account.
+/// Groups whose keys are read at the same time for a page. If there are more groups, all keys of the account are
+/// searched.
 const READ_TOGETHER: usize = 16;
 
 /// An object that an account lists.
@@ -29,56 +30,50 @@ const READ_TOGETHER: usize = 16;
 pub trait Listed: Sized + Send + Sync + 'static {
     /// Identifier, and cursor of the listing.
     type Id: Copy + Serialize + Send + Sync;
-    /// Filter of the listing.
     type Filter: Clone + Send + Sync;
     /// Name of the object with an article, in messages.
     const NAME: &'static str;
 
-    /// The identifier.
     fn id(&self) -> Self::Id;
 
-    /// Tells whether old objects are missing.
+    /// Returns whether old objects are missing.
     async fn completeness(_: &Management, _: AccountId) -> Result<Completeness, StoreError> {
         Ok(Completeness::NoneIsDropped)
     }
 
-    /// Reads a page.
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self>;
 }
 
-/// Completeness of a list.
+/// Completeness of a list, which tells clients whether older objects existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
     /// Objects of this type are never dropped.
     NoneIsDropped,
-    /// The oldest objects are dropped in time: all since this one are there, or all where it is `None`.
+    /// The oldest objects are dropped in time. All objects since this time are there, or all if it is `None`.
     Since(Option<Timestamp>),
 }
 
-/// The objects to list.
 #[derive(Clone, Debug)]
 pub struct Listing<T: Listed> {
-    /// Object to start behind.
+    /// Object after which the listing begins.
     pub after: Option<T::Id>,
     /// The end that comes first.
     pub order: Order,
-    /// Filter of the objects.
     pub filter: T::Filter,
-    /// Largest number of objects.
     pub limit: usize,
 }
 
 /// Some of an account's objects.
 #[derive(Debug)]
 pub struct Page<T> {
-    /// The objects, in the order that was asked for.
+    /// Objects, in the requested order.
     pub items: Vec<T>,
     /// More objects follow in the same listing.
     pub has_more: bool,
 }
 
 impl<T> Page<T> {
-    /// The first `limit` of these objects.
+    /// Takes the first `limit` of these objects.
     pub(super) fn of(mut items: Vec<T>, limit: usize) -> Self {
         let has_more = items.len() > limit;
         items.truncate(limit);
@@ -86,30 +81,26 @@ impl<T> Page<T> {
     }
 }
 
-/// Answer to a listing.
 pub type Paged<T> = Result<Page<T>, Error<UnknownCursor>>;
 
 /// The `after` object of a listing does not exist in the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCursor;
 
-/// Texts of the caller that listed objects have.
+/// Texts of the caller that listed objects must have.
 pub type MetadataFilter = Vec<(String, String)>;
 
-/// Filter of keys.
 #[derive(Clone, Debug, Default)]
 pub struct KeyFilter {
     /// Present status of the keys.
     pub status: Option<Status>,
-    /// Group of the keys.
     pub group: Option<GroupId>,
-    /// Group that the keys, or the parents of their groups, are in: the reach of the caller.
+    /// Group that contains the keys, or the parents of their groups: the reach of the caller.
     pub within: Option<GroupId>,
     /// Texts of the caller that the keys have.
     pub metadata: MetadataFilter,
 }
 
-/// Filter of groups.
 #[derive(Clone, Debug, Default)]
 pub struct GroupFilter {
     /// The caller's own id of the group.
@@ -120,8 +111,8 @@ pub struct GroupFilter {
     pub metadata: MetadataFilter,
 }
 
-/// Reads the first `limit` wanted objects behind `after`. `read` reads a number of objects behind an object; fewer are the
-/// last.
+/// Reads the first `limit` wanted objects after `after`. `read` reads a number of objects after an object; if it finds
+/// fewer, they are the last.
 async fn wanted<'a, T: Listed>(
     listing: &Listing<T>,
     is_filtered: bool,
@@ -129,7 +120,7 @@ async fn wanted<'a, T: Listed>(
     is_wanted: impl Fn(&T) -> bool,
 ) -> Result<Page<T>, StoreError> {
     let (mut items, mut after) = (Vec::new(), listing.after);
-    // An object more than requested shows that there are more.
+    // One object more than requested shows that there are more.
     let at_once = if is_filtered { READ_AT_ONCE } else { listing.limit.saturating_add(1) };
     loop {
         let objects = read(after, at_once).await?;
@@ -146,7 +137,7 @@ fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
     filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
 }
 
-/// Returns whether a group stands behind another in an order, if it has to.
+/// Returns whether a group comes after another one in an order, if there is another one.
 fn is_behind(id: GroupId, after: Option<GroupId>, order: Order) -> bool {
     after.is_none_or(|after| match order {
         Order::Ascending => id > after,
@@ -154,7 +145,7 @@ fn is_behind(id: GroupId, after: Option<GroupId>, order: Order) -> bool {
     })
 }
 
-/// Returns whether a key is in one of the groups, if it has to be.
+/// Returns whether a key is in one of the groups, if any are named.
 fn is_in(key: &ApiKey, groups: Option<&[GroupId]>) -> bool {
     groups.is_none_or(|groups| key.spend.group.is_some_and(|group| groups.contains(&group)))
 }
@@ -269,7 +260,7 @@ impl Listed for Group {
 }
 
 impl Management {
-    /// Some of the account's objects.
+    /// Lists objects of the account, a page at a time.
     pub async fn list<T: Listed>(&self, account: AccountId, listing: &Listing<T>) -> Paged<T> {
         let _permit = self.read_permit(account).await?;
         T::page(self, account, listing).await

@@ -1,4 +1,4 @@
-//! Use-cases of management keys: made, listed, revoked.
+//! Use-cases of management keys: they are made, listed and revoked.
 
 use shared::{
     clock::random_bytes,
@@ -12,7 +12,7 @@ use super::{Error, Management, once::Once};
 use domain::{access::Access, event::Actor};
 use key_service_store::store::{Capacity as _, ManagementKey, NewManagementKey, StoreError};
 
-/// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts
+/// Most management keys per account, revoked keys included. A page of keys stays a page, and a new key each month lasts
 /// for eight years.
 pub(crate) const MAX_MANAGEMENT_KEYS: u64 = 100;
 
@@ -40,14 +40,13 @@ pub enum ManagementKeyRefused {
 pub struct ManagementKeySettings {
     /// Name, chosen by the owner.
     pub name: String,
-    /// Rights of the key.
     pub access: Access,
     /// Time from which the key is refused, if any.
     pub expires_at: Option<Timestamp>,
 }
 
 impl ManagementKeySettings {
-    /// Settings of a key that governs the account for good.
+    /// Settings of a key that governs the whole account, and does not expire.
     pub fn full(name: &str) -> Self {
         Self { name: name.to_owned(), access: Access::default(), expires_at: None }
     }
@@ -66,7 +65,7 @@ impl Management {
         self.make_management_key(account, id, settings, actor).await
     }
 
-    /// Makes a management key, once per attempt and settings.
+    /// Makes a management key, once for each attempt and settings.
     pub async fn create_management_key_once(
         &self,
         account: AccountId,
@@ -95,7 +94,7 @@ impl Management {
         if self.store.is_nearly_full().await? {
             return refused(ManagementKeyRefused::StoreFull);
         }
-        // A group is never deleted. That of a key may be archived: its keys can still be looked at.
+        // A group is never deleted. A key's group may be archived, and the key can still read its keys.
         if let Some(group) = access.group
             && self.store.group(account, group).await?.is_none()
         {
@@ -136,7 +135,7 @@ impl Management {
         found.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
     }
 
-    /// Revokes a management key of any account for good; again is the same.
+    /// Revokes a management key of any account for good; repeating it changes nothing.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,

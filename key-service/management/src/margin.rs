@@ -1,4 +1,4 @@
-//! Margins: charges beside the costs of upstreams.
+//! Margins: charges compared with the costs of upstreams.
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
@@ -11,18 +11,16 @@ use key_service_store::store::StoreError;
 /// Number of keys whose margins are read: two of the list's pages.
 pub const MARGIN_KEYS: usize = 50;
 
-/// Part of an account that margins are apart by.
+/// Part of an account for which margins are summed separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarginBy {
-    /// The model.
     Model,
-    /// The key.
     Key,
     /// The group that the key was in.
     Group,
 }
 
-/// Owner of a margin.
+/// What a margin belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarginOf {
     /// Id of a model in the catalogue.
@@ -37,7 +35,8 @@ pub enum MarginOf {
 pub type Margins = (Vec<(MarginOf, Margin)>, Margin);
 
 impl Management {
-    /// The margins of these days. Margins by key are of the [`MARGIN_KEYS`] keys with the largest spend of all time.
+    /// Returns the margins of these days. By key, they are those of the [`MARGIN_KEYS`] keys with the largest spend of
+    /// all time.
     pub async fn margins(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! The people of an account, their right to sign in to its dashboard, and their sessions.
+//! People of an account, their right to sign in to its dashboard, and their sessions.
 
 use std::time::Duration;
 
@@ -37,30 +37,30 @@ pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
 pub use second_factor::{CodeSignIn, OfferedFactor};
 pub use sign_in::{Client, NewSession, SignIn, SignInStep};
 
-/// The member of a first run.
+/// Name of the member that a first run makes.
 pub const OWNER: &str = "owner";
 
-/// Most characters of a member's name: the longest e-mail address there is.
+/// Most characters of a member's name, as many as the longest e-mail address has.
 pub const MAX_MEMBER_NAME_CHARS: usize = 254;
 
-/// Number of members per account: a page of members, and a sum over all of them, stay small.
+/// Most members per account: a page of members, and a sum over all of them, stay small.
 pub const MAX_MEMBERS: u64 = 100;
 
 /// Time after which an unused session ends: a working day with its breaks, not the night after.
 const SESSION_IDLE: Duration = Duration::from_hours(10);
 
-/// Time after which a session ends even in use: a member signs in again each week.
+/// Time after which a session ends even if it is used, so that a member signs in again each week.
 const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 
-/// Interval between recorded uses of a session: a write for each page would serve no purpose.
+/// Least time between two records of a session's use, since a write for each page would be of no use.
 const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Number of sessions per member: more browsers than a person uses. A further session ends the oldest.
+/// Most sessions per member, more than the browsers that a person uses. A further session ends the oldest.
 const MAX_SESSIONS: usize = 50;
 
 /// Most characters of a browser's description that are kept.
 const MAX_AGENT_CHARS: usize = 200;
-/// Most characters of a network address that are kept: those of the longest IPv6 address.
+/// Most characters of a network address that are kept, as many as the longest IPv6 address has.
 const MAX_ADDRESS_CHARS: usize = 45;
 
 /// Reason why a member was not changed, found or signed in.
@@ -86,25 +86,25 @@ pub enum MemberRefused {
     /// The account would lose its last owner, and with it the management from its dashboard.
     #[error("the last owner cannot be removed or made a viewer")]
     LastOwner,
-    /// Too short or too long.
+    /// The password is too short or too long.
     #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
     BadPassword,
-    /// Unknown name, missing password, or wrong password.
+    /// The name is unknown, it has no password, or the password is wrong.
     #[error("account, name or password is wrong")]
     WrongPassword,
-    /// Wrong present password.
+    /// The session's member gave a wrong present password.
     #[error("the present password is wrong")]
     WrongPresentPassword,
-    /// The session began too long ago, or not with a link.
+    /// The session began too long ago, or without a link.
     #[error("sign in with a new link first")]
     StaleSignIn,
-    /// The code is none of the app now, was accepted before, or is no unused recovery code.
+    /// The app does not show this code now, or it was accepted before, or it is no unused recovery code.
     #[error("the code is wrong or was used; wait for the next one")]
     WrongCode,
-    /// Too many wrong codes.
+    /// There were too many wrong codes lately.
     #[error("there were too many wrong codes; wait a quarter of an hour")]
     TooManyCodes,
-    /// The password was given too long ago, in another browser, or is another one by now.
+    /// The password was given too long ago, in another browser, or was replaced since.
     #[error("too much time has passed; sign in again")]
     ChallengeOver,
     /// The member has a second factor.
@@ -116,18 +116,17 @@ pub enum MemberRefused {
     /// The second factor was used or changed at the same time.
     #[error("the second factor was used or changed meanwhile; try again")]
     SecondFactorChanged,
-    /// The link is unknown, used, expired, or superseded by a newer link or a new password.
+    /// The link is unknown, used or expired, or a newer link or a new password replaced it.
     #[error("this sign-in link was used or has expired")]
     LinkGone,
-    /// Too many attempts with this name or from this address.
+    /// There were too many attempts with this name or from this address.
     #[error("there were too many attempts; wait a quarter of an hour, or ask for a sign-in link")]
     TooManyAttempts,
 }
 
-/// Secret with the name of its account, for links and cookies: the account is public, the rest is not.
+/// Secret with the id of its account, for links and cookies. The account is public, the rest is not.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// The account.
     pub account: AccountId,
     secret: [u8; 32],
 }
@@ -135,11 +134,8 @@ pub struct Token {
 /// A session with its member.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
-    /// The account.
     pub account: AccountId,
-    /// The member.
     pub member: Member,
-    /// The session.
     pub session: Session,
 }
 
@@ -171,13 +167,13 @@ impl Token {
         URL_SAFE_NO_PAD.encode(bytes).into()
     }
 
-    /// Returns the digest under which a token is stored. The secret has 256 random bits, and needs no pepper.
+    /// Returns the digest under which a token is stored. It needs no pepper, since the secret has 256 random bits.
     pub fn digest(&self, purpose: &str) -> Digest {
         Digest::of(&[purpose.as_bytes(), &[0], &self.secret].concat())
     }
 }
 
-/// Purpose of the digests of sessions' tokens: a link's is of no use as a session's.
+/// Purpose in the digests of sessions' tokens, so that a link's token is of no use for a session.
 const SESSION: &str = "session";
 
 impl Management {
@@ -259,8 +255,8 @@ impl Management {
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
     }
 
-    /// Refuses to take away an account's only owner. Two owners who remove each other at once through two
-    /// key-services may leave none: an operator invites a new owner.
+    /// Refuses to remove an account's only owner. Two owners who remove each other at once, through two key-services,
+    /// may leave none; an operator then invites a new owner.
     async fn keep_an_owner(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
         let members = self.store.members(account).await?;
         let mut owners = members.iter().filter(|member| member.is_owner());
@@ -343,7 +339,7 @@ impl Management {
     }
 
     /// Sets a member's password, and ends all other sessions and the member's link. `present` is the previous password,
-    /// where the session has to know it.
+    /// if the session must know it.
     pub async fn set_password(
         &self,
         signed_in: &SignedIn,
@@ -357,7 +353,7 @@ impl Management {
         self.check_password_condition(signed_in, present).await?;
         let hash = self.passwords.hash(password, random_bytes(&*self.clock)).await?;
         let (account, member) = (signed_in.account, signed_in.member.id);
-        // A new password voids the link made beside the previous password.
+        // A new password voids the link that was made before it.
         let change = MemberChange { password: Some(hash), ..MemberChange::default() };
         if !self.store.update_member(account, member, change).await? {
             return Err(Error::Refused(MemberRefused::NotFound));
@@ -383,7 +379,7 @@ impl Management {
         Token::new(no_account, random_bytes(&*self.clock))
     }
 
-    /// Returns the time by the clock of sessions and keys.
+    /// Returns the present time, on the clock of sessions and keys.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

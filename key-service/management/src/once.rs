@@ -1,4 +1,4 @@
-//! Requests that make a single object however often they are sent: marks of forms, and digests of requests with an
+//! Requests that make one object however often they are sent: marks of forms, and digests of requests with an
 //! idempotency key.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use shared::{
 use super::{IDEMPOTENCY_TTL, Management};
 use domain::digest::Digest;
 
-/// Tolerated difference between the clocks of two key-services: one may show a form, and the other receive the form.
+/// Tolerated difference between the clocks of two key-services, since one may show a form that the other receives.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
 /// Answer to a form that makes an object.
@@ -23,11 +23,11 @@ pub enum Once<T> {
     New(T),
     /// An earlier attempt made the object.
     Replayed,
-    /// The form is none of ours.
+    /// The form was not made by this service, or is too old.
     Stale,
 }
 
-/// Digest of a request to make an object with these settings, equal for settings of equal meaning.
+/// Digests a request to make an object with these settings. Settings with the same meaning have the same digest.
 #[expect(clippy::expect_used, reason = "texts, numbers and ids always have a form in JSON")]
 pub(super) fn digest_of_request<F: Fields>(object: &str, value: impl Fn(F) -> Value) -> Digest {
     let settings = F::settings().map(|field| (field.row().name, value(field).setting()));
@@ -36,13 +36,14 @@ pub(super) fn digest_of_request<F: Fields>(object: &str, value: impl Fn(F) -> Va
 }
 
 impl Management {
-    /// Makes the mark of a form: 64 hexadecimal digits, of which the first twelve encode the time of showing.
+    /// Makes the mark of a form: 64 hexadecimal digits, of which the first twelve are the time of showing.
     pub fn form_attempt(&self) -> String {
         let shown = self.clock.now().millis();
         format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
     }
 
-    /// When the form of an attempt was shown: now, where the attempt does not say so. `None` for what is no attempt.
+    /// Returns when the form of an attempt was shown; it is now if the attempt does not say so. `None` for anything
+    /// that is no attempt.
     pub(super) fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
         let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
         let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
@@ -52,7 +53,8 @@ impl Management {
         Some(if is_recent { shown } else { now })
     }
 
-    /// Random bytes of the id of an object that an attempt with these settings makes: no one can choose them.
+    /// Returns the random bytes for the id of an object that an attempt with these settings makes. Nobody can choose
+    /// them.
     pub(super) fn bytes_of_attempt(
         &self,
         object: &str,

@@ -1,8 +1,8 @@
-//! Limits that are reached: the bounds on money for which requests of keys are refused.
+//! Reached limits: the bounds on money for which requests of keys are refused.
 //!
-//! A limit made of tokens is hardly ever used to the last billionth, so that what is left does not show that it is reached.
-//! The event does: a refusal for a bound, or its last billionth, tells it once, under a name with the amount and, of a window,
-//! the beginning. Stores keep these names. With a raised limit, or in the next window, the name is another one.
+//! A limit of tokens' prices is hardly ever used to the last billionth, so what is left does not show that it is
+//! reached. The event does. A refusal for a bound, or its last billionth, writes one, under a name with the amount and,
+//! for a window, its beginning. Stores keep these names. A raised limit and the next window have another name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ use domain::{
 };
 use key_service_store::store::StoreError;
 
-/// The reached limits of some keys and groups, and the groups that these are in.
+/// Reached limits of some keys and groups, with the groups above them.
 #[derive(Debug)]
 pub struct ReachedLimits {
     /// Groups of the keys and groups, with their parents.
@@ -40,12 +40,12 @@ pub enum LimitOf<'a> {
     Group(&'a Group),
 }
 
-/// A bound on money.
+/// A bound on money and what was spent of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoneyLimit {
     /// Largest amount that may be spent.
     pub amount: NanoUsd,
-    /// Amount spent, of a window in the window that runs.
+    /// Amount spent; for a window, within the window that runs.
     pub used: NanoUsd,
     /// Length of the window, and the end of the one that runs; `None` for a lifetime limit.
     pub window: Option<(Per, Timestamp)>,
@@ -54,19 +54,18 @@ pub struct MoneyLimit {
 }
 
 impl MoneyLimit {
-    /// Amount that is not spent.
     pub const fn left(&self) -> NanoUsd {
         self.amount.left_after(self.used)
     }
 }
 
 impl ReachedLimits {
-    /// No limits of nothing, as of this time.
+    /// Makes an empty set of limits as of this time.
     pub fn none(now: Timestamp) -> Self {
         Self { groups: HashMap::new(), told: HashSet::new(), now }
     }
 
-    /// The groups whose bounds hold for a key, the nearest first.
+    /// Returns the groups whose bounds hold for a key, the nearest first.
     pub fn groups_of(&self, key: &ApiKey) -> Vec<&Group> {
         let group = key.spend.group.and_then(|id| self.groups.get(&id));
         group.into_iter().chain(group.and_then(|group| self.parent_of(group))).collect()
@@ -77,7 +76,7 @@ impl ReachedLimits {
         group.spend.parent.and_then(|id| self.groups.get(&id))
     }
 
-    /// The nearest limit for which requests of a key are refused.
+    /// Returns the nearest limit for which requests of a key are refused.
     pub fn of_key(&self, key: &ApiKey) -> Option<LimitOf<'_>> {
         if self.is_reached(Holder::Key(key.id, None), &key.spend.budget) {
             return Some(LimitOf::Own);
@@ -85,7 +84,7 @@ impl ReachedLimits {
         self.first_of(self.groups_of(key).into_iter())
     }
 
-    /// The nearest limit for which requests of a group's keys are refused.
+    /// Returns the nearest limit for which requests of a group's keys are refused.
     pub fn of_group(&self, group: &Group) -> Option<LimitOf<'_>> {
         if self.is_reached(Holder::Group(group.id), &group.spend.budget) {
             return Some(LimitOf::Own);
@@ -93,7 +92,7 @@ impl ReachedLimits {
         self.first_of(self.parent_of(group).into_iter())
     }
 
-    /// The bounds on money of a budget, the lifetime limit first.
+    /// Returns the bounds on money of a budget, the lifetime limit first.
     pub fn limits(&self, holder: Holder, budget: &Budget) -> Vec<MoneyLimit> {
         let is_told = |name: &Vec<u8>| self.told.contains(name);
         let limit = |amount: NanoUsd, used, window, name| MoneyLimit {
@@ -120,7 +119,7 @@ impl ReachedLimits {
         groups.find(|group| self.is_reached(Holder::Group(group.id), &group.spend.budget)).map(LimitOf::Group)
     }
 
-    /// Names under which the bounds of a budget are told to be reached.
+    /// Returns the names under which events tell that bounds of a budget are reached.
     fn names(&self, holder: Holder, budget: &Budget) -> Vec<Vec<u8>> {
         let lifetime = budget.limit.map(|amount| holder.name_of_reached_limit(amount));
         let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows);
@@ -130,7 +129,7 @@ impl ReachedLimits {
 }
 
 impl Management {
-    /// The reached limits of these keys and groups.
+    /// Finds the reached limits of these keys and groups.
     pub async fn reached_limits(
         &self,
         account: AccountId,

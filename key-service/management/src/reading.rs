@@ -1,6 +1,6 @@
-//! Searches of keys and of entries of the journal: by words, filters and orders, a page at a time.
+//! Searches keys, and entries of the journal, by words, filters and orders, a page at a time.
 //!
-//! A page without an index reads a bounded part, and contains the place to go on from.
+//! A page without an index reads a bounded part, and has the place to continue from.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,47 +29,39 @@ use key_service_store::store::{
 /// The keys that a member looks for.
 #[derive(Clone, Debug, Default)]
 pub struct KeySearch {
-    /// Place that all keys lie behind.
+    /// Place after which all keys lie.
     pub after: Option<KeyCursor>,
-    /// Order of the keys.
     pub order: KeyOrder,
     /// Present status of the keys.
     pub status: Option<Status>,
     /// Present condition of the keys.
     pub condition: Option<Condition>,
-    /// Group of the keys.
     pub group: Option<GroupId>,
-    /// Words, all of them in the label, the hint or the id of the keys, in any case; empty finds all.
+    /// Words that must all be in the label, the hint or the id of a key, in any case. An empty text finds all.
     pub text: String,
-    /// Largest number of keys.
     pub limit: usize,
 }
 
-/// An order of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// The newest first.
     #[default]
     Newest,
-    /// The oldest first.
     Oldest,
-    /// Largest spend first. Keys that spent nothing are left out.
+    /// Largest spend first, without keys that spent nothing.
     MostSpent,
-    /// Last bill first. Keys that were never billed are left out.
+    /// Last bill first, without keys that were never billed.
     LastUsed,
 }
 
 /// A place in a list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyCursor {
-    /// Behind this key.
     Key(KeyId),
-    /// Behind the key of this entry of the journal.
+    /// After the key of this entry of the journal.
     Entry(u64),
 }
 
 impl KeyCursor {
-    /// Reads a cursor.
     pub fn parse(text: &str) -> Option<Self> {
         let key = || text.parse().ok().map(Self::Key);
         text.parse().ok().map(Self::Entry).or_else(key)
@@ -109,20 +101,20 @@ impl KeySearch {
         texts.iter().any(|searched| text.split_whitespace().all(|word| searched.contains(word)))
     }
 
-    /// Returns whether the texts of a key, and an index by status, tell whether the key matches.
+    /// Returns whether a key's texts, and an index by status, are enough to tell whether it matches.
     fn is_by_name(&self) -> bool {
         let is_by_age = matches!(self.order, KeyOrder::Newest | KeyOrder::Oldest);
         is_by_age && !self.text.is_empty() && self.condition.is_none() && self.group.is_none()
     }
 
-    /// Keys of the status behind `after`, the newest first unless the oldest are asked for.
+    /// Pages through keys of the status after `after`, the newest first unless the oldest are requested.
     fn page(&self, after: Option<KeyId>, limit: usize, now: Timestamp) -> Page {
         let is_ascending = self.order == KeyOrder::Oldest;
         let order = if is_ascending { Order::Ascending } else { Order::Descending };
         Page { after, order, status: self.status.map(|status| (status, now)), limit }
     }
 
-    /// Returns whether a key matches. `reached` knows the key where the condition asks for limits.
+    /// Returns whether a key matches. `reached` knows the key if the condition asks for limits.
     fn matches(&self, key: &ApiKey, reached: &ReachedLimits, now: Timestamp) -> bool {
         let is_in = |condition| key.is_in(condition, reached.of_key(key).is_some(), now);
         self.status.is_none_or(|status| key.status(now) == status)
@@ -133,7 +125,7 @@ impl KeySearch {
 }
 
 impl Management {
-    /// The keys of the account that match.
+    /// Finds the keys of the account that match.
     pub async fn find_keys(
         &self,
         account: AccountId,
@@ -147,7 +139,7 @@ impl Management {
             return self.find_by_name(account, search).await;
         }
         let now = self.clock.now();
-        // Where every key matches, one more than shown is read, to see whether there are more.
+        // If every key matches, one more than shown is read, to see whether there are more.
         let is_filtered =
             !search.text.is_empty() || search.condition.is_some() || search.order == KeyOrder::MostSpent;
         let at_once = if is_filtered { READ_AT_ONCE } else { search.limit + 1 };
@@ -172,7 +164,7 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// The reached limits of keys, where a search asks for them.
+    /// Finds the reached limits of keys, if a search asks for them.
     async fn limits_of_search(
         &self,
         account: AccountId,
@@ -187,7 +179,7 @@ impl Management {
         }
     }
 
-    /// Reads the texts that keys are searched by, and of those that match the keys.
+    /// Reads the texts that keys are searched by, and then the keys that match.
     async fn find_by_name(
         &self,
         account: AccountId,
@@ -201,14 +193,14 @@ impl Management {
             let was_last = names.len() < READ_AT_ONCE;
             let mut looked_at: Vec<(KeyId, bool)> =
                 names.iter().map(|name| (name.id, has_words(name))).collect();
-            // A key more than shown is read, to see whether there are more.
+            // One key more than shown is read, to see whether there are more.
             let mut matching = looked_at.iter().enumerate().filter(|(_, (_, matches))| *matches);
             let enough = matching.nth(search.limit).map(|(place, _)| place + 1);
             looked_at.truncate(enough.unwrap_or(looked_at.len()));
             let wanted = looked_at.iter().filter(|(_, matches)| *matches).map(|(id, _)| *id);
             let mut keys = self.keys_by_id(account, wanted.collect()).await?;
             let asked = if was_last && enough.is_none() { READ_AT_ONCE } else { looked_at.len() };
-            // Searches for a condition read whole keys instead.
+            // Searches for a condition do not come here; they read whole keys.
             let reached = ReachedLimits::none(self.clock.now());
             let found = |(id, _)| {
                 let key = keys.remove(&id).filter(|key| search.matches(key, &reached, now));
@@ -219,7 +211,7 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// Reads the journal from the end: a key comes at the place of its last bill.
+    /// Reads the journal from its end, so that a key comes at the place of its last bill.
     async fn find_by_use(
         &self,
         account: AccountId,
@@ -246,7 +238,7 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// The entries of the account's journal before this number that match, newest first.
+    /// Finds the entries of the account's journal before this number that match, the newest first.
     pub async fn find_entries(
         &self,
         account: AccountId,
@@ -263,7 +255,7 @@ impl Management {
         self.store.holds_of(account, key).await
     }
 
-    /// Finds the key of the account that has, or had, this plaintext. The plaintext goes no further than its hash.
+    /// Finds the key of the account that has, or had, this plaintext. Only its hash goes further.
     pub async fn key_of_plaintext(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Rotation of keys.
+//! Rotation gives a key a new plaintext.
 
 use std::time::Duration;
 
@@ -21,17 +21,16 @@ use domain::{
 };
 use key_service_store::store::{Capacity as _, Rotated};
 
-/// Terms of a rotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RotationTerms {
-    /// Time for which the previous plaintext works as well.
+    /// Time for which the previous plaintext still works.
     pub grace: Duration,
     /// Ends the grace of an earlier rotation instead of being refused.
     pub is_forced: bool,
 }
 
 impl Management {
-    /// Gives a key a new plaintext, only once per idempotency key.
+    /// Gives a key a new plaintext, once for each idempotency key.
     pub async fn rotate(
         &self,
         (account, key): (AccountId, KeyId),

@@ -21,7 +21,7 @@ use domain::{
 };
 use key_service_store::store::StoreError;
 
-/// Days that are added up unless others are asked for.
+/// Days added up unless others are requested.
 pub const DAYS: i64 = 30;
 
 /// Sums by day and model.
@@ -30,9 +30,8 @@ pub type Spend = BTreeMap<Day, BTreeMap<String, Sums>>;
 /// Sums of the entries of a search.
 #[derive(Clone, Debug)]
 pub struct EntrySums {
-    /// Days that are added up: those of the search, or the last [`DAYS`]; [`MAX_DAYS`] at most.
+    /// Days that are added up: those of the search, or the last [`DAYS`]; at most [`MAX_DAYS`].
     pub days: RangeInclusive<Day>,
-    /// The sums.
     pub sums: Sums,
 }
 
@@ -56,7 +55,7 @@ impl Management {
         let mut spend = Spend::new();
         let _permit = self.read_permit(account).await?;
         for line in self.store.usage(account, days, Some(&[key])).await? {
-            // A key that moved to another group has a line for each group.
+            // A key that moved between groups has a line for each group.
             let sums = spend.entry(line.day).or_default().entry(line.payer.model).or_default();
             *sums = sums.plus(Sums::from(line.counts));
         }

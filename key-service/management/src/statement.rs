@@ -8,15 +8,13 @@ use super::{Management, spend::Spend, usage::MAX_DEPOSITS};
 use domain::usage::{Day, Sums};
 use key_service_store::store::{Deposit, StoreError};
 
-/// Readings of money that changes meanwhile; a busy account is then shown as last read.
+/// Readings of money that changes meanwhile. A busy account is then shown as it was last read.
 const READINGS: usize = 5;
 
-/// A month in UTC.
+/// A month of the calendar, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Month {
-    /// First day.
     pub first: Day,
-    /// Last day.
     pub last: Day,
 }
 
@@ -25,11 +23,8 @@ pub struct Month {
 pub struct Statement {
     /// Credit at the beginning of the month.
     pub opening: NanoUsd,
-    /// Deposits, oldest first.
     pub deposits: Vec<Deposit>,
-    /// Sums by model.
     pub models: BTreeMap<String, Sums>,
-    /// Sum of the charges.
     pub charged: NanoUsd,
     /// Credit at the end of the month, or now.
     pub closing: NanoUsd,
@@ -42,17 +37,16 @@ impl Month {
         Self { first: Day::of(Per::Month.beginning(at)), last: Day::of(Per::Month.end(at)).plus(-1) }
     }
 
-    /// Reads a month: `2026-11`.
+    /// Reads a month such as `2026-11`.
     pub fn parse(text: &str) -> Option<Self> {
         Day::parse(&format!("{text}-01")).map(Self::of)
     }
 
-    /// Name of the month: `2026-11`.
+    /// Name of the month, such as `2026-11`.
     pub fn name(self) -> String {
         self.first.to_string().chars().take(7).collect()
     }
 
-    /// The month before.
     #[must_use]
     pub fn before(self) -> Self {
         Self::of(self.first.plus(-1))
@@ -60,16 +54,16 @@ impl Month {
 }
 
 impl Management {
-    /// Returns whether the store still has all counters of the days since a month began.
+    /// Returns whether the store still has all counters of the days since the month began.
     pub fn has_counters_of(&self, month: Month) -> bool {
         let age = self.today().number() - month.first.number();
         self.store.counters_kept().is_none_or(|days| age <= i64::from(days))
     }
 
-    /// States the money of an account over a month whose counters are there.
+    /// States the money of an account over a month whose counters are still there.
     pub async fn statement(&self, account: AccountId, month: Month) -> Result<Statement, StoreError> {
         let (mut readings, mut read) = (0, self.read_money(account, month).await?);
-        // Charges between the readings of credit and of counters would be missing in one of them.
+        // A charge between reading the credit and the counters would be missing in one of them.
         while readings < READINGS {
             let again = self.read_money(account, month).await?;
             let is_stable = again.0 == read.0;
@@ -95,7 +89,7 @@ impl Management {
     }
 }
 
-/// Calculates the credit at the beginning and at the end of the month, backwards from the credit now.
+/// Calculates the credit at the beginning and the end of the month, backwards from the credit now.
 fn state(month: Month, credit: NanoUsd, mut deposits: Vec<Deposit>, spend: &Spend) -> Statement {
     let day = |deposit: &Deposit| Day::of(deposit.at());
     let sum = |amounts: &mut dyn Iterator<Item = NanoUsd>| {

@@ -14,26 +14,23 @@ use super::Management;
 use domain::usage::{Counts, Day};
 use key_service_store::store::{StoreError, UsageLine};
 
-/// Number of days that are summed up at most: a year, and the month in which it is looked at.
+/// Most days that are summed up: a year, and the month in which someone looks at it.
 pub const MAX_DAYS: i64 = 400;
 
 /// Number of deposits read at most; an account with one a day has as many in 270 years.
 pub(super) const MAX_DEPOSITS: usize = 100_000;
 
-/// A part of the usage that sums are apart by.
+/// A part of the usage for which sums are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grouping {
-    /// The day.
     Day,
-    /// The key.
     Key,
     /// The group of the key.
     Group,
-    /// The model.
     Model,
 }
 
-/// All parts that sums can be apart by.
+/// All parts for which sums can be kept apart.
 pub const GROUPINGS: [Grouping; 4] = [Grouping::Day, Grouping::Key, Grouping::Group, Grouping::Model];
 
 impl Grouping {
@@ -51,44 +48,36 @@ impl Grouping {
 /// The usage to sum up.
 #[derive(Clone, Debug)]
 pub struct UsageSearch {
-    /// First and last day.
     pub days: RangeInclusive<Day>,
-    /// Only of this key.
     pub key: Option<KeyId>,
     /// Only of keys that were in this group, or in a child group of it.
     pub group: Option<GroupId>,
-    /// Only of keys that were in this group, or in a child group of it: the reach of the caller.
+    /// Only of keys that were in this group, or in a child group of it. This is the reach of the caller.
     pub within: Option<GroupId>,
-    /// Parts that the sums are apart by.
+    /// Parts for which the sums are kept apart.
     pub by: BTreeSet<Grouping>,
 }
 
-/// Parts of a sum: those that the sums are apart by.
+/// Values of the parts for which a sum is kept apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Parts {
-    /// The day.
     pub day: Option<Day>,
-    /// The key.
     pub key: Option<KeyId>,
-    /// The group of the key, if the key was in one.
+    /// Group of the key; inner `None` if the key was in no group.
     pub group: Option<Option<GroupId>>,
     /// The model's id in the catalogue.
     pub model: Option<String>,
 }
 
-/// A sum of usage.
 pub type UsageSum = (Parts, Counts);
 
-/// Money of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Money {
     /// Prepaid credit that is left.
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
-    /// Sum of all deposits.
     pub deposited: NanoUsd,
-    /// Sum of all charges.
     pub used: NanoUsd,
 }
 
@@ -111,8 +100,8 @@ impl UsageSearch {
 }
 
 impl Management {
-    /// Sums the account's usage up, in the order of the parts. Reads a day at a time, so that memory holds the sums and a
-    /// day's counters.
+    /// Sums up the account's usage, in the order of the parts. It reads a day at a time, so that memory holds the sums
+    /// and one day's counters.
     pub async fn sums_of_usage(
         &self,
         account: AccountId,
@@ -133,12 +122,12 @@ impl Management {
         Ok(sums.into_iter().collect())
     }
 
-    /// Money of an account, which exists.
+    /// Returns the money of an account, which must exist.
     pub async fn money(&self, account: AccountId) -> Result<Money, StoreError> {
         loop {
             let deposits = self.store.deposits(account, MAX_DEPOSITS).await?;
             let funds = self.store.funds(account).await?.ok_or_else(|| StoreError::no_account(account))?;
-            // A deposit in between would be missing in the sum, and not in the credit.
+            // A deposit in between would be missing in the sum, but not in the credit.
             if self.store.deposits(account, 1).await?.first() != deposits.first() {
                 continue;
             }

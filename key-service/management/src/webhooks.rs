@@ -1,4 +1,4 @@
-//! Use-cases of webhooks: made, changed, tested, removed, and what became of the last deliveries.
+//! Use-cases of webhooks: they are made, changed, tested and removed, and their last deliveries are shown.
 
 use async_trait::async_trait;
 use shared::{
@@ -21,9 +21,9 @@ use domain::{
 };
 use key_service_store::store::{Capacity as _, EventSlice, Order, StoreError, WebhookCreated};
 
-/// Webhooks that an account may have: one for each of its systems, with room for moving.
+/// Webhooks that an account may have: one for each of its systems, with room to move.
 pub const MAX_WEBHOOKS: u64 = 20;
-/// Attempts to queue a test between changes of the same webhook.
+/// Attempts to queue a test while the webhook is changed.
 const TEST_ATTEMPTS: u32 = 8;
 
 impl Governed for Webhook {
@@ -34,7 +34,7 @@ impl Governed for Webhook {
         self.value(field)
     }
 
-    /// Makes a webhook, only once per idempotency key. Events that were written before are not sent.
+    /// Makes a webhook, once for each idempotency key. Events written before are not sent.
     async fn create(
         by: Acting<'_>,
         settings: WebhookPatch,
@@ -67,7 +67,7 @@ impl Governed for Webhook {
         changed.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
     }
 
-    /// Removes a webhook, with the deliveries on their way.
+    /// Removes a webhook and its waiting deliveries.
     async fn end(Acting { management, account, actor: _ }: Acting<'_>, id: WebhookId) -> Acted<Self> {
         let deleted = management.store.delete_webhook(account, id).await?;
         deleted.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
@@ -75,7 +75,7 @@ impl Governed for Webhook {
 }
 
 impl Management {
-    /// Makes a webhook, once per attempt and settings.
+    /// Makes a webhook, once for each attempt and settings.
     pub async fn create_webhook_once(
         &self,
         account: AccountId,
@@ -118,7 +118,7 @@ impl Management {
         let attempt = Self::attempt(idempotency_key, request, now);
         match self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await? {
             WebhookCreated::New => Ok(Made::New(webhook, Some(secret.plaintext()))),
-            // A webhook that was removed meanwhile is unknown: repeating the request makes no second one.
+            // A webhook that was removed meanwhile stays unknown: repeating the request makes no second one.
             WebhookCreated::Replayed(id) => self.webhook(account, id).await.map(Made::Replayed),
             WebhookCreated::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
             WebhookCreated::TooMany => Err(Error::Refused(Refused::TooMany(Noun::Webhook, MAX_WEBHOOKS))),
@@ -146,7 +146,7 @@ impl Management {
         found.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
     }
 
-    /// Queues an event of type `webhook.test` for a webhook, which may be disabled, and returns the event as JSON. It is
+    /// Queues an event of type `webhook.test` for a webhook, even a disabled one, and returns the event as JSON. It is
     /// sent once.
     pub async fn test_webhook(&self, account: AccountId, id: WebhookId) -> Result<String, Error<Refused>> {
         if self.store.is_nearly_full().await? {
@@ -191,7 +191,7 @@ fn test_event(id: EventId, webhook: WebhookId, now: Timestamp) -> String {
         let (created_at, key_id, group_id) = (now, None, None);
         serde_json::to_string(&EventObject { id, object, r#type, created_at, actor, key_id, group_id, data })
     });
-    // Texts and ids always have a form in JSON.
+    // Texts and ids can always be written as JSON.
     event.unwrap_or_default()
 }
 

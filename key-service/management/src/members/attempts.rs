@@ -1,7 +1,7 @@
-//! Attempts to sign in with a password: counted in the store before being judged.
+//! Attempts to sign in with a password. They are counted in the store before they are judged.
 //!
-//! Counts lie in a fixed number of rows, so that invented names and addresses do not fill a store. Rows are chosen with
-//! the pepper: an unauthenticated caller cannot find a name or an address that shares another person's row.
+//! Counts have a fixed number of rows, so that invented names and addresses do not fill a store. The pepper decides the
+//! rows, so an unauthenticated caller cannot find a name or an address that shares another person's row.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use key_service_store::store::StoreError;
 
 /// Time over which attempts are counted.
 const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
-/// Failed attempts from an address within that time: an office has one address and many people.
+/// Failed attempts from an address within that time. An office has one address and many people.
 const ATTEMPTS_PER_ADDRESS: u64 = 60;
-/// Failed attempts with a name from an address, or in a known browser, within that time: people mistype, and 40 guesses
-/// an hour find no password.
+/// Failed attempts with a name from one address, or in a known browser, within that time. People mistype, and 40
+/// guesses an hour find no password.
 const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
-/// Failed attempts with a name from everywhere within that time: no password falls to 400 guesses an hour, and an
-/// unauthenticated caller with a few addresses does not lock a member out.
+/// Failed attempts with a name from everywhere within that time. No password falls to 400 guesses an hour, and a caller
+/// with a few addresses does not lock a member out.
 const ATTEMPTS_PER_NAME: u64 = 100;
 
-/// Row of a count: each count has 65,536 rows, so that callers who never sign in fill no store.
+/// Row of a count. Each count has 65,536 rows, so that callers who never sign in do not fill the store.
 type Row = u16;
 
 /// An attempt that was counted, and is not judged yet.
 pub(super) struct CountedAttempt {
     /// Rows that a success forgets.
     of_name: Vec<Digest>,
-    /// Rows of which a success takes itself back.
+    /// Rows that keep other attempts when a success takes this one back.
     of_all: Vec<Digest>,
 }
 
@@ -79,8 +79,8 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![row], of_all: Vec::new() })
     }
 
-    /// Counts an attempt to give a code of a second factor, or refuses it. Only who has the password or a link gets so far, and
-    /// six digits bear no more than a few guesses, wherever the guesses come from.
+    /// Counts an attempt to give a code of a second factor, or refuses it. Reached only with the password or a link.
+    /// Six digits allow few guesses, so they are counted per member, wherever they come from.
     pub(super) async fn count_code(
         &self,
         account: AccountId,
@@ -93,7 +93,7 @@ impl Management {
         }
     }
 
-    /// Counts in each row, in order. An attempt refused by one count is not counted by the next: an address past its
+    /// Counts in each row, in order. If one count refuses the attempt, the next does not count it: an address past its
     /// bound writes nothing about names, and adds nothing to the count that could lock a member out.
     async fn count<const N: usize>(&self, rows: [(Digest, u64); N]) -> Result<(), Error<MemberRefused>> {
         let now = self.clock.now();
@@ -105,7 +105,8 @@ impl Management {
         Ok(())
     }
 
-    /// Forgets the attempts with a name after a success, and takes back this attempt where others are counted too.
+    /// Forgets the attempts with a name after a success, and takes this attempt back from the rows that count others
+    /// too.
     pub(super) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name {
             self.store.forget_attempts(row).await?;
@@ -116,7 +117,7 @@ impl Management {
         Ok(())
     }
 
-    /// Takes an attempt back that could not be judged.
+    /// Takes back an attempt that could not be judged.
     pub(super) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name.into_iter().chain(counted.of_all) {
             self.store.take_attempt_back(row).await?;

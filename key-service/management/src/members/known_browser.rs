@@ -1,5 +1,5 @@
-//! Browsers in which a member signed in before. Attempts in such browsers are judged apart, so that guesses of
-//! unauthenticated callers keep no member out.
+//! Browsers in which a member signed in before. Attempts in them are counted separately, so that guesses of
+//! unauthenticated callers lock no member out.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use shared::{clock::random_bytes, secret::same};
@@ -11,7 +11,7 @@ const NUMBER: usize = 16;
 /// Bytes of the member's number in the name of a mark.
 const NAME: usize = 8;
 
-/// The mark of a browser in which a member signed in: a proof of that sign-in, which signs no one in.
+/// Mark of a browser in which a member signed in. It proves that sign-in, and signs nobody in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBrowser {
     /// Name under which the browser keeps the mark, different for each member.
@@ -21,7 +21,7 @@ pub struct KnownBrowser {
 }
 
 impl Management {
-    /// Marks a browser in which a member has just signed in, by the browser's mark or a new one.
+    /// Marks a browser in which a member has just signed in, with the browser's mark or a new one.
     pub(super) fn know_browser(&self, account: &str, name: &str, known: &[String]) -> KnownBrowser {
         let mark = self.known_mark(account, name, known).cloned().unwrap_or_else(|| {
             self.mark_of_browser(account, name, &URL_SAFE_NO_PAD.encode(random_bytes::<NUMBER>(&*self.clock)))

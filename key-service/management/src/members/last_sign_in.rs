@@ -1,4 +1,4 @@
-//! The last sign-in of each member, found in the kept events.
+//! Finds the last sign-in of each member among the kept events.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use domain::{
 };
 use key_service_store::store::{EventSlice, Found, NumberedEvent, StoreError};
 
-/// Sign-ins that are looked through: those of a hundred members in a week.
+/// Sign-in events that are read: those of a hundred members in a week.
 const SIGN_INS_READ: usize = 500;
 
 /// The last sign-in of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastSignIn {
-    /// At this time.
+    /// The member signed in at this time.
     At(Timestamp),
-    /// The member was invited, and has not come.
+    /// The member was invited, and has not signed in.
     Never,
-    /// None since this time; events from before are gone, or are too many to be looked through.
+    /// The member has not signed in since this time. Earlier events are gone, or too many to read.
     NotSince(Timestamp),
 }
 
@@ -54,7 +54,7 @@ impl Management {
         Ok(members.iter().map(|member| (member.id, of(member))).collect())
     }
 
-    /// Time of the first event that is kept after a number; `None` if no event before it is gone or left out.
+    /// Returns the time of the first kept event after a number; `None` if no event before it is missing.
     async fn begin_of_events(&self, account: AccountId, after: u64) -> Result<Option<Timestamp>, StoreError> {
         let page = self.store.events_after(account, after, 1).await?;
         let is_whole = after == 0 && page.gone_until == 0;

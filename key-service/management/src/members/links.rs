@@ -1,4 +1,4 @@
-//! Sign-in links: each signs its member in once, within its time, and ends with a newer link or a new password.
+//! Sign-in links. Each signs its member in once, within its time, and a newer link or a new password voids it.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use key_service_store::store::{Capacity as _, ExpiringRecord, RecordKind};
 
 /// Time within which a sign-in link works.
 const LINK_TTL: Duration = Duration::from_mins(15);
-/// Time within which the link of an invitation works: it may lie over a weekend.
+/// Time within which the link of an invitation works, which may include a weekend.
 const INVITATION_TTL: Duration = Duration::from_hours(72);
 
-/// Purpose of the digests of links' tokens.
+/// Purpose in the digests of links' tokens.
 const LINK: &str = "link";
 
-/// The address of a sign-in link. The token stands behind the `#`, which no browser sends: no log of a proxy has it.
+/// Writes the address of a sign-in link. The token comes after the `#`, which no browser sends, so that no proxy logs
+/// it.
 pub fn link(public: &str, token: &Token) -> String {
     let public = public.trim_end_matches('/');
     format!("{public}/dashboard/sign-in/link#{}", token.reveal().expose_secret())
@@ -49,7 +50,7 @@ impl Management {
         by: LinkMaker,
     ) -> Result<Token, Error<MemberRefused>> {
         if by != LinkMaker::Member {
-            // Noted first, so that no link is unseen.
+            // This is noted first, so that no link stays unseen.
             let last_link = Some(MadeLink { by: by.clone(), at: self.clock.now().to_whole_seconds() });
             let change = MemberChange { last_link, ..MemberChange::default() };
             self.store.update_member(account, member.id, change).await?;
@@ -75,7 +76,7 @@ impl Management {
         Ok(token)
     }
 
-    /// The account's name and the member that a link signs in. The link is not used up.
+    /// Finds the account's name and the member that a link signs in. The link is not used up.
     pub async fn opened_link(&self, token: &Token) -> Result<(String, Member), Error<MemberRefused>> {
         let (account, name, now) = (token.account, token.digest(LINK), self.clock.now());
         let found = self.store.record(account, RecordKind::Link, name, now).await?;
@@ -83,7 +84,7 @@ impl Management {
         Ok((self.account_name(token.account).await?, member))
     }
 
-    /// Signs a member in with a link, which is used up, and with a code, where the member has a second factor. A wrong code
+    /// Signs a member in with a link, which is used up, and with a code if the member has a second factor. A wrong code
     /// leaves the link as it is.
     pub async fn sign_in_with_link(
         &self,
@@ -99,7 +100,7 @@ impl Management {
         let found = self.store.take_record(account, RecordKind::Link, digest, now).await?;
         let (link, member) = usable(found)?;
         if asked.second_factor.is_none() && member.second_factor.is_some() {
-            // Set up since the code was not asked for.
+            // The second factor was set up after the page that asked for no code.
             return Err(Error::Refused(MemberRefused::WrongCode));
         }
         let name = self.account_name(account).await?;
@@ -114,7 +115,7 @@ impl Management {
     }
 }
 
-/// A link that was found, unless its member has another password by now.
+/// Returns a found link, unless its member has another password since.
 fn usable(found: Option<(ExpiringRecord, Member)>) -> Result<(Link, Member), Error<MemberRefused>> {
     let (record, member) = found.ok_or(Error::Refused(MemberRefused::LinkGone))?;
     let link = Link::try_from(record)?;

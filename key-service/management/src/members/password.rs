@@ -12,12 +12,12 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use domain::member::PasswordHash;
 use key_service_store::store::StoreError;
 
-/// Fewest characters of a password, as NIST SP 800-63B-4 asks of a password without a second factor.
+/// Fewest characters of a password. NIST SP 800-63B-4 demands as many if there is no second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;
-/// Most characters of a password; a phrase fits many times over.
+/// Most characters of a password; a passphrase fits many times over.
 pub const MAX_PASSWORD_CHARS: usize = 256;
 
-/// Parameters of Argon2id as OWASP advises: 19 MiB, two passes, a single lane.
+/// Parameters of Argon2id that OWASP recommends: 19 MiB, two passes, one lane.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
@@ -26,7 +26,7 @@ const LANES: u32 = 1;
 const SALT: usize = 16;
 const HASH: usize = 32;
 
-/// Hashes calculated at once, each on a core with 19 MiB; further calculations wait.
+/// Hashes calculated at the same time, each on one core with 19 MiB; others wait.
 const HASHES_AT_ONCE: usize = 2;
 /// Timeout for a permit to hash: a hash takes some 50 ms.
 const HASH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ impl Passwords {
         Self { hashes: Arc::new(Semaphore::new(HASHES_AT_ONCE)) }
     }
 
-    /// The hash of a new password.
+    /// Hashes a new password, within a permit.
     pub(super) async fn hash(
         &self,
         password: SecretString,
@@ -86,7 +86,7 @@ impl Passwords {
     }
 }
 
-/// The function for new hashes; a hash that is verified brings its own parameters.
+/// Returns the function for new hashes. Verifying a hash uses the hash's own parameters.
 fn argon2() -> Result<Argon2<'static>, Error> {
     let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(HASH))?;
     Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))

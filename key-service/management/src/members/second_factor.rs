@@ -1,4 +1,4 @@
-//! Second factors of members: confirmed with a code, asked for at each sign-in, and removed with a code.
+//! Second factors of members. A code confirms them, each sign-in asks for one, and a code removes them.
 
 #[cfg(test)]
 mod tests;
@@ -21,24 +21,22 @@ use domain::{
 };
 use key_service_store::store::{Capacity as _, StoreError};
 
-/// Time within which a sign-in with a password goes on with a code: enough to find a phone.
+/// Time for the code of a sign-in after its password, enough to find a phone.
 const CHALLENGE_TTL: Duration = Duration::from_mins(10);
 
-/// Purpose of the digest of a visit's token in a challenge.
+/// Purpose in the digest of a visit's token within a challenge.
 const CHALLENGE: &str = "second factor";
 
-/// A secret for an app, which is not in force before a code has confirmed it.
+/// A secret for an app. It has no effect before a code has confirmed it.
 #[derive(Debug)]
 pub struct OfferedFactor {
-    /// Origin of the secret.
     pub id: FactorId,
-    /// The secret in base32.
     pub secret: SecretString,
     /// The secret as an address that apps open.
     pub uri: SecretString,
 }
 
-/// A sign-in that goes on with a code after the right password.
+/// A sign-in that continues with a code after the right password.
 #[derive(Debug)]
 pub struct CodeSignIn<'a> {
     /// The challenge that followed the password.
@@ -47,7 +45,6 @@ pub struct CodeSignIn<'a> {
     pub code: &'a str,
     /// The visit in which the password was given.
     pub visit: &'a Token,
-    /// The browser.
     pub client: Client<'a>,
 }
 
@@ -67,7 +64,7 @@ impl Management {
         Ok(OfferedFactor { id, secret: secret.plaintext(), uri: secret.uri(account, &member.name) })
     }
 
-    /// Puts an offered secret in force after a code of the secret, and ends all other sessions. Returns the recovery codes.
+    /// Puts an offered secret into effect after a code of it, and ends all other sessions. Returns the recovery codes.
     pub async fn enable_second_factor(
         &self,
         signed_in: &SignedIn,
@@ -99,7 +96,7 @@ impl Management {
         Ok(codes)
     }
 
-    /// Removes the second factor of the signed-in member, who gives a code and the password, if there is one.
+    /// Removes the second factor of the signed-in member, who gives a code and, if there is one, the password.
     pub async fn disable_second_factor(
         &self,
         signed_in: &SignedIn,
@@ -129,8 +126,8 @@ impl Management {
         if is_removed { Ok(()) } else { Err(Error::Refused(MemberRefused::SecondFactorChanged)) }
     }
 
-    /// Accepts a code of a member with a second factor, and stores the result of `then`. The attempt is counted
-    /// before being judged.
+    /// Accepts a code of a member with a second factor, and stores the result of `then`. The attempt is counted before
+    /// it is judged.
     pub(super) async fn accept_code(
         &self,
         account: AccountId,
@@ -148,7 +145,7 @@ impl Management {
         accepted.ok_or(Error::Refused(MemberRefused::WrongCode))
     }
 
-    /// Stores a second factor of which a code was used, unless another attempt has used a code meanwhile.
+    /// Stores a second factor after a code of it was used, unless another attempt has used one meanwhile.
     async fn use_code(
         &self,
         account: AccountId,
@@ -168,8 +165,8 @@ impl Management {
         }
     }
 
-    /// Proof that a password was right, for the page that asks for a code: of one member, one visit, and one password, for a
-    /// few minutes. Nothing is stored.
+    /// Makes the proof that a password was right, for the page that asks for a code. It is for one member, one visit
+    /// and one password, and holds for a few minutes. Nothing is stored.
     pub(super) fn challenge(&self, account: AccountId, member: &Member, visit: &Token) -> String {
         self.challenge_until(account, member, visit, self.clock.now().plus(CHALLENGE_TTL))
     }
@@ -189,7 +186,7 @@ impl Management {
         format!("{text}.{}", hex::encode(proof.as_bytes()))
     }
 
-    /// Signs a member in whose password was right, with a code.
+    /// Signs in a member whose password was right, with a code.
     pub async fn sign_in_with_code(
         &self,
         attempt: CodeSignIn<'_>,
@@ -202,7 +199,7 @@ impl Management {
         Ok(NewSession { token, browser })
     }
 
-    /// The member of a challenge that is in force.
+    /// Finds the member of a challenge that still holds.
     async fn challenged(
         &self,
         challenge: &str,

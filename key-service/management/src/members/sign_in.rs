@@ -1,4 +1,4 @@
-//! Signing in with a password: attempts are counted before being judged.
+//! Signing in with a password. Attempts are counted before they are judged.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,13 +12,9 @@ use key_service_store::store::StoreError;
 /// The attempt of a member to sign in.
 #[derive(Debug)]
 pub struct SignIn<'a> {
-    /// The account's name.
     pub account: &'a str,
-    /// The member's name.
     pub name: &'a str,
-    /// The password.
     pub password: SecretString,
-    /// The browser.
     pub client: Client<'a>,
     /// The visit of the browser before the sign-in.
     pub visit: &'a Token,
@@ -31,25 +27,24 @@ pub struct Client<'a> {
     pub agent: &'a str,
     /// Network address, as far as known.
     pub address: &'a str,
-    /// The marks of the browser, of all members who signed in there.
+    /// Marks of the browser, of all members who signed in there.
     pub known: &'a [String],
 }
 
-/// Consequence of a right password.
+/// Next step after a right password.
 #[derive(Debug)]
 pub enum SignInStep {
     /// The member is signed in.
     Session(NewSession),
-    /// The member has a second factor, and goes on with a code and this challenge.
+    /// The member has a second factor, and continues with a code and this challenge.
     Code(String),
 }
 
 /// A session that has just begun.
 #[derive(Debug)]
 pub struct NewSession {
-    /// Token of the session.
     pub token: Token,
-    /// The mark by which the browser is known from now on.
+    /// Mark by which the browser is known from now on.
     pub browser: KnownBrowser,
 }
 
@@ -57,7 +52,7 @@ impl Management {
     /// Signs a member in with a password.
     ///
     /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
-    /// before being judged, so that concurrent attempts are counted too; an attempt that does not fail is taken back.
+    /// before it is judged, so that concurrent attempts count too. An attempt that does not fail is taken back.
     pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<SignInStep, Error<MemberRefused>> {
         let SignIn { account: account_name, name, password, client, visit } = attempt;
         let counted = match self.known_mark(account_name, name, client.known) {
@@ -89,7 +84,7 @@ impl Management {
         }
     }
 
-    /// Refuses a password other than the signed-in member's.
+    /// Refuses any password but the signed-in member's.
     pub(super) async fn check_present_password(
         &self,
         SignedIn { account, member, .. }: &SignedIn,
@@ -102,7 +97,7 @@ impl Management {
         right.ok_or(Error::Refused(MemberRefused::WrongPresentPassword))
     }
 
-    /// The member of this name, if the password is right.
+    /// Finds the member of this name, if the password is right.
     async fn judge(
         &self,
         account: &str,
@@ -115,7 +110,7 @@ impl Management {
         Ok(found.filter(|_| is_right))
     }
 
-    /// The outcome of a judged attempt, which counts on if the password was wrong, and only then.
+    /// Returns the outcome of a judged attempt, which keeps counting only if the password was wrong.
     pub(super) async fn unless_failed<T>(
         &self,
         counted: CountedAttempt,
@@ -124,7 +119,7 @@ impl Management {
         match &judged {
             Ok(None) => {}
             Ok(Some(_)) => self.forget_attempts(counted).await?,
-            // An unjudged attempt is no failure. The store's absence is reported already.
+            // An attempt that was not judged is no failure. It was reported already that the store is away.
             Err(_) => drop(self.take_attempt_back(counted).await),
         }
         judged
@@ -146,7 +141,7 @@ impl Management {
 }
 
 /// Returns the part of an address that belongs to a person: an IPv4 address, or the /64 network of an IPv6 address,
-/// within which everyone chooses addresses freely. Text that is no address stays unchanged.
+/// within which anyone chooses addresses freely. Text that is no address stays unchanged.
 fn network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {
