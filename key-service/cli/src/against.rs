@@ -30,7 +30,8 @@ struct RecordLine {
     completion_tokens: u64,
 }
 
-/// Compares the file with the journals of these accounts, and writes the differences and totals. A difference is an error.
+/// Compares the file with the journals of these accounts, and writes differences and totals. Any difference is an
+/// error.
 pub(super) async fn run(
     file: &Path,
     accounts: Vec<AccountSummary>,
@@ -78,7 +79,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     let generation = id.as_deref().and_then(|id| id.parse().ok());
     let identity = match (generation, time) {
         (Some(generation), _) => Identity::Generation(generation),
-        // The `id` is the upstream's own in that case.
+        // In this case the `id` is the upstream's own.
         (None, Some(time)) => Identity::Time(
             Timestamp::parse(&time)
                 .ok_or_else(|| anyhow!("`time` is no time such as 2026-11-21T12:00:00Z"))?,
@@ -88,7 +89,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     Ok(Served { identity, tokens: Tokens { prompt: prompt_tokens, completion: completion_tokens } })
 }
 
-/// Generations to compare: all that the upstream names, and all billed during the upstream's record.
+/// Generations to compare: all that the upstream names, and all billed while its record lasted.
 struct Scope {
     named: HashSet<GenerationId>,
     span: Option<(Timestamp, Timestamp)>,
@@ -202,7 +203,6 @@ struct DifferenceJson {
     estimated: Option<bool>,
 }
 
-/// Tokens of a request.
 #[derive(Serialize)]
 struct TokensJson {
     prompt_tokens: u64,

@@ -26,9 +26,9 @@ use domain::{
 use key_service_management::Management;
 use key_service_store::store::UsageLine;
 
-/// Number of days listed by default, today included.
+/// Days listed by default, today included.
 const DAYS: i64 = 30;
-/// Most days of a listing, which is in memory as a whole.
+/// Most days of a listing, since all of it is in memory.
 const MOST_DAYS: i64 = 366;
 
 /// Commands on the journal.
@@ -97,7 +97,7 @@ pub struct AuditOf {
 }
 
 impl AuditOf {
-    /// The books of all accounts, by their sums.
+    /// Makes the query for the books of all accounts, by their sums.
     pub(super) fn all() -> Self {
         Self { account: None, against: None, tolerance: 0, json: false }
     }
@@ -161,7 +161,7 @@ pub(super) async fn usage(
     Ok(())
 }
 
-/// Columns of a listing of usage, and the columns that an operator who asks for margins sees beside.
+/// Columns of a listing of usage, and those that operators who ask for margins see beside them.
 const COLUMNS: [&str; 8] = ["DAY", "KEY", "MODEL", "REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
 const MARGIN_COLUMNS: [&str; 2] = ["UPSTREAM", "MARGIN"];
 
@@ -195,7 +195,7 @@ pub(super) async fn audit(
 ) -> anyhow::Result<()> {
     let AuditOf { account, against, tolerance, json } = command;
     if let Some(name) = &account {
-        // An unknown name is an error of the operator, and must not pass as an account without faults.
+        // An unknown name is the operator's mistake, and must not pass as an account without faults.
         management.account(name).await.map_err(operator_error)?;
     }
     let accounts = management.accounts().await?.into_iter();
@@ -289,7 +289,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     format!("{whose} is {recorded}, but {proof} {proven} (off by {off})")
 }
 
-/// Difference of two figures: above zero where too much is recorded. An amount is a number of USD.
+/// Difference of two figures: above zero if too much is recorded. An amount is a number of USD.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Difference {

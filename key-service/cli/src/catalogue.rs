@@ -25,7 +25,6 @@ pub use self::{
     price_list::{Listed, PriceList},
 };
 
-/// Commands on the catalogue.
 #[derive(Debug, Subcommand)]
 pub enum Catalogue {
     /// Print entries for models of a public list of prices: to read, to complete and to keep
@@ -78,7 +77,7 @@ impl Format {
     }
 }
 
-/// Runs a command on the catalogue. Needs no store, and the services may be running.
+/// Runs a command on the catalogue. It needs no store, and the services may be running.
 pub async fn catalogue(
     command: &Catalogue,
     common: &Common,
@@ -105,7 +104,7 @@ fn import(
     markup: Option<&str>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    // All are read before the first is printed: half a list is easily taken for a whole one.
+    // All are read before the first is printed, since half a list is easily taken for a whole one.
     let listed = models.iter().map(|id| {
         let found = list.model(id).with_context(|| format!("--model {id}"))?;
         found.with_context(|| format!("--model {id}: the list does not have this model"))
@@ -120,14 +119,14 @@ fn import(
     Ok(())
 }
 
-/// The vendor's own name for a model: LiteLLM's list puts the vendor before it.
+/// Returns the vendor's own name for a model. LiteLLM's list puts the vendor before it.
 fn name_at<'a>(preset: Option<&Preset>, listed: &'a Listed) -> &'a str {
     let owner = preset.and(listed.owner.as_deref());
     let stripped = owner.and_then(|owner| listed.id.strip_prefix(owner)?.strip_prefix('/'));
     stripped.unwrap_or(&listed.id)
 }
 
-/// Writes what a catalogue without a fault may lose money by.
+/// Writes how a catalogue without a fault may still lose money.
 fn hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     for (model, upstream) in upstreams(catalog) {
         let (id, name) = (&model.id, &upstream.model);
@@ -148,7 +147,7 @@ fn hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Returns whether an upstream may generate tokens that no chunk shows, and report them at its end alone.
+/// Returns whether an upstream may generate tokens that no chunk shows, and report them only at its end.
 const fn may_hide_tokens(upstream: &Upstream) -> bool {
     match upstream.kind {
         UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Ollama => {
@@ -158,7 +157,7 @@ const fn may_hide_tokens(upstream: &Upstream) -> bool {
     }
 }
 
-/// Writes where costs, or prices without a known cost, differ from a public list. A difference is an error.
+/// Writes where costs, or prices without a known cost, differ from a public list. Any difference is an error.
 fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let named = || format!("--against {}", file.display());
     let list = PriceList::open(file).with_context(named)?;
@@ -170,7 +169,7 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
             writeln!(out, "model \"{id}\", upstream \"{name}\": not in the list.")?;
             continue;
         };
-        // A list says nothing about a missing rate.
+        // A missing rate in the list says nothing.
         let ours = upstream.cost.as_ref().unwrap_or(&model.price);
         for pair in ours.beside(&listed.price).filter(|pair| listed.rates[pair.field]) {
             let (ours, theirs) = (pair.first, pair.second);
@@ -196,8 +195,8 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
     }
 }
 
-/// Writes what the catalogue promises and the servers do not have. A promise that is not kept is an error; a server that does not
-/// tell is none.
+/// Writes what the catalogue promises and the servers do not have. A broken promise is an error; a server that does not
+/// answer is not.
 async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let mut broken = 0;
     for ServerFinding { model, upstream, kind } in check_servers(catalog).await {

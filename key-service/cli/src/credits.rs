@@ -1,4 +1,4 @@
-//! The commands on credit.
+//! Commands that add credit to an account.
 
 use std::io::Write;
 
@@ -65,7 +65,8 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Turns an error of a payment into its message for the operator. Unlike any other deposit, a payment can be sent again.
+/// Turns an error of a payment into its message for the operator. A payment, unlike any other deposit, can be sent
+/// again.
 fn payment_error(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Store(cause @ StoreError::Unavailable(_)) => {

@@ -22,7 +22,7 @@ use domain::group::BadGroup;
 use key_service_management::{Error, Management};
 use key_service_moving::{Draft, ImportRefused, Plan, Report, Wrong};
 
-/// Number of wrong lines that are named.
+/// Wrong lines that an error lists.
 const NAMED: usize = 20;
 
 /// Imports from other gateways.

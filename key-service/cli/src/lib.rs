@@ -46,7 +46,7 @@ use webhooks::WebhookCommand;
 
 /// Entries or events kept in memory at a time while they are exported: some 200 KiB.
 const EXPORTED_AT_ONCE: usize = 500;
-/// Largest number of characters of a name: a line of a listing has room for as many.
+/// Most characters of a name, as many as a line of a listing has room for.
 const MAX_NAME_CHARS: usize = 80;
 
 /// Commands of an operator; the same in every binary that has a store.
@@ -151,17 +151,17 @@ pub enum Accounts {
 }
 
 impl Command {
-    /// The audit of all accounts.
+    /// Makes the command that audits all accounts.
     pub fn audit() -> Self {
         Self::Audit(books::AuditOf::all())
     }
 
-    /// A command that changes nothing.
+    /// Makes a command that changes nothing.
     pub fn reading() -> Self {
         Self::Accounts(Accounts::List { json: false })
     }
 
-    /// Returns whether the command changes what the store has, rather than only reads it.
+    /// Returns whether the command changes the store rather than only reads it.
     pub fn writes(&self) -> bool {
         match self {
             Self::Accounts(Accounts::Create { .. })
@@ -239,7 +239,7 @@ pub async fn run(
     }
 }
 
-/// Ignores a broken pipe: a reader such as `head` may close its end early.
+/// Ignores a broken pipe, since a reader such as `head` may close its end early.
 fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
     let kind = |cause: &(dyn Cause + 'static)| {
         let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
@@ -285,7 +285,7 @@ async fn accounts(
     Ok(())
 }
 
-/// The operator, by the name of the user who runs the command, as far as the environment tells.
+/// Names the operator by the user who runs the command, if the environment says who.
 fn operator() -> Actor {
     let user = ["SUDO_USER", "USER"].into_iter().find_map(|variable| std::env::var(variable).ok());
     let user = user.and_then(|user| name(&user).ok());

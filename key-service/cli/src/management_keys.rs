@@ -143,7 +143,7 @@ fn time(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).ok_or_else(|| "must be a date and a time, such as 2027-12-31T23:59:59Z".to_owned())
 }
 
-/// The error for the operator; a refusal names the flag that caused it.
+/// Makes the error for the operator. A refusal names the flag that caused it.
 fn refused(error: Error<ManagementKeyRefused>) -> anyhow::Error {
     let flag = match error {
         Error::Refused(ManagementKeyRefused::NotFound) => "--id",

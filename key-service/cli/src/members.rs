@@ -13,7 +13,7 @@ use key_service_management::{
     members::{MemberRefused, OWNER, link},
 };
 
-/// Owners that are named where one has to be chosen.
+/// Owners named in a message that asks for one of them.
 const NAMED: usize = 10;
 
 /// Commands on members.
@@ -129,8 +129,8 @@ pub(super) async fn sign_in_link(
     Ok(())
 }
 
-/// The member `owner`, made where the account has no owner at all. Where others own it, the operator has to name one: a
-/// mistyped command makes no further owner.
+/// Finds the member `owner`, or makes it if the account has no owner at all. If others own the account, the operator
+/// must name one, so that a mistyped command makes no further owner.
 async fn owner(account: AccountId, management: &Management) -> anyhow::Result<Member> {
     let members = management.members(account).await?;
     if let Some(owner) = members.iter().find(|member| member.name == OWNER) {
@@ -151,7 +151,7 @@ fn role(text: &str) -> Result<Role, String> {
     Role::parse(text).ok_or_else(|| "must be owner or viewer".into())
 }
 
-/// The error for the operator; a refusal names the flag that caused it.
+/// Makes the error for the operator. A refusal names the flag that caused it.
 fn refused(error: Error<MemberRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("--name: {refused}"),

@@ -1,4 +1,4 @@
-//! What the commands about keys, groups and webhooks have in common: a flag for each setting, from the table of fields.
+//! Commands that keys, groups and webhooks have in common, with a flag for each setting in the table of fields.
 
 use std::{io::Write, marker::PhantomData, str::FromStr};
 
@@ -21,7 +21,7 @@ use key_service_management::{
 use key_service_objects::{Shown, settings, with_secret};
 use key_service_store::store::Order;
 
-/// Objects read at a time.
+/// Objects read at a time, which bounds the memory of a command.
 const READ_AT_ONCE: usize = 500;
 
 /// An account, named by a flag.
@@ -61,7 +61,7 @@ fn rows<F: Fields>(is_new: bool) -> impl Iterator<Item = Field> {
     F::settings().map(Fields::row).filter(move |row| is_new || !row.is_fixed)
 }
 
-/// Value of a flag as JSON. `null` clears what may be null.
+/// Writes the value of a flag as JSON. `null` clears what may be null.
 fn json_of(kind: Kind, text: &str) -> String {
     match kind {
         Kind::Line { .. } | Kind::Url => json!(text).to_string(),
@@ -82,7 +82,7 @@ fn json_of(kind: Kind, text: &str) -> String {
 }
 
 impl<F: Fields, const NEW: bool> SettingFlags<F, NEW> {
-    /// The settings, with the refusals of the management API.
+    /// Reads the settings. Refusals are those of the management API.
     pub(super) fn read<P: Patch>(&self) -> anyhow::Result<P> {
         settings(self.0.as_bytes(), NEW).map_err(|error| anyhow!(error.message))
     }
@@ -138,10 +138,8 @@ pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + S
 
 /// A noun whose objects are rows of a table.
 pub(super) trait Tabled: Governed<Id: FromStr<Err = InvalidId>, Filter: Default> + Shown {
-    /// The columns.
     const HEAD: &'static [&'static str];
 
-    /// The cells.
     fn row(&self, now: Timestamp) -> Vec<String>;
 }
 
@@ -168,7 +166,7 @@ pub(super) async fn run<T: Tabled>(
     write_json_object(out, &object.map_err(refused("show"))?.shown(now))
 }
 
-/// The cell of a value that may be absent.
+/// Returns the cell of a value that may be absent.
 pub(super) fn or_none(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

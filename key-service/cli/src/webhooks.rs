@@ -1,4 +1,4 @@
-//! The commands about webhooks.
+//! Commands that manage an account's webhooks.
 
 use std::io::Write;
 

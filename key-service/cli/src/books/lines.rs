@@ -22,7 +22,7 @@ pub(super) struct EntryLine<'a> {
     #[serde(flatten)]
     tokens: TokensJson,
     cost: NanoUsd,
-    /// Null where the catalogue does not say the upstream's prices.
+    /// Null if the catalogue does not have the upstream's prices.
     upstream_cost: Option<NanoUsd>,
     charged: NanoUsd,
     shortfall: NanoUsd,
@@ -52,12 +52,12 @@ pub(super) struct UsageLineJson<'a> {
     #[serde(flatten)]
     tokens: TokensJson,
     charged: NanoUsd,
-    /// Null where no upstream cost is known, and so is the margin.
+    /// Null if no upstream cost is known; the margin is then null too.
     upstream_cost: Option<NanoUsd>,
     margin: Option<NanoUsd>,
 }
 
-/// Key, groups and model. Groups are null for a key without.
+/// Key, groups and model. Groups are null if the key has none.
 #[derive(Serialize)]
 struct PayerJson<'a> {
     key_id: KeyId,

@@ -7,10 +7,10 @@ use shared_catalog::{Preset, RATES, Rates};
 
 use super::price_list::Listed;
 
-/// Characters of the names of prices that no field bills.
+/// Most characters listed of the names of prices that no field bills.
 const MAX_LEFT_OUT: usize = 1_000;
 
-/// Comments on fields of an upstream, which say what a preset sets them for.
+/// Comments on fields of an upstream that say why a preset sets them.
 const NOTES: [(&str, &str); 7] = [
     ("api_key_env", "the environment variable that holds its credential"),
     ("auth", "the header of the credential"),
@@ -21,20 +21,19 @@ const NOTES: [(&str, &str); 7] = [
     ("image_urls", "it is handed images inside requests alone"),
 ];
 
-/// A model of the catalogue, and the server that it is asked at.
+/// A model of the catalogue, and the server that has it.
 pub struct Entry<'a> {
-    /// Sizes and prices; the id is the name that requests give.
+    /// Sizes and prices. The id is the name in requests.
     pub listed: &'a Listed,
-    /// Vendor or software of the server; `None` leaves the address to be written by hand.
+    /// Vendor or software of the server; `None` if the address must be written by hand.
     pub preset: Option<&'a Preset>,
     /// The server's own name for the model.
     pub upstream_model: &'a str,
-    /// Factor from costs to prices; without one, the listed prices are those of the catalogue.
+    /// Factor from costs to prices; without one, the listed prices are the catalogue's.
     pub markup: Option<&'a str>,
 }
 
 impl Entry<'_> {
-    /// The entry in TOML.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -133,7 +132,7 @@ fn tables(out: &mut String, name: &str, listed: &Listed) -> std::fmt::Result {
     Ok(())
 }
 
-/// Writes the rates that the list names somewhere, and those without a default. Tiers repeat them, so that none is taken
+/// Writes the rates that the list has somewhere, and those without a default. Tiers repeat them, so that none is taken
 /// from the table before.
 fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Result {
     for (field, rate) in rates.to_array().into_iter().enumerate() {
@@ -144,7 +143,7 @@ fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Res
     Ok(())
 }
 
-/// A text as a string of TOML, whose escapes are JSON's.
+/// Writes a text as a string of TOML, whose escapes are those of JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

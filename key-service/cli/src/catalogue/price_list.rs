@@ -10,7 +10,7 @@ use shared_catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued}
 
 use super::Format;
 
-/// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for those that it does not list.
+/// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for rates that it does not list.
 const MODELS_DEV: [&str; RATES] =
     ["input", "cache_read", "output", "cache_write", "", "reasoning", "input_audio", "output_audio", "", ""];
 /// Names of the rates in LiteLLM's list.
@@ -31,13 +31,11 @@ const FIRST_PER_UNIT: usize = 8;
 
 /// A list that was read.
 pub enum PriceList {
-    /// One model.
     ModelsDev {
         /// Stem of the file's name.
         id: String,
         /// Name of the vendor's folder, if the file lies in one.
         owner: Option<String>,
-        /// Content of the file.
         model: ModelsDev,
     },
     /// All models by their ids.
@@ -46,9 +44,7 @@ pub enum PriceList {
 
 /// A model as a list describes it.
 pub struct Listed {
-    /// Name in the list.
     pub id: String,
-    /// The provider.
     pub owner: Option<String>,
     /// Tokens of prompt and output together.
     pub context_window: Option<u64>,
@@ -56,23 +52,22 @@ pub struct Listed {
     pub max_output_tokens: Option<u64>,
     /// True for a model of embeddings.
     pub embeddings: bool,
-    /// Prices of the model.
     pub price: Price,
-    /// Rates that the list names, in the order of [`Rates::FIELDS`]; the others are defaults.
+    /// Whether the list has each rate, in the order of [`Rates::FIELDS`]. The others are defaults.
     pub rates: [bool; RATES],
-    /// Prices that the list names and the catalogue cannot say.
+    /// Prices that the list has and the catalogue cannot express.
     pub left_out: Vec<String>,
 }
 
 impl Listed {
-    /// A model with these rates and without sizes. What is read from a cache costs as much as other input unless a rate says
-    /// otherwise; a model without a rate for input or output is an error.
+    /// Makes a model with these rates and without sizes. Cached input costs as much as other input unless a rate says
+    /// otherwise. A model without a rate for input or output is an error.
     pub fn at_rates(id: &str, rates: WrittenRates) -> anyhow::Result<Self> {
         Reading { base: rates, ..Reading::default() }.finish(id, false)
     }
 }
 
-/// A file of models.dev. It has more members, which do not matter here.
+/// A file of models.dev, whose other members do not matter here.
 #[derive(Deserialize)]
 pub struct ModelsDev {
     cost: Option<toml::Table>,
@@ -87,7 +82,7 @@ struct Limit {
 }
 
 impl PriceList {
-    /// Reads a list whose format the file's name tells.
+    /// Reads a list, whose format follows from the file's name.
     pub fn open(file: &Path) -> anyhow::Result<Self> {
         let format = Format::of(file).context("the file's name ends neither in .toml nor in .json")?;
         Self::read(file, format)
@@ -99,7 +94,7 @@ impl PriceList {
             Format::LiteLlm => Self::LiteLlm(serde_json::from_str(&text)?),
             Format::ModelsDev => {
                 let name = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
-                // providers/OWNER/models/ID.toml
+                // The path is `providers/OWNER/models/ID.toml`.
                 let folders =
                     file.parent().filter(|folder| folder.ends_with("models")).and_then(Path::parent);
                 Self::ModelsDev {
@@ -111,8 +106,8 @@ impl PriceList {
         })
     }
 
-    /// The model that this vendor calls so. LiteLLM's list puts the vendor's name before most models, and has models of the
-    /// same name at several vendors.
+    /// Finds the vendor's model of this name. LiteLLM's list puts the vendor's name before most models, and has models
+    /// of the same name from several vendors.
     pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<Listed>> {
         if let Self::ModelsDev { id, .. } = self {
             let is_named = name == id || name.rsplit('/').next() == Some(id.as_str());
@@ -129,7 +124,7 @@ impl PriceList {
         Ok(plain.filter(|listed| vendor.listed_as.is_empty() || is_vendors(listed)))
     }
 
-    /// The model with this id in the list. A model that is there and has no usable price is an error.
+    /// Finds the model with this id in the list. A listed model without a usable price is an error.
     pub(super) fn model(&self, id: &str) -> anyhow::Result<Option<Listed>> {
         match self {
             Self::ModelsDev { id: stem, owner, model } if stem == id => {
@@ -156,7 +151,7 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
         let border = size.and_then(|size| u64::try_from(size).ok()).context("a tier has no size")?;
         read.models_dev_table(Some(border), tier)?;
     }
-    // The older form of a single tier, which newer files have along with `tiers`.
+    // Older form of a single tier, which newer files have besides `tiers`.
     if let (None, Some(tier)) = (tiers, cost.get("context_over_200k").and_then(toml::Value::as_table)) {
         read.models_dev_table(Some(200_000), tier)?;
     }
@@ -178,7 +173,7 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<Listed> {
                 read.put(border, field, &format!("{number}{per_million}")).with_context(|| name.clone())?;
             }
             (Some(_), None) => bail!("{name} is no number"),
-            // Rates of services that requests cannot ask for here are of no use; any other may be billed.
+            // Rates of services that requests cannot ask for here do not matter; any other may be billed.
             (None, number) if name.contains("cost") || name.contains("pricing") => {
                 if number != Some(0.0) {
                     read.left_out.push(name.clone());
@@ -203,7 +198,6 @@ fn above(name: &str) -> Option<(&str, u64)> {
     Some((rate, thousands.parse::<u64>().ok()?.checked_mul(1_000)?))
 }
 
-/// Rates read so far.
 #[derive(Default)]
 struct Reading {
     base: WrittenRates,
@@ -228,7 +222,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Puts in a rate in decimals. The shortest decimals of a float are those that the list's author wrote.
+    /// Adds a rate in decimals. The shortest decimals of a float are those that the list's author wrote.
     fn put(&mut self, border: Option<u64>, field: usize, decimals: &str) -> anyhow::Result<()> {
         let rate = NanoUsd::parse(decimals)?;
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate) {
@@ -239,7 +233,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The model with these prices. What is read from a cache costs as much as other input unless the list says otherwise.
+    /// Makes the model with these prices. Cached input costs as much as other input unless the list says otherwise.
     fn finish(self, id: &str, embeddings: bool) -> anyhow::Result<Listed> {
         let Self { base, tiers, left_out } = self;
         let resolve = |mut written: WrittenRates| {
