@@ -19,7 +19,7 @@ use key_service_records::sqlite::copy::{self, LayoutVersion};
 /// Name of the file in a folder of backups.
 const NAME: &str = "faregate.db";
 
-/// Copies the store's file while it is served, proves the copy, and puts it in the place of the backup before.
+/// Copies the store's file while it is served, proves the copy, and replaces the previous backup with it.
 pub(crate) async fn backup(
     place: &BackupTo,
     common: &Common,
@@ -35,7 +35,7 @@ pub(crate) async fn backup(
     let proven = prove(&source, &draft, common, options, peppers, clock).await;
     copy::tidy(&draft);
     if proven.is_err() {
-        // What cannot be removed is in the way of no later backup.
+        // If it cannot be removed, it is in the way of no later backup.
         let _ = fs::remove_file(&draft);
     }
     let audited = proven?;
@@ -48,7 +48,7 @@ pub(crate) async fn backup(
     Ok(())
 }
 
-/// Copies the file and audits the copy. Says what was proven.
+/// Copies the file and audits the copy. Returns what was proven.
 async fn prove(
     source: &Path,
     draft: &Path,
@@ -59,7 +59,7 @@ async fn prove(
 ) -> anyhow::Result<&'static str> {
     let version = copy::copy(source, draft)?;
     if !version.is_current() {
-        // This version does not open it as a store.
+        // This version cannot open it as a store.
         return Ok("whole; not audited, as a newer version wrote it");
     }
     let audit = Command::audit();

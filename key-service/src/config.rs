@@ -1,4 +1,4 @@
-//! The key-service's own settings.
+//! Settings that only the key-service has.
 
 use std::{
     net::SocketAddr,
@@ -155,7 +155,6 @@ impl Options {
         Duration::from_secs(self.hold_lease_seconds)
     }
 
-    /// The peppers, if configured.
     pub fn peppers(&self) -> Result<Option<Peppers>, ConfigError> {
         let current = pepper(
             ("FAREGATE_PEPPER", self.pepper.as_ref()),
@@ -168,7 +167,7 @@ impl Options {
         Ok(current.map(|current| Peppers { current, previous }))
     }
 
-    /// The internal token before, if there is one.
+    /// Returns the previous internal token, if there is one.
     pub fn previous_internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
         let previous = either(
             ("FAREGATE_PREVIOUS_INTERNAL_TOKEN", self.previous_internal_token.as_ref()),
@@ -177,7 +176,7 @@ impl Options {
         previous.filter(|token| !token.expose_secret().is_empty()).map(checked_token).transpose()
     }
 
-    /// Returns whether the store is a Redis, which other processes may use as well.
+    /// Returns whether the store is a Redis, which other processes may use too.
     pub fn shares_store(&self) -> Result<bool, ConfigError> {
         let url = self.store_url()?;
         Ok(url.is_some_and(|url| {
@@ -190,13 +189,13 @@ impl Options {
         either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
     }
 
-    /// URL of the store: as configured, or of a file in the data directory.
+    /// Returns the URL of the store: the configured one, or that of a file in the data directory.
     fn store_or_default(&self) -> Result<SecretString, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
         Ok(self.store_url()?.unwrap_or_else(default))
     }
 
-    /// The file of a store in SQLite; `None` of any other store.
+    /// Returns the file of a store in SQLite; `None` for any other store.
     pub fn sqlite_file(&self) -> Result<Option<PathBuf>, ConfigError> {
         let url = self.store_or_default()?;
         Ok(url.expose_secret().strip_prefix("sqlite:").map(PathBuf::from))
@@ -262,18 +261,17 @@ impl Options {
     }
 }
 
-/// What the data directory has to do with a Redis that is opened.
+/// What the data directory knows of a Redis that is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It is to know the Redis as it was last seen, and notes that it is seen again.
+    /// The directory must know the Redis as it was last seen, and notes that it is seen again.
     Marked,
-    /// It is to know the Redis as it was last seen.
+    /// The directory must know the Redis as it was last seen.
     Compared,
-    /// It may know another.
+    /// The directory may know another Redis.
     New,
 }
 
-/// An open backend.
 pub(crate) enum Backend {
     Sqlite(Arc<Sqlite>),
     Redis(Arc<Redis>),
@@ -308,12 +306,12 @@ impl Options {
     }
 }
 
-/// A store that was not opened.
+/// Error of a store that was not opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct StoreNotOpened {
     error: ConfigError,
-    /// True if the store may be there later, without a change of settings.
+    /// The store may become available later, without a change of settings.
     pub(crate) may_pass: bool,
 }
 
@@ -323,19 +321,19 @@ impl From<ConfigError> for StoreNotOpened {
     }
 }
 
-/// Adds the chain of causes: the operator needs the system's own message about the store.
+/// Adds the chain of causes, since the operator needs the system's own message about the store.
 fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
 }
 
-/// An address that links can be made with.
+/// Parses an address with which links can be made.
 fn parse_public_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|e| format!("{e}"))?;
     let is_web = matches!(url.scheme_str(), Some("http" | "https")) && url.authority().is_some();
     if is_web { Ok(url) } else { Err("must begin with http:// or https://".into()) }
 }
 
-/// Braces would change the slots of a cluster.
+/// Parses a prefix. Braces would change the slots of a cluster.
 fn parse_redis_prefix(text: &str) -> Result<String, String> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let fits = (1..=32).contains(&text.len()) && text.bytes().all(plain);

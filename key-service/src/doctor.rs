@@ -1,4 +1,4 @@
-//! What `doctor` looks at in a key-service: the pepper, the store, its room, its persistence and its clock.
+//! Checks of `doctor` in a key-service: the pepper, the store, its space, its persistence and its clock.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -16,12 +16,12 @@ use key_service_cli::Command;
 use key_service_records::sqlite::copy::{self, LayoutVersion};
 use key_service_store::store::{Capacity as _, Ledger as _, Store};
 
-/// Share of the store's room from which on it should grow; the alert `StoreFilling` has the same.
+/// Used share of the store's space above which it should grow, as in the alert `StoreFilling`.
 const FILLING: f64 = 0.7;
-/// Share from which on little time is left; the alert `StoreNearlyFull` has the same.
+/// Used share above which little time is left, as in the alert `StoreNearlyFull`.
 const NEARLY_FULL: f64 = 0.9;
 
-/// Looks at secrets and store. `peppers` is `None` where the first start makes a pepper.
+/// Checks secrets and store. `peppers` is `None` if the first start makes a pepper.
 pub async fn examine(
     doctor: &mut Doctor,
     common: &Common,
@@ -62,7 +62,7 @@ pub async fn examine(
     }
 }
 
-/// Returns whether an SQLite file is there and has the layout of this version.
+/// Returns whether an SQLite file exists and has the layout of this version.
 fn is_current(doctor: &mut Doctor, file: &Path) -> bool {
     match copy::version(file) {
         Ok(None) => {

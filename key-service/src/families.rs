@@ -2,7 +2,6 @@
 
 use shared_observe::metrics::{CALLS, Family, SECONDS};
 
-/// Families of the key-service.
 pub const FAMILIES: &[Family] = &[
     Family::gauge("keyservice_sessions", "sessions of gateways that are open"),
     Family::histogram("keyservice_frame_calls", CALLS, "calls in a frame, received"),

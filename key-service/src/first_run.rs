@@ -34,7 +34,7 @@ pub struct FirstRun {
 }
 
 impl FirstRun {
-    /// Makes an account and a key if there is no account at all. Returns `None` on every later run, and to all but one
+    /// Makes an account and a key if there is no account at all. Returns `None` on every later run, and for all but one
     /// of several concurrent first runs.
     pub async fn prepare(management: &Management) -> anyhow::Result<Option<Self>> {
         if !management.accounts().await?.is_empty() {
@@ -42,7 +42,7 @@ impl FirstRun {
         }
         let account = match management.create_account(ACCOUNT, CREDIT, Actor::System).await {
             Ok(account) => account,
-            // Another process makes the first run on the same store at this moment, and prints its results.
+            // Another process is making the first run on the same store right now, and prints its results.
             Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
@@ -53,7 +53,7 @@ impl FirstRun {
         Ok(Some(Self { management_key, sign_in }))
     }
 
-    /// Prints the key and the commands up to a billed answer. `public` is the address that clients use.
+    /// Prints the key, and the commands up to a billed answer. `public` is the address that clients use.
     pub fn print(&self, out: &mut impl Write, public: &str, catalog: &Catalog) -> io::Result<()> {
         let public = public.trim_end_matches('/');
         let (link, key) = (link(public, &self.sign_in), self.management_key.expose_secret());
@@ -92,7 +92,7 @@ The key is shown this once. Paste:
     }
 }
 
-/// Indents the lines of commands as the others on the screen.
+/// Indents the lines of commands like others on the screen.
 fn indented(commands: &[String]) -> String {
     let lines = commands.iter().flat_map(|command| command.lines());
     lines.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")

@@ -16,7 +16,8 @@ use key_service_credentials::{Credentials, PepperFault};
 use key_service_management::Management;
 use key_service_store::store::{Store, StoreError};
 
-/// Pauses between attempts to open a store: soon after the store is there, and not often enough to matter to it.
+/// Pauses between attempts to open a store. They end soon after the store is there, and are long enough not to burden
+/// it.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
 
 /// An open store with the use-cases. Cheap to clone.
@@ -31,7 +32,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Opens the configured store for this command. A store that is away fails the command.
+    /// Opens the configured store for this command. If the store is away, the command fails.
     pub async fn open(
         common: &Common,
         options: &Options,
@@ -47,8 +48,8 @@ impl Installation {
         Ok(opened)
     }
 
-    /// Opens the configured store to serve, once the store is there: after a reboot it may start last. Fails at once where
-    /// waiting mends nothing.
+    /// Opens the configured store to serve, and waits for it, since it may start last after a reboot. Fails at once if
+    /// waiting cannot help.
     pub async fn open_when_up(
         common: &Common,
         options: &Options,
@@ -86,7 +87,7 @@ impl Installation {
         Self { store, clock, credentials, management: Arc::new(management), public_url }
     }
 
-    /// Compares the peppers with the store. Returns why the store does not answer, if it does not.
+    /// Compares the peppers with the store. If the store does not answer, returns why.
     async fn check_peppers(&self) -> anyhow::Result<Option<String>> {
         match self.credentials.check_peppers(self.clock.now()).await {
             Ok(()) => Ok(None),
@@ -96,7 +97,6 @@ impl Installation {
         }
     }
 
-    /// The use-cases of governing.
     pub fn management(&self) -> &Management {
         &self.management
     }
@@ -111,13 +111,12 @@ impl Installation {
         key_service_cli::run(command, &self.management, public_url, &mut io::stdout()).await
     }
 
-    /// Reports readiness until `shutdown`.
     pub fn readiness(&self, shutdown: CancellationToken) -> Readiness {
         readiness(self.store.clone(), self.clock.clone(), shutdown)
     }
 }
 
-/// A wait for a store, told to probes and once for each cause to the log.
+/// A wait for a store, told to probes, and to the log once for each cause.
 struct Wait<'a> {
     pauses: Backoff,
     clock: &'a dyn Clock,

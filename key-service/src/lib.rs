@@ -1,8 +1,8 @@
-//! The process of a key-service: what it is configured with, the store it opens, the commands that need no more than that, and
+//! The process of a key-service: its configuration, the store it opens, the commands that need no more than that, and
 //! what it starts.
 //!
-//! Arrows point one way: spending, deliveries, the management API, the dashboard and the command line are crates below, and know
-//! neither this one nor each other.
+//! Dependencies point one way. Spending, deliveries, the management API, the dashboard and the command line are crates
+//! below, which know neither this one nor each other.
 
 mod backup;
 pub mod config;

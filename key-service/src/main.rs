@@ -41,14 +41,13 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Metrics of the program.
 static EXPORTED: Exported = Exported { program: env!("CARGO_PKG_NAME"), families: &[key_service::FAMILIES] };
 
 /// Ports that share the connections: management and gRPC.
 const PORTS: usize = 2;
 /// Open files of the store: a cluster's connections, or the files of SQLite.
 const STORE_FILES: usize = 256;
-/// The address for clients if none is configured: that of a gateway on this machine.
+/// Address for clients if none is configured: that of a gateway on this machine.
 const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// Decides who may spend and remembers what was spent.
@@ -179,7 +178,7 @@ fn required_peppers(options: &Options) -> Result<Peppers, ConfigError> {
     options.peppers()?.ok_or_else(unset)
 }
 
-/// Looks at all that a start looks at, and reports.
+/// Checks everything that a start checks, and reports.
 async fn examine(arguments: &KeyServiceArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let KeyServiceArguments { common, options, internal_tls, limits, .. } = arguments;
     let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);

@@ -1,4 +1,4 @@
-//! Commands of an operator, as every program with a store carries them out.
+//! Commands of an operator, which every program with a store runs in the same way.
 
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
 
@@ -11,19 +11,17 @@ use crate::{backup, config::Options, installation::Installation, transfer};
 use domain::digest::Peppers;
 use key_service_cli::OperatorCommand;
 
-/// The settings of a program, as commands of an operator need them.
+/// Settings of a program that commands of an operator need.
 pub struct Operator<'a> {
-    /// Settings of both services.
     pub common: &'a Common,
-    /// Settings of the key-service.
     pub options: &'a Options,
     /// Address of the running program's admin port.
     pub admin_listen: SocketAddr,
 }
 
 impl Operator<'_> {
-    /// Carries out a command. The peppers are asked for only by commands that need them, `default_url` only where no address
-    /// for clients is configured; `examine` is the program's own `doctor`.
+    /// Carries out a command. The peppers are requested only by commands that need them, and `default_url` only if no
+    /// address for clients is configured. `examine` is the program's own `doctor`.
     pub async fn carry_out(
         &self,
         command: OperatorCommand,

@@ -1,10 +1,10 @@
 //! Readiness of a key-service: the store answers and takes writes, and its clock agrees with ours.
 //!
-//! Expiry of keys and calendar periods follow the clock of the deciding key-service. Where several share a store, its
+//! Expiry of keys and calendar windows follow the clock of the key-service that decides. If several share a store, its
 //! clock is the common reference.
 //!
-//! The store is looked at without any traffic, so that metrics tell of it before a client does, and so that a store which had
-//! no room is ready again by itself.
+//! The store is checked without any traffic, so that metrics report it before a client does, and so that a store that
+//! was full becomes ready again by itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,17 +20,18 @@ use key_service_store::store::{Capacity, Ledger, Skew};
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
 /// Difference of the clocks beyond which keys would expire at the wrong time.
 pub(crate) const TOO_FAR: Duration = Duration::from_secs(10);
-/// Pause between two comparisons.
+/// Pause between two comparisons of the clocks.
 const COMPARE_AGAIN: Duration = Duration::from_mins(1);
-/// Pauses after a comparison that failed.
+/// Pauses after a failed comparison.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
-/// Pause between two looks at the store: an outage is shown within a second, and a ping costs microseconds.
+/// Pause between two checks of the store. An outage shows within a second, and a ping costs microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Time for which a write that succeeded, and a look at the room, stand for the next ones: each write is a sync of the disk.
+/// Time for which a successful write, and a check of the space, count for the next ones, since each write is a sync of
+/// the disk.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// Reports readiness while the store answers and takes writes, and the clocks agree. Looks at both at once and regularly, until
-/// `shutdown`.
+/// Reports readiness while the store answers and takes writes, and the clocks agree. It checks both at once and
+/// regularly, until `shutdown`.
 pub(crate) fn readiness<S: Ledger + Capacity + ?Sized>(
     store: Arc<S>,
     clock: Arc<dyn Clock>,
@@ -51,7 +52,7 @@ pub(crate) fn readiness<S: Ledger + Capacity + ?Sized>(
     })
 }
 
-/// A store, and what the last looks at it found.
+/// A store, with the findings of its last checks.
 struct Watch<S: ?Sized> {
     found: Mutex<Found>,
     store: Arc<S>,
@@ -69,7 +70,7 @@ struct Found {
 }
 
 impl<S: Ledger + Capacity + ?Sized> Watch<S> {
-    /// Asks the store, and says why the process is not ready.
+    /// Asks the store, and returns why the process is not ready.
     async fn verdict(&self) -> Result<(), String> {
         self.ping().await?;
         self.found.lock().verdict()
@@ -83,7 +84,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
         ping
     }
 
-    /// Looks at the store for ever.
+    /// Checks the store forever.
     async fn look(&self) {
         loop {
             if self.ping().await.is_ok() && self.is_write_due() {
@@ -127,7 +128,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
                     self.found.lock().clocks_agree = Some(skew.is_none_or(agrees));
                     COMPARE_AGAIN
                 }
-                // Probes ask the store themselves, so its absence does not matter here.
+                // Probes ask the store themselves, so it does not matter here if it is away.
                 Err(unavailable) => {
                     tracing::debug!(error = %unavailable, "cannot compare our clock with the store's");
                     retry.pause(clock)

@@ -23,7 +23,6 @@ use key_service_spending::{
     sweeper,
 };
 
-/// Dependencies of a key-service.
 pub struct KeyServiceParts {
     /// The store, and the use-cases over it.
     pub installation: Installation,
@@ -33,17 +32,15 @@ pub struct KeyServiceParts {
     pub internal_token: InternalToken,
     /// TLS of both listeners, if configured.
     pub tls: Option<Tls>,
-    /// True if clients come over TLS, whatever the public address says.
+    /// Clients come over TLS, whatever the public address says.
     pub clients_use_tls: bool,
     /// The bounds on the connections of each listener.
     pub bounds: Bounds,
 }
 
-/// A running key-service.
 pub struct RunningKeyService {
     /// Address of the management API and the dashboard.
     pub http: SocketAddr,
-    /// Address of gRPC.
     pub grpc: SocketAddr,
     /// The use-cases of spending, for a gateway in the same process.
     pub service: Arc<dyn KeyService>,
@@ -96,7 +93,7 @@ impl RunningKeyService {
         Ok(Self { http: http_at, grpc: grpc_at, service, tasks })
     }
 
-    /// Waits for the shutdown that the token began, within a bound.
+    /// Waits a bounded time for the shutdown that the token began.
     pub async fn stopped(self) {
         if timeout(DRAIN + Duration::from_secs(1), self.tasks.wait()).await.is_err() {
             tracing::warn!("the key-service did not come to an end in time");

@@ -30,7 +30,6 @@ const BAR: usize = 30;
 /// The file of a data directory that remembers a Redis.
 const REDIS_SEEN: &str = "redis-seen";
 
-/// Carries out a command.
 pub(crate) async fn run(
     command: &StoreCommand,
     options: &Options,
@@ -70,7 +69,7 @@ async fn copy(
     Ok(())
 }
 
-/// Refuses what cannot be copied, before anything is opened: a file that is not there would be made.
+/// Refuses what cannot be copied before anything is opened, since opening a missing file would make it.
 fn check_urls(from: &SecretString, to: &SecretString) -> anyhow::Result<()> {
     ensure!(from.expose_secret() != to.expose_secret(), "--to: is the store that is copied");
     for (flag, url) in [("--from", from), ("--to", to)] {
@@ -90,7 +89,7 @@ fn check_urls(from: &SecretString, to: &SecretString) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses a Redis that is served. A file was looked at before it was opened here.
+/// Refuses a Redis that is served. A file was checked before it was opened here.
 async fn check_unserved(backend: &Backend, flag: &str) -> anyhow::Result<()> {
     match backend {
         Backend::Sqlite(_) => {}
@@ -104,7 +103,7 @@ async fn check_unserved(backend: &Backend, flag: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error with what to do about it.
+/// Returns an error that says what to do about it.
 fn advise(error: &CopyError) -> anyhow::Error {
     let advice = match error {
         CopyError::NotEmpty(_) => {
@@ -174,7 +173,7 @@ fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write +
     Ok(())
 }
 
-/// Shows how far a copy is: in a line that is written again on a terminal, or in a line a second.
+/// Shows how far a copy is: on a terminal in one line that is rewritten, otherwise in one line a second.
 struct Progress {
     on_terminal: bool,
     shown: Mutex<Instant>,
@@ -197,7 +196,7 @@ impl Progress {
             Phase::Comparing => "compared",
         };
         let line = format!("{done} {}", counts(records, entries, values));
-        // Nobody may read it.
+        // If nobody reads it, there is nothing to do.
         let _ = if self.on_terminal {
             let share = usize::try_from(ended * BAR as u64 / places.max(1)).unwrap_or_default();
             write!(io::stderr(), "\r[{:<BAR$}] {line}\x1b[K", "#".repeat(share))
@@ -206,7 +205,6 @@ impl Progress {
         };
     }
 
-    /// Ends the line.
     fn end(&self) {
         if self.on_terminal {
             let _ = write!(io::stderr(), "\r\x1b[K");
