@@ -1,4 +1,4 @@
-//! From the credential in a request to the owner of the credential.
+//! Finds the owner of the credential in a request.
 
 use http::HeaderMap;
 use shared::{
@@ -12,8 +12,8 @@ use shared_rpc::Identity;
 use super::App;
 use crate::admission::Caller;
 
-/// Returns the presented credential if the form is that of an API key. A management key is first checked by the
-/// key-service, so that the error names the right reason.
+/// Returns the presented credential if it has the form of an API key. The key-service first checks a management key, so
+/// that the error names the right reason.
 pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<String, ApiError> {
     let presented = model_credential(headers)?;
     match app.prefix.recognise(presented) {
@@ -26,12 +26,12 @@ pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) 
     }
 }
 
-/// The owner of a key that may make model calls right now.
+/// Finds the owner of a key that may make model calls right now.
 pub(super) async fn authenticate(app: &App, credential: &str, caller: &Caller) -> Result<Identity, ApiError> {
     Ok(identify(app, credential, Class::Api, caller).await??)
 }
 
-/// The owner of a credential, or the refusal.
+/// Finds the owner of a credential, or the refusal.
 pub(super) async fn identify(
     app: &App,
     credential: &str,

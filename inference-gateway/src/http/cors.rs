@@ -12,7 +12,7 @@ const EXPOSED: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x
     x-ratelimit-limit-requests,x-ratelimit-remaining-requests,x-ratelimit-reset-requests,\
     x-ratelimit-limit-tokens,x-ratelimit-remaining-tokens,x-ratelimit-reset-tokens";
 
-/// The answer to a preflight request: whatever it asks for is allowed.
+/// Answers a preflight request, which may ask for anything.
 pub(super) fn preflight(asked: &HeaderMap) -> Response {
     let mut response = ().into_response();
     let headers = response.headers_mut();

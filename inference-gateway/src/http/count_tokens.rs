@@ -35,7 +35,7 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let mut permit = app.generator.admission.prompt(account);
     let parse = |body: &Bytes, _: &Catalog| messages::parse_to_count(body);
     let checked = check(&app, (&parts.headers, body), parse, false, &mut permit).await?;
-    // A model that the key may not use, or a rate that is used up, is refused before an upstream counts.
+    // A model that the key may not use, or a used-up rate, is refused before an upstream counts.
     let origin = Arc::clone(&checked.forward.origin);
     app.generator.admit_free(credential, &checked.model, origin, account).await?;
     let pool = checked.models.pools.get(&checked.model).ok_or_else(ApiError::internal)?;

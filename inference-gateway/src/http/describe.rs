@@ -62,7 +62,7 @@ pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiErr
 /// `GET /v1/models/{id}`
 pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
-    // A path that is no UTF-8 names no model.
+    // A path that is not UTF-8 names no model.
     let id = model_id(call.request.uri().path()).map(percent_decode_str);
     let name = id.and_then(|id| id.decode_utf8().ok());
     let models = app.models.get();
@@ -76,7 +76,7 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     Ok(if paged { ok(&PagedModel::new(described)) } else { ok(&described) })
 }
 
-/// The last part of the path of a model, as it was sent.
+/// Returns the last part of the path of a model, as it was sent.
 pub(super) fn model_id(path: &str) -> Option<&str> {
     path.strip_prefix("/v1/models/").filter(|id| !id.is_empty() && !id.contains('/'))
 }
@@ -96,7 +96,7 @@ fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Ite
     catalog.models.iter().filter(|model| identity.may_use(&model.id))
 }
 
-/// Describes all models that a key may use, and after them their aliases.
+/// Describes all models that a key may use, and then their aliases.
 fn listed<'a>(catalog: &'a Catalog, identity: &'a Identity) -> Vec<ModelObject<'a>> {
     let models = usable(catalog, identity).map(|model| ModelObject::new(model, &model.id));
     let aliases = usable(catalog, identity)
@@ -117,7 +117,7 @@ pub(super) fn service(app: &App) -> Response {
     })
 }
 
-/// `GET /health`: this process serves. Dependencies are not checked.
+/// `GET /health`: this process serves. Its dependencies are not checked.
 pub(super) fn health(app: &App) -> Response {
     if app.stopping.is_cancelled() { stopping() } else { ok(&Health { status: "ok" }) }
 }

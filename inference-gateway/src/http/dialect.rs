@@ -1,4 +1,4 @@
-//! The public dialects of model calls: their routes, their parsers, and the forms of their errors.
+//! Public dialects of model calls: their routes, their parsers, and how they write errors.
 
 use answer::message_error;
 use axum::{
@@ -12,9 +12,9 @@ use request::{Request as ModelRequest, chat, embeddings, messages, responses};
 use shared::{error::ApiError, ids::RequestId};
 use shared_catalog::{ANTHROPIC_VERSION, Catalog, UpstreamApi};
 
-/// Header with the request's id under the name that the Messages API has for it.
+/// Header with the request's id under the name that the Messages API uses.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
-/// Longest `Retry-After` of the Messages API, in seconds: its SDKs ignore longer ones.
+/// Longest `Retry-After` of the Messages API, in seconds, since its SDKs ignore longer ones.
 const MAX_RETRY_AFTER: u32 = 59;
 /// Status of the Messages API for a service that is overloaded, or unavailable for a moment.
 const OVERLOADED: u16 = 529;
@@ -34,7 +34,6 @@ impl Dialect {
     pub(super) const RESPONSES: &str = "/v1/responses";
     pub(super) const MESSAGES: &str = "/v1/messages";
 
-    /// Every dialect.
     pub(super) const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Embeddings];
 
     /// The route of the dialect's model calls.
@@ -47,7 +46,7 @@ impl Dialect {
         }
     }
 
-    /// The dialect whose route is this path.
+    /// Finds the dialect whose route is this path.
     pub(super) fn of_route(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dialect| dialect.route() == path)
     }
@@ -78,7 +77,7 @@ pub(super) enum ErrorForm {
 }
 
 impl ErrorForm {
-    /// The form for the sender of a request.
+    /// Finds the form for the sender of a request.
     pub(super) fn of(request: &Request) -> Self {
         let path = request.uri().path();
         let is_below = |route: &str| {

@@ -37,9 +37,9 @@ use crate::{
     upstream::PassedHead,
 };
 
-/// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
-/// bodies of unknown size, and bodies beyond the budget of unauthenticated callers, are read of authenticated
-/// callers only.
+/// Largest body that is read before its sender is authenticated, since it is no more work than authenticating. Larger
+/// bodies, bodies of unknown size, and bodies beyond the budget of unauthenticated callers are read only from
+/// authenticated ones.
 const SMALL_BODY: u64 = 64 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -102,8 +102,8 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let client = Client::default();
     let running = app.generator.clone().run(job, client.clone());
     let mut running = RunToEnd::new(running, client, &app.generator.running);
-    // The upstream's own deadline bounds the head of a stream. Past the deadline a whole answer goes on in the
-    // background, and is billed at the end.
+    // The upstream's own deadline bounds the head of a stream. Past the deadline, a whole answer continues in the
+    // background, and is billed at its end.
     let started = if stream {
         running.await
     } else if let Ok(started) = timeout(app.generator.answer_deadline, &mut running).await {
@@ -115,7 +115,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     name_dropped(dropped, response.headers_mut());
-    // A stream ends, and is billed, when the client takes nothing for this long.
+    // A stream ends, and is billed, if the client reads nothing for this long.
     response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
@@ -139,15 +139,14 @@ fn small_length(headers: &HeaderMap) -> Option<usize> {
 pub(super) struct Checked {
     /// The models on offer when the request was checked.
     pub(super) models: Arc<Models>,
-    /// The model's id.
     pub(super) model: String,
     /// Alias by which the request names the model.
     alias: Option<String>,
     pub(super) forward: Forward,
 }
 
-/// Reads and checks the request. The bytes of the body, which may be permitted already, and of all that is kept of it count
-/// against the permit.
+/// Reads and checks the request. The bytes of the body, some of which the permit may have already, and of everything
+/// kept of it count against the permit.
 pub(super) async fn check(
     app: &App,
     (headers, body): (&HeaderMap, Body),
@@ -178,7 +177,7 @@ impl Checked {
     ) -> Result<Self, ApiError> {
         let request = parse(&body, &models.catalog)?;
         grow_to(permit, body.len() + request.kept_bytes())?;
-        // The request keeps what it needs of the body.
+        // The request keeps what it needs of the body, so the rest is freed.
         drop(body);
         let model = models.catalog.model(&request.model);
         let model = model.ok_or_else(|| ApiError::model_not_found(models.catalog.ids()))?;
@@ -215,14 +214,14 @@ fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Re
     response
 }
 
-/// Answers a request whose body was not read: the connection cannot carry another request.
+/// Answers a request whose body was not read, so that the connection cannot carry another request.
 fn unread(refusal: ApiError) -> Response {
     let mut response = refusal.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// A client that tried again would pay twice.
+/// Makes the error for a late answer, after which a client that tries again would pay twice.
 fn late() -> ApiError {
     let mut error = ApiError::new(Code::UpstreamTimeout, "The model did not answer in time.");
     error.final_answer = true;

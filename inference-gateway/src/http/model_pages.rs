@@ -1,4 +1,4 @@
-//! Models in listings, and the list in pages, as the Messages API's clients read it.
+//! Models in listings, and the list in pages, as clients of the Messages API read it.
 
 mod codex;
 
@@ -75,7 +75,7 @@ impl Pricing {
 
 /// Writes a rate per million tokens as exact USD per token.
 fn per_token(rate: NanoUsd) -> String {
-    // A nano-USD per million tokens is the fifteenth decimal.
+    // The fifteenth decimal of a USD: a nano-USD per million tokens.
     const UNIT: i64 = 1_000_000_000_000_000;
     let (whole, rest) = (rate.nanos() / UNIT, rate.nanos() % UNIT);
     let text = format!("{whole}.{rest:015}");
@@ -152,7 +152,7 @@ pub(super) fn page<'a>(models: Vec<ModelObject<'a>>, query: Option<&str>) -> Res
     }
     let first = after.map_or(0, |after| after + 1);
     let end = before.unwrap_or(models.len()).max(first);
-    // A page before a model ends next to that model.
+    // A page before a model ends right before that model.
     let (start, stop) = match before {
         Some(_) if after.is_none() => (end.saturating_sub(limit), end),
         Some(_) | None => (first, end.min(first.saturating_add(limit))),

@@ -1,4 +1,4 @@
-//! Counts every response, and logs a line for each response that has none yet.
+//! Counts every response, and logs a line for each response that was not logged yet.
 
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ impl Head {
         Self { id, client, method: request.method().clone(), uri: request.uri().clone() }
     }
 
-    /// Writes the line of an answer. Probes come every few seconds, and their answers are for those who look for them.
+    /// Writes the line of an answer. Probes come every few seconds, so their answers are logged only at the level for
+    /// those who look for them.
     fn log(&self, route: &'static str, status: StatusCode, took: Duration) {
         let (request, method) = (&self.id, shown_method(&self.method));
         let client_request = self.client.as_ref().map(ClientRequestId::as_str);
@@ -54,9 +55,9 @@ impl Head {
 
 /// A route whose answers are counted and logged.
 pub(super) struct Observed<'a> {
-    /// The route's pattern: labels are few.
+    /// Pattern of the route, so that there are few labels.
     pub(super) route: &'static str,
-    /// The counter of answers 200 to `POST`, if looked up before: a lookup costs more than counting.
+    /// Counter of answers 200 to `POST`, if it was looked up before, since a lookup costs more than counting.
     pub(super) served: Option<&'a Counter>,
 }
 
@@ -90,7 +91,7 @@ impl Observed<'_> {
     }
 }
 
-/// A request in progress. If the client leaves before the answer begins, the request counts as 499, as with proxies.
+/// A request in progress. If the client leaves before the answer begins, it counts as 499, as with other proxies.
 struct InFlight<'a> {
     requests: Gauge,
     route: &'static str,
@@ -121,7 +122,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// A method as a label; all invented methods share a label.
+/// Returns a method as a label. All invented methods share one.
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -82,7 +82,7 @@ pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str,
     }
     management::add(&mut paths, &mut schemas);
     schemas.subschema_for::<ErrorBody<'_>>();
-    // Schema of each event of a stream: OpenAPI 3.1 cannot express it where the stream is described.
+    // Schema of each event of a stream. OpenAPI 3.1 cannot express it where the stream is described.
     schemas.subschema_for::<ChunkSchema>();
     let bearer = |description: &str| json!({"type": "http", "scheme": "bearer", "description": description});
     json!({
@@ -108,7 +108,7 @@ pub(super) fn about(schemas: &mut SchemaGenerator, id: &str) -> Value {
 pub(super) fn health(schemas: &mut SchemaGenerator) -> Value {
     let operation =
         Operation::new("health", "Whether this gateway serves.").answers::<Health>(schemas, 200, &[]);
-    // Not an error: a gateway that is to stop reports this as its health.
+    // This is no error: a gateway that should stop reports this as its health.
     operation.answers::<Health>(schemas, 503, &[]).refuses(&[Code::InternalError]).into_value()
 }
 

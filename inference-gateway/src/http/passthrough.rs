@@ -1,4 +1,4 @@
-//! Requests to the management API and the dashboard, carried unchanged to a key-service and back.
+//! Requests to the management API and the dashboard, which are carried unchanged to a key-service and back.
 
 mod client;
 mod forwarded;
@@ -40,26 +40,27 @@ use forwarded::Forwarded;
 use permits::ManagementPermits;
 use replayable::{ReplayableRequest, RetrySafety};
 
-/// The time that the answer to a request may take to begin, all attempts together.
+/// Time for the answer to a request to begin, all attempts together.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Timeout for a key-service to begin its answer where another can be asked: a list or a write takes milliseconds.
+/// Timeout for a key-service to begin its answer if another can be asked. A list or a write takes milliseconds.
 const REPEATABLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for a key-service to show that it is awake.
 const PROBE: Duration = Duration::from_millis(500);
 
 /// The largest form of a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
-/// Bytes of a form that are read beyond the budget of unauthenticated callers, so that people can sign in
-/// while others have used it up: the bound on requests of unauthenticated callers covers such small forms.
+/// Bytes of a form that are read beyond the budget of unauthenticated callers, so that people can sign in while others
+/// have used it up. The bound on requests of unauthenticated callers covers such small forms.
 const SMALL_FORM: usize = 4 << 10;
 
 /// Path of the form that signs in with a password.
 const SIGN_IN: &str = "/dashboard/sign-in";
 
-/// Largest page taken into memory. A longer answer, or an answer of unknown length, is an export.
+/// Largest page taken into memory. A longer answer, or one of unknown length, is an export.
 const MAX_PAGE: u64 = 1 << 20;
 
-/// Headers of a single connection, not of the message (RFC 9110, section 7.6.1), and `Host`, which the gateway sets.
+/// Headers that concern one connection rather than the message (RFC 9110, section 7.6.1), and `Host`, which the gateway
+/// sets.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -71,17 +72,17 @@ const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::HOST,
 ];
 
-/// Path that is asked, without a credential, to see whether a key-service answers at all.
+/// Path that is requested without a credential, to see whether a key-service answers at all.
 const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
 /// The management API and the dashboard of the key-services, over HTTP.
 pub(crate) struct Management {
     client: KeyServiceClient,
-    /// Key-services, in the numbering of `health`.
+    /// Key-services, in the order in which `health` numbers them.
     addresses: Vec<Uri>,
     health: Arc<KeyServiceHealth>,
     permits: ManagementPermits,
-    /// Internal token, which makes a key-service believe the gateway's statements about a client.
+    /// Internal token, which makes a key-service trust what the gateway states about a client.
     token: InternalToken,
 }
 
@@ -89,9 +90,9 @@ pub(crate) struct Management {
 enum SendFailure {
     /// No connection could be made: nothing was sent.
     Unsent,
-    /// The connection broke: the request may have been carried out, and no answer follows.
+    /// The connection broke. The request may have been carried out, and no answer follows.
     Broken,
-    /// The key-service is silent: the request may still be carried out.
+    /// The key-service is silent. The request may still be carried out.
     Silent,
 }
 
@@ -112,7 +113,7 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     Ok(kept_until_taken(response, permit))
 }
 
-/// Finds the account of a request's key of this class, if any, before anything of the body is read.
+/// Finds the account of a request's key of this class, if any, before the body is read.
 async fn account(
     app: &App,
     headers: &HeaderMap,
@@ -124,7 +125,7 @@ async fn account(
     Ok(identified.ok().map(|identity| identity.account()))
 }
 
-/// The key-service's own refusal, which needs the head of the request alone.
+/// Gets the key-service's own refusal, which needs only the head of the request.
 async fn refused(
     app: &App,
     request: Request<Body>,
@@ -163,7 +164,8 @@ pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<B
     let signs_in = request.uri().path().trim_end_matches('/') == SIGN_IN;
     let span = app.management.identified(&mut request, id, &trace);
     forwarded.write(request.headers_mut());
-    // Only the key-service can check a session. Until then a form counts against the budget of unauthenticated callers.
+    // Only the key-service can check a session. Until it has, a form counts against the budget of unauthenticated
+    // callers.
     let mut memory = app.generator.admission.small_body();
     let (head, body) = request.into_parts();
     let mut free = SMALL_FORM;
@@ -198,8 +200,8 @@ impl Management {
         Self { client, addresses, health, permits: ManagementPermits::new(), token }
     }
 
-    /// Strips the headers of the connection, passes the request's id and span to the key-service, the id to the log as
-    /// well, and replaces a client's made-up internal token.
+    /// Removes the headers of the connection, and any internal token that a client made up. Passes the request's id and
+    /// span to the key-service, and the id to the log.
     fn identified(&self, request: &mut Request<Body>, id: RequestId, trace: &traces::Span) -> Span {
         strip(request.headers_mut());
         if let Some(traceparent) = trace.traceparent() {
@@ -212,8 +214,8 @@ impl Management {
         tracing::info_span!("management", request = %id)
     }
 
-    /// Takes a page into memory and gives its permit back, so that a slow client costs only its own connection. An export goes
-    /// on at the client's pace, with permits of its own.
+    /// Takes a page into memory and gives its permit back, so that a slow client costs only its own connection. An
+    /// export continues at the client's pace, with its own permits.
     async fn taken(
         &self,
         mut response: Response<Incoming>,
@@ -236,7 +238,7 @@ impl Management {
         Ok(Response::from_parts(head, Body::from(page)))
     }
 
-    /// Carries the request to a key-service, and to another if repeating is safe. `trace` is the span of all attempts.
+    /// Carries the request to a key-service, and to another one if that is safe. `trace` is the span of all attempts.
     async fn carry(
         &self,
         request: ReplayableRequest,
@@ -306,7 +308,7 @@ impl Management {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // Headers that `Connection` names belong to the connection too.
+    // Headers named by `Connection` belong to the connection too.
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

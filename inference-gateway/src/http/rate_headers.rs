@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue};
 use shared::rates::{RateLimit, RateStatus};
 
-/// Names of the headers: requests, then tokens; of each what is allowed in a minute, what is left now, and the time until
-/// all of it is left again.
+/// Names of the headers: those of requests, then those of tokens. Each group has what is allowed in a minute, what is
+/// left now, and the time until all of it is left again.
 pub(super) const NAMES: [&str; 6] = [
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",

@@ -46,7 +46,8 @@ impl Router {
         let id = RequestId::generate(&*self.app.generator.clock);
         let mut request = request.map(drain_unread_body);
         let form = ErrorForm::of(&request);
-        // In this order: a gateway that stops awaits arrivals first, and requests that run once it refuses others.
+        // The order matters: a gateway that stops first awaits arrivals, and once it refuses others, the running
+        // requests.
         let _running = self.app.generator.running.token();
         let draining = self.app.draining.is_cancelled();
         note_arrival(request.extensions_mut());
@@ -78,7 +79,7 @@ impl Router {
     }
 }
 
-/// Answers a request of this route: preflights, other methods, panics and headers are alike on all.
+/// Answers a request of this route. Preflights, other methods, panics and headers are handled alike on all routes.
 async fn serve(app: Arc<App>, route: Option<&'static PublicRoute>, call: Call) -> Response {
     let method = call.request.method().clone();
     let Some(&PublicRoute { pattern, methods, handler, .. }) = route else {
@@ -115,17 +116,17 @@ fn asks_for_websocket(request: &Request) -> bool {
             .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// The answer to agents that try a WebSocket first: this status, and no other, lets them go on over HTTP at once.
+/// Answers agents that try a WebSocket first. Only this status lets them continue over HTTP at once.
 fn upgrade_required() -> Response {
     let message = "This route does not speak WebSocket; send POST over HTTP, and set `stream` to true.";
     let mut response = ApiError::new(Code::UpgradeRequired, message).into_response();
-    // RFC 9110, 15.5.22: the protocols to use instead.
+    // Protocols to use instead (RFC 9110, 15.5.22).
     response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("HTTP/2.0, HTTP/1.1"));
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     response
 }
 
-/// The response, without its body if the request was a `HEAD`, but with the body's length.
+/// Removes the body of the response to a `HEAD`, but keeps its length.
 fn without_body_of_head(method: &Method, mut response: Response) -> Response {
     if method == Method::HEAD {
         let length = response.body().size_hint().exact();
@@ -137,7 +138,7 @@ fn without_body_of_head(method: &Method, mut response: Response) -> Response {
     response
 }
 
-/// The answer while the gateway drains.
+/// Answers a request while the gateway drains.
 fn refuse_while_draining(request: &Request) -> Response {
     let mut response = match request.uri().path() {
         HEALTH => describe::stopping(),

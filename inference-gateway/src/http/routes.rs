@@ -1,4 +1,5 @@
-//! The list of public routes: the router, the description in `/openapi.json` and the labels of metrics read it.
+//! The list of public routes, from which the router, the description in `/openapi.json` and the labels of metrics are
+//! made.
 
 use std::{
     future::{Future, ready},
@@ -30,17 +31,16 @@ use Methods::{Get, Passed, Post};
 /// Description of the API, made once per process.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
 
-/// A route.
 pub(super) struct PublicRoute {
-    /// The path, for metrics and logs too: `{id}` is one part of it, and `{*rest}` all the others.
+    /// Path, also in metrics and logs. `{id}` is one part of it, and `{*rest}` is all the others.
     pub(super) pattern: &'static str,
     pub(super) methods: Methods,
     pub(super) handler: fn(Arc<App>, Call) -> Handled,
-    /// What `/openapi.json` says of it. The management API has a list of its own, and pages have no description.
+    /// Description in `/openapi.json`. Routes of the management API have theirs in another list, and pages have none.
     description: Option<Describe>,
 }
 
-/// Answer of a handler to come.
+/// Future answer of a handler.
 type Handled = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,12 +49,12 @@ pub(super) enum Methods {
     Get,
     /// `POST`; open to scripts of any origin.
     Post,
-    /// Any method, of no other origin's scripts: a key-service judges it.
+    /// Any method, but no scripts of other origins. A key-service judges the request.
     Passed,
 }
 
 impl Methods {
-    /// Value of `Allow` where `method` is not taken.
+    /// Returns the value of `Allow` if `method` is not taken.
     pub(super) fn refuse(self, method: &Method) -> Option<&'static str> {
         match self {
             Self::Get => (method != Method::GET && method != Method::HEAD).then_some("GET,HEAD"),
@@ -85,7 +85,6 @@ const fn passed(pattern: &'static str, handler: fn(Arc<App>, Call) -> Handled) -
     PublicRoute { pattern, methods: Passed, handler, description: None }
 }
 
-/// Every route.
 static ROUTES: [PublicRoute; 15] = [
     open(Post, Dialect::CHAT, openapi::chat, |app, call| {
         Box::pin(model_call::create(app, Dialect::Chat, call))
@@ -129,7 +128,7 @@ pub(super) fn find(path: &str) -> Option<&'static PublicRoute> {
     })
 }
 
-/// An answer that needs no wait.
+/// Makes an answer that needs no wait.
 fn at_once(response: Response) -> Handled {
     Box::pin(ready(Ok(response)))
 }

@@ -9,7 +9,7 @@ use shared::error::Code;
 pub(super) struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// An operation without request and responses, named `id` in generated clients.
+    /// Begins an operation without request and responses, named `id` in generated clients.
     pub(super) fn new(id: &str, summary: &str) -> Self {
         let Value::Object(members) =
             json!({"operationId": id, "summary": summary, "security": [], "responses": {}})
@@ -19,7 +19,6 @@ impl Operation {
         Self(members)
     }
 
-    /// Adds a member.
     #[must_use]
     pub(super) fn with(mut self, name: &str, value: Value) -> Self {
         self.0.insert(name.into(), value);

@@ -10,14 +10,15 @@ use shared_door::tls::{MutualTls, Tls};
 
 use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
-/// The time that a connection may take to come about.
+/// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// Lifetime of an idle connection: shorter than at the key-service, so that no request meets a closing connection.
+/// Lifetime of an idle connection. It is shorter than at the key-service, so that no request meets a closing
+/// connection.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Client with the current certificate, made anew once certificates were replaced.
+/// Client with the current certificate, which is made anew once certificates were replaced.
 pub(super) enum KeyServiceClient {
-    /// Without TLS.
+    /// Client for key-services without TLS.
     Plain(HttpClient<Body>),
     /// With the certificates that the client was made with.
     Tls(Tls, Mutex<(Arc<MutualTls>, HttpClient<Body>)>),
@@ -26,7 +27,7 @@ pub(super) enum KeyServiceClient {
 impl KeyServiceClient {
     pub(super) fn new(tls: Option<&Tls>) -> Self {
         let Some(tls) = tls else {
-            // Without TLS settings there are no https addresses, and no certificate is trusted.
+            // Without TLS settings, there are no https addresses, and no certificate is trusted.
             let no_roots = RootCertStore::empty();
             return Self::Plain(client(
                 ClientConfig::builder().with_root_certificates(no_roots).with_no_client_auth(),

@@ -1,4 +1,4 @@
-//! The address that a client used, the protocol, and where the client is, for the key-service behind us.
+//! The address that a client used, its protocol, and where it is, for the key-service behind us.
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
@@ -8,14 +8,14 @@ use shared_door::{
     serve::{OverTls, PeerAddress},
 };
 
-/// Facts of the client's connection, or better facts from a trusted proxy. Of a list that the proxy passes on, the last
-/// address counts, which the proxy added.
+/// Facts of the client's connection, or better ones from a trusted proxy. In a list that the proxy passes on, the last
+/// address counts, since the proxy added it.
 pub(super) struct Forwarded {
     proto: &'static str,
     host: Option<String>,
     /// Network address of the client, as far as known.
     pub(super) address: Option<String>,
-    /// True if the client names other clients, without being trusted to speak for others.
+    /// The client names other clients, and is not trusted to do so.
     pub(super) untrusted: bool,
 }
 
@@ -41,8 +41,8 @@ impl Forwarded {
         address.map_or(Network::UNKNOWN, Network::of)
     }
 
-    /// Writes the facts in place of the client's headers, after the headers named by `Connection` were stripped: a
-    /// client must not get rid of the facts by naming these headers.
+    /// Writes the facts in place of the client's headers. This comes after the headers named by `Connection` were
+    /// removed, so that a client cannot remove the facts by naming them there.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         let (proto, host, address) = (Some(self.proto), self.host.as_deref(), self.address.as_deref());
         for (name, value) in

@@ -1,4 +1,4 @@
-//! Permits for management requests in flight. Each request has a connection to a key-service, and an answer on the way.
+//! Permits for management requests in flight. Each request has a connection to a key-service, and an answer on its way.
 
 use shared::{
     error::{ApiError, Code},
@@ -10,21 +10,21 @@ use crate::{admission::wait_for_permit, sizes::MANAGEMENT_IN_FLIGHT};
 
 /// Limit of requests in flight of an account.
 const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
-/// Limit of requests in flight of unauthenticated callers. Such requests are answered at once, and a key-service that
-/// does not trust these callers needs few connections.
+/// Most requests in flight of unauthenticated callers. They are answered at once, and a key-service that does not trust
+/// these callers needs few connections.
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
 /// Requests for pages of the dashboard in flight. People look at a few at a time.
 const PAGES_IN_FLIGHT: usize = 64;
-/// Limit of exports in flight: files without a bound and large pages, sent at the clients' pace. A quarter for a network.
+/// Most exports in flight: files without a bound and large pages, sent at the clients' pace. A network may have a
+/// quarter.
 const EXPORTS_IN_FLIGHT: usize = 8;
-/// Limit of exports in flight of an account, whose members may come from many networks: as many as a key-service makes.
+/// Most exports in flight of an account, whose members may come from many networks. A key-service makes as many.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 /// Bytes of a page, or of a refusal, that need no permit: pages without a session have less.
 const SMALL_PAGE: usize = 16 << 10;
-/// KiB of larger pages in memory until sent, with a quarter for each network: hundreds of the largest pages.
+/// KiB of larger pages in memory until they are sent: hundreds of the largest. A network may have a quarter.
 const PAGES_KIB: usize = 32 << 10;
 
-/// Quotas of management requests.
 pub(super) struct ManagementPermits {
     requests: Quota,
     unauthenticated: Quota,
@@ -37,7 +37,7 @@ pub(super) struct ManagementPermits {
 impl ManagementPermits {
     pub(super) fn new() -> Self {
         let others = UNAUTHENTICATED_IN_FLIGHT + PAGES_IN_FLIGHT + EXPORTS_IN_FLIGHT;
-        // Networks have a quarter each, so that requests that wait for their caller leave permits to others.
+        // Networks may have a quarter each, so that requests that wait for their caller leave permits to others.
         let of_networks = |total: usize| Quota::new(total, total / 4);
         Self {
             requests: Quota::new(MANAGEMENT_IN_FLIGHT - others, IN_FLIGHT_PER_ACCOUNT),

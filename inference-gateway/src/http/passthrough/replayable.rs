@@ -1,4 +1,4 @@
-//! A management request on the way to a key-service: the repeatable parts, and the conditions of a repetition.
+//! A management request on its way to a key-service: what is needed to repeat it, and when that is safe.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ pub(super) struct ReplayableRequest {
 /// Condition for sending a request again. Each variant includes the variants before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetrySafety {
-    /// Only while the request is unsent: a repetition would do twice as much.
+    /// Only while the request is unsent, since a repetition would do twice as much.
     Unsent,
     /// Once the key-service that has the request can no longer execute it. The request sets a state, and a late
     /// execution would undo a newer change.
@@ -30,7 +30,7 @@ pub(super) enum RetrySafety {
 }
 
 impl ReplayableRequest {
-    /// Reads the body first, so that a client that stalls is not taken for a key-service that does.
+    /// Reads the body first, so that a stalling client does not look like a stalling key-service.
     pub(super) async fn read(request: Request<Body>) -> Result<Self, ApiError> {
         let (head, body) = request.into_parts();
         let body = read_body(&head.headers, body, MAX_BODY_BYTES).await?;
