@@ -35,7 +35,7 @@ use orphans::{OrphanGuard, Orphans};
 use queue::{Pending, Queue};
 use session::{Peer, SessionTask};
 
-/// Longest wait of a caller for authorization. After that, the client should rather repeat its request later.
+/// Longest wait of a caller for authorization. After that, the client should repeat its request later.
 const AUTHORIZE_DEADLINE: Duration = Duration::from_secs(3);
 /// Longest time of an attempt to extend, capture or release; the caller repeats a failed attempt.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
@@ -59,24 +59,20 @@ impl Drop for Handle {
     }
 }
 
-/// The key-services.
 #[derive(Clone)]
 pub(crate) enum Peers {
-    /// In other processes; the first addresses are preferred at low load.
+    /// Key-services in other processes. The first addresses are preferred at low load.
     Remote {
-        /// Addresses; never empty.
         addresses: Vec<Endpoint>,
         tls: Option<Tls>,
         token: PresentToken,
         /// Makes the connections in the place of TCP and TLS.
         dial: Option<Arc<dyn Dial>>,
     },
-    /// In this process.
     Local(Arc<dyn KeyService>),
 }
 
 impl Peers {
-    /// The number of key-services.
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::Remote { addresses, .. } => addresses.len(),
@@ -85,8 +81,8 @@ impl Peers {
     }
 }
 
-/// Opens a session with every key-service, and keeps the sessions open as long as there are handles. Sessions run on
-/// the caller's runtime.
+/// Opens a session with every key-service, and keeps the sessions open while there are handles. They run on the
+/// caller's runtime.
 pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let peers: Vec<Peer> = match peers {
         Peers::Remote { addresses, tls, token, dial } => {
@@ -104,7 +100,7 @@ pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<d
     Keys(Arc::new(Handle { queue, orphans, clock, accounts: KnownAccounts::default() }))
 }
 
-/// The key-service did not answer, or failed: the outcome is unknown, and the same call may be repeated.
+/// The key-service did not answer, or failed. The outcome is unknown, and the same call may be repeated.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Unavailable {
     /// No answer within the deadline.
@@ -132,11 +128,11 @@ impl Unavailable {
     }
 }
 
-/// Requests that could not be authorized. Their causes end unseen, so that the log tells no end either.
+/// Requests that could not be authorized. Nobody sees when their cause ends, so the log does not tell it either.
 static UNAUTHORIZED: FailureLog = FailureLog::new();
 
-/// A request without an authorization answer is not served. The cause is logged here, once a minute; the client gets a
-/// 503 without the cause.
+/// A request without an answer to its authorization is not served. The cause is logged here once a minute; the client
+/// gets a 503 without it.
 impl From<Unavailable> for ApiError {
     fn from(e: Unavailable) -> Self {
         tracing::debug!(error = %e, "a request could not be authorized");
@@ -153,12 +149,12 @@ impl Keys {
         self.0.queue.close();
     }
 
-    /// A generation id that no hold has had.
+    /// Returns a generation id that no hold had before.
     pub(crate) fn new_generation(&self) -> GenerationId {
         GenerationId::generate(&*self.0.clock)
     }
 
-    /// Finds the owner of this credential, if the credential may be used for its class's purpose right now.
+    /// Finds the owner of this credential, if it may be used right now.
     pub(crate) async fn authenticate(
         &self,
         credential: &str,
@@ -195,7 +191,6 @@ impl Keys {
         }
     }
 
-    /// Bills the generation.
     pub(crate) async fn capture(&self, capture: Capture) -> Result<Captured, Unavailable> {
         match self.call(Call::Capture(capture)).await? {
             Answer::Captured(captured) => Ok(captured),
@@ -203,7 +198,6 @@ impl Keys {
         }
     }
 
-    /// Gives a hold back.
     pub(crate) async fn release(&self, release: Release) -> Result<(), Unavailable> {
         match self.call(Call::Release(release)).await? {
             Answer::Released => Ok(()),
@@ -216,7 +210,6 @@ impl Keys {
         Backoff::new(PAUSES.0, PAUSES.1)
     }
 
-    /// Waits before another attempt.
     pub(crate) async fn pause(&self, backoff: &mut Backoff) {
         sleep(backoff.pause(&*self.0.clock)).await;
     }
@@ -231,7 +224,7 @@ impl Keys {
         self.0.orphans.keep(orphan);
     }
 
-    /// Repeats a call until the answer is no temporary failure, or the deadline is over. `sent` receives each queued
+    /// Repeats a call until the answer is no temporary failure, or the deadline is over. `sent` gets each queued
     /// attempt.
     async fn call_until(
         &self,
@@ -269,7 +262,6 @@ impl Keys {
         answered
     }
 
-    /// Makes a call once.
     async fn call(&self, call: Call) -> Result<Answer, Unavailable> {
         let observed = ObservedCall::begin(call.method());
         let answered = async {
@@ -313,7 +305,7 @@ impl ObservedCall {
     }
 }
 
-/// Returns whether a failure is temporary: the store could not be reached.
+/// Returns whether a failure is temporary, since the store could not be reached.
 fn is_passing(failure: &CallFailure) -> bool {
     matches!(failure.code, Code::Unavailable | Code::DeadlineExceeded)
 }

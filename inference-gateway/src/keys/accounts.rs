@@ -1,4 +1,4 @@
-//! Accounts of credentials, as far as answers have told them: only to prefer a key-service for a call.
+//! Accounts of credentials, as far as answers have told them. They only serve to prefer a key-service for a call.
 
 use std::hash::BuildHasher;
 
@@ -10,7 +10,7 @@ use shared_rpc::{Answer, Call};
 /// Number of credentials whose account is remembered.
 const REMEMBERED: usize = 16_384;
 
-/// The accounts of credentials, by a hash of the credential that differs from process to process.
+/// Accounts by a hash of the credential, which differs from process to process.
 pub(super) struct KnownAccounts {
     accounts: Cache<u64, AccountId>,
     hasher: RandomState,
@@ -23,13 +23,13 @@ impl Default for KnownAccounts {
 }
 
 impl KnownAccounts {
-    /// The account that a call is about, where it is known.
+    /// Finds the account that a call is about, if it is known.
     pub(super) fn of(&self, call: &Call) -> Option<AccountId> {
         let hash = |credential| self.hasher.hash_one(credential);
         call.account().or_else(|| self.accounts.get(&hash(call.credential()?)))
     }
 
-    /// Notes the account that an answer tells.
+    /// Remembers the account that an answer tells.
     pub(super) fn learn(&self, call: &Call, answer: &Answer) {
         let account = match answer {
             Answer::Authorized(Ok(grant)) => grant.hold.account,

@@ -1,7 +1,7 @@
-//! Health of the key-services, reported by sessions and management requests: the order in which key-services are
-//! asked, and what the log tells of those that are away.
+//! Health of the key-services, as sessions and management requests report it. It decides the order in which
+//! key-services are asked, and what the log says about those that are away.
 //!
-//! A session takes calls from the queue when free, so that a session without answers gets none. A management request
+//! A session takes calls from the queue when it is free, so a session without answers gets none. A management request
 //! has no session, and asks the key-services in the order that this module gives.
 
 use std::{
@@ -21,14 +21,13 @@ const AVOIDED: Duration = Duration::from_secs(5);
 pub(crate) struct KeyServiceHealth {
     began: Instant,
     services: Vec<ServiceHealth>,
-    /// Number of requests so far, so that requests begin with each key-service in turn.
+    /// Number of requests so far, so that each key-service is asked first in turn.
     turns: AtomicUsize,
 }
 
-/// Way to a key-service. Each way has its own port, and may fail alone.
+/// Port of a key-service. Each may fail alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyServicePort {
-    /// gRPC, which carries sessions.
     Sessions,
     /// HTTP, which carries management requests and pages.
     Http,
@@ -42,9 +41,9 @@ struct ServiceHealth {
 
 #[derive(Default)]
 struct PortHealth {
-    /// Milliseconds since the beginning until which the port is avoided; 0 for a port that answers.
+    /// Milliseconds since the beginning until which the port is avoided; 0 if it answers.
     avoided_until: AtomicU64,
-    /// Sessions of workers that fail: the port is back when the last of them is.
+    /// Number of workers' sessions that fail. The port is back when the last of them is.
     failing_sessions: AtomicUsize,
     failures: FailureLog,
 }
@@ -75,7 +74,6 @@ impl KeyServiceHealth {
         Self { began: Instant::now(), services, turns: AtomicUsize::new(0) }
     }
 
-    /// The number of key-services.
     pub(crate) fn count(&self) -> usize {
         self.services.len()
     }
@@ -83,7 +81,7 @@ impl KeyServiceHealth {
     /// Notes that a key-service answered. `name` is its name in the log.
     pub(crate) fn answered(&self, service: usize, port: KeyServicePort, name: impl Display) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
-        // Read first: nearly every answer comes from a key-service that is healthy.
+        // Read first, since nearly every answer comes from a healthy key-service.
         if health.avoided_until.load(Ordering::Relaxed) != 0 {
             health.avoided_until.store(0, Ordering::Relaxed);
         }
@@ -94,7 +92,7 @@ impl KeyServiceHealth {
         }
     }
 
-    /// Notes that a key-service did not answer, or cannot reach the store, and tells it to the log where that is due.
+    /// Notes that a key-service did not answer, or cannot reach the store, and logs it if that is due.
     pub(crate) fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);
@@ -103,7 +101,7 @@ impl KeyServiceHealth {
         tracing::warn!(peer = %name, error, failures = count, seconds, "{} {is}", port.name());
     }
 
-    /// Notes that a worker's session with a key-service failed; `is_failing` says of that session whether it did before.
+    /// Notes that a worker's session with a key-service failed. `is_failing` says whether that session failed before.
     pub(super) fn session_failed(
         &self,
         service: usize,
@@ -121,7 +119,6 @@ impl KeyServiceHealth {
 
     /// Notes that a worker's session with a key-service got an answer.
     pub(super) fn session_answered(&self, service: usize, is_failing: &AtomicBool, name: impl Display) {
-        // Read first, as above.
         if is_failing.load(Ordering::Relaxed)
             && is_failing.swap(false, Ordering::Relaxed)
             && let Some(health) = self.services.get(service)
@@ -131,7 +128,7 @@ impl KeyServiceHealth {
         self.answered(service, KeyServicePort::Sessions, name);
     }
 
-    /// The key-services, beginning with the next in turn, and ending with those that failed lately.
+    /// Lists the key-services, beginning with the next in turn; those that failed lately come last.
     pub(crate) fn in_turn(&self) -> Vec<usize> {
         let count = self.services.len();
         let first = self.turns.fetch_add(1, Ordering::Relaxed) % count.max(1);

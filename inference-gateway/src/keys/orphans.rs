@@ -1,5 +1,5 @@
-//! Authorizations of unknown outcome. A hold that may have been opened is released as soon as the call can no longer
-//! take effect: each call names an instant after which the key-service refuses it.
+//! Authorizations with unknown outcome. Each call names an instant after which the key-service refuses it. A hold that
+//! may have been opened is released as soon as its call can no longer take effect.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use tokio::time::Instant;
 
 use super::queue::Pending;
 
-/// Longest time for a key-service to execute a call that was accepted in time: 1.5 s in the lane of its account, 0.4 s of commits
-/// lost to others, 1.5 s of the last commit over Redis, and a margin. A disk that is stuck for longer under SQLite leaves a hold that
-/// ends with its lease, and bills nothing.
+/// Longest time for a key-service to execute a call that it accepted in time: 1.5 s in the lane of its account, 0.4 s
+/// of commits lost to others, 1.5 s of the last commit over Redis, and a margin. If a disk under SQLite is stuck for
+/// longer, it leaves a hold that ends with its lease, and bills nothing.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 /// Time for which a release is repeated: an ordinary lease, after which the hold expires by itself.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(30);
-/// Largest number of orphans kept; the leases of others run out.
+/// Most orphans kept. The leases of others run out.
 const MAX_ORPHANS: usize = 65_536;
 
-/// A hold that may be open although no request uses the hold.
+/// A hold that may be open although no request uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Orphan {
     /// The generation that the authorization was for.
@@ -45,7 +45,7 @@ impl Orphan {
 pub(super) struct Orphans(Mutex<Vec<Orphan>>);
 
 impl Orphans {
-    /// Adds the authorization of a call that may have been executed, or may still be.
+    /// Adds the authorization of a call that may have been executed, or still may be.
     pub(super) fn add(&self, authorize: &Authorize) {
         let valid_until = authorize.valid_until.unwrap_or_else(Instant::now);
         self.keep(Orphan {
@@ -77,7 +77,7 @@ impl Orphans {
     }
 }
 
-/// Guard of an authorization. If dropped while a copy of the call may still open a hold, the guard adds an orphan.
+/// Guard of an authorization. If it is dropped while a copy of the call may still open a hold, it adds an orphan.
 pub(super) struct OrphanGuard<'a> {
     orphans: &'a Orphans,
     authorize: Authorize,
@@ -104,7 +104,7 @@ impl<'a> OrphanGuard<'a> {
 impl Drop for OrphanGuard<'_> {
     fn drop(&mut self) {
         let copies: u32 = self.attempts.iter().map(|attempt| attempt.copies()).sum();
-        // An answered copy leaves nothing behind; all others may be executed.
+        // The answered copy leaves nothing behind; all others may be executed.
         if copies > u32::from(self.answered) {
             self.orphans.add(&self.authorize);
         }

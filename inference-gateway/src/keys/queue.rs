@@ -1,8 +1,9 @@
-//! Queue of calls to the key-services, and the choice of the session for each call.
+//! Queue of calls to the key-services, and the choice of a session for each call.
 //!
-//! A session takes waiting calls when free to send, so that a disconnected session gets none, and its unanswered calls go to
-//! the next free session. A call whose account is known waits for the key-service that all gateways prefer for the account,
-//! which keeps copies of the account's records; after [`SPILL_AFTER`] any session takes it. Nothing but speed rests on that.
+//! A session takes waiting calls when it is free to send. So a disconnected session gets none, and its unanswered calls
+//! go to the next free session. If its account is known, a call waits for the key-service that all gateways prefer for
+//! that account, since it has copies of the account's records. After [`SPILL_AFTER`], any session takes the call. Only
+//! speed depends on this.
 
 use std::{
     collections::VecDeque,
@@ -22,23 +23,20 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Number of calls awaited at once, as many as the chat requests admitted by default; further callers wait for a
-/// permit.
+/// Calls awaited at the same time, as many as the chat requests admitted by default. Further callers wait for a permit.
 const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
-/// Queue length at which an idle session starts a second frame while another is in flight. Below that, a large frame
-/// is cheaper for the store than two small ones, and costs a waiting call less than a millisecond.
+/// Queue length at which an idle session starts a second frame while another is in flight. Below it, one large frame is
+/// cheaper for the store than two small ones, and costs a waiting call less than a millisecond.
 const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
 
 /// Time for which a call waits for the key-service that is preferred for its account.
 const SPILL_AFTER: Duration = Duration::from_millis(50);
 
-/// Answer to a call.
 pub(super) type Answered = Result<Answer, CallFailure>;
 
-/// A call that waits for an answer. Copies may have been sent to several key-services: the first answer counts.
+/// A call that waits for its answer. Copies may have been sent to several key-services; the first answer counts.
 pub(super) struct Pending {
     pub(super) call: Arc<Call>,
-    /// The call's span.
     pub(super) span: Span,
     /// The account, where it is known.
     account: Option<AccountId>,
@@ -89,7 +87,7 @@ impl Pending {
 /// The queue shared by all sessions.
 pub(super) struct Queue {
     state: Mutex<QueueState>,
-    /// Wakers of idle sessions.
+    /// Wakers of idle sessions, by number.
     wakers: Vec<Notify>,
     permits: Semaphore,
 }
@@ -104,20 +102,18 @@ struct QueueState {
 /// A session as the queue sees it.
 struct SessionOf {
     state: SessionState,
-    /// The key-service's own id; zero while it is not known.
+    /// The key-service's own id; zero until it is known.
     instance: u64,
     /// Calls for which this session's key-service is preferred.
     waiting: VecDeque<Arc<Pending>>,
 }
 
-/// Activity of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
-    /// Waiting for calls.
     Idle,
     /// Waiting for calls, and for the time at which calls of another session spill over.
     Watching,
-    /// A frame in flight; more calls are taken once that is answered.
+    /// A frame is in flight. More calls are taken once it is answered.
     Busy,
     /// Not connected, or without answers for too long.
     Away,
@@ -127,9 +123,8 @@ enum SessionState {
 pub(super) enum Work {
     /// A frame of at least one call.
     Frame(Vec<Arc<Pending>>),
-    /// No calls; the session will be woken. Calls of other sessions spill over at this time.
+    /// There are no calls; the session will be woken. At this time, calls of other sessions spill over.
     Wait(Option<Instant>),
-    /// The queue is closed.
     End,
 }
 
@@ -150,12 +145,11 @@ impl Queue {
         self.state.lock().sessions[session].instance = instance;
     }
 
-    /// A permit for a call, kept until the answer.
+    /// Takes a permit for a call, which is kept until the answer.
     pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.permits.acquire().await.ok()
     }
 
-    /// Adds a call.
     pub(super) fn push(&self, pending: Arc<Pending>) {
         let mut state = self.state.lock();
         let preferred = pending.account.and_then(|account| state.preferred(account));
@@ -164,14 +158,14 @@ impl Queue {
             None => &mut state.waiting,
         };
         if waiting.len() >= 2 * MAX_CALLS {
-            // At least half of the waiting calls are abandoned.
+            // At least half of the waiting calls are abandoned, so these are dropped.
             waiting.retain(|pending| pending.is_wanted());
         }
         waiting.push_back(pending);
         self.notify(state);
     }
 
-    /// The next frame for this session, which has none in flight.
+    /// Takes the next frame for this session, which has none in flight.
     pub(super) fn take(&self, session: usize) -> Work {
         let mut state = self.state.lock();
         if state.closed {
@@ -214,7 +208,7 @@ impl Queue {
     pub(super) async fn woken(&self, session: usize, spill: Option<Instant>) {
         let notified = self.wakers[session].notified();
         match spill {
-            // At the time of the spill there may be a frame as well.
+            // There may be a frame at the time of the spill too.
             Some(spill) => drop(timeout_at(spill, notified).await),
             None => notified.await,
         }
@@ -248,7 +242,8 @@ impl Queue {
 }
 
 impl QueueState {
-    /// The session whose key-service is preferred for the account: the same at every gateway that has a session with it.
+    /// Finds the session whose key-service is preferred for the account. It is the same at every gateway that has a
+    /// session with it.
     fn preferred(&self, account: AccountId) -> Option<usize> {
         let mut id = [0; 8];
         id.copy_from_slice(&account.as_bytes()[8..]);
@@ -258,7 +253,7 @@ impl QueueState {
         known.max_by_key(|(_, of)| mixed(account ^ of.instance)).map(|(session, _)| session)
     }
 
-    /// Takes the calls of a session, those of any, and those that others have left for too long.
+    /// Takes the calls of a session, those of any session, and those that others have left for too long.
     fn take(&mut self, session: usize, now: Instant) -> Vec<Arc<Pending>> {
         let own = std::mem::take(&mut self.sessions[session].waiting);
         let mut calls = Vec::with_capacity((own.len() + self.waiting.len()).min(MAX_FRAME_CALLS));
@@ -280,8 +275,8 @@ impl QueueState {
         others.filter_map(|(_, of)| of.waiting.front()).map(|call| call.spills_at()).min()
     }
 
-    /// The sessions to wake: one that has calls of its own, and one for the calls of any, or to watch those that a busy one may
-    /// leave for too long.
+    /// Returns the sessions to wake: one with calls of its own, and one for the calls of any, or to watch those that a
+    /// busy session may leave for too long.
     fn due(&self) -> [Option<usize>; 2] {
         let idle = |of: &SessionOf| matches!(of.state, SessionState::Idle | SessionState::Watching);
         let has_own = |of: &SessionOf| idle(of) && !of.waiting.is_empty();
@@ -301,7 +296,7 @@ impl QueueState {
     }
 }
 
-/// Fills a frame with calls that are still wanted and may be taken; the rest.
+/// Fills a frame with calls that are still wanted and may be taken, and keeps the rest.
 fn fill(
     calls: &mut Vec<Arc<Pending>>,
     mut waiting: VecDeque<Arc<Pending>>,

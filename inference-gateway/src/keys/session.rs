@@ -1,8 +1,8 @@
-//! Group commit with a key-service: calls that arrive while a frame is in flight are sent together in the next frame.
+//! Group commit with a key-service: calls that arrive while a frame is in flight are sent together in the next one.
 //!
-//! An idle gateway does not wait, and a busy gateway sends large frames. Unanswered calls of a broken or silent
-//! session are sent again by another session: all calls are idempotent. A silent session gets new frames after its
-//! next answer.
+//! An idle gateway does not wait, and a busy one sends large frames. If a session breaks or is silent, another one
+//! sends its unanswered calls again, since all calls are idempotent. A silent session gets new frames after its next
+//! answer.
 
 use std::{
     fmt, io,
@@ -42,13 +42,14 @@ use super::{
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause after failed sessions: short, so that the gateway recovers within a second after the key-service.
+/// Longest pause after failed sessions. It is short, so that the gateway recovers within a second after the
+/// key-service.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// Time without an answer after which calls are sent to another key-service as well. Frames are normally answered
-/// within milliseconds. If all key-services are slow, since the store is, the next still has most of the callers'
+/// Time without an answer after which calls are also sent to another key-service. Frames are normally answered within
+/// milliseconds. If all key-services are slow because the store is, the next one still has most of the callers'
 /// deadline.
 const HEDGE_AFTER: Duration = Duration::from_millis(500);
-/// Time for which a key-service that cannot reach the store gets no calls, if there is another: longer than a
+/// Time for which a key-service that cannot reach the store gets no calls, if there is another one. It is longer than a
 /// caller's pause between attempts, so that the next attempt goes to the other.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
 /// Port of an address without one.
@@ -58,7 +59,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A key-service to connect to.
 pub(super) enum Peer {
-    /// In another process.
     Remote {
         endpoint: Box<Endpoint>,
         tls: Option<Tls>,
@@ -66,7 +66,6 @@ pub(super) enum Peer {
         /// Makes the connections in the place of TCP and TLS.
         dial: Option<Arc<dyn Dial>>,
     },
-    /// In this process.
     Local(Arc<dyn KeyService>),
 }
 
@@ -106,17 +105,14 @@ impl fmt::Display for Peer {
 pub(super) struct SessionTask {
     /// The session's number in the queue.
     pub(super) number: usize,
-    /// The key-service.
     pub(super) peer: Peer,
-    /// The source of calls.
     pub(super) queue: Arc<Queue>,
     /// The authorizations of unknown outcome.
     pub(super) orphans: Arc<Orphans>,
     /// The health of all key-services.
     pub(super) health: Arc<KeyServiceHealth>,
-    /// The source of jitter.
     pub(super) clock: Arc<dyn Clock>,
-    /// The last attempt failed: no session, no answer, or one that the store was away.
+    /// The last attempt failed: there was no session or no answer, or the store was away.
     pub(super) is_failing: AtomicBool,
 }
 
@@ -125,7 +121,7 @@ impl SessionTask {
     pub(super) async fn run(self) {
         let sessions = |state| metrics::gauge!("gateway_key_service_sessions", "state" => state);
         let counted = |state| Counted::by(sessions(state));
-        // A gateway that never reaches a key-service has no open session, rather than none that is known.
+        // A gateway that never reaches a key-service reports no open sessions, rather than nothing.
         sessions("open").increment(0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut connecting = Some(counted("connecting"));
@@ -177,7 +173,7 @@ impl SessionTask {
                 connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // Only a single frame is in flight at a time, so that the channel never blocks.
+            // Only one frame is in flight at a time, so the channel never blocks.
             let (frames, outgoing) = mpsc::channel(1);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
@@ -193,7 +189,7 @@ impl SessionTask {
     /// Delivers an answer. A hold that was opened for an absent caller becomes an orphan.
     fn deliver(&self, pending: &Pending, answered: Answered, hedged: bool) {
         let opened = matches!(answered, Ok(Answer::Authorized(Ok(_))));
-        // A late failure is ignored: another key-service has been asked since.
+        // A late failure is ignored, since another key-service has been asked.
         let delivered = !(hedged && answered.is_err()) && pending.answer(answered);
         if let (Call::Authorize(authorize), true, false) = (&*pending.call, opened, delivered) {
             self.orphans.add(authorize);
@@ -201,7 +197,6 @@ impl SessionTask {
     }
 }
 
-/// An open session.
 enum Session {
     Remote(Box<RemoteSession>),
     Local(Arc<dyn KeyService>),
@@ -220,12 +215,12 @@ struct RemoteSession {
 struct Frame {
     /// The id of the first call; the others follow.
     first_id: u64,
-    /// `None` once answered.
+    /// Calls by place, `None` once answered.
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
-    /// True once the calls were passed to other sessions, since no answer came.
+    /// The calls were passed to other sessions, since no answer came.
     hedged: bool,
-    /// A call failed since the store cannot be reached.
+    /// A call failed because the store cannot be reached.
     store_failed: bool,
 }
 
@@ -348,7 +343,7 @@ impl Frame {
         }
     }
 
-    /// Takes the call with this id, unless answered before.
+    /// Takes the call with this id, unless it was answered before.
     fn answered(&mut self, id: u64) -> Option<Arc<Pending>> {
         let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
         let pending = self.calls.get_mut(index)?.take()?;
@@ -356,7 +351,7 @@ impl Frame {
         Some(pending)
     }
 
-    /// Calls that other sessions have to execute; none if passed on before.
+    /// Returns the calls that other sessions must execute; none if they were passed on before.
     fn to_hand_on(&self) -> Vec<Arc<Pending>> {
         if self.hedged {
             return Vec::new();
