@@ -38,12 +38,12 @@ pub(crate) use passed_head::PassedHead;
 pub(crate) use pool::{Pool, Pools, Running};
 pub(crate) use state::UpstreamNow;
 
-/// Longest time for an exact count, including the wait for a permit: counting delays a request that would otherwise be
+/// Longest time for an exact count, including the wait for a permit. It delays a request that would otherwise be
 /// refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
-/// Number of prompts that an upstream counts at once. Counting is unpaid work, and a prompt may have 64 MiB.
+/// Prompts that an upstream counts at the same time. Counting is unpaid work, and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Number of an account's prompts counted at once: half, so that slow counts of an account leave permits to the others.
+/// Prompts of one account counted at the same time: half, so that slow counts of an account leave permits to others.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 /// Largest answer to a count that is read, in bytes.
 const MAX_COUNT_BYTES: usize = 1 << 20;
@@ -74,9 +74,8 @@ pub(crate) struct Upstream {
 
 /// Terms of a request to an upstream.
 pub(crate) struct Terms<'t> {
-    /// Account that pays.
     pub(crate) account: AccountId,
-    /// Query and headers that are sent with a body that is passed on.
+    /// Query and headers for a body that is passed on.
     pub(crate) passed: &'t PassedHead,
     /// Longest time until the answer begins.
     pub(crate) deadline: Duration,
@@ -86,15 +85,14 @@ pub(crate) struct Terms<'t> {
 
 /// Terms of a question for a prompt's tokens.
 pub(crate) struct CountTerms<'t> {
-    /// Owner of the request.
     pub(crate) owner: Owner,
-    /// Query and headers that are sent with a body that is passed on.
+    /// Query and headers for a body that is passed on.
     pub(crate) passed: &'t PassedHead,
-    /// The gateway's quotas, which the body of the question takes a part of.
+    /// The gateway's quotas, of which the body of the question takes a part.
     pub(crate) admission: &'t Admission,
 }
 
-/// A request to an upstream but for its body.
+/// A request to an upstream, except its body.
 struct Question<'q> {
     path: &'q PathAndQuery,
     /// Query and headers of the client, if its own body is passed on.
@@ -106,14 +104,14 @@ struct Question<'q> {
 /// Exact number of a prompt's tokens, or the reason for its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// Tokens of the prompt.
     pub(crate) tokens: u64,
-    /// The tokens of images are included.
+    /// The count includes the tokens of images.
     pub(crate) with_images: bool,
 }
 
 impl Counted {
-    /// Tokens of the request: exact, but for images that were not counted, which are taken at their bound.
+    /// Returns the tokens of the request. They are exact, except that images that were not counted are taken at their
+    /// bound.
     pub(crate) fn bound(self, forward: &Forward) -> u64 {
         if self.with_images { self.tokens } else { self.tokens.saturating_add(forward.image_tokens) }
     }
@@ -124,9 +122,9 @@ impl Counted {
 pub(crate) enum NotCounted {
     /// The upstream cannot count the prompt, now or later.
     Unsupported,
-    /// The upstream could not be reached, failed, or did not answer in time: perhaps for long.
+    /// The upstream could not be reached, failed, or did not answer in time. It may be away for long.
     Away,
-    /// The upstream has too much to do for a moment.
+    /// The upstream has too much to do at the moment.
     Busy,
 }
 
@@ -178,7 +176,7 @@ impl Upstream {
         BodyForm::of(&self.entry, &forward.reply)
     }
 
-    /// What the server does in the API by which it is asked.
+    /// Returns how the server behaves in the API by which it is asked.
     fn dialect(&self, forward: &Forward) -> Dialect {
         match self.form(forward).api() {
             UpstreamApi::Chat => self.dialect,
@@ -203,8 +201,8 @@ impl Upstream {
         self.counter(forward).is_some()
     }
 
-    /// Returns whether a stream of this server may end without a report of the prompt's tokens, which are then counted. The
-    /// other APIs report them with the first event or, if the client leaves, are read to the last.
+    /// Returns whether a stream of this server may end without a report of the prompt's tokens, which are then counted.
+    /// The other APIs report them with the first event, or are read to the last one if the client leaves.
     pub(crate) fn counts_late(&self, forward: &Forward) -> bool {
         self.form(forward).api() == UpstreamApi::Chat && self.counts(forward)
     }
@@ -216,14 +214,14 @@ impl Upstream {
         is_of_chat && (self.dialect.progress != ProgressReports::None || self.entry.streams_every_token)
     }
 
-    /// Returns whether this whole answer is asked for as a stream, and folded: whole, the server would count its first choice
-    /// alone.
+    /// Returns whether this whole answer is requested as a stream and folded. Otherwise, the server would count only
+    /// its first choice.
     pub(crate) fn folds(&self, forward: &Forward) -> bool {
         let of_one = self.usage_scope(forward) == UsageScope::Choice;
         of_one && forward.n > 1 && !forward.stream && forward.reply.is_of_chat()
     }
 
-    /// Returns the output that this server's reports of usage count in an answer with several choices.
+    /// Returns the output that this server's reports of usage cover in an answer with several choices.
     pub(crate) fn usage_scope(&self, forward: &Forward) -> UsageScope {
         self.dialect(forward).usage
     }
@@ -250,7 +248,7 @@ impl Upstream {
         let (dialect, form) = (self.dialect(forward), self.form(forward));
         let salt = dialect.salted.then(|| cache_salt(terms.account));
         let folded = self.folds(forward);
-        // Usage at the end of each choice is enough for an answer that is read to its end.
+        // An answer that is read to its end needs usage only at the end of each choice.
         let progress = if folded { ProgressReports::None } else { dialect.progress };
         let params = UpstreamParams {
             form,
@@ -284,8 +282,8 @@ impl Upstream {
         Err(NotAnswered { failure, limit: error.refused_limit(status) })
     }
 
-    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once; further
-    /// requests wait for the turn of the account that pays.
+    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at the same time;
+    /// the accounts of further ones take turns.
     pub(crate) async fn count(
         &self,
         client: &UpstreamClient,
@@ -397,14 +395,14 @@ impl Upstream {
     }
 }
 
-/// Name in logs; never shown to clients.
+/// Name in logs, which clients never see.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.entry.model, self.server.authority())
     }
 }
 
-/// The reason for which an upstream answered a count with an error.
+/// Returns why an upstream answered a count with an error.
 fn not_counted(error: &UpstreamError, status: u16) -> NotCounted {
     match error.verdict(status) {
         Verdict::Overloaded => NotCounted::Busy,

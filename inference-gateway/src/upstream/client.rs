@@ -1,6 +1,6 @@
-//! The client of a worker for upstreams: HTTP/1 connections, kept while idle.
+//! A worker's client for upstreams: HTTP/1 connections, which are kept while idle.
 //!
-//! A request passes through no task or queue but those of its connection, which a general client's pool would add.
+//! A request passes through no task or queue except its connection's. The pool of a general client would add some.
 
 use std::{
     collections::VecDeque,
@@ -32,20 +32,19 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Idle connections kept to a server.
 const IDLE_CONNECTIONS: usize = 1024;
-/// Time between two rounds of pruning, which close connections that have been idle since before the last round.
+/// Time between two rounds of pruning. Each closes the connections that have been idle since before the last one.
 const PRUNE_EVERY: Duration = Duration::from_secs(45);
 
 type Body = Full<Chain<Bytes, Bytes>>;
 
 /// A server, as addressed by the client.
 pub(super) struct Server {
-    /// Scheme and authority.
     origin: Uri,
-    /// Key of the server's connections: scheme, authority, and the way there where it is not the usual one.
+    /// Key of the server's connections: scheme, authority, and how it is reached if not directly.
     name: Arc<str>,
-    /// Value of `Host`: without a port where the scheme's own is meant.
+    /// Value of `Host`, without a port if it is the scheme's own.
     host: HeaderValue,
-    /// Way to the server, with its proxy and authority.
+    /// Connector to the server, with its proxy and authority.
     connector: Connector,
 }
 
@@ -64,11 +63,9 @@ struct IdleConnections {
     by_server: HashMap<Arc<str>, ServerConnections>,
     /// Rounds of pruning so far.
     rounds: u64,
-    /// A task prunes.
     has_pruner: bool,
 }
 
-/// Connections to a server.
 #[derive(Default)]
 struct ServerConnections {
     idle: Vec<Idle>,
@@ -78,7 +75,7 @@ struct ServerConnections {
 
 struct Idle {
     connection: SendRequest<Body>,
-    /// Rounds of pruning before the connection became idle.
+    /// Number of rounds of pruning before the connection became idle.
     since: u64,
 }
 
@@ -118,7 +115,6 @@ impl Server {
         })
     }
 
-    /// Host and port.
     pub(super) fn address(&self) -> (&str, u16) {
         (self.origin.host().unwrap_or_default(), self.origin.port_u16().unwrap_or(own_port(&self.origin)))
     }
@@ -129,7 +125,7 @@ impl Server {
     }
 }
 
-/// Port of a URL that names none.
+/// Returns the port of a URL that names none.
 fn own_port(url: &Uri) -> u16 {
     if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 }
 }
@@ -158,7 +154,7 @@ impl UpstreamClient {
                     return Ok(response);
                 }
                 Err(mut failure) => match failure.take_message() {
-                    // The server closed an idle connection before the request was written.
+                    // The server closed an idle connection before the request was written, so it is sent on another.
                     Some(unsent) if !is_new => request = unsent,
                     Some(_) | None => return Err(SendError::Request(failure.into_error())),
                 },
@@ -166,7 +162,7 @@ impl UpstreamClient {
         }
     }
 
-    /// Connects, unless a connection becomes idle first. Returns the connection, and true for a new connection.
+    /// Connects, unless a connection becomes idle first. Returns the connection, and whether it is new.
     async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
         let returned = self.0.wait(server.name.clone());
         let (connector, origin) = (server.connector.clone(), server.origin.clone());
@@ -196,7 +192,7 @@ impl UpstreamClient {
         }
     }
 
-    /// Keeps a connection from the end of an answer on.
+    /// Keeps a connection once its answer has ended.
     fn keep(&self, server: &Server, mut connection: SendRequest<Body>) {
         if connection.is_ready() {
             return self.0.put(server.name.clone(), connection);
@@ -211,7 +207,7 @@ impl UpstreamClient {
 }
 
 impl Connections {
-    /// Takes the connection that was used last, of those that are open.
+    /// Takes the open connection that was used last.
     fn take(&self, server: &str) -> Option<SendRequest<Body>> {
         let mut idle = self.idle.lock();
         let connections = &mut idle.by_server.get_mut(server)?.idle;
@@ -255,7 +251,7 @@ impl Connections {
     }
 }
 
-/// Closes connections that stay idle, for as long as there are any.
+/// Closes connections that stay idle, while there are any.
 async fn prune(connections: Weak<Connections>) {
     loop {
         sleep(PRUNE_EVERY).await;

@@ -9,26 +9,26 @@ use shared_catalog::UpstreamKind;
 /// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
-    /// Form of a stream's usage reports in progress, for exact bills of streams that clients leave.
+    /// Form in which a stream reports usage in progress, for exact bills of streams that clients leave.
     pub(super) progress: ProgressReports,
     /// Route that counts a prompt's tokens.
     pub(super) counter: Counter,
-    /// True if a `cache_salt` keeps caches of prompts apart.
+    /// A `cache_salt` separates caches of prompts.
     pub(super) salted: bool,
-    /// Output that reports count in an answer with several choices.
+    /// Output that reports cover in an answer with several choices.
     pub(super) usage: UsageScope,
 }
 
-/// The server's way to count the tokens of a chat request, template included.
+/// How the server counts the tokens of a chat request, template included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counter {
-    /// Nowhere.
     None,
     /// `/tokenize` beside `/v1`, which answers `{"count"}`; an image of any size counts as a placeholder.
     BesideV1,
     /// `/v1/tokenize`, which answers the same.
     UnderV1,
-    /// `/v1/chat/completions/input_tokens`, or the counter of another API, which answers `{"input_tokens"}`, images included.
+    /// `/v1/chat/completions/input_tokens`, or the counter of another API, which answers `{"input_tokens"}`, images
+    /// included.
     InputTokens,
 }
 
@@ -51,7 +51,7 @@ impl Counter {
 }
 
 impl Dialect {
-    /// Any server of the API: only promised features are requested, since strict servers refuse unknown parameters.
+    /// Any server of the API. Only promised features are requested, since strict servers refuse unknown parameters.
     const OPENAI: Self = Self {
         progress: ProgressReports::None,
         counter: Counter::None,
@@ -59,9 +59,9 @@ impl Dialect {
         usage: UsageScope::Answer,
     };
 
-    /// vLLM. Progress reports count the choice of the chunk, the last report counts all choices. Sends
-    /// `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and only in the last chunk: the prompt of a
-    /// stream that its client leaves is billed as not cached.
+    /// vLLM. Progress reports cover the chunk's choice; the last report covers all. It sends `prompt_tokens_details`
+    /// only with `--enable-prompt-tokens-details`, and only in the last chunk, so the prompt of a stream that its
+    /// client leaves is billed as not cached.
     const VLLM: Self = Self {
         progress: ProgressReports::Usage,
         counter: Counter::BesideV1,
@@ -69,13 +69,14 @@ impl Dialect {
         usage: UsageScope::ChunkChoice,
     };
 
-    /// SGLang. Progress reports count the choice of the chunk, the last report counts all choices. Reports cached
-    /// tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts refuse a chat, which
-    /// then has no exact count.
+    /// SGLang. Progress reports cover the chunk's choice; the last report covers all. It reports cached tokens only
+    /// with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts refuse a chat, which then has no
+    /// exact count.
     const SGLANG: Self = Self { counter: Counter::UnderV1, ..Self::VLLM };
 
-    /// llama.cpp's server. Counts each choice alone, also in the usage that follows the choice's end. A whole answer has
-    /// usage of the first choice alone, so that one of several choices is asked for as a stream. The cache belongs to a slot and cannot be kept apart.
+    /// llama.cpp's server. It counts each choice alone, even in the usage after the choice's end. A whole answer only
+    /// has usage of its first choice, so one with several choices is requested as a stream. The cache belongs to a
+    /// slot, and cannot be separated.
     const LLAMA_CPP: Self = Self {
         progress: ProgressReports::Timings,
         counter: Counter::InputTokens,
@@ -83,18 +84,18 @@ impl Dialect {
         ..Self::OPENAI
     };
 
-    /// Ollama. Never reports cached tokens, and cuts a prompt that is too long instead of refusing it: the model's
-    /// `context_window` and the server's `num_ctx` should agree.
+    /// Ollama. It never reports cached tokens, and cuts a prompt that is too long instead of refusing it, so the
+    /// model's `context_window` and the server's `num_ctx` should agree.
     const OLLAMA: Self = Self::OPENAI;
 
-    /// The model inside the `faregate` binary. Progress reports count all choices.
+    /// The model inside the `faregate` binary. Progress reports cover all choices.
     const BUILTIN: Self =
         Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
 
-    /// Any server in the Responses or the Messages API.
+    /// Any server of the Responses or the Messages API.
     pub(super) const HOSTED: Self = Self { counter: Counter::InputTokens, ..Self::OPENAI };
 
-    /// Dialect of this kind of server.
+    /// Returns the dialect of this kind of server.
     pub(super) const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai | UpstreamKind::Anthropic => Self::OPENAI,

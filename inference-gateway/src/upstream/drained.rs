@@ -1,4 +1,5 @@
-//! Addresses of upstreams that an operator has drained: whatever catalogue is in use, until restored or until the process ends.
+//! Addresses of upstreams that an operator has drained. They stay so under any catalogue, until they are restored or
+//! the process ends.
 
 use std::collections::BTreeSet;
 

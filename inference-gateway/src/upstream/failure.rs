@@ -17,19 +17,19 @@ use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict};
 
 use super::client::SendError;
 
-/// Characters of an upstream's message that a client is shown.
+/// Most characters of an upstream's message that a client is shown.
 const MAX_MESSAGE_CHARS: usize = 1000;
 
-/// Characters of an upstream's words in a log line.
+/// Most characters of an upstream's words in a log line.
 const MAX_LOGGED_CHARS: usize = 200;
 
-/// Longest time for the body of an error. Without the body, the status says what failed.
+/// Longest time for the body of an error. Without it, the status says what failed.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A request was not answered with a 200.
 pub(crate) struct NotAnswered {
     pub(crate) failure: Failure,
-    /// The limit of output, if that is what the upstream refused.
+    /// Limit of output, if the upstream refused that.
     pub(crate) limit: Option<RefusedLimit>,
 }
 
@@ -48,7 +48,8 @@ pub(crate) enum Failure {
     HungUp(String),
     /// The upstream has too much to do. Another upstream may be tried.
     Overloaded,
-    /// The upstream has too much to do for this credential, and the client may read its words. Another upstream may be tried.
+    /// The upstream has too much to do for this credential, in words that the client may read. Another upstream may be
+    /// tried.
     RateLimited(ApiError),
     /// No answer came in time.
     Timeout,
@@ -58,16 +59,16 @@ pub(crate) enum Failure {
     CredentialRefused(u16),
     /// The upstream failed, or answered nonsense. Another upstream may be tried.
     Broken(String),
-    /// The upstream has no place for what the client passes beside its body. Another upstream may be tried.
+    /// The upstream does not accept what the client passes beside its body. Another upstream may be tried.
     NotTaken(String),
 }
 
-/// Statuses by which servers refuse a query or headers.
+/// Statuses with which servers refuse a query or headers.
 const NOT_TAKEN: [StatusCode; 3] =
     [StatusCode::NOT_FOUND, StatusCode::URI_TOO_LONG, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE];
 
 impl Failure {
-    /// Returns whether the same request may succeed at another upstream. After a timeout the client has waited long
+    /// Returns whether the same request may succeed at another upstream. After a timeout, the client has waited long
     /// enough.
     pub(crate) const fn elsewhere(&self) -> bool {
         match self {
@@ -82,7 +83,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether another upstream failed in the same way, so that the request may be the cause of both.
+    /// Returns whether another upstream failed in the same way, so that the request may have caused both.
     pub(crate) fn is_alike(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Broken(reason), Self::Broken(other)) => reason == other,
@@ -110,14 +111,14 @@ impl Failure {
                 AttemptOutcome::Failed
             }
             Self::Overloaded | Self::RateLimited(_) => AttemptOutcome::Overloaded,
-            // An upstream that judges requests is well.
+            // An upstream that can judge requests is well.
             Self::Refused(_) => AttemptOutcome::Served,
             Self::NotTaken(_) => AttemptOutcome::Unjudged,
         }
     }
 
-    /// Effect on the upstream's health where the client's own body was passed on, with a query and headers: what these cause is
-    /// no fault of the upstream.
+    /// Effect on the upstream's health if the client's own body was passed on with a query and headers. Whatever these
+    /// cause is not the upstream's fault.
     pub(crate) const fn outcome_of_passed(&self, account: AccountId) -> AttemptOutcome {
         match self {
             Self::CredentialRefused(403) => AttemptOutcome::Forbidden(account),
@@ -133,12 +134,12 @@ impl Failure {
         }
     }
 
-    /// The failure of a request that no upstream is left for.
+    /// Failure of a request for which no upstream is left.
     pub(crate) fn no_upstream() -> Self {
         Self::Unreachable("every upstream of the model is drained".into())
     }
 
-    /// A name for metrics, unless the request may be at fault.
+    /// Returns a name for metrics, unless the request may be at fault.
     pub(crate) const fn upstreams_own(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable(_)
@@ -152,7 +153,6 @@ impl Failure {
         }
     }
 
-    /// A name for metrics.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
@@ -167,8 +167,8 @@ impl Failure {
     }
 }
 
-/// Text for the log: no word that may be a prompt's, and an upstream's own without the characters that could forge a
-/// line or command a terminal.
+/// Writes the text for the log. It has no word that may be a prompt's, and an upstream's own words without characters
+/// that could forge a line or command a terminal.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())?;
@@ -206,7 +206,7 @@ impl From<Failure> for ApiError {
     }
 }
 
-/// Understands that no answer began.
+/// Interprets an error before any answer began.
 pub(super) fn of_connection(error: &SendError) -> Failure {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -220,19 +220,19 @@ pub(super) fn of_connection(error: &SendError) -> Failure {
     }
 }
 
-/// Longest wait that a client is told, in seconds: SDKs ignore longer ones, or sleep through them.
+/// Longest wait that a client is told, in seconds. SDKs ignore longer ones, or sleep through them.
 const MAX_RETRY_AFTER: u32 = 30;
 
-/// Seconds after which an upstream wants to be asked again.
+/// Returns after how many seconds an upstream wants to be asked again.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse::<u32>().ok()?;
     Some(seconds.clamp(1, MAX_RETRY_AFTER))
 }
 
-/// Words by which vendors name the organization whose limits refuse a request, which is the operator's.
+/// Words with which vendors name the organization whose limits refuse a request, which is the operator's.
 const OF_ORGANIZATION: [&str; 3] = ["organization", "org-", "(org"];
 
-/// The failure of a request that the vendor's limits refuse for now: in the vendor's words, unless they name the operator.
+/// Failure of a request that the vendor's limits refuse for now, in the vendor's words unless they name the operator.
 /// Agents wait for as long as the words, or `Retry-After`, say.
 fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> Failure {
     let words = error.for_client(StatusCode::TOO_MANY_REQUESTS.as_u16(), upstream_model);
@@ -248,7 +248,7 @@ fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option
     Failure::RateLimited(error)
 }
 
-/// The failure of a request whose body was passed on, where `failure` is that of any other.
+/// Returns the failure of a request whose body was passed on. `failure` is that of any other request.
 pub(super) fn of_passed(
     failure: Failure,
     error: &UpstreamError,
@@ -273,12 +273,12 @@ pub(super) async fn read_error(response: Response<Incoming>) -> (UpstreamError, 
     (UpstreamError::read(&body), status)
 }
 
-/// Understands an error event of a stream.
+/// Interprets an error event of a stream.
 pub(crate) fn of_event(error: &UpstreamError, upstream_model: &str, forward: &Forward) -> Failure {
     of_error(error, error.status_in_stream(), upstream_model, forward)
 }
 
-/// Understands an error with this status. What the request caused, the client is told.
+/// Interprets an error with this status. The client is told what the request caused.
 pub(super) fn of_error(
     error: &UpstreamError,
     status: u16,
@@ -301,7 +301,7 @@ pub(super) fn of_error(
     }
 }
 
-/// A failure that is the upstream's own. Its message may quote the prompt, and is kept out of the log.
+/// A failure that is the upstream's own. Its message may quote the prompt, and is not logged.
 fn broken(error: &UpstreamError, status: u16) -> Failure {
     Failure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
 }

@@ -1,4 +1,4 @@
-//! Headers of an upstream's requests, its credential among them. Values from files may change while the gateway runs.
+//! Headers of an upstream's requests, including its credential. Values from files may change while the gateway runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Longest time to read changed values, the wait for other readers included: the request waits meanwhile.
+/// Longest time to read changed values, including the wait for other readers. The request waits meanwhile.
 const REREAD_DEADLINE: Duration = Duration::from_secs(2);
-/// Time between two log lines about a refused credential, since each request is refused alike.
+/// Time between two log lines about a refused credential, since every request is refused for it.
 const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// Names and values of headers, in the order of the catalogue.
@@ -24,15 +24,14 @@ pub(super) type HeaderValues = Box<[(HeaderName, HeaderValue)]>;
 pub(super) struct UpstreamHeaders {
     access: Access,
     current: Arc<Current<HeaderValues>>,
-    /// Held while the files are read again, by the thread that reads: a file that hangs, as on a dead mount, takes one thread,
-    /// however many requests are refused meanwhile.
+    /// Held while a thread reads the files again. A file that hangs, as on a dead mount, takes only one thread, however
+    /// many requests are refused meanwhile.
     rereading: Arc<tokio::sync::Mutex<()>>,
     /// Time of the last log line about a refusal.
     told: Mutex<Option<Instant>>,
 }
 
 impl UpstreamHeaders {
-    /// Reads the values.
     pub(super) fn read(access: &Access) -> Result<Self, ConfigError> {
         let current = Arc::new(Current::new(header_values(access)?));
         let (rereading, told) = (Arc::default(), Mutex::default());
@@ -43,8 +42,8 @@ impl UpstreamHeaders {
         self.current.get()
     }
 
-    /// Returns other values than those that the upstream refused, if there are any by now: a credential with an hour's
-    /// life is replaced in its file, and needs no reload.
+    /// Returns values other than those that the upstream refused, if there are any by now. A credential that lives for
+    /// an hour is replaced in its file, and needs no reload.
     pub(super) async fn replacing(&self, refused: &HeaderValues) -> Option<Arc<HeaderValues>> {
         timeout(REREAD_DEADLINE, self.reread(refused)).await.ok().flatten()
     }
@@ -73,7 +72,7 @@ impl UpstreamHeaders {
         (*current != *refused).then_some(current)
     }
 
-    /// Names the sources of the values if a log line about a refusal is due.
+    /// Names the sources of the values, if a log line about a refusal is due.
     pub(super) fn sources_to_tell(&self) -> Option<String> {
         let now = Instant::now();
         let mut told = self.told.lock();

@@ -1,4 +1,5 @@
-//! What goes to an upstream beside a body that is passed on: what clients say of the version of their vendor's API.
+//! Query and headers that go to an upstream beside a body that is passed on. In them, clients name the version of their
+//! vendor's API.
 
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts, uri::PathAndQuery};
 use shared::error::{ApiError, Code};
@@ -6,13 +7,13 @@ use shared_catalog::ANTHROPIC_VERSION;
 
 /// Header with the additions to the Messages API that a client knows.
 const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
-/// Longest query that is passed on, in bytes: its vendors have a word or two.
+/// Longest query that is passed on, in bytes. Those of vendors have a word or two.
 const MAX_QUERY: usize = 256;
-/// Most bytes of the headers together: an agent's names of additions have some hundred. Servers refuse long heads by a status of
-/// their own, which would tell the client nothing.
+/// Most bytes of the headers together. An agent's list of additions has some hundred. Servers refuse long heads with
+/// their own status, which would tell the client nothing.
 const MAX_HEADERS: usize = 2 << 10;
 
-/// Query and headers that are passed on as they came.
+/// Query and headers that are passed on unchanged.
 #[derive(Clone, Default)]
 pub(crate) struct PassedHead {
     query: Option<String>,
@@ -20,8 +21,8 @@ pub(crate) struct PassedHead {
 }
 
 impl PassedHead {
-    /// Those of a client's request. Headers that are too long to pass are refused, since without them the answer would be
-    /// another one.
+    /// Takes those of a client's request. Headers that are too long to pass on are refused, since the answer would be
+    /// different without them.
     pub(crate) fn of(parts: &Parts) -> Result<Self, ApiError> {
         let query = parts.uri.query().filter(|query| (1..=MAX_QUERY).contains(&query.len()));
         let of_name = |name: HeaderName| {
@@ -42,8 +43,8 @@ impl PassedHead {
         Ok(Self { query: query.map(str::to_owned), headers })
     }
 
-    /// The path with the client's query behind its own; `None` where that is the path itself. What the catalogue's own query
-    /// says, no client says otherwise.
+    /// Returns the path with the client's query after its own; `None` if that is the path itself. A client cannot
+    /// override the catalogue's own query.
     pub(crate) fn path(&self, path: &PathAndQuery) -> Option<PathAndQuery> {
         let query = self.query.as_ref()?;
         let Some(own) = path.query() else { return format!("{path}?{query}").parse().ok() };
@@ -52,7 +53,7 @@ impl PassedHead {
         if passed.is_empty() { None } else { format!("{path}&{}", passed.join("&")).parse().ok() }
     }
 
-    /// Puts the headers in place of those of the same names.
+    /// Puts the headers in place of those with the same names.
     pub(crate) fn insert_into(&self, headers: &mut HeaderMap) {
         for (name, _) in &self.headers {
             headers.remove(name);
@@ -63,7 +64,7 @@ impl PassedHead {
     }
 }
 
-/// The name of a query's member as servers read it, some of them without regard to case.
+/// Returns the name of a query's member as servers read it, some of which ignore case.
 fn name_of(member: &str) -> String {
     let name = form_urlencoded::parse(member.as_bytes()).next().map(|(name, _)| name.to_ascii_lowercase());
     name.unwrap_or_default()

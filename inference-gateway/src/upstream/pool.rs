@@ -1,4 +1,4 @@
-//! The upstreams of a model: the choice for a request, and the health of each upstream.
+//! The upstreams of a model: choosing one for a request, and the health of each.
 
 use std::sync::{
     Arc,
@@ -20,13 +20,13 @@ use super::{
     state::{UpstreamNow, UpstreamState},
 };
 
-/// The upstreams of every model, by id. Shared by all workers, so that all see the same state of an upstream.
+/// The upstreams of every model, by id. All workers share them, so that all see the same state of an upstream.
 pub(crate) type Pools = HashMap<String, Pool>;
 
 /// The upstreams of a model.
 pub(crate) struct Pool {
     members: Vec<Arc<Member>>,
-    /// Number of requests placed so far, which decides between equals.
+    /// Number of requests placed so far, which decides between equal upstreams.
     turns: AtomicU64,
     /// The origin of all times.
     began: Instant,
@@ -38,13 +38,13 @@ struct Member {
     place: u32,
     in_flight: AtomicU64,
     state: Mutex<UpstreamState>,
-    /// Reports that show tokens of the upstream's template beyond the assumed tokens.
+    /// Reports that show more tokens of the upstream's template than were assumed.
     template: Mutex<TemplateReports>,
-    /// The fastest pace seen of a stream, in tokens of a choice per second; 0 before any.
+    /// Fastest pace seen of a stream, in tokens of a choice per second; 0 before any.
     fastest: AtomicU64,
 }
 
-/// A request in flight at an upstream, counted there until dropped.
+/// A request in flight at an upstream, which counts there until it is dropped.
 pub(crate) struct Running {
     member: Arc<Member>,
     /// The upstream was not set aside when it was chosen.
@@ -60,7 +60,7 @@ pub(crate) struct FailedAttempt {
 }
 
 impl Pool {
-    /// Makes the pools of a catalogue; `builtin` is the address of a running built-in model.
+    /// Makes the pools of a catalogue. `builtin` is the address of a running built-in model.
     pub(crate) fn all(
         catalog: &Catalog,
         builtin: Option<&Uri>,
@@ -81,7 +81,7 @@ impl Pool {
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
     }
 
-    /// Ends the count of the upstreams, which only requests that are under way still use.
+    /// Ends the counting of the upstreams, which only running requests still use.
     pub(crate) fn retire(&self) {
         for member in &self.members {
             member.state.lock().retire();
@@ -93,13 +93,13 @@ impl Pool {
         self.members.iter().all(|member| member.upstream.shows_progress(forward))
     }
 
-    /// Tokens that a template of theirs adds to a prompt beyond the usual, at most.
+    /// Most tokens that a template of these upstreams adds to a prompt beyond the usual.
     pub(crate) fn prompt_overhead(&self) -> u64 {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
     }
 
-    /// The upstreams as they are right now.
+    /// Lists the upstreams as they are right now.
     pub(crate) fn list(&self) -> Vec<UpstreamNow> {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.list(now)).collect()
@@ -113,8 +113,8 @@ impl Pool {
     }
 
     /// Chooses the upstream for a request with these image URLs, other than `tried`; `None` if there is no other.
-    /// Drained upstreams are none.
-    /// `affinity` is the request's common part with requests that the upstream may have read before.
+    /// Drained upstreams are not chosen. `affinity` is what the request has in common with requests that the upstream
+    /// may have read before.
     pub(crate) fn choose(
         &self,
         images: ImageUrls,
@@ -144,12 +144,13 @@ impl Running {
         self.member.place
     }
 
-    /// Tokens that the upstream's template adds to a prompt beyond the usual, at most.
+    /// Most tokens that the upstream's template adds to a prompt beyond the usual.
     pub(crate) fn prompt_overhead(&self) -> u64 {
         self.member.prompt_overhead(self.began.elapsed())
     }
 
-    /// Learns from the tokens that the upstream reports of a plain prompt, without images and tools, whose bound was assumed.
+    /// Learns from the tokens that the upstream reports for a plain prompt, without images and tools, of which a bound
+    /// was assumed.
     pub(crate) fn observe_prompt(&self, reported: u64, bound: u64) {
         let now = self.began.elapsed();
         let before = self.member.prompt_overhead(now);
@@ -164,13 +165,13 @@ impl Running {
 
     /// Learns from the pace of a stream.
     pub(crate) fn observe_pace(&self, pace: Pace) {
-        // Nearly every pace has been passed before, and a look is cheaper than a change.
+        // Nearly every pace was exceeded before, and reading is cheaper than writing.
         if pace.per_second > self.member.fastest.load(Ordering::Relaxed) {
             self.member.fastest.fetch_max(pace.per_second, Ordering::Relaxed);
         }
     }
 
-    /// The fastest pace seen of a stream of this upstream, or else an assumed one.
+    /// Returns the fastest pace seen of a stream of this upstream, or an assumed one.
     pub(crate) fn fastest_pace(&self) -> Pace {
         match self.member.fastest.load(Ordering::Relaxed) {
             0 => Pace::UNSEEN,
@@ -178,7 +179,7 @@ impl Running {
         }
     }
 
-    /// Notes the outcome, which the upstream's health depends on.
+    /// Notes the outcome, on which the upstream's health depends.
     pub(crate) fn note(&self, outcome: AttemptOutcome) {
         let now = self.began.elapsed();
         if self.member.change_told(now, |health| health.after(outcome, now)) {
@@ -187,7 +188,7 @@ impl Running {
         }
     }
 
-    /// Notes the kind of a failure, for those who list upstreams.
+    /// Notes the kind of a failure, for lists of upstreams.
     pub(crate) fn note_failure(&self, kind: &'static str) {
         self.member.state.lock().failed(kind, self.began.elapsed());
     }
@@ -197,8 +198,8 @@ impl Running {
         FailedAttempt { member: self.member.clone(), was_well: self.was_well }
     }
 
-    /// Counts the noted failure against neither upstream, since an `earlier` attempt at the same request failed alike: the
-    /// request may be the cause, unless one of the two was not well.
+    /// Counts the noted failure against neither upstream, since an `earlier` attempt at the same request failed alike.
+    /// The request may be the cause, unless one of the two was not well.
     pub(crate) fn excuse_with(&self, earlier: &FailedAttempt) {
         if self.was_well && earlier.was_well {
             let now = self.began.elapsed();
@@ -216,7 +217,7 @@ impl Drop for Running {
 }
 
 impl Member {
-    /// The upstream as a candidate for a request; `None` if it is drained.
+    /// Returns the upstream as a candidate for a request; `None` if it is drained.
     fn candidate(&self, now: Duration) -> Option<Candidate> {
         let state = self.state.lock();
         (!state.is_drained()).then(|| Candidate {
@@ -247,8 +248,8 @@ impl Member {
         }
     }
 
-    /// Returns the tokens that the upstream's template adds to a prompt beyond the usual: as configured, or as reported
-    /// if more.
+    /// Returns the tokens that the upstream's template adds to a prompt beyond the usual: the configured number, or the
+    /// reported one if it is larger.
     fn prompt_overhead(&self, now: Duration) -> u64 {
         self.upstream.entry.prompt_overhead.max(self.template.lock().excess(now))
     }

@@ -1,11 +1,11 @@
-//! The state of an upstream as this gateway knows it: its health, whether an operator drains it, and its last failure.
+//! State of an upstream as this gateway knows it: its health, whether an operator drains it, and its last failure.
 
 use routing::Health;
 use shared_catalog::Model;
 use shared_observe::metrics::Counted;
 use tokio::time::Duration;
 
-/// What an upstream is right now, by durations from now.
+/// State of an upstream right now, with durations that count from now.
 pub(crate) struct UpstreamNow {
     pub(crate) address: String,
     pub(crate) upstream_model: String,
@@ -17,14 +17,14 @@ pub(crate) struct UpstreamNow {
     pub(crate) last_failure: Option<(&'static str, Duration)>,
 }
 
-/// The state of an upstream, counted among the model's upstreams of this state while the catalogue is in use. Times are those
-/// of the pool.
+/// State of an upstream. While the catalogue is in use, metrics count it among the model's upstreams of this state.
+/// Times are those of the pool.
 pub(super) struct UpstreamState {
     model: String,
     health: Health,
-    /// True if no new requests are sent there, by an operator's command.
+    /// Gets no new requests, because of an operator's command.
     drained: bool,
-    /// Time at which the upstream was set aside, drained, or last back in service.
+    /// Time at which the upstream was set aside or drained, or came back into service.
     since: Duration,
     last_failure: Option<(&'static str, Duration)>,
     counted: Option<Counted>,
@@ -56,7 +56,7 @@ impl UpstreamState {
         self.last_failure
     }
 
-    /// The word for the state in metrics and lists.
+    /// Returns the word for the state in metrics and lists.
     pub(super) const fn name(&self) -> &'static str {
         if self.drained {
             "drained"
@@ -84,7 +84,6 @@ impl UpstreamState {
         self.last_failure = Some((kind, now));
     }
 
-    /// Ends the count.
     pub(super) fn retire(&mut self) {
         self.counted = None;
     }
