@@ -1,4 +1,4 @@
-//! Admission of requests: the share of the gateway that a request takes before money is held.
+//! Admission of requests: the share of the gateway that each takes before money is held.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,15 +21,15 @@ use tokio::{
 
 use crate::sizes::Sizes;
 
-/// Timeout of an unauthenticated caller for a permit: the work takes milliseconds.
+/// Timeout of an unauthenticated caller for a permit. The work takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout of a large body for its turn to be parsed, which takes up to a second; and of the turn itself, since all threads
-/// for such work may be stuck.
+/// Timeout of a large body for its turn to be parsed, which takes up to a second. It also bounds the turn itself, since
+/// all threads for such work may be stuck.
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
-/// Least size of a body that is worked on apart from the threads that serve. A mebibyte takes 1 to 11 ms, by its form: a
-/// smaller body keeps other requests of its worker waiting for 3 ms at most.
+/// Smallest body that is parsed on a thread of its own. A mebibyte takes 1 to 11 ms, depending on its form, so a
+/// smaller body delays other requests of its worker by at most 3 ms.
 pub(crate) const LARGE_BODY: usize = 256 << 10;
-/// Divisor for the part of all slots that requests on unauthenticated connections have, until authorization.
+/// Divisor for the part of all slots that requests on unauthenticated connections may have until they are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
 /// The gateway's quotas, shared by all workers. Cheap to clone.
@@ -37,19 +37,16 @@ const UNAUTHENTICATED_PART: usize = 4;
 pub(crate) struct Admission(Arc<Quotas>);
 
 struct Quotas {
-    /// Chat requests in flight.
     slots: Quota,
     /// Chat requests on unauthenticated connections, until authorization.
     unauthorized: Quota,
     /// Credentials of unauthenticated callers that are checked.
     checks: Quota,
-    /// Bytes of prompts.
     prompts: Quota,
     /// Bytes of small bodies that are read before the senders are authenticated.
     small_bodies: Quota,
     /// Large bodies that are parsed.
     parsing: Quota,
-    /// Bytes of answers.
     answers: Quota,
     answers_of_account: usize,
 }
@@ -62,7 +59,7 @@ pub(crate) type Slot = Arc<Permit>;
 pub(crate) struct Caller(pub(crate) ConnectionTrust);
 
 impl Caller {
-    /// Owner of the caller's permits until its credential was accepted; `None` on a connection with an accepted one.
+    /// Owner of the caller's permits until its credential is accepted; `None` on a connection with an accepted one.
     fn unauthenticated(&self) -> Option<Owner> {
         match self.0.owner() {
             owner @ Owner::Network(_) => Some(owner),
@@ -70,24 +67,24 @@ impl Caller {
         }
     }
 
-    /// Trusts the connection, on which a credential of this account was accepted. Trust is granted nowhere else.
+    /// Trusts the connection, since a credential of this account was accepted on it. Nothing else grants trust.
     pub(crate) fn accepted(&self, account: AccountId) {
         self.0.grant(Owner::Account(account));
     }
 }
 
-/// Permits of a chat request: a slot, the bytes of its prompt, and the connection that its account will be trusted on.
+/// Permits of a chat request: a slot, the bytes of its prompt, and the connection that it trusts once its account is
+/// known.
 pub(crate) struct Admitted {
     quotas: Arc<Quotas>,
     slot: Slot,
-    /// Until the account is known.
+    /// Permit that counts until the account is known.
     unauthorized: Option<Permit>,
     prompt: Permit,
     caller: Caller,
 }
 
 impl Admission {
-    /// Quotas of these sizes.
     pub(crate) fn new(sizes: &Sizes) -> Self {
         let unauthorized = (sizes.in_flight / UNAUTHENTICATED_PART).max(1);
         Self(Arc::new(Quotas {
@@ -102,8 +99,8 @@ impl Admission {
         }))
     }
 
-    /// A permit to have a credential checked. Only unauthenticated callers need one, so that others do not wait behind
-    /// any number of them.
+    /// Takes a permit to have a credential checked. Only unauthenticated callers need one, so that others do not wait
+    /// behind them.
     pub(crate) async fn check(&self, caller: &Caller) -> Result<Option<Permit>, ApiError> {
         let late = || overloaded("Too many requests wait for authentication; try again shortly.");
         match caller.unauthenticated() {
@@ -112,29 +109,29 @@ impl Admission {
         }
     }
 
-    /// A permit for the bytes of a body whose sender is not authenticated yet; none of them are taken.
+    /// Makes a permit for the bytes of a body whose sender is not authenticated yet, of which none are taken.
     pub(crate) fn small_body(&self) -> Permit {
         self.0.small_bodies.empty_permit(Owner::Service)
     }
 
-    /// A permit for the bytes of an account's prompt; none of them are taken.
+    /// Makes a permit for the bytes of an account's prompt, of which none are taken.
     pub(crate) fn prompt(&self, account: AccountId) -> Permit {
         self.prompt_of(Owner::Account(account))
     }
 
-    /// A permit for the bytes of this owner's prompt; none of them are taken.
+    /// Makes a permit for the bytes of this owner's prompt, of which none are taken.
     pub(crate) fn prompt_of(&self, owner: Owner) -> Permit {
         self.0.prompts.empty_permit(owner)
     }
 
-    /// A turn to parse a large body. An account has half of them, and takes turns with the others.
+    /// Takes a turn to parse a large body. An account may have half of the turns, and alternates with the others.
     pub(crate) async fn turn_to_parse(&self, owner: Owner) -> Result<Permit, ApiError> {
         let deadline = Instant::now() + PARSING_TIMEOUT;
         self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(parsed_too_late)
     }
 
-    /// Works on a large body on a thread of its own, in the turn of the account that sends it. The work has the permit of the
-    /// body's bytes, and may take more.
+    /// Works on a large body on its own thread, in the turn of the account that sends it. The work has the permit of
+    /// the body's bytes, and may take more.
     pub(crate) async fn apart<T: Send + 'static>(
         &self,
         permit: &mut Permit,
@@ -142,7 +139,7 @@ impl Admission {
     ) -> Result<T, ApiError> {
         let turn = self.turn_to_parse(permit.owner()).await?;
         let bytes = permit.split(permit.amount());
-        // The thread goes on if the client leaves, so that it keeps the turn and the permit of the bytes.
+        // The thread continues if the client leaves, so that it keeps the turn and the permit of the bytes.
         let waiting = Arc::new(Mutex::new(Some((work, bytes, turn))));
         let begun = waiting.clone();
         let working = spawn_blocking(move || {
@@ -152,7 +149,7 @@ impl Admission {
             Some((done, bytes))
         });
         let Ok(worked) = timeout(PARSING_TIMEOUT, working).await else {
-            // Work that no thread has begun is forgotten, with its turn and its bytes.
+            // If no thread has begun the work, it is dropped with its turn and its bytes.
             drop(waiting.lock().take());
             return Err(parsed_too_late());
         };
@@ -161,7 +158,8 @@ impl Admission {
         Ok(done)
     }
 
-    /// Writes the body of a question for a prompt's tokens, a large one apart, within the owner's bytes of prompts.
+    /// Writes the body that asks for a prompt's tokens, within the owner's bytes of prompts; a large one on its own
+    /// thread.
     pub(crate) async fn count_body(&self, owner: Owner, body: CountBody) -> Result<(Bytes, Bytes), ApiError> {
         let unwritten = match body {
             CountBody::Written(head, rest) => return Ok((head, rest)),
@@ -174,7 +172,7 @@ impl Admission {
         Ok((head, permit.kept_by(rest)))
     }
 
-    /// Largest number of bytes that answers of an account may have in memory.
+    /// Most bytes that answers of an account may have in memory.
     pub(crate) fn largest_answer(&self) -> usize {
         self.0.answers_of_account
     }
@@ -197,7 +195,7 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Counts the request against the account that pays, and trusts its connection. The first call alone counts, before
+    /// Counts the request against the account that pays, and trusts its connection. Only the first call counts, before
     /// a hold has the slot.
     pub(crate) fn charge_to(&mut self, account: AccountId) -> Result<(), ApiError> {
         let owner = Owner::Account(account);
@@ -217,7 +215,7 @@ impl Admitted {
         Ok(())
     }
 
-    /// Owner of the request: the account that pays, once known.
+    /// Owner of the request, which is the account that pays once it is known.
     pub(crate) fn owner(&self) -> Owner {
         self.slot.owner()
     }
@@ -227,7 +225,7 @@ impl Admitted {
         self.slot.clone()
     }
 
-    /// Gives back the bytes of a prompt that was freed; `kept` are those of the request that are left.
+    /// Gives back the bytes of a prompt that was freed. `kept` are those that the request still has.
     pub(crate) fn forget_prompt(&mut self, kept: usize) {
         self.prompt.shrink_to(kept);
     }
@@ -239,8 +237,8 @@ impl Admitted {
     }
 }
 
-/// Takes bytes of a body or prompt. Where too few are left, the client is to try again later, unless there would never be as
-/// many.
+/// Takes bytes of a body or a prompt. If too few are left, the client may try again later, unless there are never
+/// enough.
 pub(crate) fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     if permit.try_grow(bytes) {
         return Ok(());
@@ -256,12 +254,12 @@ pub(crate) fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiErr
     Err(ApiError::new(Code::RequestTooLarge, message))
 }
 
-/// Takes bytes until the permit is for `bytes` of them.
+/// Takes bytes until the permit has `bytes` of them.
 pub(crate) fn grow_to(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     take_bytes(permit, bytes.saturating_sub(permit.amount()))
 }
 
-/// Waits for a permit of an owner, which takes turns with the others.
+/// Waits for a permit of an owner. Owners take turns.
 pub(crate) async fn wait_for_permit(quota: &Quota, owner: Owner) -> Option<Permit> {
     quota.wait(owner, 1, Instant::now() + PERMIT_TIMEOUT).await
 }

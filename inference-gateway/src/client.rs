@@ -1,7 +1,7 @@
-//! The client of a request: presence, and the body of the stream.
+//! The client of a request: whether it is there, and the body of its stream.
 //!
-//! A request runs inside the connection's task. Both wrappers here survive a client that leaves: the unfinished request
-//! continues in the background, to its settlement.
+//! A request runs inside the connection's task. Both wrappers here outlive a client that leaves: the unfinished request
+//! continues in the background until it is settled.
 
 use std::{
     future::poll_fn,
@@ -19,7 +19,7 @@ use shared_observe::traces::{Inside, Span};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
-/// The presence of a request's client. Cheap to clone.
+/// Whether the client of a request is there. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Client(Arc<Presence>);
 
@@ -35,7 +35,7 @@ impl Client {
         self.0.left_at.get().is_some()
     }
 
-    /// Waits until the client leaves, and returns that time.
+    /// Waits until the client leaves, and returns when it did.
     pub(crate) async fn left(&self) -> Instant {
         loop {
             let left = self.0.left.notified();
@@ -55,7 +55,7 @@ impl Client {
 /// A future behind a pointer, which may move between tasks.
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A future that runs to its end: when dropped early because the client left, it continues as a task.
+/// A future that runs to its end. If it is dropped early because the client left, it continues as a task.
 pub(crate) struct RunToEnd<T: Send + 'static> {
     future: Option<Inside<Boxed<T>>>,
     client: Client,
@@ -74,7 +74,7 @@ impl<T: Send + 'static> RunToEnd<T> {
         Self { future, client, tracker: tracker.clone() }
     }
 
-    /// Runs the rest of the future as a task, for a client that was answered otherwise and has not left.
+    /// Runs the rest of the future as a task, for a client that has its answer already and has not left.
     pub(crate) fn run_in_background(mut self) {
         if let Some(future) = self.future.take() {
             self.tracker.spawn(future);
@@ -104,7 +104,7 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
     }
 }
 
-/// The channel from a stream to its client: at most one piece waits for the connection, with the last piece behind.
+/// Channel from a stream to its client. At most one piece waits for the connection, and the last piece after it.
 #[derive(Clone)]
 pub(crate) struct Pipe {
     client: Client,
@@ -113,13 +113,13 @@ pub(crate) struct Pipe {
 
 struct PendingBytes {
     piece: Option<Bytes>,
-    /// Last bytes of the stream, which follow the piece.
+    /// Last bytes of the stream, which come after the piece.
     last: Option<Bytes>,
     /// The stream puts nothing more in.
     ended: bool,
     /// The connection waits for the stream.
     asked: bool,
-    /// Wakers of a stream with its own task, and of the connection. `None` while both are a single task.
+    /// Wakers of a stream with its own task, and of the connection. `None` while both are one task.
     wakers: Option<Box<Wakers>>,
 }
 
@@ -162,7 +162,7 @@ impl PendingBytes {
 }
 
 impl Pipe {
-    /// Returns when a piece can be put in. Must be awaited inside the future of a [`StreamBody`], which is polled
+    /// Returns when a piece can be put in. It must be awaited inside the future of a [`StreamBody`], which is polled
     /// whenever the connection asks for more.
     pub(crate) async fn writable(&self) {
         poll_fn(|context| {
@@ -183,17 +183,18 @@ impl Pipe {
         self.pending().piece.is_none()
     }
 
-    /// Puts a piece in, unless the client has left. Must follow a return of [`Pipe::writable`], or [`Pipe::is_writable`].
+    /// Puts a piece in, unless the client has left. Call it only after [`Pipe::writable`] or [`Pipe::is_writable`]
+    /// allowed it.
     pub(crate) fn put(&self, bytes: Bytes) {
         let mut pending = self.pending();
-        // A client that left midway finds its stream broken off, without a piece of the rest.
+        // A client that leaves midway finds its stream broken off, without a piece of the rest.
         if !self.client.is_gone() {
             pending.piece = Some(bytes);
         }
         pending.wake_connection();
     }
 
-    /// Puts in the last bytes of the stream, behind a piece that waits.
+    /// Puts in the last bytes of the stream, after a piece that waits.
     pub(crate) fn put_last(&self, bytes: Bytes) {
         let mut pending = self.pending();
         if !self.client.is_gone() && !bytes.is_empty() {
@@ -250,12 +251,12 @@ impl Pipe {
     }
 }
 
-/// The stream ended without its client, after the client had taken nothing for too long.
+/// The stream ended without its client, which had read nothing for too long.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the client took nothing of its stream for too long")]
 pub(crate) struct ClientLeft;
 
-/// The body of a stream: its future runs as the connection asks for more, and to the end if the client leaves.
+/// Body of a stream. Its future runs as the connection asks for more, and to its end if the client leaves.
 pub(crate) struct StreamBody(Arc<StreamTask>);
 
 struct StreamTask {
@@ -265,7 +266,7 @@ struct StreamTask {
 }
 
 impl StreamBody {
-    /// A body of the bytes that `stream` puts into the pipe, in the current span.
+    /// Makes a body of the bytes that `stream` puts into the pipe, in the current span.
     pub(crate) fn new<F>(client: Client, tracker: &TaskTracker, stream: impl FnOnce(Pipe) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -280,7 +281,7 @@ impl StreamBody {
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))
     }
 
-    /// The stream, for the watch over its connection.
+    /// Returns the stream, for the watch over its connection.
     pub(crate) fn stream(&self) -> Arc<dyn Detach> {
         self.0.clone()
     }
@@ -298,7 +299,8 @@ impl Body for StreamBody {
         if let Some(bytes) = pipe.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        // Locked until the pipe was asked: a stream that moves to its own task meanwhile could not wake this task.
+        // Locked until the pipe was asked, since a stream that moves to its own task meanwhile could not wake this
+        // task.
         let mut running = future.lock();
         if running.as_mut().is_some_and(|future| Pin::new(future).poll(context).is_ready()) {
             *running = None;
@@ -317,7 +319,7 @@ impl Detach for StreamTask {
     fn detach(&self) {
         let mut future = self.future.lock();
         let mut pending = self.pipe.pending();
-        // A connection that asks by now waits for the future itself.
+        // If the connection has asked by now, it waits for the future itself.
         if pending.asked {
             return;
         }
@@ -337,7 +339,7 @@ impl StreamTask {
             return;
         }
         self.pipe.client.leave();
-        // Pieces that are not taken must not block the rest.
+        // Pieces that nobody takes must not block the rest.
         (pending.piece, pending.last) = (None, None);
         pending.wake_stream();
         pending.wake_connection();

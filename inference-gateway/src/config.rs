@@ -1,5 +1,3 @@
-//! The gateway's own settings.
-
 use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
@@ -81,12 +79,12 @@ impl Options {
         usize::try_from(self.max_body_mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
     }
 
-    /// Time for which a client may read nothing of a stream before the client counts as gone.
+    /// Time for which a client may read nothing of a stream before it counts as gone.
     pub fn client_stall(&self) -> Duration {
         Duration::from_secs(self.client_stall_seconds)
     }
 
-    /// Time within which an upstream has to begin to answer.
+    /// Time in which an upstream must begin its answer.
     pub fn answer_deadline(&self) -> Duration {
         Duration::from_secs(self.answer_seconds)
     }

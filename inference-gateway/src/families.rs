@@ -2,7 +2,6 @@
 
 use shared_observe::metrics::{CALLS, Family, SECONDS, TOKENS};
 
-/// Families of the gateway.
 pub const FAMILIES: &[Family] = &[
     Family::counter("gateway_http_requests_total", "answers").labelled(),
     Family::gauge("gateway_inflight_requests", "requests under way"),

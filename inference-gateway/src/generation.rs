@@ -1,7 +1,7 @@
-//! A chat request: authorized, sent to an upstream, metered on the way back, and settled.
+//! A chat request: it is authorized, sent to an upstream, metered on the way back, and settled.
 //!
-//! A generation runs inside its client's connection. If the client leaves, the rest goes on in the background: a whole
-//! answer to its end, a stream to its settlement.
+//! A generation runs inside its client's connection. If the client leaves, the rest continues in the background: a
+//! whole answer to its end, a stream until it is settled.
 
 mod answer_permit;
 mod authorize;
@@ -43,12 +43,11 @@ use authorize::Authorized;
 use dispatch::{Reached, Route};
 use log::GenerationLog;
 
-/// Characters of an upstream's finish reason that are logged.
+/// Most characters logged of an upstream's finish reason.
 const MAX_SHOWN_REASON: usize = 40;
 
 /// Runs generations; one generator per worker.
 pub(crate) struct Generator {
-    /// Source of time.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keys: Keys,
     /// The open holds of this worker.
@@ -57,19 +56,17 @@ pub(crate) struct Generator {
     pub(crate) http: UpstreamClient,
     /// Every request until its answer begins, and every generation that runs.
     pub(crate) running: TaskTracker,
-    /// Cancelled when the generations that still run have to end.
+    /// Cancelled when generations that still run must end.
     pub(crate) cut: CancellationToken,
-    /// Time without reads after which a stream's client counts as gone.
+    /// Time without reads after which the client of a stream counts as gone.
     pub(crate) client_stall: Duration,
-    /// The gateway's quotas.
     pub(crate) admission: Admission,
     /// Timeout for an upstream to begin its answer.
     pub(crate) answer_deadline: Duration,
-    /// The time for which an upstream may send nothing of an answer that has begun.
+    /// Time for which an upstream may send nothing of an answer that it has begun.
     pub(crate) upstream_silence: Duration,
 }
 
-/// A checked request.
 pub(crate) struct Job {
     /// Generation, renewed by every new authorization.
     pub(crate) id: GenerationId,
@@ -85,19 +82,17 @@ pub(crate) struct Job {
     pub(crate) created: i64,
     /// The same on the monotonic clock.
     pub(crate) accepted: Instant,
-    /// The presented key.
     pub(crate) credential: String,
     /// The models on offer when the request began.
     pub(crate) models: Arc<Models>,
-    /// The model's id.
     pub(crate) model: String,
     /// Alias by which the request named the model.
     pub(crate) alias: Option<String>,
     /// Request in the form for upstreams.
     pub(crate) forward: Forward,
-    /// Query and headers that are sent with a body that is passed on.
+    /// Query and headers for a body that is passed on.
     pub(crate) passed: PassedHead,
-    /// Room of the request in the gateway.
+    /// The request's share of the gateway.
     pub(crate) admitted: Admitted,
 }
 
@@ -116,7 +111,8 @@ pub(crate) enum AnswerBody {
 }
 
 impl AnswerBody {
-    /// A whole answer with the bytes of the request that it repeats, until the connection has sent all.
+    /// Returns a whole answer that keeps the bytes of the request that it repeats, until the connection has sent
+    /// everything.
     fn keeping(self, admitted: &mut Admitted) -> Self {
         match self {
             Self::Whole(bytes) => Self::Whole(admitted.leave_with(bytes)),
@@ -124,7 +120,7 @@ impl AnswerBody {
         }
     }
 
-    /// The stream that goes on by itself while its client takes nothing.
+    /// Returns the stream, which continues by itself while its client reads nothing.
     pub(crate) fn stream(&self) -> Option<Arc<dyn Detach>> {
         match self {
             Self::Whole(_) => None,
@@ -145,7 +141,7 @@ impl Job {
         self.admitted.forget_prompt(self.forward.kept_bytes());
     }
 
-    /// The members that every object of the answer begins with.
+    /// Returns the members that every object of the answer begins with.
     fn generation(&self) -> answer::Generation<'_> {
         let model = self.alias.as_ref().unwrap_or(&self.model);
         answer::Generation { id: self.id, created: self.created, model }
@@ -155,15 +151,14 @@ impl Job {
         (max_tokens < self.forward.max_tokens).then_some(max_tokens)
     }
 
-    /// A counter of the tokens that this upstream generates, limited to `max_tokens` of each choice.
+    /// Makes a counter for the tokens that this upstream generates, at most `max_tokens` for each choice.
     fn usage_counter(&self, max_tokens: u64, running: &Running) -> UsageCounter {
         let Forward { prompt_estimate, images, n, bounds, .. } = self.forward;
         let bounds = UsageBounds { prompt_estimate, images, max_tokens, choices: n, catalogue: bounds };
         UsageCounter::new(bounds, running.upstream().usage_scope(&self.forward))
     }
 
-    /// Compares the reports and finish reasons of an answer with the assumptions of this request, and logs each
-    /// mismatch.
+    /// Compares an answer's reports and finish reasons with what was assumed for this request, and logs each mismatch.
     fn check_answer(&self, counter: &UsageCounter, unknown_finish: Option<&str>, running: &Running) {
         let (reported, false_counts, bounds) =
             (counter.reported(), counter.disbelieved(), self.forward.bounds);
@@ -190,8 +185,8 @@ impl Job {
 }
 
 impl Generator {
-    /// Runs a generation until the answer begins, or to the end of a whole answer. The returned id is that of the
-    /// paying hold.
+    /// Runs a generation until its answer begins, or to the end of a whole answer. The returned id is that of the hold
+    /// that pays.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut job: Job,
@@ -209,7 +204,7 @@ impl Generator {
             }
             Err(error) => Err(error),
         };
-        // The departure of a client stays the logged outcome, before any error.
+        // If the client left, that stays the logged outcome, before any error.
         if let Err(error) = &started
             && log.outcome.is_empty()
         {
@@ -266,8 +261,8 @@ impl Generator {
         }
     }
 
-    /// Settles a stream whose client left before the upstream answered: free, or charged for the prompt, according to
-    /// `left_before_head` of the asked upstream. Without an asked upstream the stream is free.
+    /// Settles a stream whose client left before the upstream answered. It is free, or charged for the prompt, as
+    /// `left_before_head` of the asked upstream says. If no upstream was asked, it is free.
     async fn settle_left_before_head(
         &self,
         asked: Option<Running>,
@@ -288,7 +283,7 @@ impl Generator {
     }
 }
 
-/// Returns when the hold's key is found to be revoked, or its group archived.
+/// Returns once the hold's key is revoked, or its group archived.
 async fn revoked(hold: &OpenHold) -> Refusal {
     loop {
         if let HoldStatus::Revoked(refusal) = hold.status() {

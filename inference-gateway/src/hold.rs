@@ -1,5 +1,5 @@
-//! Open holds, renewed and extended while requests run. Each hold is captured or released exactly once, however the
-//! request ends.
+//! Open holds, which are renewed and extended while requests run. Each is captured or released exactly once, however
+//! its request ends.
 
 mod heartbeat;
 mod settlement;
@@ -42,7 +42,7 @@ pub(crate) struct Holds(Arc<HoldsInner>);
 
 struct HoldsInner {
     keys: Keys,
-    /// Holds that are open or not settled yet.
+    /// Holds that are open, or not settled yet.
     unresolved: Mutex<HashMap<GenerationId, Arc<HoldState>>>,
     spool: Option<Spool>,
     settling: TaskTracker,
@@ -56,14 +56,14 @@ struct HoldState {
     accepted: Instant,
     /// Place of the upstream that has the request, as in [`HoldRef::upstream`].
     upstream: AtomicU32,
-    /// What each of the model's upstreams charges, as it was granted.
+    /// Charges of each of the model's upstreams, as granted.
     upstream_costs: Vec<Option<Arc<Price>>>,
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
 }
 
-/// Lease of a hold as known to this gateway.
+/// Lease of a hold, as far as this gateway knows it.
 struct Lease {
     /// Shortest time that the hold lives after a renewal.
     length: Duration,
@@ -83,13 +83,13 @@ struct Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldStatus {
     Open,
-    /// Open, with the key revoked or disabled, or its group archived: the reason to end a stream.
+    /// Open, but the key is revoked or disabled, or its group archived. A stream must end for this reason.
     Revoked(Refusal),
     /// Expired, since the lease ran out.
     Gone,
 }
 
-/// An open hold. The drop captures the usage recorded so far, or releases a hold without usage.
+/// An open hold. Dropping it captures the usage recorded so far, or releases a hold without usage.
 pub(crate) struct OpenHold {
     holds: Holds,
     state: Arc<HoldState>,
@@ -99,7 +99,6 @@ pub(crate) struct OpenHold {
 }
 
 impl Holds {
-    /// No holds yet.
     pub(crate) fn new(keys: Keys, spool: Option<Spool>, settling: TaskTracker) -> Self {
         Self(Arc::new(HoldsInner { keys, unresolved: Mutex::default(), spool, settling }))
     }
@@ -158,17 +157,15 @@ impl OpenHold {
         self.state.hold.generation
     }
 
-    /// The account that pays.
     pub(crate) fn account(&self) -> AccountId {
         self.state.hold.account
     }
 
-    /// The key that pays.
     pub(crate) fn key(&self) -> KeyId {
         self.state.hold.key
     }
 
-    /// Takes the state of the rates of the key and its groups when the hold was granted.
+    /// Takes the state of the rates of the key and its groups at the time of the grant.
     pub(crate) fn take_rates(&mut self) -> Option<Box<RateStatus>> {
         self.rates.take()
     }
@@ -202,12 +199,12 @@ impl OpenHold {
         self.state.lease().course.finish_reason = reasons.first().copied();
     }
 
-    /// Status at the key-service, by the last answer.
+    /// Returns the status at the key-service, by its last answer.
     pub(crate) fn status(&self) -> HoldStatus {
         self.state.lease().status
     }
 
-    /// Returns whether the lease may have run out, so that no output is delivered before a renewal.
+    /// Returns whether the lease may have run out, so that no output may be delivered before a renewal.
     pub(crate) fn is_lapsed(&self, now: Instant) -> bool {
         let lease = self.state.lease();
         lease.status == HoldStatus::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
@@ -230,13 +227,13 @@ impl OpenHold {
         async move { state.extend(&keys, (prompt_tokens, images), output_tokens).await }
     }
 
-    /// Bills this usage and waits for the charge, within a bound. `None` means an unconfirmed charge, to be delivered in
-    /// the background; with a spool, the charge survives this process.
+    /// Bills this usage and waits a bounded time for the charge. `None` means that the charge is not confirmed and is
+    /// delivered in the background; with a spool, it survives this process.
     pub(crate) async fn capture(self, usage: Usage, estimated: bool) -> Option<Charge> {
         self.capture_part(usage, None, estimated).await
     }
 
-    /// Bills this usage as [`Self::capture`] does, but charges no more than a part of it.
+    /// Bills this usage as [`Self::capture`] does, but charges at most a part of it.
     pub(crate) async fn capture_part(
         mut self,
         usage: Usage,
@@ -248,8 +245,8 @@ impl OpenHold {
         self.settle().await
     }
 
-    /// Releases the hold of a request that cost nothing. Waits, within a bound, so that the money is free again when
-    /// the client repeats the request.
+    /// Releases the hold of a request that cost nothing. Waits a bounded time, so that the money is free again when the
+    /// client repeats the request.
     pub(crate) async fn release(mut self) {
         self.ending = Ending::Release;
         self.settle().await;
@@ -264,7 +261,7 @@ impl OpenHold {
                 charge
             }
             Attempt::Unsettled => {
-                // The slot goes along, so that pending settlements are as bounded as requests.
+                // The slot goes along, so that pending settlements are bounded as requests are.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
                 settlement.hand_over(&self.holds).await;
@@ -284,7 +281,7 @@ impl OpenHold {
 
 impl Drop for OpenHold {
     fn drop(&mut self) {
-        // The slot is gone if the hold is resolved, or is being resolved elsewhere.
+        // The slot is gone if the hold is resolved here or elsewhere.
         if let Some(slot) = self.slot.take() {
             self.holds.settle_in_background(self.settlement(Some(slot)));
         }
@@ -296,7 +293,7 @@ impl HoldState {
         self.lease.lock()
     }
 
-    /// Reference to the hold for a call: with the upstream that has the request by now.
+    /// Refers to the hold in a call, with the upstream that has the request by now.
     fn named(&self) -> HoldRef {
         let upstream = self.upstream.load(Ordering::Relaxed);
         let place = usize::try_from(upstream).ok().and_then(|place| place.checked_sub(1));

@@ -1,4 +1,4 @@
-//! The public routes.
+//! Public routes of the gateway.
 
 mod caller;
 mod cors;
@@ -28,20 +28,18 @@ pub(crate) use router::routes;
 
 /// Dependencies of the routes, an instance per worker.
 pub(crate) struct App {
-    /// Runs chat requests.
     pub(crate) generator: Arc<Generator>,
     pub(crate) models: Arc<OfferedModels>,
-    /// Prefix of every key.
     pub(crate) prefix: Prefix,
     /// The largest body of a chat request, in bytes.
     pub(crate) max_body: usize,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
-    /// True if the proxy in front of the gateway is trusted to name the client.
+    /// The proxy in front of the gateway is trusted to name the client.
     pub(crate) proxy_trusted: bool,
-    /// Cancelled when `/health` is to say that the gateway stops.
+    /// Cancelled when `/health` should say that the gateway stops.
     pub(crate) stopping: CancellationToken,
-    /// Cancelled when the gateway begins to drain: no new requests are accepted.
+    /// Cancelled when the gateway begins to drain and accepts no new requests.
     pub(crate) draining: CancellationToken,
 }
 
@@ -61,5 +59,5 @@ impl Call {
 
 /// Response header with the generation's id, which is also the billing id.
 pub(crate) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
-/// Response header with the value to which `max_tokens` was lowered, since more could not be paid.
+/// Response header with the value that `max_tokens` was lowered to, since more could not be paid.
 pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");

@@ -1,4 +1,4 @@
-//! The inference-gateway as a process of its own.
+//! The inference-gateway in its own process.
 
 use std::{
     io::{self, StdoutLock, Write},
@@ -38,7 +38,6 @@ use shared_rpc::spool_list::{SpoolCommand, list_spool};
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Metrics of the program.
 static EXPORTED: Exported =
     Exported { program: env!("CARGO_PKG_NAME"), families: &[inference_gateway::FAMILIES] };
 
@@ -149,7 +148,7 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks at all that a start looks at, and at what the gateway calls, and reports.
+/// Checks everything that a start checks, and what the gateway calls, and reports.
 async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let common = &arguments.common;
     let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);

@@ -1,5 +1,5 @@
-//! Metrics of generations: durations and sizes under names of their own, and tokens as the GenAI semantic conventions name
-//! them.
+//! Metrics of generations: durations and sizes under our own names, and tokens under those of the GenAI semantic
+//! conventions.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use request::Forward;
 use shared::tokens::{TOKEN_KINDS, Usage};
 use shared_catalog::{Catalog, UpstreamKind};
 
-/// The outcome of a generation that nothing disturbed.
+/// Outcome of a generation that nothing disturbed.
 pub(crate) const OK: &str = "ok";
 
 /// Counters of tokens, in the order of [`Usage::by_kind`].
@@ -21,7 +21,7 @@ const USAGE: [&str; TOKEN_KINDS] = [
     "gen_ai_client_inference_usage_reasoning_output_tokens_total",
 ];
 
-/// The metrics of each model, looked up once: a lookup by name and labels costs more than the measurement.
+/// Metrics of each model, looked up once, since a lookup by name and labels costs more than the measurement.
 pub(crate) struct Metrics(HashMap<String, ModelMetrics>);
 
 pub(crate) struct ModelMetrics {
@@ -46,7 +46,6 @@ pub(crate) enum Operation {
 struct TokenCounters([Counter; TOKEN_KINDS]);
 
 impl Operation {
-    /// Operation of this request.
     pub(crate) fn of(forward: &Forward) -> Self {
         if forward.reply.is_of_chat() { Self::Chat } else { Self::Embeddings }
     }

@@ -13,7 +13,7 @@ use crate::{
     upstream::{DrainedAddresses, Pool, Pools, UpstreamNow},
 };
 
-/// The models of a catalogue. A request keeps those with which it began.
+/// Models of a catalogue. A request keeps those with which it began.
 pub(crate) struct Models {
     pub(crate) catalog: Catalog,
     /// The upstreams of every model.
@@ -23,7 +23,7 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    /// The models of a catalogue; `builtin` is the address of a running built-in model.
+    /// Makes the models of a catalogue. `builtin` is the address of a running built-in model.
     pub(crate) fn of(
         catalog: Catalog,
         builtin: Option<&Uri>,
@@ -34,13 +34,13 @@ impl Models {
     }
 }
 
-/// The models on offer right now, replaced whole.
+/// Models on offer right now, which are replaced as a whole.
 pub struct OfferedModels {
     current: Current<Models>,
     builtin: Option<Uri>,
-    /// Upstreams that get no new requests, by an operator's command.
+    /// Upstreams that get no new requests because of an operator's command.
     drained: DrainedAddresses,
-    /// The check of the servers, which ends with the catalogue. Locked while models are replaced or upstreams drained.
+    /// Check of the servers, which ends with the catalogue. Locked while models are replaced or upstreams drained.
     checking: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -62,7 +62,7 @@ impl OfferedModels {
 
     /// Offers the models of another catalogue from now on.
     pub fn replace(&self, catalog: Catalog) -> Result<(), ConfigError> {
-        // Held to the end, so that no upstream is drained in between, in the older models alone.
+        // Held to the end, so that no upstream is drained in between, which would affect only the older models.
         let mut checking = self.checking.lock();
         let models = Models::of(catalog, self.builtin.as_ref(), &self.drained)?;
         show_catalogue(models.catalog.checksum);
@@ -97,8 +97,8 @@ impl OfferedModels {
     }
 }
 
-/// Begins to ask the servers of a catalogue what they serve. Nothing waits for the answers: a catalogue that promises more than a
-/// server has is the operator's to mend, and serves meanwhile.
+/// Begins to ask the servers of a catalogue what they serve. Nothing waits for their answers: if a catalogue promises
+/// more than a server has, it serves until the operator corrects it.
 fn check(catalog: &Catalog) -> AbortOnDropHandle<()> {
     let catalog = catalog.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The running gateway and its shutdown: refuses new requests, finishes running requests within a bound, and delivers
+//! The running gateway and its shutdown. It refuses new requests, finishes running ones within a bound, and delivers
 //! captures.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -24,36 +24,35 @@ use crate::{
     workers::WorkerThread,
 };
 
-/// Time for cut generations to end and for settlements to be delivered.
+/// Time for cut generations to end, and for settlements to be delivered.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
-/// Interval at which the gateway looks whether it is ready, for its metrics: shorter than that of most scrapes.
+/// Interval at which the gateway checks its readiness for its metrics, shorter than that of most scrapes.
 const LOOK_AT_READINESS: Duration = Duration::from_secs(5);
-/// Longest time for a key-service to answer a single question: connecting, TLS and the token included.
+/// Longest time for a key-service to answer one question, including connecting, TLS and the token.
 const REACHED_WITHIN: Duration = Duration::from_secs(5);
 /// Time for idle connections to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// End of a socket that another program goes on to serve.
+/// End of a socket that another program continues to serve.
 struct HandOver {
-    /// Cancelled when no connection is accepted any more.
+    /// Cancelled when no more connections are accepted.
     closed: CancellationToken,
     /// Accepted connections whose first request has not arrived.
     arriving: TaskTracker,
 }
 
-/// A running gateway.
 pub struct RunningGateway {
-    /// The public address.
     pub public: SocketAddr,
     keys: Keys,
     drain: Duration,
-    /// Ends the acceptance of connections before requests are refused; `None` where connections are accepted, and refused, to the end.
+    /// Ends the acceptance of connections before requests are refused. `None` if connections are accepted, and refused,
+    /// to the end.
     hand_over: Option<HandOver>,
     /// Cancelled when no new requests are accepted.
     draining: CancellationToken,
-    /// Cancelled when running requests have to end.
+    /// Cancelled when running requests must end.
     cut: CancellationToken,
-    /// Cancelled when the connections have to close.
+    /// Cancelled when connections must close.
     close: CancellationToken,
     running: TaskTracker,
     settling: TaskTracker,
@@ -84,7 +83,8 @@ impl RunningGateway {
         let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
         let Core { draining, cut, close, running, settling, .. } = core;
         tokio::spawn(show_readiness(keys.clone(), stopping.clone(), close.clone()));
-        // Connections to a socket of our own are answered that the gateway stops; others may have a better answer.
+        // On a socket of our own, new connections are told that the gateway stops. On others, another process may have
+        // a better answer.
         let closed = if is_handed_over { CancellationToken::new() } else { close.clone() };
         let port = Port {
             tls: public_tls.as_ref().map(PublicTls::port),
@@ -142,7 +142,7 @@ impl RunningGateway {
     }
 }
 
-/// Fails unless a key-service answers. Any credential will do: only the existence of an answer matters.
+/// Fails unless a key-service answers. Any credential will do, since only the answer matters.
 async fn is_ready(keys: &Keys) -> Result<(), String> {
     let answered = keys.authenticate("", Class::Api).await;
     answered.map(drop).map_err(|_| "no key-service answers".to_owned())

@@ -5,20 +5,20 @@ use shared_door::{limits::Limits, serve::Bounds};
 
 use crate::config::Options;
 
-/// Chat requests in flight, if open files allow as many.
+/// Chat requests in flight, if open files allow so many.
 const MOST_IN_FLIGHT: usize = 4096;
-/// Bytes of prompts in memory, if memory allows as many.
+/// Bytes of prompts in memory, if memory allows so many.
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
-/// Bytes of answers in memory, if memory allows as many: two of the largest answers, with their copies.
+/// Bytes of answers in memory, if memory allows so many: two of the largest answers, with their copies.
 const MOST_ANSWERS_BYTES: u64 = 1 << 30;
-/// The memory for bodies of callers that are not authenticated: enough for the small bodies of hundreds, and little beside the
-/// budget for prompts.
+/// Memory for bodies of callers that are not authenticated: enough for the small bodies of hundreds, and little beside
+/// the budget for prompts.
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
 /// Management requests in flight: each has a connection to a key-service.
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
-/// Least number of large bodies parsed at once, so that one of an account leaves a place to others.
+/// Fewest large bodies parsed at the same time, so that one account leaves a place to others.
 const LEAST_PARSED_AT_ONCE: usize = 2;
-/// The part of the requests in flight that a single account leaves to the others: a quarter.
+/// Part of the requests in flight that a single account leaves to others: a quarter.
 const LEFT_TO_OTHERS: usize = 4;
 
 /// Sizes of a gateway's budgets.
@@ -40,7 +40,7 @@ pub struct Sizes {
     pub(crate) answers_bytes_per_account: usize,
     /// Bytes of bodies of callers that are not authenticated yet.
     pub(crate) unauthenticated_bytes: usize,
-    /// Large bodies parsed at once: each takes a core for up to a second, and half of the cores serve on.
+    /// Large bodies parsed at the same time. Each takes a core for up to a second, and half of the cores keep serving.
     pub(crate) parsed_at_once: usize,
 }
 
@@ -94,7 +94,7 @@ impl Sizes {
     }
 }
 
-/// Bytes of prompts: as configured, or half of the process's memory. The largest body has to fit twice.
+/// Bytes of prompts: the configured number, or half of the process's memory. The largest body must fit twice.
 fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     const SETTING: &str = "FAREGATE_MAX_PROMPTS_MIB";
     let derived = MOST_PROMPTS_BYTES.min(memory / 2);
@@ -111,7 +111,7 @@ fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Bytes of answers: as configured, or a quarter of the process's memory.
+/// Bytes of answers: the configured number, or a quarter of the process's memory.
 fn answers_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     let derived = MOST_ANSWERS_BYTES.min(memory / 4);
     let bytes = options.max_answers_mib.map_or(derived, |mib| u64::from(mib) << 20);

@@ -1,4 +1,4 @@
-//! The upstreams of the catalogue in use, as the admin port lists them, and the commands that drain and restore them.
+//! Lists the upstreams of the catalogue in use on the admin port, with commands that drain and restore them.
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +24,6 @@ use crate::{models::OfferedModels, upstream::UpstreamNow};
 
 /// Path of the list on the admin port.
 const LIST: &str = "/upstreams";
-/// Paths of the changes.
 const DRAIN: &str = "/upstreams/drain";
 const RESTORE: &str = "/upstreams/restore";
 
@@ -51,21 +50,20 @@ pub enum UpstreamsCommand {
     },
 }
 
-/// An upstream of a model, as it is listed. Has no word of an answer, and no credential.
+/// An upstream of a model in the list. It has no word of an answer, and no credential.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListedUpstream {
-    /// Host and port.
     pub(crate) address: String,
     /// The model's id in the catalogue.
     pub(crate) model: String,
     /// The model's name at the upstream.
     pub(crate) upstream_model: String,
     pub(crate) kind: String,
-    /// `serving`, `set_aside`, or `draining` and, once nothing is under way, `drained`.
+    /// One of `serving`, `set_aside`, `draining` and, once nothing is under way, `drained`.
     pub(crate) state: String,
     /// Time of the last change of the state.
     pub(crate) since: String,
-    /// Time of the next request of an upstream that is set aside.
+    /// Time of the next request to an upstream that is set aside.
     pub(crate) until: Option<String>,
     /// Requests of this model under way.
     pub(crate) in_flight: u64,
@@ -75,7 +73,7 @@ pub(crate) struct ListedUpstream {
 /// The last failure of an upstream.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListedFailure {
-    /// As in `gateway_upstream_errors_total`.
+    /// Kind of the failure, a label of `gateway_upstream_errors_total`.
     pub(crate) kind: String,
     pub(crate) at: String,
 }

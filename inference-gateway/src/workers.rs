@@ -1,4 +1,4 @@
-//! Worker threads, each with a separate runtime, so that a request never moves between threads.
+//! Worker threads. Each has its own runtime, so that a request never moves between threads.
 
 use std::{io, thread};
 

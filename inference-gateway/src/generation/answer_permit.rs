@@ -1,6 +1,6 @@
-//! The memory that an answer takes of the budget that all answers share.
+//! Memory that an answer takes of the budget that all answers share.
 //!
-//! Small answers take no memory of the budget, so that most requests never touch it.
+//! Small answers take none of the budget, so that most requests never touch it.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use shared::ids::AccountId;
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
-/// Bytes of an answer that are not counted: an ordinary whole answer and its copy, or the event that a stream waits
-/// for.
+/// Bytes of an answer that are not counted: those of an ordinary whole answer and its copy, or of the event that a
+/// stream waits for.
 const UNCOUNTED_BYTES: usize = 64 << 10;
-/// Bytes that are taken at a time: the lock on accounts' shares is then taken a few times for each mebibyte.
+/// Bytes taken at a time, so that the lock on accounts' shares is taken only a few times for each mebibyte.
 const STEP_BYTES: usize = 256 << 10;
-/// Longest wait of a whole answer for memory, in all. The answer was generated and will be billed, so waiting for
-/// others to leave is worth while; the upstream waits meanwhile.
+/// Longest wait of a whole answer for memory, in all. The answer was generated and will be billed, so it is worth
+/// waiting until others leave. The upstream waits meanwhile.
 const WAIT_FOR_MEMORY: Duration = Duration::from_secs(10);
 
-/// Part of the budget that an answer holds, given back by the drop.
+/// Part of the budget that an answer holds until it is dropped.
 pub(super) struct AnswerPermit {
     permit: Permit,
     /// Rest of the time that the answer may wait for more.
@@ -26,13 +26,13 @@ pub(super) struct AnswerPermit {
 }
 
 impl AnswerPermit {
-    /// Nothing yet of an account's answer.
+    /// Begins without memory, for an answer of this account.
     pub(super) fn new(budget: &Quota, account: AccountId) -> Self {
         Self { permit: budget.empty_permit(Owner::Account(account)), timeout: WAIT_FOR_MEMORY }
     }
 
-    /// Holds memory for exactly `bytes`, and returns true if the budget had as much. On failure, the answer keeps the
-    /// part that it had.
+    /// Holds memory for exactly `bytes`. Returns whether the budget had that much; if not, the answer keeps the part
+    /// that it had.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
         match counted(bytes).checked_sub(self.permit.amount()) {
             Some(0) => true,
@@ -44,7 +44,7 @@ impl AnswerPermit {
         }
     }
 
-    /// Holds memory for `bytes`, after a wait for other answers if need be. Returns whether the memory came in time.
+    /// Holds memory for `bytes`, and waits for other answers if need be. Returns whether it came in time.
     pub(super) async fn wait_for(&mut self, bytes: usize) -> bool {
         if self.hold(bytes) {
             return true;
@@ -56,7 +56,7 @@ impl AnswerPermit {
         found
     }
 
-    /// Lets large bytes keep a part of the budget until the connection has sent all.
+    /// Lets large bytes keep a part of the budget until the connection has sent them.
     pub(super) fn leave_with(&mut self, bytes: Bytes) -> Bytes {
         if bytes.len() <= UNCOUNTED_BYTES {
             return bytes;
@@ -65,7 +65,7 @@ impl AnswerPermit {
     }
 }
 
-/// Bytes of the budget that an answer of `bytes` takes.
+/// Bytes of the budget that an answer of this size takes.
 fn counted(bytes: usize) -> usize {
     if bytes <= UNCOUNTED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) }
 }

@@ -1,5 +1,5 @@
-//! Opens the hold of a generation. Where the prompt's bound cannot be paid but an exact count may be, that is tried before
-//! refusing.
+//! Opens the hold of a generation. If the prompt's bound cannot be paid but an exact count may be, a count is tried
+//! before the request is refused.
 
 use std::sync::Arc;
 
@@ -23,33 +23,32 @@ use crate::{
     upstream::{CountTerms, Failure, NotCounted, PassedHead, Pool, Running},
 };
 
-/// Fewest tokens to begin a stream by grants with. If only other holds leave fewer, repeating later is better.
-const ENOUGH_BY_GRANTS: u64 = 64;
-/// Fewest tokens per choice to begin an answer that cannot be extended. If only other holds leave fewer, repeating
+/// Fewest tokens with which a stream by grants begins. If there are fewer only because others hold the rest, repeating
 /// later is better.
+const ENOUGH_BY_GRANTS: u64 = 64;
+/// Fewest tokens per choice with which an answer begins that cannot be extended. If there are fewer only because others
+/// hold the rest, repeating later is better.
 const ENOUGH_AT_ONCE: u64 = 4096;
 
-/// Most of the output tokens that a request needs which has the model think within no budget.
+/// Most output tokens that a request needs if it lets the model think without a budget.
 const ENOUGH_WITHOUT_THINKING: u64 = 16;
-/// Bound of a prompt above which money that others hold is worth a count: a byte a token is some four times too dear.
+/// Bound of a prompt above which it is worth counting because others hold money. A byte a token is some four times too
+/// much.
 const WORTH_COUNTING: u64 = 16_384;
 
-/// Room for tokens that a key-service of the last release does not tell: a count finds out.
+/// Room for tokens that a key-service of the last release does not report, so that only a count can tell.
 const UNTOLD_ROOM: TokenRoom = TokenRoom { limit: u64::MAX, remaining: u64::MAX };
 
-/// An authorized generation.
 pub(super) struct Authorized {
     pub(super) hold: OpenHold,
-    /// Output tokens asked for.
     pub(super) asked: u64,
-    /// The upstream that counted the prompt; the request goes there.
+    /// Upstream that counted the prompt, which gets the request.
     pub(super) counted_by: Option<Running>,
 }
 
 impl Generator {
-    /// Opens the hold.
     pub(super) async fn authorize(&self, job: &mut Job, pool: &Pool) -> Result<Authorized, ApiError> {
-        // Only a stream whose upstream shows the generated tokens can be stopped at a grant.
+        // Only a stream whose upstream shows its tokens can be stopped at a grant.
         let shows_progress = pool.shows_progress(&job.forward) && !job.forward.may_hide_tokens;
         let by_grants = job.forward.stream && shows_progress;
         let (asked, enough) = if by_grants {
@@ -91,8 +90,9 @@ impl Generator {
         }
     }
 
-    /// Opens the hold on an exact count, where the bound was refused, or where there is none (`denial` is absent). The least that
-    /// the prompt can cost is held meanwhile: the upstream counts nothing that the key could not pay in any case.
+    /// Opens the hold on an exact count, if the bound was refused or if there is none (`denial` is absent). The least
+    /// that the prompt can cost is held meanwhile, so that the upstream counts nothing that the key could not pay in
+    /// any case.
     async fn authorize_counted(
         &self,
         job: &mut Job,
@@ -103,7 +103,7 @@ impl Generator {
         let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(Failure::no_upstream)?;
         let uncounted = |forward: &Forward| denial.clone().map_or_else(uncountable, |d| refused(d, forward));
         if !running.upstream().counts(&job.forward) {
-            // A key that may not call at all is answered that.
+            // If the key may not call at all, that is the answer.
             self.keys.authenticate(&job.credential, Class::Api).await??;
             return Err(uncounted(&job.forward));
         }
@@ -134,16 +134,16 @@ impl Generator {
         if covered >= request.enough_output_tokens {
             return Ok(Authorized { hold, asked, counted_by: Some(running) });
         }
-        // Too little: the key-service decides whether for good, or because others hold the rest.
+        // The money is too little. The key-service decides whether for good, or because others hold the rest.
         hold.release().await;
         let again = Authorize { prompt_tokens: exact, readmitted: true, ..request };
         let hold = self.authorize_anew(job, again).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
-    /// Opens the hold on an exact count, where the bound does not fit the tokens per minute; where no count is to be had, an
-    /// estimate has to fit. A prompt that cannot fit at the moment is not counted. No hold is needed meanwhile: a key that is
-    /// over its rate can pay.
+    /// Opens the hold on an exact count, if the bound does not fit the tokens per minute. If no count is available, an
+    /// estimate must fit. A prompt that cannot fit now is not counted. No hold is needed meanwhile, since a key over
+    /// its rate can pay.
     async fn admit_counted(
         &self,
         job: &mut Job,
@@ -162,7 +162,7 @@ impl Generator {
         let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(Failure::no_upstream)?;
         let mut counted = Err(NotCounted::Unsupported);
         if running.upstream().counts(&job.forward) {
-            // A count takes seconds, during which the request must not occupy the permit of an unauthorized request.
+            // A count takes seconds. During that time, the request must not occupy the permit of an unauthorized one.
             let identity = self.keys.authenticate(&job.credential, Class::Api).await??;
             job.admitted.charge_to(identity.account())?;
             counted = self.try_count(&running, job).await;
@@ -182,8 +182,8 @@ impl Generator {
         Ok(Authorized { hold, asked, counted_by })
     }
 
-    /// Takes over the hold of an authorized request, which is charged to the account that pays; without room there, the
-    /// hold is released.
+    /// Takes over the hold of an authorized request, which counts against the account that pays. If that has no room,
+    /// the hold is released.
     async fn open(
         &self,
         job: &mut Job,
@@ -201,8 +201,8 @@ impl Generator {
         Ok(hold)
     }
 
-    /// Authorizes a request another time, under a new generation id. The release of the last hold, or a copy of the
-    /// last authorization, may still be under way: under the same id it would settle the new hold.
+    /// Authorizes a request again, under a new generation id. The release of the last hold, or a copy of the last
+    /// authorization, may still be under way; under the same id, it would settle the new hold.
     async fn authorize_anew(&self, job: &mut Job, request: Authorize) -> Result<OpenHold, ApiError> {
         job.id = self.keys.new_generation();
         let (asked_at, prompt_tokens) = (Instant::now(), request.prompt_tokens);
@@ -211,8 +211,8 @@ impl Generator {
         self.open(job, grant, prompt_tokens, asked_at).await
     }
 
-    /// Counts the tokens of the prompt, if the upstream counts in time: exact, except for uncounted images, which are
-    /// taken at their bound.
+    /// Counts the tokens of the prompt, if the upstream counts in time. The count is exact, except that uncounted
+    /// images are taken at their bound.
     pub(super) async fn count(&self, running: &Running, job: &Job) -> Option<u64> {
         self.try_count(running, job).await.ok()
     }
@@ -227,7 +227,7 @@ impl Generator {
         CountTerms { owner: job.admitted.owner(), passed: &job.passed, admission: &self.admission }
     }
 
-    /// Counts a request of which nothing is generated for the rates of its key, or refuses it.
+    /// Counts a request that generates nothing against the rates of its key, or refuses it.
     pub(crate) async fn admit_free(
         &self,
         credential: String,
@@ -257,7 +257,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Counts the tokens of a prompt that is not sent: exactly where the upstream can, else at their bound.
+    /// Counts the tokens of a prompt that is not sent: exactly if the upstream can, or else at their bound.
     pub(crate) async fn count_prompt(
         &self,
         pool: &Pool,
@@ -284,7 +284,7 @@ impl Generator {
     }
 }
 
-/// The refusal of a prompt of more tokens than its key may use in a minute, by a count or an estimate.
+/// Refuses a prompt of more tokens than its key may use in a minute, by a count or an estimate.
 fn never_fits(tokens: u64, is_exact: bool, room: TokenRoom) -> ApiError {
     let size = if is_exact { "has" } else { "has about" };
     let message = format!(
@@ -296,7 +296,8 @@ fn never_fits(tokens: u64, is_exact: bool, room: TokenRoom) -> ApiError {
     error
 }
 
-/// The error of a denial. Where the request has the model think, what is left may pay for some output and for no answer.
+/// Makes the error of a denial. If the request lets the model think, what is left may pay for some output, but for no
+/// answer.
 fn refused(denial: Denial, forward: &Forward) -> ApiError {
     let is_short = matches!(counting(&denial, forward), Counting::MayPay);
     let mut error = ApiError::from(denial);
@@ -311,7 +312,7 @@ fn refused(denial: Denial, forward: &Forward) -> ApiError {
     error
 }
 
-/// The error of a prompt of which nothing but a count would tell the tokens.
+/// Makes the error for a prompt whose tokens only a count could tell.
 fn uncountable() -> ApiError {
     let message =
         "Documents are taken where the model's server counts their tokens beforehand, and this one does not.";
@@ -325,7 +326,6 @@ fn not_counted() -> ApiError {
 
 /// Use of an exact count of a prompt whose bound was refused.
 enum Counting {
-    /// The count changes nothing.
     Useless,
     /// What is left may pay for a smaller prompt.
     MayPay,
@@ -333,11 +333,11 @@ enum Counting {
     MayFitTokens,
 }
 
-/// Returns the use of an exact count after a denial. Money that other requests hold comes free again: trying later is
-/// better than counting now.
+/// Returns the use of an exact count after a denial. If other requests hold the money, it comes free again, so trying
+/// later is better than counting now.
 fn counting(denial: &Denial, forward: &Forward) -> Counting {
     match denial.refusal {
-        // The bound of an agent's prompt holds what several requests of it could have used.
+        // The bound of an agent's prompt holds as much as several of its requests could have used.
         Refusal::SpendReserved if forward.prompt_bound >= WORTH_COUNTING && !forward.is_chat_alone() => {
             Counting::MayPay
         }

@@ -1,4 +1,4 @@
-//! Sends a generation to an upstream, and to another if the first could not take the request.
+//! Sends a generation to an upstream, and to another one if the first could not take the request.
 
 use http::HeaderValue;
 use hyper::body::Incoming;
@@ -14,26 +14,26 @@ use crate::{
     upstream::{Failure, NotAnswered, Pool, Running, Terms},
 };
 
-/// Longest time of a whole answer, as a multiple of the answer deadline. The client was answered 504 after the first
-/// multiple, and pays all the same.
+/// Longest time of a whole answer, as a multiple of the answer deadline. After the first multiple, the client was
+/// answered 504, and still pays.
 pub(super) const WHOLE_ANSWER: u32 = 3;
 
-/// Fewest tokens that a limit is lowered to. Where there is room for fewer, a client that set a limit is better told that its
-/// prompt is too long: agents then shorten it, and would take so short an answer for a whole one.
+/// Fewest tokens that a limit is lowered to. If there is room for fewer, a client that set a limit should rather learn
+/// that its prompt is too long: agents then shorten it, while they would take so short an answer for a whole one.
 const LEAST_ROOM: u64 = 256;
 
 /// A generation whose upstream has answered 200.
 pub(super) struct Reached {
-    /// The output tokens that the upstream was limited to, for each choice.
+    /// Output tokens that the upstream was limited to, for each choice.
     pub(super) max_tokens: u64,
     pub(super) running: Running,
     pub(super) body: Incoming,
 }
 
-/// Way of a generation through the upstreams of its model.
+/// Path of a generation through the upstreams of its model.
 #[derive(Default)]
 pub(super) struct Route {
-    /// The upstream that counted the prompt; the request goes there.
+    /// Upstream that counted the prompt, which gets the request.
     pub(super) counted_by: Option<Running>,
     /// The upstream that has the request and has not answered.
     pub(super) asked: Option<Running>,
@@ -44,7 +44,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Notes the upstream that is asked now, also for telemetry: it may fail.
+    /// Notes the upstream that is asked now, in telemetry too, since it may fail.
     fn ask(&mut self, running: Running) -> &Running {
         let upstream = running.upstream();
         self.asked_kind = Some(upstream.entry.kind);
@@ -61,17 +61,17 @@ impl Route {
 
 /// Answer of an upstream, whose head is a 200.
 struct Answered {
-    /// The output tokens that the upstream was limited to, for each choice.
+    /// Output tokens that the upstream was limited to, for each choice.
     max_tokens: u64,
     body: Incoming,
 }
 
-/// Limit of a request that is sent again, since the upstream refused the first one.
+/// Limit for sending a request again, since the upstream refused the first limit.
 #[derive(Clone, Copy)]
 enum SecondLimit {
     /// The output that fits the upstream's window.
     Room(u64),
-    /// The upstream's own: it generates to the end of its window, which is less than what is held.
+    /// No limit of ours: the upstream generates to the end of its window, which is less than what is held.
     Upstreams,
 }
 
@@ -88,13 +88,13 @@ impl Generator {
         if hold.output_tokens() < asked {
             self.widen(hold, pool, job, asked, &mut route.counted_by).await;
         }
-        // A grant still below the request is final, so the upstream is limited to the grant, and stops by itself.
+        // A grant below the request is final, so the upstream gets it as its limit, and stops by itself.
         let granted = hold.output_tokens();
         let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
         self.send(pool, job, hold, max_tokens, route).await
     }
 
-    /// Counts the prompt of a short hold exactly, and extends the hold: a smaller prompt leaves more output.
+    /// Counts the prompt of a short hold exactly, and extends the hold, since a smaller prompt leaves more output.
     async fn widen(
         &self,
         hold: &OpenHold,
@@ -113,13 +113,12 @@ impl Generator {
         };
         match hold.extend(exact, job.forward.images, asked).await {
             Ok(Extended::Open(Extension { .. })) => *counted_by = Some(running),
-            // The grant stays unchanged.
             Ok(Extended::Gone) | Err(_) => {}
         }
     }
 
-    /// Sends the request to the upstream that counted the prompt, or else to the best upstream; once more to another if
-    /// that may help.
+    /// Sends the request to the upstream that counted the prompt, or else to the best one; once more to another if that
+    /// may help.
     async fn send(
         &self,
         pool: &Pool,
@@ -194,7 +193,7 @@ impl Generator {
         answered.map(|body| Answered { max_tokens: limit, body })
     }
 
-    /// Decides the limit of a request whose first limit the upstream refused; `None` where the refusal stands. Only the
+    /// Decides the limit for a request whose first limit the upstream refused; `None` if the refusal stands. Only the
     /// upstream knows its room, which may be less than the catalogue's maximum.
     async fn second_limit(
         &self,
@@ -203,7 +202,7 @@ impl Generator {
         first: u64,
         refused: RefusedLimit,
     ) -> Option<SecondLimit> {
-        // All that the model can generate is held, or more than the window that the upstream tells.
+        // The hold covers all that the model can generate, or more than the window that the upstream reports.
         let is_covered = first == job.forward.max_tokens
             || refused.room_beside(0).is_some_and(|whole_window| whole_window < first);
         let needs_limit = running.upstream().form(&job.forward).api() == UpstreamApi::Messages;

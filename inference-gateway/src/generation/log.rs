@@ -1,4 +1,4 @@
-//! The record of a generation for metrics and log: one line each, without a word of prompt or answer.
+//! Record of a generation for metrics and log, in one line, without a word of prompt or answer.
 
 use std::time::Duration;
 
@@ -40,22 +40,22 @@ pub(super) struct GenerationLog {
     pub(super) usage: Usage,
     pub(super) charge: Option<Charge>,
     first_token: Option<Duration>,
-    /// [`OK`](crate::model_metrics::OK), or the way in which it ended else.
+    /// [`OK`](crate::model_metrics::OK), or how the generation ended otherwise.
     pub(super) outcome: &'static str,
     /// The span of the upstream's part, retries included.
     pub(super) inference: Span,
-    /// Time of the upstream's part: its begin, and its duration once it has ended.
+    /// Time of the upstream's part: when it began, and how long it took once it has ended.
     inference_time: Option<(Instant, Option<Duration>)>,
     /// Class of the error with which the upstream's part ended.
     failed: Option<&'static str>,
     /// The software of the upstream that answered.
     answered_by: Option<UpstreamKind>,
-    /// The software of the upstream that was asked last, whether or not it answered.
+    /// Software of the upstream that was asked last, even if it did not answer.
     pub(super) asked: Option<UpstreamKind>,
 }
 
 impl GenerationLog {
-    /// A generation that begins now.
+    /// Begins the record of a generation.
     pub(super) fn begin(job: &Job) -> Self {
         Self {
             began: job.accepted,
@@ -73,7 +73,7 @@ impl GenerationLog {
         }
     }
 
-    /// Begins the upstream's part.
+    /// Begins the upstream's part of the record.
     pub(super) fn begin_inference(&mut self, job: &Job) {
         self.inference_time = Some((Instant::now(), None));
         self.inference = job.span.child(SpanKind::Client, || {
@@ -102,7 +102,7 @@ impl GenerationLog {
     pub(super) fn reached(&mut self, upstream: &Upstream) {
         self.answered_by = Some(upstream.entry.kind);
         self.inference.set("gen_ai.response.model", upstream.entry.model.clone());
-        // What the client reads as the answer's id.
+        // The client reads this as the answer's id.
         self.inference.set("gen_ai.response.id", self.generation.to_string());
     }
 
@@ -115,7 +115,7 @@ impl GenerationLog {
         }
     }
 
-    /// Ends the upstream's part, which has used this.
+    /// Ends the upstream's part, with the usage so far.
     pub(super) fn end_inference(&mut self, usage: Usage) {
         self.usage = usage;
         if let Some((began, took)) = &mut self.inference_time {
@@ -155,7 +155,7 @@ impl GenerationLog {
         self.inference.set("faregate.outcome", self.outcome);
     }
 
-    /// Records the upstream's part under the names of the conventions.
+    /// Records the upstream's part under the names of OpenTelemetry's conventions.
     fn record_inference(&self, job: &Job) {
         let Some((began, took)) = self.inference_time else { return };
         let waited = began.duration_since(self.began);

@@ -31,16 +31,14 @@ use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlin
 use end::End;
 use extension::{Extending, in_flight};
 
-/// Largest number of bytes read to count an upstream's output before the stream's end: an event for each token of the
-/// longest answer.
+/// Most bytes read to count an upstream's output before the stream's end: an event for each token of the longest
+/// answer.
 const MOST_COUNTED_BYTES: usize = 32 << 20;
-/// Largest number of bytes kept of a stream while its client takes nothing: some thousand tokens, or a minute of most
-/// models.
+/// Most bytes kept of a stream while its client reads nothing: some thousand tokens, or a minute of most models.
 const MOST_UNREAD_BYTES: usize = 1 << 20;
-/// Room that is found before more is read for a client that takes nothing: a large piece of an upstream.
+/// Room that must be free before more is read for a client that reads nothing: a large piece of an upstream.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A stream that runs.
 struct Stream {
     generator: Arc<Generator>,
     job: Job,
@@ -104,8 +102,8 @@ pub(super) fn start(
         };
         async move {
             let end = stream.carry(body).await;
-            // The upstream's connection is closed by now, which stops generation. The end has its own memory, which
-            // every open stream would keep otherwise.
+            // The upstream's connection is closed by now, which stops generation. The end is boxed, so that open
+            // streams do not reserve memory for it.
             Box::pin(stream.end(end)).await;
         }
     });
@@ -127,8 +125,8 @@ impl Stream {
     async fn carry_to_end(&mut self, upstream: &mut Incoming) -> End {
         let (generator, pipe) = (self.generator.clone(), self.pipe.clone());
         let mut alarm = Box::pin(sleep_until(self.next_deadline()));
-        // These futures wait across the events of the stream: new ones for each event would cost more than the event
-        // itself.
+        // These futures live across the events of the stream, since new ones for each event would cost more than the
+        // event itself.
         let (mut left, mut cut) = (pin!(pipe.left()), pin!(generator.cut.cancelled()));
         let mut changed = pin!(self.hold.changed());
         loop {
@@ -186,9 +184,9 @@ impl Stream {
         self.memory.hold(self.meter.held_bytes());
     }
 
-    /// Decides whether to read the upstream. Waiting output stops the reading, as long as the connection asks for the
-    /// stream. A stream in a task of its own has a client that takes nothing, and an upstream that may go on: reading
-    /// continues within bounds.
+    /// Decides whether to read the upstream. Waiting output stops the reading while the connection asks for the stream.
+    /// If the stream has its own task, its client reads nothing while the upstream may go on, so reading continues
+    /// within bounds.
     fn listens(&mut self, detached: bool) -> bool {
         let (now, blocked) = (Instant::now(), self.deadlines.is_blocked());
         let free = !self.meter.has_output() || self.meter.is_finished();
@@ -203,9 +201,9 @@ impl Stream {
             && self.memory.hold(self.meter.held_bytes() + PIECE_BYTES)
     }
 
-    /// Counts the upstream's output up to the end of the stream, without delivering any, after a grant, an error, a
-    /// client that left, or a hold lost while the gateway was frozen. The time for this counts from `since`, or else
-    /// from now.
+    /// Counts the upstream's output up to the end of the stream, without delivering any. This follows a grant, an
+    /// error, a client that left, or a hold lost while the gateway was frozen. The time for it counts from `since`, or
+    /// else from now.
     async fn count_rest(&mut self, upstream: &mut Incoming, since: Option<Instant>) {
         let (began, mut bytes) = (since.unwrap_or_else(Instant::now), 0);
         let lost = self.hold.status() == HoldStatus::Gone;
@@ -223,7 +221,7 @@ impl Stream {
         self.record();
     }
 
-    /// Reason to read the upstream on once the client has left.
+    /// Returns why to read the upstream after the client has left.
     fn reading_on(&self) -> ReadingOn {
         match self.running.upstream().entry.left_mid_stream {
             LeftMidStream::Finish => ReadingOn::ToTheEnd(self.generator.answer_deadline),
@@ -240,7 +238,7 @@ impl Stream {
             Some(Err(e)) => Some(self.meter.upstream_ended(Some(e.to_string()))),
             None => Some(self.meter.upstream_ended(None)),
         };
-        // Comments alone, and pieces of an event without end, are silence.
+        // Only comments, and pieces of an event that does not end, count as silence.
         if self.meter.events() > events {
             let now = Instant::now();
             self.deadlines.read(now);
@@ -249,7 +247,7 @@ impl Stream {
         self.metered(end).or_else(|| self.keep_within_budget())
     }
 
-    /// Reserves the memory that the stream takes now. An event without room ends the stream.
+    /// Reserves the memory that the stream takes now. If an event finds no room, the stream ends.
     fn keep_within_budget(&mut self) -> Option<End> {
         if self.memory.hold(self.meter.held_bytes()) {
             return None;
@@ -283,7 +281,7 @@ impl Stream {
         }
     }
 
-    /// Looks at the time. Deadlines move with every event, so the alarm may come early, and is then set anew.
+    /// Checks the time. Deadlines move with every event, so the alarm may come early, and is then set anew.
     fn alarm(&mut self, alarm: &mut Pin<Box<Sleep>>) -> Option<End> {
         let now = Instant::now();
         if self.deadlines.reading_on_is_over(self.reading_on(), now) {
@@ -325,8 +323,8 @@ impl Stream {
         self.meter.is_finished() && self.meter.is_reported()
     }
 
-    /// Notes whether the stream stands still: while an event waits for tokens, or the lease may have run out. A silence that
-    /// nothing covers waits as well, but is listened to. Returns whether the lease may have run out.
+    /// Notes whether the stream stands still, since an event waits for tokens or the lease may have run out. A silence
+    /// that nothing covers waits too, but is still listened to. Returns whether the lease may have run out.
     fn stand_still_if_blocked(&mut self) -> bool {
         let now = Instant::now();
         let lapsed = self.hold.is_lapsed(now);

@@ -1,4 +1,4 @@
-//! A whole answer: read to the end, billed, and only then given out.
+//! A whole answer. It is read to its end, billed, and only then given out.
 
 use std::time::Duration;
 
@@ -24,8 +24,7 @@ use crate::{
     upstream::{Failure, Running, next_bytes, of_event},
 };
 
-/// Largest answer that is given out, however large the budget is. Of a larger answer only the usage is read, from the
-/// end.
+/// Largest answer that is given out, however large the budget is. Of a larger one, only the usage at its end is read.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 /// Bytes at the end of a larger answer that are searched for usage.
 const USAGE_WITHIN: usize = 64 << 10;
@@ -42,7 +41,7 @@ enum Read {
     Failed(Failure),
 }
 
-/// The time of a whole answer, shortened once the client has left.
+/// Time of a whole answer, which becomes shorter once the client has left.
 pub(super) struct Deadline {
     at: Instant,
     /// Client that waits for the answer.
@@ -51,7 +50,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// A deadline from now on. A stream has `to_begin` to begin; that is the time without a client.
+    /// Makes a deadline from now on. A stream has `to_begin` to begin, which is also its time without a client.
     pub(super) fn new(client: &Client, to_begin: Duration) -> Self {
         let at = Instant::now() + WHOLE_ANSWER * to_begin;
         Self { at, client: client.clone(), after_client: to_begin }
@@ -85,7 +84,7 @@ enum Reason {
     TooLarge,
     /// Other answers take the memory.
     NoRoom,
-    /// The answer has more calls, or longer names, than are given out.
+    /// The answer has more calls, or longer names, than may be given out.
     Calls,
 }
 
@@ -104,7 +103,7 @@ impl Reason {
             }
         };
         let mut error = ApiError::new(Code::UpstreamError, message);
-        // A client that tried again would pay twice.
+        // A client that tries again would pay twice.
         error.final_answer = true;
         error
     }
@@ -204,12 +203,12 @@ async fn bill(job: &Job, hold: OpenHold, running: Running, counter: &UsageCounte
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
 }
 
-/// Reads the body. The first byte may take all of generation's time; after that, the upstream may be silent for
+/// Reads the body. The first byte may take all of the generation's time; after it, the upstream may be silent for
 /// `silence`.
 async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silence: Duration) -> Read {
     let mut first: Option<Bytes> = None;
     let (mut kept, mut length) = (BytesMut::new(), 0_u64);
-    // A length that is announced is taken at once: answers that each hold a part would wait for each other.
+    // An announced length is taken at once, since answers that each hold a part would wait for each other.
     let announced = body.size_hint().exact().unwrap_or(0);
     let mut not_kept = refuse(announced, largest, memory).await;
     let mut next = next_bytes(&mut body).await;
@@ -222,7 +221,7 @@ async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silen
         if not_kept.is_none() {
             not_kept = refuse(length.max(announced), largest, memory).await;
         }
-        // An answer in a single piece is not copied.
+        // An answer that comes in one piece is not copied.
         if length == piece.len() as u64 {
             first = Some(piece);
         } else {
@@ -247,7 +246,7 @@ async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silen
     }
 }
 
-/// Reads a stream, and folds it into the whole answer. The error is the upstream's.
+/// Reads a stream, and folds it into the whole answer. An error is the upstream's.
 async fn read_folded(
     mut body: Incoming,
     mut meter: Box<FoldMeter>,
@@ -316,7 +315,7 @@ async fn failed(hold: OpenHold, running: Running, failure: Failure) -> Result<St
     Err(failure.into())
 }
 
-/// An answer that is not given out was generated all the same, and is billed.
+/// Bills an answer that is not given out, since it was generated.
 async fn not_kept(
     job: &Job,
     hold: OpenHold,

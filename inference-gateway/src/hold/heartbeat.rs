@@ -1,4 +1,4 @@
-//! Renews the leases of all open holds together, reports progress, and releases orphans.
+//! Renews the leases of all open holds together, reports their progress, and releases orphans.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,19 +10,18 @@ use tokio_util::sync::CancellationToken;
 use super::{HoldState, Holds, HoldsInner};
 use crate::keys::{Keys, Orphan};
 
-/// Interval at which holds are checked. Due renewals are sent together.
+/// Interval at which holds are checked. Renewals that are due are sent together.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// Number of renewals within a lease.
+/// Renewals within a lease, so that a few may fail without the hold's end.
 const RENEWALS_PER_LEASE: u32 = 6;
-/// Longest time between two renewals, independent of the lease: a renewal also reports a revocation, which has to end
-/// streams within five seconds.
+/// Longest time between two renewals, whatever the lease. A renewal also reports a revocation, which must end streams
+/// within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 
 /// Rounds of renewals, of any worker, in which some failed.
 static UNRENEWED: FailureLog = FailureLog::new();
 
 impl Holds {
-    /// Renews leases until `stop`.
     pub(crate) async fn heartbeat(self, stop: CancellationToken) {
         let mut ticks = interval(HEARTBEAT);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -80,13 +79,13 @@ async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
 }
 
 async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
-    // The call requests no tokens; granted tokens stay.
+    // The call requests no tokens; granted ones stay.
     let renewed = hold.extend(keys, (0, 0), 0).await;
     hold.lease().renewing = false;
     renewed.is_ok()
 }
 
-/// Releases holds of authorizations with unknown outcome, except the holds of running requests.
+/// Releases holds of authorizations with unknown outcome, except those of running requests.
 async fn release(holds: Holds, orphans: Vec<Orphan>) {
     for orphan in orphans {
         if holds.is_live(&orphan) {

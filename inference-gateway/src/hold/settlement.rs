@@ -1,4 +1,4 @@
-//! Settlement of holds, with delivery for as long as the key-service is down.
+//! Settlement of holds, which is delivered even if the key-service is away for long.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,28 +16,24 @@ use crate::{
     keys::{Keys, Unavailable},
 };
 
-/// Time that a response waits for the charge. Afterwards, the response completes without a charge, and the capture is
-/// delivered later.
+/// Time that a response waits for the charge. It then completes without one, and the capture is delivered later.
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
-/// Time for which a settlement that fails for a permanent reason (a damaged record, say) is repeated.
+/// Time for which a settlement that fails for a permanent reason, such as a damaged record, is repeated.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
-/// Failed attempts of all settlements. An attempt that succeeds may be another settlement's, and ends nothing.
+/// Failed attempts of all settlements. A success may be another settlement's, so it ends no failure.
 static UNDELIVERED: FailureLog = FailureLog::new();
 
-/// The resolution of a hold.
+/// How a hold is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Bill this usage.
     Capture {
-        /// Tokens used.
         usage: Usage,
-        /// The part of them that is charged, where the upstream ran on after its stream was cut.
+        /// Part of the tokens that is charged, if the upstream ran on after its stream was cut.
         charged: Option<Usage>,
         /// The usage is an estimate.
         estimated: bool,
     },
-    /// The request cost nothing.
     Release,
 }
 
@@ -46,10 +42,10 @@ pub(super) struct Settlement {
     ending: Ending,
     /// How the generation of a capture went.
     course: Option<Arc<Course>>,
-    /// Kept until delivery, so that pending settlements are as bounded as requests.
+    /// Kept until delivery, so that pending settlements are bounded as requests are.
     slot: Option<Slot>,
     spooled: bool,
-    /// A capture that neither a key-service nor the spool has, counted.
+    /// Counts a capture that neither a key-service nor the spool has.
     in_memory_alone: Option<Counted>,
 }
 
@@ -57,7 +53,7 @@ pub(super) struct Settlement {
 pub(super) enum Attempt {
     /// Delivered; with the charge, if the generation was billed.
     Settled(Option<Charge>),
-    /// Delivery not confirmed.
+    /// The delivery is not confirmed yet.
     Unsettled,
 }
 
@@ -77,7 +73,7 @@ impl Settlement {
         Self { hold, ending, course, slot: None, spooled: true, in_memory_alone: None }
     }
 
-    /// Tries to deliver the settlement within the time that a response may wait. Returns the charge of a capture.
+    /// Tries to deliver the settlement in the time that a response may wait. Returns the charge of a capture.
     pub(super) async fn attempt(&self, holds: &Holds) -> Attempt {
         let attempts = async {
             let mut backoff = Keys::backoff();
@@ -102,7 +98,7 @@ impl Settlement {
         holds.settle_in_background(self);
     }
 
-    /// Sends the settlement until an answer comes: captures and releases are idempotent by generation id.
+    /// Sends the settlement until an answer comes. Captures and releases are idempotent by generation id.
     pub(super) async fn deliver(mut self, holds: &Holds) {
         let (began, mut backoff) = (Instant::now(), Keys::backoff());
         let generation = self.hold.generation;
@@ -110,7 +106,7 @@ impl Settlement {
             match self.send(holds).await {
                 Ok(_) => break,
                 Err(Unavailable::Ended) => {
-                    // The spool, if any, contains the settlement.
+                    // If there is a spool, it has the settlement.
                     tracing::error!(%generation, ending = ?self.ending, "stopped before a settlement was delivered");
                     return;
                 }
@@ -150,7 +146,7 @@ impl Settlement {
         }
     }
 
-    /// Writes a capture to the spool. Without a spool, or while it cannot be written, the capture is in memory alone.
+    /// Writes a capture to the spool. Without one, or while it cannot be written, the capture is only in memory.
     async fn spool(&mut self, holds: &Holds) {
         let (Ending::Capture { usage, charged, estimated }, false) = (self.ending, self.spooled) else {
             return;

@@ -1,6 +1,6 @@
-//! Spool on disk for captures that are unconfirmed when their answers leave.
+//! Spool on disk for captures that are not confirmed when their answers leave.
 //!
-//! A single thread writes the file: lines that arrive during a sync are written together with the next sync.
+//! A single thread writes the file. Lines that arrive during a sync are written together with the next one.
 
 use std::{
     collections::HashMap,
@@ -20,11 +20,11 @@ use shared_rpc::{
 };
 use tokio::sync::oneshot;
 
-/// Largest number of captures in the spool. Each unconfirmed capture keeps its slot, so that there can hardly be more.
+/// Most captures in the spool. Each unconfirmed capture keeps its slot, so there can hardly be more.
 const MAX_CAPTURES: usize = 1 << 20;
 /// Size from which the file is rewritten without delivered captures.
 const COMPACT_BYTES: u64 = 4 << 20;
-/// Largest number of waiting lines. Every caller except deliveries waits for its line.
+/// Most waiting lines. Every caller except deliveries waits for its line.
 const QUEUE: usize = 8192;
 
 /// A handle on the spool. Cheap to clone.
@@ -33,7 +33,7 @@ pub(crate) struct Spool {
     lines: Lines,
     found: Arc<Mutex<Vec<SpooledCapture>>>,
     clock: Arc<dyn Clock>,
-    /// The file, in the log, and captures that could not be written to it.
+    /// The file, for the log, and captures that could not be written to it.
     path: Arc<Path>,
     unwritten: Arc<FailureLog>,
 }
@@ -94,7 +94,7 @@ impl Spool {
         }
     }
 
-    /// Captures of an earlier process. Returned only once.
+    /// Takes the captures of an earlier process. The second call finds none.
     pub(crate) fn pending(&self) -> Vec<Capture> {
         let found = std::mem::take(&mut *self.found.lock());
         found.into_iter().map(Capture::from).collect()
@@ -107,7 +107,8 @@ impl Spool {
         written
     }
 
-    /// Counts a capture that could not be written, and tells the first, one a minute, and that captures are written again.
+    /// Counts a capture that could not be written. Logs the first one, one a minute, and that captures are written
+    /// again.
     fn note(&self, written: &Result<(), SpoolError>) {
         let file = self.path.display();
         match written {
@@ -136,8 +137,8 @@ impl Spool {
         confirmed.await.unwrap_or(Err(SpoolError::Full))
     }
 
-    /// Records that the capture of this generation was delivered. If a crash loses the record, the capture is delivered
-    /// again, which changes nothing.
+    /// Records that the capture of this generation was delivered. If a crash loses the record, it is delivered again,
+    /// which changes nothing.
     pub(crate) fn remove(&self, generation: GenerationId) {
         if self.lines.send(SpoolLine::Done(generation), None).is_err() {
             tracing::warn!(%generation, "a delivered capture stays in the spool until the next start");
@@ -163,13 +164,13 @@ struct SpoolWriter {
     file: File,
     /// Length of the complete lines.
     bytes: u64,
-    /// True if the file may end with part of a line, or with lines that are not on disk.
+    /// The file may end with part of a line, or with lines that are not on disk.
     torn: bool,
     pending: HashMap<GenerationId, SpooledCapture>,
 }
 
 impl SpoolWriter {
-    /// Locks and reads the file, moves unreadable lines to a file beside, and leaves only the pending captures.
+    /// Locks and reads the file, moves unreadable lines to a file beside it, and keeps only the pending captures.
     fn open(path: PathBuf) -> Result<(Self, Vec<SpooledCapture>), SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {
@@ -187,7 +188,7 @@ impl SpoolWriter {
         let bytes = file.metadata().map_err(failed)?.len();
         let pending = found.iter().map(|capture| (capture.generation, capture.clone())).collect();
         let mut writer = Self { path, file, bytes, torn: false, pending };
-        // The last line may lack its end, and the next line would be joined to it.
+        // The last line may lack its end; the next line would be joined to it.
         let rewritten = sync_folder(&writer.path).and_then(|()| {
             let text = writer.pending_lines()?;
             if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { writer.rewrite(&text) }
@@ -247,8 +248,8 @@ impl SpoolWriter {
         written
     }
 
-    /// Appends complete lines. A full disk may take a part of the lines, which would be joined to the next line: that
-    /// part is cut off again, and nothing is appended before the cut has succeeded.
+    /// Appends complete lines. A full disk may take a part of the lines, which would be joined to the next one. That
+    /// part is cut off again, and nothing is appended before the cut succeeds.
     fn append(&mut self, text: &str, sync: bool) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.bytes)?;
@@ -266,7 +267,7 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// Rewrites the file with only the pending captures, if there are none or the file is large.
+    /// Rewrites the file with only the pending captures, if there are none or if the file is large.
     fn compact(&mut self) -> io::Result<()> {
         if self.bytes == 0 && !self.torn {
             return Ok(());
@@ -287,7 +288,7 @@ impl SpoolWriter {
         captures.into_iter().map(|capture| SpoolLine::Capture(capture.clone()).to_text()).collect()
     }
 
-    /// Replaces the contents. Each new file is locked before taking the old file's place, since a lock shows that the
+    /// Replaces the content. A new file is locked before it takes the old file's place, since a lock shows that the
     /// file is in use.
     fn rewrite(&mut self, text: &str) -> io::Result<()> {
         if text.is_empty() {
@@ -318,13 +319,13 @@ impl SpoolWriter {
     }
 }
 
-/// Syncs the folder of a file: the name of a new file is on disk once the folder is.
+/// Syncs the folder of a file, which puts the name of a new file on disk.
 fn sync_folder(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Appends unreadable lines of the spool to the file beside, which is on disk before the spool is rewritten. Such lines
-/// are evidence of charges that may be owed.
+/// Appends unreadable lines of the spool to the file beside it, which is on disk before the spool is rewritten. Such
+/// lines are evidence of charges that may be owed.
 fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
     if lines.is_empty() {
         return Ok(());

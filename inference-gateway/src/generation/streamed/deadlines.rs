@@ -1,41 +1,44 @@
-//! The deadlines of a stream: the upstream's silence, the silence towards the client, and standstills.
+//! Deadlines of a stream: silence of the upstream, silence towards the client, and standstills.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Silence towards the client is bridged this often, so that proxies on the way do not give up.
+/// Interval of signs of life for a silent client, so that proxies on the way do not give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Time for an upstream to end a stream after all choices and their usage.
+/// Time for an upstream to end a stream once all choices and their usage have come.
 const LINGER_SETTLED: Duration = Duration::from_secs(2);
-/// Time for an upstream to end a stream in which every choice that began has finished, with usage still missing, or with
-/// choices that have not begun.
+/// Time for an upstream to end a stream in which every choice that began has finished, but usage is missing, or choices
+/// have not begun.
 const LINGER_UNSETTLED: Duration = Duration::from_secs(10);
 /// Longest time that a stream which needs an extension waits for a key-service that is away.
 const EXTENSION_BOUND: Duration = Duration::from_secs(5);
 /// Pause before an extension that failed is tried again.
 const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 
-/// Silence of an upstream after which all that it had sent to a client that left was read: a further token takes
-/// longer.
+/// Silence of an upstream after which everything that it sent before its client left has been read. The next token
+/// takes longer.
 pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
-/// Longest time to read and count the upstream's output of a stream that has ended. The upstream generates meanwhile.
+/// Longest time to read and count the upstream's output after a stream has ended. The upstream still generates
+/// meanwhile.
 pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
-/// Longest time to read and count the output after a lost hold: a gateway that was frozen has much in its sockets.
+/// Longest time to read and count the output after a lost hold, since a gateway that was frozen has much in its
+/// sockets.
 pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
-/// Part of the time after which a client that takes nothing counts as gone, in quarters: for so long an upstream is not
-/// read once the memory for missed output is full. The client hears the reason if it comes back before it counts as gone.
+/// Part of the time after which a client that reads nothing counts as gone, in quarters. For that part, an upstream is
+/// not read once the memory for missed output is full. If the client comes back before it counts as gone, it hears the
+/// reason.
 const UNREAD_QUARTERS: u32 = 3;
 
 /// Times of the last events of a stream. Every method takes the present time as an argument.
 pub(super) struct Deadlines {
     upstream_silence: Duration,
     unread_bound: Duration,
-    /// Nothing is read before an extension or a renewed lease.
+    /// Nothing is read until an extension or a renewed lease comes.
     is_blocked: bool,
     /// Start of the present wait for an extension or a renewed lease.
     waiting_since: Option<Instant>,
-    /// Start of the time in which no more is read for a client that takes nothing.
+    /// Start of the time in which nothing more is read for a client that reads nothing.
     full_since: Option<Instant>,
     /// The upstream is listened to.
     listening: bool,
@@ -47,16 +50,15 @@ pub(super) struct Deadlines {
     written_at: Instant,
     /// Event that finished the last choice.
     finished_at: Option<Instant>,
-    /// Departure of the client.
     left_at: Option<Instant>,
 }
 
 /// State of a stream, from which the next deadline follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamState {
-    /// Nothing of the answer and its usage is missing.
+    /// Nothing of the answer or its usage is missing.
     pub(super) settled: bool,
-    /// Next look at a silent upstream.
+    /// Time of the next check of a silent upstream.
     pub(super) silence: Option<Instant>,
     /// An extension is in flight.
     pub(super) extending: bool,
@@ -73,12 +75,12 @@ pub(super) enum ReadingOn {
     Received,
     /// The choices are finished, and the usage may be missing.
     Usage,
-    /// The catalogue says so; for at most this time.
+    /// The catalogue asks for it, for at most this time.
     ToTheEnd(Duration),
 }
 
 impl Deadlines {
-    /// Starts at `now`; the upstream may be silent for `upstream_silence`, and a client counts as gone after
+    /// Starts at `now`. The upstream may be silent for `upstream_silence`, and a client counts as gone after
     /// `client_stall`.
     pub(super) fn new(upstream_silence: Duration, client_stall: Duration, now: Instant) -> Self {
         Self {
@@ -111,7 +113,7 @@ impl Deadlines {
         self.written_at = now;
     }
 
-    /// Notes whether the upstream is listened to. Silence is counted only meanwhile.
+    /// Notes whether the upstream is listened to. Silence counts only then.
     pub(super) fn set_listening(&mut self, listening: bool, now: Instant) {
         if listening && !self.listening {
             (self.read_at, self.heard_at) = (now, now);
@@ -119,7 +121,7 @@ impl Deadlines {
         self.listening = listening;
     }
 
-    /// Records whether every choice is finished. Later calls change nothing, unless a choice went on in between.
+    /// Notes whether every choice is finished. Later calls change nothing, unless a choice continued in between.
     pub(super) fn set_finished(&mut self, finished: bool) {
         self.finished_at = finished.then(|| self.finished_at.unwrap_or(self.read_at));
     }
@@ -129,19 +131,19 @@ impl Deadlines {
         self.left_at = Some(now);
     }
 
-    /// Time at which the client left. What is read from then on is counted and not delivered.
+    /// Returns when the client left. Output read from then on is counted, but not delivered.
     pub(super) fn left_at(&self) -> Option<Instant> {
         self.left_at
     }
 
-    /// Notes whether the stream stands still, and whether it waits for an extension or a renewed lease at all: a silent
-    /// upstream is read meanwhile.
+    /// Notes whether the stream stands still, and whether it waits at all for an extension or a renewed lease, while a
+    /// silent upstream is read.
     pub(super) fn set_waiting(&mut self, blocked: bool, waiting: bool, now: Instant) {
         self.is_blocked = blocked;
         self.waiting_since = (blocked || waiting).then(|| self.waiting_since.unwrap_or(now));
     }
 
-    /// Notes whether no more is read for a client that takes nothing.
+    /// Notes whether nothing more is read for a client that reads nothing.
     pub(super) fn set_full(&mut self, full: bool, now: Instant) {
         self.full_since = full.then(|| self.full_since.unwrap_or(now));
     }
@@ -151,7 +153,7 @@ impl Deadlines {
         self.is_blocked
     }
 
-    /// Returns whether a stream has waited for its extension long enough, whether or not a call is under way.
+    /// Returns whether a stream has waited for its extension long enough, even if a call is under way.
     pub(super) fn extension_is_overdue(&self, now: Instant) -> bool {
         self.waiting_since.is_some_and(|since| now.duration_since(since) >= EXTENSION_BOUND)
     }
@@ -161,12 +163,12 @@ impl Deadlines {
         self.listening.then_some(self.heard_at)
     }
 
-    /// Returns whether the client has taken nothing for too long while the upstream was not read.
+    /// Returns whether the client has read nothing for too long while the upstream was not read.
     pub(super) fn client_is_overdue(&self, now: Instant) -> bool {
         self.full_since.is_some_and(|since| now.duration_since(since) >= self.unread_bound)
     }
 
-    /// Returns whether the upstream's silence, or its lingering after finished choices, has lasted too long.
+    /// Returns whether the upstream was silent for too long, or did not end the stream after all choices finished.
     pub(super) fn upstream_is_overdue(&self, settled: bool, now: Instant) -> bool {
         self.upstream_deadline(settled).is_some_and(|deadline| now >= deadline)
     }
@@ -176,7 +178,7 @@ impl Deadlines {
         self.left_at.is_none() && now.duration_since(self.written_at) >= KEEP_ALIVE
     }
 
-    /// Returns whether the client left, and the upstream was read for long enough since.
+    /// Returns whether the client left and the upstream was read for long enough since.
     pub(super) fn reading_on_is_over(&self, reading_on: ReadingOn, now: Instant) -> bool {
         self.reading_on_deadline(reading_on).is_some_and(|deadline| now >= deadline)
     }

@@ -1,4 +1,4 @@
-//! The end of a stream: the reason, the bill, and the last bytes for the client.
+//! The end of a stream: its reason, its bill, and the last bytes for the client.
 
 use answer::Settled;
 use metering::StreamEnd;
@@ -36,8 +36,8 @@ impl Stream {
         }
     }
 
-    /// Classifies an upstream's error: the request may be at fault, which some servers find only after beginning to
-    /// answer, or once the context is full. The error's text may quote the prompt, and is kept out of the log.
+    /// Classifies an upstream's error. The request may be at fault, which some servers find only after they have begun
+    /// to answer, or once the context is full. The error's text may quote the prompt, and is not logged.
     fn complained(&self, error: &UpstreamError) -> End {
         match of_event(error, &self.running.upstream().entry.model, &self.job.forward) {
             Failure::Refused(error) => End::Failed(error),
@@ -45,7 +45,7 @@ impl Stream {
         }
     }
 
-    /// Ends a stream of which no more is kept, since its client takes nothing.
+    /// Ends a stream of which nothing more is kept, since its client reads nothing.
     pub(super) fn unread(&self) -> End {
         tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "a client takes nothing of its stream, and no more is kept for it; the stream ends");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "unread").increment(1);
@@ -53,8 +53,8 @@ impl Stream {
         End::Failed(ApiError::new(Code::Overloaded, message))
     }
 
-    /// Settles the stream and writes the last bytes. A client that does not read, or has gone, misses these bytes, and
-    /// was charged for all output.
+    /// Settles the stream and writes the last bytes. A client that does not read, or is gone, misses them, and pays for
+    /// all output.
     pub(super) async fn end(mut self, end: End) {
         if !matches!(end, End::Failed(_)) {
             self.count_prompt().await;
@@ -68,7 +68,7 @@ impl Stream {
             End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
         }
         let (usage, estimated) = self.meter.usage();
-        // Tokens that ran on after the cut are not charged: the cost is the price of the usage that the client reads.
+        // Tokens generated after the cut are not charged: the cost is the price of the usage that the client reads.
         let cut = matches!(end, End::GrantUsedUp).then(|| self.meter.usage_up_to_cut());
         let charged = cut.filter(|cut| *cut != usage);
         self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running);
@@ -79,7 +79,7 @@ impl Stream {
         drop(running);
         let free = matches!(end, End::Failed(_)) && !meter.has_begun();
         let finish_reasons: &[FinishReason] = match &end {
-            // What is not finished ends with the grant.
+            // The grant ends every choice that is not finished.
             End::GrantUsedUp => &[FinishReason::Length],
             End::Complete | End::Failed(_) | End::ClientGone => meter.finish_reasons(),
         };
@@ -131,13 +131,13 @@ impl Stream {
     }
 }
 
-/// The end of a stream whose hold was lost.
+/// Makes the end of a stream whose hold was lost.
 pub(super) fn gone() -> End {
     tracing::warn!("a stream's hold expired");
     End::Failed(ApiError::service_unavailable())
 }
 
-/// Ends a stream that cannot be given out to its end. The request may be the cause, and so the upstream is not at fault.
+/// Ends a stream that cannot be given out to its end. The request may be the cause, so the upstream is not blamed.
 fn beyond() -> End {
     metrics::counter!("gateway_answers_not_given_out_total", "reason" => "calls").increment(1);
     let message = "The model makes more calls at once, or longer names of calls, than are given out. Its tokens up to here are billed.";

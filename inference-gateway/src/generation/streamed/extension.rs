@@ -1,4 +1,4 @@
-//! Extensions of a stream's hold, requested ahead of need, and again while the stream may wait.
+//! Extends a stream's hold before it is needed, and again while the stream may wait.
 
 use std::{
     future::{Future, pending},
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{hold::HoldStatus, keys::Unavailable};
 
-/// Extension in flight: the tokens asked for, and the answer.
+/// Extension in flight: the requested tokens, and the answer.
 pub(super) type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extended, Unavailable>)> + Send>>;
 
-/// Returns the answer to the extension in flight; never returns if there is none.
+/// Returns the answer to the extension in flight; waits forever if there is none.
 pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result<Extended, Unavailable>) {
     match extending {
         Some(extending) => extending.await,
@@ -25,7 +25,7 @@ pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result
 }
 
 impl Stream {
-    /// Asks for more tokens where that is due, unless an extension is in flight.
+    /// Asks for more tokens if that is due, unless an extension is in flight.
     pub(super) fn ask(&mut self) {
         let Some(total) = self.meter.ask().filter(|_| self.extending.is_none()) else { return };
         let prompt = self.meter.reported_prompt().unwrap_or(self.hold.prompt_tokens());
@@ -51,7 +51,7 @@ impl Stream {
         }
     }
 
-    /// Takes in the hold's status, as reported by the heartbeat.
+    /// Notes the hold's status that the heartbeat reported.
     pub(super) fn status_changed(&mut self) -> Option<End> {
         match self.hold.status() {
             HoldStatus::Revoked(refusal) => Some(End::Failed(refusal.into())),

@@ -1,4 +1,4 @@
-//! The silence of an upstream that shows its progress. It may generate tokens that nothing shows, which have to be held.
+//! Silence of an upstream that shows its progress. It may generate tokens that nothing shows, which must be held.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::Stream;
 
-/// Time between two looks at a silent upstream: it generates some tens of tokens meanwhile.
+/// Time between two checks of a silent upstream, in which it generates some tens of tokens.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Stream {
-    /// Takes in the signs of output that were read: an upstream that gives one is not silent, and shows its pace.
+    /// Notes the signs of output that were read. An upstream that gives one is not silent, and shows its pace.
     pub(super) fn hear(&mut self, now: Instant) {
         let counter = self.meter.counter();
         if counter.signs() == self.signs {
@@ -34,12 +34,12 @@ impl Stream {
         self.meter.assume_silent(tokens);
     }
 
-    /// Time of the next look at an upstream that is or becomes silent.
+    /// Returns when to check an upstream that is silent, or becomes so.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
         self.silent_since().map(|since| (since + Pace::SILENCE_AFTER).max(now + LOOK_EVERY))
     }
 
-    /// Begin of the present silence; `None` where nothing is generated in silence that is not held.
+    /// Returns when the present silence began; `None` if nothing is generated in silence that is not held.
     fn silent_since(&self) -> Option<Instant> {
         let meter = &self.meter;
         let generates = self.pace.has_begun() && !meter.is_finished() && !meter.has_last_chunk();
