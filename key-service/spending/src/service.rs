@@ -1,4 +1,4 @@
-//! Use cases of spending: authenticate, authorize, extend, capture, release; many calls at a time.
+//! Use-cases of spending: authenticate, authorize, extend, capture, release; many calls at a time.
 //!
 //! A batch is grouped by account, with one call to the store for each. At high load, many calls share one read and one
 //! write of a record.
