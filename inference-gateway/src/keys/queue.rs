@@ -38,7 +38,7 @@ pub(super) type Answered = Result<Answer, CallFailure>;
 pub(super) struct Pending {
     pub(super) call: Arc<Call>,
     pub(super) span: Span,
-    /// The account, where it is known.
+    /// Account, if it is known.
     account: Option<AccountId>,
     made_at: Instant,
     answer: Mutex<Option<oneshot::Sender<Answered>>>,

@@ -33,7 +33,7 @@ use super::ledger::{Account, Budget, Entry, Group, GroupChain, Key, Payer, Settl
 pub struct Auditor {
     /// True if the journal still has the first entries.
     complete: bool,
-    /// Number of the first entry; `None` where numbers are not compared.
+    /// Number of the first entry; `None` if numbers are not compared.
     first: Option<u64>,
     /// Number of the last entry that the account's credit has paid.
     paid: u64,
@@ -82,7 +82,7 @@ pub struct Audit {
     pub entries: u64,
     pub keys: u64,
     pub groups: u64,
-    /// Figures that do not add up; empty where all do.
+    /// Figures that do not add up; empty if all do.
     pub wrong: Vec<Wrong>,
 }
 
@@ -188,7 +188,7 @@ impl Auditor {
     pub fn key(&mut self, id: KeyId, key: &Key, opening: NanoUsd, holds: NanoUsd) {
         self.checked.0 += 1;
         self.open(id, opening);
-        // Nothing is proven where all entries of the key may have been dropped.
+        // Nothing is proven if all entries of the key may have been dropped.
         let nothing = if self.complete { opening } else { key.budget.used };
         let proven = proven(&mut self.keys, id, nothing);
         self.used += i128::from(proven.nanos()) - i128::from(opening.nanos());
@@ -309,7 +309,7 @@ fn balance<'a, Id: Eq + Hash>(
     balance
 }
 
-/// Marks a key or a group as known, and returns the amount that entries prove, or `nothing` where there are no entries.
+/// Marks a key or a group as known, and returns the amount that entries prove, or `nothing` if there are no entries.
 fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, nothing: NanoUsd) -> NanoUsd {
     let new = || Balance { used: nothing, first: None, windows: Replay::default(), known: false };
     let balance = balances.entry(id).or_insert_with(new);

@@ -86,7 +86,7 @@ impl ForeignKey {
         format!("sha256\0{}", hex::encode(self.0))
     }
 
-    /// The part that may be shown where nothing of the plaintext is known.
+    /// The part that may be shown if nothing of the plaintext is known.
     pub fn hint(&self) -> String {
         let digits = hex::encode(self.0);
         format!("sha256:{}…{}", &digits[..4], &digits[60..])

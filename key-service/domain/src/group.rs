@@ -143,7 +143,7 @@ impl Group {
         EventKind::GroupCreated { changes: self.changes_since(&Self::new(self.id, self.created_at), now) }
     }
 
-    /// Event of a change from an earlier state; `None` where no setting differs.
+    /// Event of a change from an earlier state; `None` if no setting differs.
     pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
         let changes = self.changes_since(before, now);
         (!changes.is_empty()).then_some(EventKind::GroupUpdated { changes })

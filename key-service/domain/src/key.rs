@@ -200,7 +200,7 @@ impl ApiKey {
         EventKind::KeyCreated { changes: self.changes_since(&blank, now) }
     }
 
-    /// Event of a change from an earlier state; `None` where no setting differs.
+    /// Event of a change from an earlier state; `None` if no setting differs.
     pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
         let changes = self.changes_since(before, now);
         (!changes.is_empty()).then_some(EventKind::KeyUpdated { changes })

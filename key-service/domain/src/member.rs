@@ -130,7 +130,7 @@ pub struct Session {
     pub member: MemberId,
     /// Browser, by its own description.
     pub agent: String,
-    /// Network address of the sign-in; empty where it is not known.
+    /// Network address of the sign-in; empty if it is not known.
     pub address: String,
     pub created_at: Timestamp,
     /// Time of the last use, to the minute.

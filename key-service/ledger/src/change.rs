@@ -58,7 +58,7 @@ impl<'a> Change<'a> {
         is_there
     }
 
-    /// The account's money; `None` where there is no account.
+    /// The account's money; `None` if there is no account.
     pub fn account(&mut self) -> Result<Option<Account>, Unreadable> {
         if !self.has(Slot::Account) {
             return Ok(None);
@@ -73,7 +73,7 @@ impl<'a> Change<'a> {
         self.copies.set_account(&TheAccount, Some(AccountRecord { money, ..before }));
     }
 
-    /// Money and bounds of a key; `None` where there is no key.
+    /// Money and bounds of a key; `None` if there is no key.
     pub fn key(&mut self, id: KeyId) -> Result<Option<Key>, Unreadable> {
         if !self.has(Slot::Key(id)) {
             return Ok(None);
@@ -88,7 +88,7 @@ impl<'a> Change<'a> {
         self.copies.set_key(&id, Some(Balance { of, last_entry }));
     }
 
-    /// Money and bounds of a group; `None` where there is no group.
+    /// Money and bounds of a group; `None` if there is no group.
     pub fn group(&mut self, id: GroupId) -> Result<Option<Group>, Unreadable> {
         if !self.has(Slot::Group(id)) {
             return Ok(None);

@@ -156,7 +156,7 @@ impl SpaceMaps {
         stale.map(|(place, (_, record))| (place, record)).collect()
     }
 
-    /// Fails where one of the writes cannot be made, so that none is.
+    /// Fails if one of the writes cannot be made, so that none is.
     fn check(&self, writes: &[Write]) -> Result<(), Failure> {
         let mut lasts = BTreeMap::new();
         for write in writes {

@@ -30,7 +30,7 @@ impl Bills {
     }
 
     /// Returns the sum of a generation's changes if the entry bills another amount. The first known entry of a
-    /// generation proves nothing where it may correct one that was forgotten or dropped.
+    /// generation proves nothing if it may correct one that was forgotten or dropped.
     pub(super) fn disproves(&mut self, generation: GenerationId, entry: &Entry) -> Option<i128> {
         let (delta, charged) =
             (i128::from(entry.delta.nanos()), i128::from(entry.settlement.charged.nanos()));

@@ -44,7 +44,7 @@ pub struct Hold {
 pub struct Counted {
     /// Budgets that had bounds when the hold was opened, and count the hold: key, group, parent.
     pub levels: [bool; 3],
-    /// Tokens counted so far; zero where no budget counts.
+    /// Tokens counted so far; zero if no budget counts.
     pub tokens: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct Settlement {
     pub origin: Option<Arc<Origin>>,
     pub usage: Usage,
     pub cost: NanoUsd,
-    /// Cost of the usage to the operator; `None` where unknown.
+    /// Cost of the usage to the operator; `None` if unknown.
     pub upstream_cost: Option<NanoUsd>,
     /// Amount billed: the cost, or less if the money was used up.
     pub charged: NanoUsd,
@@ -165,7 +165,7 @@ impl Record {
 pub struct Entry {
     /// The bill of the generation after this entry.
     pub settlement: Settlement,
-    /// Change of the amount billed for the generation; below zero where money was given back.
+    /// Change of the amount billed for the generation; below zero if money was given back.
     pub delta: NanoUsd,
     /// The key's `used` after this entry, like the running balance on a bank statement.
     pub used_after: NanoUsd,

@@ -42,7 +42,7 @@ enum Ended {
 }
 
 impl<T, C: Copy> Scan<T, C> {
-    /// Begins a search behind the place `after`.
+    /// Begins a search after the place `after`.
     pub fn new(after: Option<C>, limit: usize) -> Self {
         Self { found: Vec::new(), limit, place: after, read: 0, ended: None }
     }
@@ -52,7 +52,7 @@ impl<T, C: Copy> Scan<T, C> {
         self.ended.is_none()
     }
 
-    /// Place behind which to read.
+    /// Place after which to read.
     pub fn place(&self) -> Option<C> {
         self.place
     }

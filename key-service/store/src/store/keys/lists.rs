@@ -233,7 +233,7 @@ fn list_expired_key(change: &mut Change<'_>, entry: &[u8]) {
     }
 }
 
-/// First entry behind another one.
+/// First entry after another one.
 fn behind(mut entry: Vec<u8>) -> Vec<u8> {
     entry.push(0);
     entry
