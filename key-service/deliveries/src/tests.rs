@@ -101,7 +101,7 @@ fn is_whole(request: &str) -> bool {
     header(head, "content-length").parse() == Ok(body.len())
 }
 
-/// Value of a header; empty where there is none.
+/// Value of a header; empty if there is none.
 fn header<'a>(request: &'a str, name: &str) -> &'a str {
     let named = |line: &'a str| line.split_once(": ").filter(|(found, _)| *found == name);
     request.lines().find_map(named).map_or("", |(_, value)| value)

@@ -135,7 +135,7 @@ pub type Groups = [Option<(GroupId, Group)>; 2];
 pub struct Progress {
     pub usage: Usage,
     pub cost: NanoUsd,
-    /// Cost of the tokens to the operator; `None` where unknown.
+    /// Cost of the tokens to the operator; `None` if unknown.
     pub upstream_cost: Option<NanoUsd>,
     /// How the generation went; `None` where its gateway did not tell.
     pub course: Option<Arc<Course>>,

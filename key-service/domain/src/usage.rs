@@ -43,7 +43,7 @@ pub struct Sums {
     pub requests: u64,
     /// Tokens of prompts and completions.
     pub tokens: u64,
-    /// Amount charged. Below zero where corrections gave back more than was billed.
+    /// Amount charged. Below zero if corrections gave back more than was billed.
     pub charged: NanoUsd,
 }
 

@@ -108,7 +108,7 @@ pub struct Upstream {
     pub cache_breakpoints: bool,
     /// A stream shows every generated token; none are hidden reasoning.
     pub streams_every_token: bool,
-    /// Prices that the upstream charges the operator; `None` where unknown.
+    /// Prices that the upstream charges the operator; `None` if unknown.
     pub cost: Option<Price>,
 }
 

@@ -89,7 +89,7 @@ impl Replay {
         }
     }
 
-    /// Returns the nearest spend that the known entries allow; `None` where they allow the recorded spend.
+    /// Returns the nearest spend that the known entries allow; `None` if they allow the recorded spend.
     pub(super) fn disproves(&self, window: &Window, known: Known) -> Option<NanoUsd> {
         let running = &self.running[window.per as usize];
         let (allowed, is_whole) = if is_first(window) {

@@ -183,7 +183,7 @@ pub enum Refused {
     /// A limit of the budget is reached, or its rest cannot pay for the request.
     LimitReached {
         level: Level,
-        /// End of the window that is used up; `None` where the lifetime limit is.
+        /// End of the window that is used up; `None` if the lifetime limit is.
         resets_at: Option<Timestamp>,
     },
     /// The account's credit is used up, or its rest cannot pay for the request.

@@ -78,7 +78,7 @@ pub(super) struct Asked {
     pub(super) gateway: usize,
     pub(super) least: i64,
     pub(super) most: i64,
-    /// Amount that an extension asks for, and the cost that it reports; `None` where the gateway sends none.
+    /// Amount that an extension asks for, and the cost that it reports; `None` if the gateway sends none.
     pub(super) extension: Option<(i64, i64)>,
     /// Whether the upstream may fail, and the gateway stop waiting for the authorization.
     pub(super) may_fail: bool,
