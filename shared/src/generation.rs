@@ -1,11 +1,11 @@
-//! What is known of a generation beside its tokens: how its caller asked, and how it went.
+//! What is known of a generation besides its tokens: how its caller asked, and how it went.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::is_control;
 
-/// Characters that are kept of a caller's own name of its user: vendors take as many.
+/// Characters kept of a caller's name for its user, as many as vendors accept.
 const MAX_USER_CHARS: usize = 64;
 
 /// The API in which a model is called.
@@ -24,10 +24,10 @@ pub enum ModelApi {
 }
 
 impl ModelApi {
-    /// Every API. Their numbers are kept in records: add, never renumber.
+    /// Every API. Their numbers are kept in records, so add new ones, and never renumber.
     pub const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Embeddings];
 
-    /// Name of the API in answers and exports.
+    /// Returns the name of the API in answers and exports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -37,7 +37,7 @@ impl ModelApi {
         }
     }
 
-    /// The API of this number.
+    /// Finds the API with this number.
     pub fn of_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|api| *api as u32 == number)
     }
@@ -59,7 +59,7 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    /// Every reason there is. Their numbers are kept in records: add, never renumber.
+    /// Every reason. Their numbers are kept in records, so add new ones, and never renumber.
     pub const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
 
     /// Returns the reason in the form for clients.
@@ -72,24 +72,23 @@ impl FinishReason {
         }
     }
 
-    /// The reason of this number.
+    /// Finds the reason with this number.
     pub fn of_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| *reason as u32 == number)
     }
 }
 
-/// How a caller asked.
+/// How a caller asked for a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The API of the call.
     pub api: ModelApi,
-    /// The answer was asked for as a stream.
+    /// The caller asked for a stream.
     pub stream: bool,
-    /// The caller's own name of its user, as [`kept_user`] leaves it.
+    /// The caller's name for its user, as [`kept_user`] leaves it.
     pub user: Option<String>,
 }
 
-/// How a generation went, as far as it has come. Times are milliseconds since the request was accepted.
+/// How a generation has gone so far. Times are milliseconds since the request was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Course {
@@ -102,7 +101,7 @@ pub struct Course {
     /// Time of the first token of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_token_ms: Option<u64>,
-    /// Time at which the answer was complete, or was given up.
+    /// Time at which the answer was complete or given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
     /// Why the first choice ended.
@@ -110,7 +109,8 @@ pub struct Course {
     pub finish_reason: Option<FinishReason>,
 }
 
-/// The caller's name of a user as it is kept: few characters, none of which commands a terminal. `None` where none is left.
+/// Returns a caller's name for its user as it is kept: few characters, none of which commands a terminal. `None` if
+/// nothing is left.
 pub fn kept_user(text: &str) -> Option<String> {
     let user: String = text.trim().chars().filter(|c| !is_control(*c)).take(MAX_USER_CHARS).collect();
     (!user.is_empty()).then_some(user)

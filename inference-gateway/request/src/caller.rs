@@ -1,19 +1,19 @@
-//! The caller's own name of its user, which is kept with the bill of a request.
+//! The caller's name for its user, which is kept with the bill of a request.
 
 use std::borrow::Cow;
 
 use raw_json::Members;
 use shared::generation::kept_user;
 
-/// Members of the OpenAI APIs that name the user: the first that is there counts.
+/// Members of the OpenAI APIs that name the user. The first that a body has counts.
 const USER: [&str; 2] = ["user", "safety_identifier"];
 
-/// The user that a body of the OpenAI APIs names, as bills keep it. What is no text names none.
+/// Reads the user that a body of the OpenAI APIs names, in the form kept with bills. Anything but a text names nobody.
 pub(crate) fn user(members: &Members<'_, '_>) -> Option<String> {
     USER.iter().find_map(|name| kept_user(&members.get(name)?.string().ok()?))
 }
 
-/// The user that a body of the Messages API names.
+/// Reads the user that a body of the Messages API names.
 pub(crate) fn user_id<'a>(members: &Members<'a, '_>) -> Option<Cow<'a, str>> {
     members.get("metadata").and_then(|metadata| metadata.object().ok()?.get("user_id")?.string().ok())
 }

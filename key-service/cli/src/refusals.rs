@@ -8,7 +8,6 @@ use super::operator_error;
 use key_service_management::{Management, refusals::RefusedFilter};
 use key_service_objects::Shown as _;
 
-/// Commands on refused calls.
 #[derive(Debug, Subcommand)]
 pub enum RefusalCommand {
     /// Write the last 1,000 refused calls of an account as JSON lines, newest first

@@ -1,4 +1,4 @@
-//! Requests: every billed generation and every refused call, with filters and sums, and as a file.
+//! Requests: all billed generations and all refused calls, with filters and sums, and as a file.
 
 use axum::{
     extract::{Request, State},
@@ -37,10 +37,10 @@ mod filters;
 mod generation;
 mod table;
 
-/// Keys to choose from where several match a text.
+/// Most keys to choose from if several match a text.
 const CHOICES: usize = 10;
 
-/// Shows the requests, newest first; or leads to the generation or the key that the filters name.
+/// Shows the requests, the newest first, or leads to the generation or the key that the filters name.
 pub(super) async fn show(
     State(app): State<App>,
     viewer: Viewer,
@@ -73,7 +73,7 @@ async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -
     Ok(page(viewer, Section::Activity, "Activity", &content))
 }
 
-/// Leads to the requests of the key that matches a text, or to those of each that does.
+/// Leads to the requests of the key that matches a text, or offers those of each key that does.
 async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Result<Response, Failure> {
     let (order, text) = (KeyOrder::Newest, text.to_owned());
     let search = KeySearch { order, text, limit: CHOICES, ..KeySearch::default() };
@@ -115,7 +115,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     let group = of_group.and_then(|id| groups.get(&id));
     let is_filtered = filters::are_any(asked);
     let next = found.next.map(|next| next.to_string());
-    // Entries are numbered, so that all of them are counted; not those of a part.
+    // Entries are numbered, so the number of all of them is known, but not that of a part.
     let begins = search.billed.as_ref().and_then(|billed| billed.begins);
     let has_all = !is_filtered && oldest.is_none_or(|oldest| begins <= Some(oldest.entry.settlement.at));
     let total = if has_all {
@@ -149,7 +149,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     Ok(page(viewer, Section::Activity, "Activity", &content))
 }
 
-/// The key of a request.
+/// Returns the key of a request.
 fn key_of(request: &AnyRequest) -> KeyId {
     match request {
         AnyRequest::Billed(entry) => entry.entry.settlement.payer.key,
@@ -168,7 +168,7 @@ fn nothing(is_filtered: bool, has_older: bool) -> Markup {
     }
 }
 
-/// Sums of the filters, and the days that are added up.
+/// Shows the sums of the filters, and the days that are added up.
 fn sums_line(query: &Fields, billed: Option<&EntrySearch>, sums: Option<EntrySums>) -> Markup {
     let has_zone = filters::offset(query, "from_offset") != 0 || filters::offset(query, "to_offset") != 0;
     let is_of_details =

@@ -1,4 +1,4 @@
-//! The models on offer, with their prices.
+//! The page of models on offer, with their prices.
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
@@ -14,7 +14,7 @@ use key_service_page::{
     show::{copyable_line, count, short_count, usd},
 };
 
-/// Shows the catalogue, as callers need it.
+/// Shows the catalogue, as far as callers need it.
 pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
     let catalog = app.catalog.get();
     let content = html! {
@@ -51,7 +51,7 @@ fn card(model: &Model) -> Markup {
     }
 }
 
-/// What a model answers, in a sentence.
+/// Says what a model answers, in a sentence.
 const fn serves(model: &Model) -> &'static str {
     match (model.serves.chat, model.serves.embeddings) {
         (true, true) => "Chats, and makes embeddings.",
@@ -61,7 +61,6 @@ const fn serves(model: &Model) -> &'static str {
     }
 }
 
-/// A rate of a price.
 type RateOf = fn(&Rates) -> NanoUsd;
 
 /// Rates of tokens that every model has, with their names.
@@ -71,7 +70,7 @@ const BASIC: [(&str, RateOf); 3] = [
     ("output", |rates| rates.output),
 ];
 
-/// Rates that are shown where they differ from those of prompt and output.
+/// Rates that are shown if they differ from those of prompt and output.
 const FURTHER: [(&str, RateOf); 5] = [
     ("prompt written to the cache", |rates| rates.cache_write),
     ("prompt written to the cache for an hour", |rates| rates.cache_write_long),
@@ -80,7 +79,7 @@ const FURTHER: [(&str, RateOf); 5] = [
     ("audio in the output", |rates| rates.audio_output),
 ];
 
-/// The rates that a price tells apart.
+/// Lists the rates of a price: the basic ones, and those that differ from prompt and output.
 fn rates(price: &Price) -> impl Iterator<Item = (&'static str, RateOf)> {
     let of_tiers = price.tiers.iter().map(|tier| tier.rates);
     let all: Vec<Rates> = std::iter::once(price.base).chain(of_tiers).collect();

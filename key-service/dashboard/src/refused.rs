@@ -8,8 +8,8 @@ use key_service_page::{
     show::{count, requests},
 };
 
-/// Says how many requests were refused lately and why; nothing where none was. The reasons of an account, unlike those of a
-/// key, lead to the requests.
+/// Says how many requests were refused lately and why; nothing if none was. The reasons of an account, unlike those of
+/// a key, lead to the requests.
 pub(super) fn notice(refused: &RefusedLately, of_account: bool) -> Markup {
     html! {
         @if let Some(all) = sum(&refused.today) { p.note { (today(all)) (reasons(&refused.today, of_account)) "." } }
@@ -46,7 +46,7 @@ fn reasons(counts: &[(String, u64)], with_links: bool) -> Markup {
     }
 }
 
-/// Reasons of refusals that requests are filtered by, each with its words.
+/// Reasons of refusals by which requests can be filtered, each with its words.
 pub(super) const REASONS: [(&str, &str); 10] = [
     ("key_limit_reached", "limit reached"),
     ("group_limit_reached", "limit of the group reached"),
@@ -60,7 +60,7 @@ pub(super) const REASONS: [(&str, &str); 10] = [
     ("rate_limit_exceeded", "rate limit reached"),
 ];
 
-/// The words of a reason, as a link to what can be done. `key` is the page of the key.
+/// Writes the words of a reason, as a link to what can be done. `key` is the page of the key.
 pub(super) fn reason(reason: &str, key: &str) -> Markup {
     let page = match reason {
         "insufficient_credits" => "/dashboard/credit",

@@ -1,4 +1,4 @@
-//! What is wrong right now, first on the page, each line with the way to its cure.
+//! The first part of the page: what is wrong right now, with a way to the cure in each line.
 
 use maud::{Markup, html};
 use shared::time::Timestamp;
@@ -18,10 +18,10 @@ use key_service_page::{
     show::{count, or_unnamed, time},
 };
 
-/// Keys named in a line.
+/// Most keys listed for each trouble. The heading counts all of them.
 const NAMED: usize = 5;
 
-/// Says what is wrong; nothing where nothing is.
+/// Says what is wrong; nothing if all is well.
 pub(super) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
     let Trouble { limited, ended, nearly, expiring, refused, limits } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
@@ -50,7 +50,7 @@ pub(super) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
     }
 }
 
-/// Keys with the same trouble, as a list.
+/// Lists the keys with the same trouble.
 fn keys(troubled: &[TroubledKey], what: &str, cure: &str, detail: &dyn Fn(&TroubledKey) -> Markup) -> Markup {
     let words = match troubled.len() {
         0 => return html! {},
@@ -76,7 +76,7 @@ fn keys(troubled: &[TroubledKey], what: &str, cure: &str, detail: &dyn Fn(&Troub
     }
 }
 
-/// Why a key works no more.
+/// Says why a key no longer works.
 fn ended_since(key: &ApiKey, now: Timestamp) -> Markup {
     html! {
         @match key.status(now) {

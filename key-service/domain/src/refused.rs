@@ -8,43 +8,40 @@ use shared::{
     time::Timestamp,
 };
 
-/// A call that was refused, of a key that is known.
+/// A refused call of a known key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedCall {
-    /// Begins with the time of the call.
+    /// Identifier, which begins with the time of the call.
     pub id: RefusalId,
-    /// The key.
     pub key: KeyId,
     /// Error code in the public API.
     pub reason: String,
-    /// The model that was asked for; `None` where the key may not call at all, before anything is asked for.
+    /// The requested model; `None` if the key may not call at all, which is found before anything else.
     pub model: Option<String>,
-    /// How the caller asked; `None` where there is no model, or the gateway did not tell.
+    /// How the caller asked; `None` if there is no model, or if the gateway did not say.
     pub origin: Option<Arc<Origin>>,
 }
 
 impl RefusedCall {
-    /// Time of the call.
     pub fn at(&self) -> Timestamp {
         self.id.created_at()
     }
 
-    /// The caller's own name of its user, where it is known.
+    /// Returns the caller's name for its user, if it is known.
     pub fn user(&self) -> Option<&str> {
         self.origin.as_ref()?.user.as_deref()
     }
 }
 
-/// Filters of refused calls; those that are `None` match any.
+/// Filter of refused calls; parts that are `None` match any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedSearch {
-    /// The key.
     pub key: Option<KeyId>,
     /// Error code in the public API.
     pub reason: Option<String>,
     /// The model that was asked for.
     pub model: Option<String>,
-    /// The caller's own name of its user.
+    /// The caller's name for its user.
     pub user: Option<String>,
     /// Instant from which the calls were refused.
     pub begins: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! The last refused calls of an account: listed by filters.
+//! The last refused calls of an account, listed by filters.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,19 +13,19 @@ use super::{
 use domain::refused::{RefusedCall, RefusedSearch};
 use key_service_store::store::{Order, REFUSED_CALLS_KEPT, StoreError};
 
-/// Filter of refused calls.
 #[derive(Clone, Debug, Default)]
 pub struct RefusedFilter {
     /// Key, reason, model, user and time.
     pub search: RefusedSearch,
-    /// Group that the keys are in now, or parent of their groups.
+    /// Group to which the keys belong now, or its parent.
     pub group: Option<GroupId>,
-    /// The same: the reach of the caller.
+    /// The same, as the reach of the caller.
     pub within: Option<GroupId>,
 }
 
 impl Management {
-    /// The last refused calls of the account that match, newest first. A key-service tells the store every ten seconds.
+    /// Lists the last refused calls of the account that match, the newest first. A key-service sends them to the store
+    /// every ten seconds.
     pub async fn refused_calls(
         &self,
         account: AccountId,
@@ -41,7 +41,7 @@ impl Management {
         Ok(calls)
     }
 
-    /// Tells of each key whether it is in a group or in a child of the group.
+    /// Returns for each key whether it is in the group or in a child of it.
     async fn keys_in(
         &self,
         account: AccountId,

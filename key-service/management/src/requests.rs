@@ -1,4 +1,4 @@
-//! Requests for members: billed and refused ones in one list, newest first, a page at a time.
+//! Requests for members: billed and refused ones in one list, the newest first, page by page.
 
 use std::{fmt, iter::Peekable, vec};
 
@@ -25,32 +25,29 @@ pub struct RequestSearch {
 pub enum AnyRequest {
     /// An entry of the journal.
     Billed(Box<JournalEntry>),
-    /// A refused call.
     Refused(RefusedCall),
 }
 
 /// A page of the list.
 #[derive(Clone, Debug)]
 pub struct RequestPage {
-    /// The requests, newest first.
     pub found: Vec<AnyRequest>,
-    /// The place to go on from; `None` at the end.
+    /// Place from which to continue; `None` at the end.
     pub next: Option<RequestCursor>,
     /// Number of refused calls on all pages.
     pub refused: usize,
 }
 
-/// A place in the list: all rows before it were shown.
+/// A place in the list. All rows before it were shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCursor {
-    /// Number of the last entry that was looked at.
+    /// Number of the last entry that was read.
     pub entry: Option<u64>,
     /// The last refused call that was shown.
     pub refusal: Option<RefusalId>,
 }
 
 impl RequestCursor {
-    /// Reads a cursor.
     pub fn parse(text: &str) -> Option<Self> {
         let (entry, refusal) = text.split_once('_').unwrap_or((text, ""));
         let entry = Some(entry).filter(|text| !text.is_empty()).map(str::parse).transpose().ok()?;
@@ -72,7 +69,7 @@ impl fmt::Display for RequestCursor {
 }
 
 impl Management {
-    /// The requests of the account behind a place that match. The page may end before it is full.
+    /// Finds the requests of the account after a place that match. The page may end before it is full.
     pub async fn find_requests(
         &self,
         account: AccountId,
@@ -90,7 +87,7 @@ impl Management {
         };
         let refused_in_all = refused.len();
         refused.retain(|call| after.refusal.is_none_or(|shown| call.id < shown));
-        // A search that paused does not know what was billed before.
+        // A search that paused does not know what was billed earlier.
         let known_since = match billed.next {
             Some(place) if billed.found.len() < limit => {
                 let at_place = self.latest_entries(account, Some(place + 1), 1).await?;
@@ -110,11 +107,11 @@ impl Management {
     }
 }
 
-/// Two lists, each newest first, as one.
+/// Merges two lists, each with the newest first.
 struct Merge {
     billed: Peekable<vec::IntoIter<JournalEntry>>,
     refused: Peekable<vec::IntoIter<RefusedCall>>,
-    /// Number of the entry behind which more may match.
+    /// Number of the entry after which more may match.
     paused_at: Option<u64>,
     /// Time before which it is not known what was billed.
     known_since: Option<Timestamp>,
@@ -138,14 +135,14 @@ impl Iterator for Merge {
 }
 
 impl Merge {
-    /// The place to go on from, if anything may be left.
+    /// Returns the place from which to continue, if anything may be left.
     fn rest(mut self) -> Option<RequestCursor> {
         let is_read = self.billed.peek().is_none();
         if is_read && self.refused.peek().is_none() && self.paused_at.is_none() {
             return None;
         }
         if is_read {
-            // What was looked at without a match is not looked at again.
+            // Entries that were read without a match are not read again.
             self.place.entry = self.paused_at.or(self.place.entry);
         }
         Some(self.place)

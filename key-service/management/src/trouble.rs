@@ -1,7 +1,7 @@
 //! Trouble: keys that cannot spend, or soon cannot, and calls that are refused.
 //!
-//! Nothing counts such keys. They are found among those that were refused today, whose thresholds were told last, and that
-//! expire next: a bounded number of each, of which the present state decides.
+//! Nothing counts such keys. They are searched among a bounded number of keys: those that were refused today, those
+//! that crossed a threshold last, and those that expire next. Their present state decides.
 
 use std::collections::HashMap;
 
@@ -15,15 +15,15 @@ use super::{
 use domain::key::{ApiKey, Condition, SOON, Status};
 use key_service_store::store::StoreError;
 
-/// Thresholds that are looked at, of keys and of others.
+/// Latest thresholds that are read, whether of keys or of others.
 const THRESHOLDS: usize = 100;
-/// Keys that expire next, of those that are looked at.
+/// Keys read of those that expire next.
 const EXPIRING: usize = 20;
 
 /// What is wrong with the keys of an account right now.
 #[derive(Debug)]
 pub struct Trouble {
-    /// Keys that cannot spend, since a limit of theirs or of a group is reached.
+    /// Keys that cannot spend, since a limit of the key or of its groups is reached.
     pub limited: Vec<TroubledKey>,
     /// Keys that were refused today, since they are revoked, disabled or expired.
     pub ended: Vec<TroubledKey>,
@@ -31,27 +31,25 @@ pub struct Trouble {
     pub nearly: Vec<TroubledKey>,
     /// Keys that expire within a week.
     pub expiring: Vec<TroubledKey>,
-    /// Refused calls of all keys.
     pub refused: RefusedLately,
-    /// The limits of these keys.
+    /// Reached limits of these keys.
     pub limits: ReachedLimits,
 }
 
-/// A key in trouble.
+/// A key in trouble, with its refused calls.
 #[derive(Clone, Debug)]
 pub struct TroubledKey {
-    /// The key.
     pub key: ApiKey,
-    /// Number of calls that were refused today.
+    /// Number of calls refused today.
     pub refused: u64,
 }
 
 impl Management {
-    /// What is wrong with the keys of the account.
+    /// Finds what is wrong with the keys of the account.
     pub async fn trouble(&self, account: AccountId) -> Result<Trouble, StoreError> {
         let now = self.clock.now();
         let refused = self.refused_lately(account, None).await?;
-        // Where no call was refused, no key has.
+        // Without a refused call, no key was refused.
         let refused_keys =
             if refused.today.is_empty() { Vec::new() } else { self.refused_keys(account).await? };
         let mut ids = self.store.last_told_keys(account, THRESHOLDS).await?;
@@ -92,7 +90,7 @@ impl Management {
     }
 }
 
-/// The keys in the order of their ids in a list.
+/// Returns the keys in the order in which a list has their ids.
 fn in_order(ids: Vec<KeyId>, mut keys: HashMap<KeyId, ApiKey>) -> impl Iterator<Item = ApiKey> {
     ids.into_iter().filter_map(move |id| keys.remove(&id))
 }

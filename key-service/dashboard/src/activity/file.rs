@@ -66,7 +66,7 @@ fn file(
         _permit: app.exports.begin(viewer.signed_in.account)?,
         management: app.management,
         account: viewer.signed_in.account,
-        // Refused requests are in no file.
+        // A file has no refused requests.
         search: filters::search(&query(request))?.billed.ok_or(Failure::NotFound)?,
         format,
         lines: Lines { with_upstream_cost: viewer.is_owner() },

@@ -1,4 +1,4 @@
-//! Filters of requests: read from an address, and the form that writes them there.
+//! Filters of requests: how they are read from an address, and the form that writes them there.
 
 use maud::{Markup, html};
 use shared::{
@@ -19,11 +19,11 @@ use key_service_store::store::JournalEntry;
 
 /// All filters. A page without them has the requests of the last [`DAYS`].
 const FILTERS: [&str; 9] = ["key", "group", "model", "from", "to", "outcome", "reason", "user", "upstream"];
-/// Filters that are seldom used, and stand behind the others.
+/// Filters that are seldom used, and come after the others.
 const MORE: [&str; 4] = ["reason", "user", "upstream", "generation"];
-/// The outcome of a request that was refused, beside those of [`Outcome`].
+/// Outcome of a refused request, besides those of [`Outcome`].
 const REFUSED: &str = "refused";
-/// Minutes by which the clocks of a zone differ from UTC at most.
+/// Most minutes by which a zone differs from UTC.
 const MAX_OFFSET: i64 = 14 * 60;
 
 /// Returns whether a query has any filter.
@@ -43,7 +43,7 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
     let text = |name| query.filled(name).map(str::to_owned);
     let (model, user, upstream, reason) = (text("model"), text("user"), text("upstream"), text("reason"));
     let outcome = Outcome::parse(query.get("outcome"));
-    // No upstream has seen a refused request, and nothing of it was billed.
+    // A refused request has no upstream and no bill.
     let has_refused = outcome.is_none() && upstream.is_none();
     let has_billed = query.get("outcome") != REFUSED && reason.is_none();
     let refused = has_refused.then(|| {
@@ -65,14 +65,14 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
     Ok(RequestSearch { billed, refused })
 }
 
-/// Minutes east of UTC.
+/// Reads an offset from UTC, in minutes to the east.
 pub(super) fn offset(query: &Fields, name: &str) -> i64 {
     let minutes = query.get(name).parse().ok().filter(|minutes| (-MAX_OFFSET..=MAX_OFFSET).contains(minutes));
     minutes.unwrap_or(0)
 }
 
-/// The query with a first day: where it names none, the first of the last [`DAYS`]; where it leaves the field empty, the day of
-/// the oldest entry that is kept.
+/// Returns the query with a first day. If it names none, that is the first of the last [`DAYS`]; if it leaves the field
+/// empty, the day of the oldest entry that is kept.
 pub(super) fn with_first_day(query: &Fields, today: Day, oldest: Option<&JournalEntry>) -> Fields {
     let first = match query.filled("from").and_then(Day::parse) {
         Some(_) => return query.clone(),
@@ -82,7 +82,7 @@ pub(super) fn with_first_day(query: &Fields, today: Day, oldest: Option<&Journal
     query.clone().with("from", first.to_string())
 }
 
-/// The form with the filters of a query; `group` is the group that it names.
+/// Makes the form with the filters of a query. `group` is the group that the query names.
 pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default: bool) -> Markup {
     let text = |name: &'static str, title: &'static str, example: &'static str| {
         html! { label { (title) input type="search" name=(name) value=(query.get(name)) placeholder=(example); } }
@@ -102,7 +102,7 @@ pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default:
     let outcomes = Outcome::ALL.map(Outcome::as_str).into_iter().chain([REFUSED]).map(|name| (name, name));
     let has_more = MORE.iter().any(|name| query.filled(name).is_some());
     html! {
-        // A script takes days for those of the reader, unless the address says whose they are.
+        // A script takes days for those of the reader's zone, unless the address has offsets.
         form.filters method="get" action=(ACTIVITY) role="search" data-days=(if is_default { "reader" } else { "address" }) {
             (text("key", "Key", "Label or id"))
             @if let Some(group) = group {
@@ -136,7 +136,7 @@ fn day(query: &Fields, (name, title): (&'static str, &'static str), offset_name:
     }
 }
 
-/// Name of a zone by its minutes east of UTC: `GMT+5:30`.
+/// Returns the name of a zone by its minutes east of UTC, such as `GMT+5:30`.
 fn zone(minutes: i64) -> String {
     let (hours, rest) = (minutes.abs() / 60, minutes.abs() % 60);
     let sign = if minutes < 0 { '-' } else { '+' };

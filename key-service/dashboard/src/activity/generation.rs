@@ -1,4 +1,4 @@
-//! The page of a generation: the bill that a customer asks about, and its course in time.
+//! The page of a generation: its bill, which a customer may ask about, and its course in time.
 
 use axum::{
     extract::{Path, State},
@@ -72,12 +72,12 @@ fn row(name: &str, value: &Markup) -> Markup {
     html! { tr { th scope="row" { (name) } td { (value) } } }
 }
 
-/// A text as a link to all requests that have it.
+/// Shows a text as a link to all requests that have it.
 fn all_of(field: &str, text: &str) -> Markup {
     html! { a href={ (ACTIVITY) "?" (with(&Fields::default(), field, text)) } { bdi { (text) } } }
 }
 
-/// How the caller asked.
+/// Shows how the caller asked: the API, and whether for a stream.
 fn asked(origin: &Origin) -> Markup {
     html! {
         (row("API", &html! { (origin.api.as_str()) @if origin.stream { ", streamed" } }))
@@ -85,7 +85,7 @@ fn asked(origin: &Origin) -> Markup {
     }
 }
 
-/// The course in time, from the begin of the request.
+/// Shows the course in time, from the start of the request.
 fn timeline(course: &Course, settlement: &Settlement) -> Markup {
     let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason: _ } = course;
     let step = |at: Option<u64>, what: &Markup| {
@@ -106,13 +106,13 @@ fn timeline(course: &Course, settlement: &Settlement) -> Markup {
     }
 }
 
-/// Output tokens a second between the first token and the end, where both are known.
+/// Calculates the output tokens a second between the first token and the end, if both are known.
 fn pace(course: &Course, settlement: &Settlement) -> Option<u64> {
     let took = course.latency_ms?.checked_sub(course.first_token_ms?).filter(|took| *took > 0)?;
     Some(settlement.usage.completion.saturating_mul(1_000) / took)
 }
 
-/// Tokens and money, by kind of token where today's prices are those of the bill.
+/// Shows tokens and money, by kind of token if the bill was made with today's prices.
 fn costs(app: &App, settlement: &Settlement, is_owner: bool) -> Markup {
     let Settlement { usage, cost, charged, upstream_cost, .. } = settlement;
     let upstream_cost = upstream_cost.filter(|_| is_owner);

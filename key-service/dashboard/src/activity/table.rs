@@ -1,4 +1,4 @@
-//! The table of requests, a row each.
+//! The table of requests, with a row for each.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use key_service_page::{
 };
 use key_service_store::store::JournalEntry;
 
-/// Writes a table of requests, with their keys; without keys, where all of them are of a single key.
+/// Writes a table of requests, with their keys unless all belong to a single key.
 pub(crate) fn table(requests: &[AnyRequest], keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Requests" {
@@ -41,7 +41,7 @@ pub(crate) fn table(requests: &[AnyRequest], keys: Option<&HashMap<KeyId, ApiKey
     }
 }
 
-/// A key as a link.
+/// Shows a key as a link.
 fn link(key: KeyId, keys: Option<&HashMap<KeyId, ApiKey>>) -> Option<Markup> {
     let label = keys?.get(&key).map_or("", |key| &key.label);
     Some(html! { a href={ (KEYS) "/" (key.to_string()) } { (or_unnamed(label)) } })
@@ -69,7 +69,7 @@ fn billed(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup
     }
 }
 
-/// A request that was refused costs nothing, and has no page: its reason leads to what can be done.
+/// Writes the row of a refused request. It costs nothing and has no page, so its reason leads to what can be done.
 fn not_billed(call: &RefusedCall, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let key = link(call.key, keys);
     let model = call.model.as_deref();
@@ -88,13 +88,13 @@ fn reason(call: &RefusedCall) -> Markup {
     html! { span.badge.short { "refused" } " " (refused::reason(&call.reason, &format!("{KEYS}/{}", call.key))) }
 }
 
-/// The id of a generation, and the parts of its tokens that have no column.
+/// Writes the id of a generation, and the parts of its tokens that have no column.
 fn title(entry: &JournalEntry) -> String {
     let parts = parts(entry.entry.settlement.usage).map(|(tokens, name)| format!("{} {name}", count(tokens)));
     [entry.generation.to_string()].into_iter().chain(parts).collect::<Vec<_>>().join(", ")
 }
 
-/// Parts of a usage other than prompt and output: counts above zero, with their names.
+/// Lists the parts of a usage other than prompt and output, if above zero, with their names.
 fn parts(usage: Usage) -> impl Iterator<Item = (u64, &'static str)> {
     let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
         usage.details;
@@ -110,7 +110,7 @@ fn parts(usage: Usage) -> impl Iterator<Item = (u64, &'static str)> {
     parts.into_iter().filter(|(tokens, _)| *tokens > 0)
 }
 
-/// Returns true for an exact bill that nothing is missing from.
+/// Returns whether a bill is exact, and all of its cost was charged.
 fn is_plain(entry: &JournalEntry) -> bool {
     let settlement = &entry.entry.settlement;
     settlement.ending == Ending::Captured
@@ -119,7 +119,7 @@ fn is_plain(entry: &JournalEntry) -> bool {
         && entry.entry.delta == settlement.charged
 }
 
-/// Why the answer ended, and what is unusual about the bill.
+/// Shows why the answer ended, and what is unusual about the bill.
 fn outcome(entry: &JournalEntry) -> Markup {
     let settlement = &entry.entry.settlement;
     let finish_reason = settlement.course.as_deref().and_then(|course| course.finish_reason);

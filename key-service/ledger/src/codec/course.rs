@@ -1,15 +1,15 @@
-//! How a generation was asked for, and how it went, as messages and back.
+//! How a generation was requested and how it went, to and from messages.
 
 use shared::generation::{Course, FinishReason, ModelApi, Origin};
 
 use crate::messages;
 
-/// The record of how a caller asked.
+/// Writes the record of how a caller asked.
 pub fn write_origin(Origin { api, stream, user }: &Origin) -> messages::Origin {
     messages::Origin { api: *api as u32, stream: *stream, user: user.clone().unwrap_or_default() }
 }
 
-/// Reads how a caller asked; `None` in an API that no program here knows.
+/// Reads how a caller asked; `None` if no program here knows the API.
 pub fn read_origin(messages::Origin { api, stream, user }: messages::Origin) -> Option<Origin> {
     let user = Some(user).filter(|user| !user.is_empty());
     Some(Origin { api: ModelApi::of_number(api)?, stream, user })

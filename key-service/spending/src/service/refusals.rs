@@ -1,5 +1,5 @@
-//! Refused calls, noted in memory and added to the store every ten seconds: a refused request costs one counter, and one place
-//! among the last ones of its account.
+//! Refused calls, which are noted in memory and added to the store every ten seconds. A refused request costs one
+//! counter, and one place among the last calls of its account.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 use domain::refused::RefusedCall;
 use key_service_store::store::{Hour, REFUSED_CALLS_KEPT, RefusedLine, Store};
 
-/// Time between two additions to the store; what a process noted since the last is lost when it dies.
+/// Time between two additions to the store. If a process dies, it loses what it noted since the last one.
 const ADD_EVERY: Duration = Duration::from_secs(10);
-/// Refused authorizations that wait for a second try, of all keys; further second tries count as requests.
+/// Most refused authorizations that wait for a second try, of all keys. Further second tries count as requests.
 const MAX_WAITING: usize = 20_000;
-/// Distinct counters until the next addition; further refusals are not counted.
+/// Most distinct counters until the next addition. Further refusals are not counted.
 const MAX_COUNTERS: usize = 50_000;
-/// Calls until the next addition, of all accounts: some ten megabytes. Those beyond are counted alone.
+/// Most calls until the next addition, of all accounts: some ten megabytes. Further ones are only counted.
 const MAX_CALLS: usize = 50_000;
 /// Counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;
@@ -33,10 +33,10 @@ const ADDED_AT_ONCE: usize = 1_000;
 /// A key, an hour and a reason.
 type Counter = (AccountId, KeyId, Hour, &'static str);
 
-/// A call that is refused.
+/// A refusal that happens now.
 pub(super) struct RefusedNow<'a> {
     pub(super) counter: Counter,
-    /// The model that was asked for, and how.
+    /// The requested model, and how it was requested.
     pub(super) asked: Option<(&'a str, Option<&'a Arc<Origin>>)>,
 }
 
@@ -49,14 +49,14 @@ pub struct Refusals {
 #[derive(Default)]
 struct Noted {
     counters: HashMap<Counter, u64>,
-    /// The last calls of each account, oldest first.
+    /// The last calls of each account, the oldest first.
     calls: HashMap<AccountId, VecDeque<RefusedCall>>,
-    /// Number of calls of all accounts.
+    /// Number of calls of all accounts together.
     calls_of_all: usize,
-    /// Counted authorizations of each key whose money did not suffice. A gateway then asks another time: whether the key may
+    /// Counted authorizations of each key whose money did not suffice. The gateway then asks again: whether the key may
     /// spend at all, or for the least that the request can cost. Both belong to the counted request.
     waiting: HashMap<KeyId, Vec<(Counter, RefusalId)>>,
-    /// Number of authorizations that wait.
+    /// Number of waiting authorizations.
     waits: usize,
 }
 
@@ -84,7 +84,7 @@ impl Noted {
         }
     }
 
-    /// Takes a call back, as far as the store does not have it.
+    /// Takes a call back, unless the store has it.
     fn take_back(&mut self, counter: Counter, id: RefusalId) {
         if let Some(count) = self.counters.get_mut(&counter) {
             *count -= 1;
@@ -111,13 +111,12 @@ impl Noted {
 }
 
 impl Refusals {
-    /// None yet.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, noted: Mutex::default() }
     }
 
-    /// Notes a refused authorization, unless it is the second try of a noted one: `is_least` where the least was asked
-    /// for, `lacks_money` where a second try follows.
+    /// Notes a refused authorization, unless it is the second try of a noted one. `is_least` says that it asked for the
+    /// least, and `lacks_money` that a second try follows.
     pub(super) fn not_authorized(&self, refused: &RefusedNow<'_>, is_least: bool, lacks_money: bool) {
         let (_, key, ..) = refused.counter;
         let id = RefusalId::generate(&*self.clock);
@@ -132,7 +131,7 @@ impl Refusals {
         }
     }
 
-    /// Takes the refusal of a request back whose second try was granted.
+    /// Takes back the refusal of a request whose second try was granted.
     pub(super) fn authorized(&self, key: KeyId, is_least: bool) {
         if !is_least {
             return;
@@ -152,7 +151,7 @@ impl Refusals {
         }
     }
 
-    /// Notes that a key may spend: perhaps the second try of a noted authorization, which stays refused.
+    /// Notes that a key may spend. This may be the second try of a noted authorization, which stays refused.
     pub(super) fn authenticated(&self, key: KeyId) {
         self.noted.lock().second_try(key);
     }
@@ -167,8 +166,8 @@ impl Refusals {
         (accounts, calls.into_iter().collect())
     }
 
-    /// Adds all counts and calls to the store. Counts that the store did not take are added again later: a call whose outcome is
-    /// unknown may count twice. Calls that the store did not take are only counted.
+    /// Adds all counts and calls to the store. Counts that the store did not take are added again later, so a call with
+    /// unknown outcome may count twice. Calls that the store did not take are only counted.
     pub(crate) async fn add_to(&self, store: &Store) {
         let (counts, calls) = self.take();
         for (account, lines) in counts {
@@ -189,7 +188,7 @@ impl Refusals {
         }
     }
 
-    /// Adds what was noted to the store every ten seconds, and at the shutdown.
+    /// Adds everything noted to the store every ten seconds, and at the shutdown.
     pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             tokio::select! {

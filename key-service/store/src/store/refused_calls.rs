@@ -1,4 +1,4 @@
-//! The last refused calls of an account, each by itself. Their counts are kept for longer.
+//! The last refused calls of an account, one by one. Their counts are kept for longer.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -12,11 +12,12 @@ use super::{Store, StoreError, layout};
 
 /// Refused calls that an account keeps: some hundred kilobytes.
 pub const REFUSED_CALLS_KEPT: usize = 1_000;
-/// Values that a commit appends: far below the words of a commit.
+/// Most values that one commit appends, far below the words that a commit may have.
 const APPENDED_AT_ONCE: usize = 200;
 
 impl Store {
-    /// Adds refused calls of the account; all but the last [`REFUSED_CALLS_KEPT`] are dropped. Guards nothing that spending reads.
+    /// Adds refused calls of the account, and drops all but the last [`REFUSED_CALLS_KEPT`]. It guards nothing, since
+    /// spending does not read them.
     pub async fn add_refused_calls(
         &self,
         account: AccountId,
@@ -38,7 +39,7 @@ impl Store {
         Ok(())
     }
 
-    /// The last refused calls of the account, newest first.
+    /// Lists the last refused calls of the account, the newest first.
     pub async fn refused_calls(&self, account: AccountId) -> Result<Vec<RefusedCall>, StoreError> {
         let order = (Order::Descending, REFUSED_CALLS_KEPT);
         let values =
@@ -48,13 +49,13 @@ impl Store {
             call.ok_or_else(|| StoreError::Damaged(format!("refused call {number}")))
         };
         let mut calls: Vec<_> = values.into_iter().map(read).collect::<Result<_, _>>()?;
-        // Each key-service adds its calls together, a while after they were refused.
+        // Each key-service adds several calls at once, some time after they were refused.
         calls.sort_unstable_by_key(|call| Reverse(call.id));
         Ok(calls)
     }
 }
 
-/// The record of their numbers.
+/// Name of the record with the numbers of the calls.
 fn numbers() -> Name {
     layout::name(layout::HOUSE, *b"c")
 }

@@ -1,4 +1,4 @@
-//! How a caller asked for a generation, and how it went, in messages.
+//! How a caller requested a generation, and how it went, in messages.
 
 use shared::generation::{Course, FinishReason, ModelApi, Origin, kept_user};
 
@@ -16,7 +16,7 @@ impl From<&Origin> for v1::Origin {
     }
 }
 
-/// Reads how a caller asked; `None` in an API that only a newer gateway knows.
+/// Reads how a caller asked; `None` if only a newer gateway knows the API.
 pub(super) fn read_origin(origin: &v1::Origin) -> Option<Origin> {
     let api = match origin.api() {
         v1::ModelApi::Unspecified => return None,
