@@ -66,7 +66,7 @@ pub(crate) enum Peers {
         addresses: Vec<Endpoint>,
         tls: Option<Tls>,
         token: PresentToken,
-        /// Makes the connections in the place of TCP and TLS.
+        /// Makes the connections instead of TCP and TLS.
         dial: Option<Arc<dyn Dial>>,
     },
     Local(Arc<dyn KeyService>),

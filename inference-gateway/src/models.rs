@@ -72,7 +72,7 @@ impl OfferedModels {
         Ok(())
     }
 
-    /// The upstreams of all models, each with the id of its model, in the order of the catalogue.
+    /// Lists the upstreams of all models, each with the id of its model, in the order of the catalogue.
     pub(crate) fn upstreams(&self) -> Vec<(String, UpstreamNow)> {
         let models = self.get();
         let of_model = |id: &String| models.pools.get(id).map(|pool| (id.clone(), pool.list()));

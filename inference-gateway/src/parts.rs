@@ -1,4 +1,4 @@
-//! What the workers of a gateway share, and what each of them has.
+//! Parts of a gateway: those that its workers share, and those that each of them has.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,15 +29,12 @@ use crate::{
     upstream::UpstreamClient,
 };
 
-/// Dependencies of a gateway.
 pub struct GatewayParts {
     /// Source of time and randomness.
     pub clock: Arc<dyn Clock>,
-    /// The models.
     pub models: Arc<OfferedModels>,
-    /// The prefix of every key.
+    /// Prefix of every key.
     pub prefix: Prefix,
-    /// The key-services.
     pub key_services: KeyServices,
     /// Token in the calls between the services.
     pub internal_token: InternalToken,
@@ -47,9 +44,8 @@ pub struct GatewayParts {
     pub public_tls: Option<PublicTls>,
     /// TLS to the key-services, if used.
     pub tls: Option<Tls>,
-    /// Sizes of the budgets.
     pub sizes: Sizes,
-    /// Cancelled when `/health` is to say that the gateway stops.
+    /// Cancelled when `/health` must say that the gateway stops.
     pub stopping: CancellationToken,
     /// Directory for the spool of captures, if any.
     pub data_dir: Option<PathBuf>,
@@ -57,13 +53,13 @@ pub struct GatewayParts {
 
 /// The key-services that authorize and bill.
 pub enum KeyServices {
-    /// In other processes, over gRPC, at these addresses; never empty.
+    /// Key-services in other processes, over gRPC at these addresses; never empty.
     Remote(Vec<Uri>),
-    /// In this process.
+    /// A key-service in this process, which is called directly.
     Local(Arc<dyn KeyService>),
 }
 
-/// What the workers of a gateway share.
+/// Parts that the workers of a gateway share.
 pub(crate) struct Core {
     options: Options,
     clock: Arc<dyn Clock>,
@@ -74,21 +70,21 @@ pub(crate) struct Core {
     management: Arc<Management>,
     admission: Admission,
     stopping: CancellationToken,
-    /// Makes all connections in the place of TCP.
+    /// Makes all connections instead of TCP, in a simulation.
     dial: Option<Arc<dyn Dial>>,
     pub(crate) spool: Option<Spool>,
     /// Cancelled when no new requests are accepted.
     pub(crate) draining: CancellationToken,
-    /// Cancelled when running requests have to end.
+    /// Cancelled when running requests must end.
     pub(crate) cut: CancellationToken,
-    /// Cancelled when the connections have to close.
+    /// Cancelled when connections must close.
     pub(crate) close: CancellationToken,
     pub(crate) running: TaskTracker,
     pub(crate) settling: TaskTracker,
 }
 
 impl Core {
-    /// Opens the spool, and starts nothing yet. With `dial`, a simulation's, the spool has no thread.
+    /// Opens the spool, and starts nothing yet. With `dial`, which only a simulation has, the spool has no thread.
     pub(crate) fn new(
         options: &Options,
         parts: GatewayParts,
@@ -120,7 +116,7 @@ impl Core {
         })
     }
 
-    /// Starts a worker on the runtime that is entered: its sessions, its holds, and a handler of requests.
+    /// Starts a worker on the entered runtime: its sessions, its holds, and a handler of requests.
     pub(crate) fn worker(&self) -> (Arc<Generator>, Handler) {
         let options = &self.options;
         let keys = connect(self.peers.clone(), &self.health, self.clock.clone());
@@ -152,7 +148,7 @@ impl Core {
     }
 }
 
-/// The key-services, as sessions connect to them.
+/// Returns the key-services in the form that sessions connect to.
 pub(crate) fn peers(
     key_services: KeyServices,
     token: InternalToken,
@@ -172,7 +168,7 @@ pub(crate) fn peers(
     })
 }
 
-/// Makes the client of the key-services' HTTP. Where an address stands for several key-services, the health of sessions
+/// Makes the client of the key-services' HTTP. If an address stands for several key-services, the health of sessions
 /// says nothing about HTTP.
 fn management(
     addresses: Vec<Uri>,

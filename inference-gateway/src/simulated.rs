@@ -1,4 +1,4 @@
-//! A gateway of one worker in the thread of a simulation: without ports, threads and sockets.
+//! A gateway with one worker in the thread of a simulation, without ports, threads and sockets.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     parts::{Core, GatewayParts},
 };
 
-/// A running gateway that is called in place of a port.
+/// A running gateway that is called directly instead of through a port.
 pub struct SimulatedGateway {
     core: Core,
     generator: Arc<Generator>,
@@ -21,7 +21,7 @@ pub struct SimulatedGateway {
 }
 
 impl SimulatedGateway {
-    /// Starts the gateway on the runtime that is entered. `dial` makes all of its connections.
+    /// Starts the gateway on the entered runtime. `dial` makes all of its connections.
     pub fn start(options: &Options, parts: GatewayParts, dial: Arc<dyn Dial>) -> Result<Self, ConfigError> {
         let core = Core::new(options, parts, Some(dial))?;
         let (generator, handler) = core.worker();

@@ -54,7 +54,7 @@ pub(crate) struct UpstreamClient(Arc<Connections>);
 
 struct Connections {
     idle: Mutex<IdleConnections>,
-    /// Makes the connections in the place of TCP.
+    /// Makes the connections instead of TCP.
     dial: Option<Arc<dyn Dial>>,
 }
 
@@ -89,7 +89,7 @@ pub(super) enum SendError {
 }
 
 impl Server {
-    /// The server of this URL.
+    /// Makes the server of this URL.
     pub(super) fn of(url: &Uri, access: &Access) -> Result<Self, ConfigError> {
         let invalid = |e: &dyn Error| ConfigError::new("FAREGATE_MODELS", format!("{url}: {e}"));
         let is_https = url.scheme() == Some(&Scheme::HTTPS);
@@ -119,7 +119,7 @@ impl Server {
         (self.origin.host().unwrap_or_default(), self.origin.port_u16().unwrap_or(own_port(&self.origin)))
     }
 
-    /// Host, and the port that the URL names, if any.
+    /// Returns the host, and the port if the URL has one.
     pub(super) fn authority(&self) -> &str {
         self.origin.authority().map_or("", |authority| authority.as_str())
     }
@@ -131,7 +131,7 @@ fn own_port(url: &Uri) -> u16 {
 }
 
 impl UpstreamClient {
-    /// A client without connections, which makes them by TCP or by `dial`.
+    /// Makes a client without connections. It makes them by TCP, or by `dial`.
     pub(crate) fn new(dial: Option<Arc<dyn Dial>>) -> Self {
         Self(Arc::new(Connections { idle: Mutex::default(), dial }))
     }

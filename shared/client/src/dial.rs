@@ -1,4 +1,4 @@
-//! A way to connect other than TCP: a simulation puts its own network in the place of the system's.
+//! Connections made otherwise than by TCP: a simulation puts its own network in place of the system's.
 
 use std::{io, pin::Pin};
 
@@ -10,11 +10,10 @@ pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// A connection to come.
 pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send>>;
 
-/// Makes connections in the place of TCP.
+/// Makes connections instead of TCP.
 pub trait Dial: Send + Sync + 'static {
-    /// Connects to the scheme and authority of this URI. The connection carries plain text, whatever the scheme says.
+    /// Connects to the scheme and authority of this URI. The connection carries plain text, whatever the scheme is.
     fn dial(&self, to: &Uri) -> Dialled;
 }

@@ -32,7 +32,7 @@ pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 impl Handler {
-    /// A handler that answers as `answer` does.
+    /// Makes a handler that answers as `answer` does.
     pub fn new<F>(answer: impl Fn(Request<Body>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Response> + Send + 'static,
@@ -40,7 +40,6 @@ impl Handler {
         Self(Arc::new(move |request| Box::pin(answer(request))))
     }
 
-    /// Answers a request.
     pub fn answer(&self, request: Request<Body>) -> impl Future<Output = Response> + Send + use<> {
         (self.0)(request)
     }
