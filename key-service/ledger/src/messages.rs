@@ -233,7 +233,7 @@ pub struct Generation {
     /// Tokens so far, or of the whole generation.
     #[prost(message, optional, tag = "2")]
     pub progress: ::core::option::Option<Progress>,
-    /// Absent where the gateway did not tell.
+    /// Absent if the gateway did not tell.
     #[prost(message, optional, tag = "5")]
     pub origin: ::core::option::Option<Origin>,
     #[prost(oneof = "generation::State", tags = "3, 4")]
@@ -270,7 +270,7 @@ pub struct Origin {
 #[serde(rename_all = "snake_case")]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Course {
-    /// Address of the upstream that was asked last; empty where none was.
+    /// Address of the upstream that was asked last; empty if none was.
     #[prost(string, tag = "1")]
     pub upstream: ::prost::alloc::string::String,
     #[prost(uint64, optional, tag = "2")]
@@ -279,7 +279,7 @@ pub struct Course {
     pub first_token_ms: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "4")]
     pub latency_ms: ::core::option::Option<u64>,
-    /// Why the first choice ended: 1 stop, 2 length, 3 tool calls, 4 content filter; 0 where that is not known.
+    /// Why the first choice ended: 1 stop, 2 length, 3 tool calls, 4 content filter; 0 if it is not known.
     #[prost(uint32, tag = "5")]
     pub finish_reason: u32,
 }
@@ -325,7 +325,7 @@ pub struct Progress {
     pub reasoning: u64,
     #[prost(uint64, tag = "11")]
     pub audio_output: u64,
-    /// Absent where the gateway did not tell, and in sums.
+    /// Absent if the gateway did not tell, and in sums.
     #[prost(message, optional, tag = "12")]
     pub course: ::core::option::Option<Course>,
 }
@@ -758,10 +758,10 @@ pub struct RefusedCall {
     /// Error code in the public API.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
-    /// The model that was asked for; empty where the key may not call at all, before anything is asked for.
+    /// The requested model; empty if the key may not call at all, which is found before anything else.
     #[prost(string, tag = "4")]
     pub model: ::prost::alloc::string::String,
-    /// Absent where there is no model.
+    /// Absent if there is no model.
     #[prost(message, optional, tag = "5")]
     pub origin: ::core::option::Option<Origin>,
 }

@@ -118,7 +118,7 @@ pub struct AuthorizeRequest {
 pub struct Origin {
     #[prost(enumeration = "ModelApi", tag = "1")]
     pub api: i32,
-    /// The answer was asked for as a stream.
+    /// The caller asked for a stream.
     #[prost(bool, tag = "2")]
     pub stream: bool,
     /// The caller's own name of its user, at most 64 characters; empty for none.
@@ -128,7 +128,7 @@ pub struct Origin {
 /// How a generation went, as far as it has come. Times are milliseconds since the gateway accepted the request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Course {
-    /// Address of the upstream that was asked last; empty where none was.
+    /// Address of the upstream that was asked last; empty if none was.
     #[prost(string, tag = "1")]
     pub upstream: ::prost::alloc::string::String,
     /// Time of the Grant.
