@@ -48,7 +48,9 @@ impl From<Error<Refused>> for Failure {
         match error {
             Error::Refused(Refused::NotFound(_)) => Self::NotFound,
             Error::Refused(Refused::StoreFull) => Self::StoreFull,
-            Error::Refused(Refused::IdempotencyKeyReused) => Self::StaleForm,
+            Error::Refused(Refused::IdempotencyKeyReused) => {
+                Self::BadRequest("This form was used before. Open it again.".into())
+            }
             Error::Refused(Refused::BadGroup(_, bad)) => Self::BadRequest(bad_group(bad).into()),
             Error::Refused(Refused::KeyExpired) => {
                 Self::BadRequest("An expired key cannot be rotated. Give it a later expiry first.".into())
