@@ -137,12 +137,12 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
     settle(&stack).await;
     let round =
         Round { stack: &stack, population: &population, sent: &sent, happened: &happened, garbage: &account };
-    let mut found = compare(&round);
+    let mut found = balanced(&round);
     // A capture may still be on its way although no hold is left: one whose hold has expired.
     let deadline = Instant::now() + SETTLED;
     while !found.holds() && Instant::now() < deadline {
         sleep(Duration::from_secs(2)).await;
-        found = compare(&round);
+        found = balanced(&round);
     }
     found.faults = faults::counts(&happened);
     found.sums.garbage = of_garbage.sent.into_inner();
@@ -201,4 +201,11 @@ fn count_failures(round: &Round<'_>, wrong: &[(String, Instant, usize)], found: 
             found.garbage_wrong.add(0, || what.clone());
         }
     }
+}
+
+/// Compares the books of a round, and what they come to below every cap.
+fn balanced(round: &Round<'_>) -> Found {
+    let (mut found, lines) = compare(round);
+    caps::compare(round, &lines, &mut found);
+    found
 }

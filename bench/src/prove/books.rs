@@ -13,7 +13,6 @@ use tests::{
 };
 
 use super::{
-    caps,
     faults::Happened,
     load::Sent,
     population::Population,
@@ -58,8 +57,8 @@ pub(super) struct Round<'a> {
     pub(super) garbage: &'a Account,
 }
 
-/// Compares the books of a round.
-pub(super) fn compare(round: &Round<'_>) -> Found {
+/// Compares the books of a round, request by request.
+pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
     let mut found = Found::default();
     let counts = round.stack.upstream.counts();
     let mut generated: HashMap<u64, Vec<&Count>> = HashMap::new();
@@ -97,12 +96,11 @@ pub(super) fn compare(round: &Round<'_>) -> Found {
                 .add(entry.charged, || format!("{} was billed, and nobody sent it", entry.generation));
         }
     }
-    caps::compare(round, &lines, &mut found);
     let charged = charged(round.stack, round.garbage);
     if charged > by_others {
         found.doubled.add(charged - by_others, || "garbage was billed for more than was generated".into());
     }
-    found
+    (found, lines)
 }
 
 /// The journal's entries of all keys of the load.

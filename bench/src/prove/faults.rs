@@ -7,14 +7,12 @@ use std::{
 
 use tests::{
     garbage::Rng,
-    harness::{Answer, Form, PATIENCE, Server, Stack},
+    harness::{Answer, PATIENCE, Server, Stack},
 };
 use tokio::time::sleep;
 
 use super::stage::Stage;
 
-/// The least lease that is allowed, since a killed gateway's holds are waited for.
-pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// Time after a fault in which its consequences are answered: connections are made again, and holds expire.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// Seconds by which a clock steps at most: a key-service further from its store's clock is not ready.
@@ -257,13 +255,5 @@ async fn nothing_in_memory_alone(stack: &Stack, gateway: &Server) {
             return;
         }
         sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// The form of Redis under a stage's services.
-pub(super) const fn form(stage: Stage) -> Form {
-    match stage {
-        Stage::Failover => Form::WithReplica,
-        Stage::Services | Stage::Clocks | Stage::Sqlite => Form::Alone,
     }
 }

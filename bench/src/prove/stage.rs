@@ -1,15 +1,15 @@
 //! Installations of the rounds.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Deployment, Options},
+    harness::{Deployment, Form, Options},
     upstream::Keep,
 };
 
-use super::faults::{LEASE, form};
-
+/// The least lease that is allowed, since a killed gateway's holds are waited for.
+const LEASE: Duration = Duration::from_secs(3);
 /// Gateways and key-services of an installation of services.
 const GATEWAYS: usize = 3;
 const KEY_SERVICES: usize = 2;
@@ -67,5 +67,13 @@ impl Stage {
     /// Credit of the account that garbage is sent for.
     pub(super) fn garbage_credit() -> NanoUsd {
         tests::harness::usd("20")
+    }
+}
+
+/// The form of Redis under a stage's services.
+const fn form(stage: Stage) -> Form {
+    match stage {
+        Stage::Failover => Form::WithReplica,
+        Stage::Services | Stage::Clocks | Stage::Sqlite => Form::Alone,
     }
 }

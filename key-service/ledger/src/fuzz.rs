@@ -77,8 +77,13 @@ fn examples() -> Examples {
     };
     let deposit =
         messages::Deposit { amount: 5, credit: 9, note: "n".into(), payment_id: "pay_1".into(), at: AT };
-    let sums =
-        messages::Sums { requests: 2, usage: Some(progress.clone()), tokens: 7, charged: 3, ..Default::default() };
+    let sums = messages::Sums {
+        requests: 2,
+        usage: Some(progress.clone()),
+        tokens: 7,
+        charged: 3,
+        ..Default::default()
+    };
     Examples::of([
         account.encode_to_vec(),
         key_record.encode_to_vec(),

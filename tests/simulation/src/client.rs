@@ -109,8 +109,7 @@ async fn read(answer: impl Future<Output = Response<Body>>, outcome: &mut Outcom
     };
     outcome.is_complete = is_whole && is_complete(&text, &events, &outcome.plan);
     let usages = events.iter().flat_map(|event| [&event["usage"], &event["response"]["usage"]]);
-    outcome.cost =
-        usages.filter_map(|usage| usage.get("cost")).filter(|cost| !cost.is_null()).map(nanos).last();
+    outcome.cost = usages.filter_map(|usage| usage.get("cost")).rfind(|cost| !cost.is_null()).map(nanos);
 }
 
 fn is_complete(text: &str, events: &[Value], plan: &Plan) -> bool {
@@ -149,7 +148,7 @@ fn request(credential: &str, plan: &Plan) -> Request<Body> {
         }
     }
     let body = body.to_string();
-    let length = plan.tells_length.then(|| (header::CONTENT_LENGTH, body.len()));
+    let length = plan.tells_length.then_some((header::CONTENT_LENGTH, body.len()));
     let request = Request::post(plan.dialect.path()).header(header::HOST, "gateway");
     let request = length.into_iter().fold(request, |request, (name, length)| request.header(name, length));
     request

@@ -53,8 +53,12 @@ pub(crate) fn run(seed: u64) -> RunEnd {
 async fn begin(seed: u64) -> Arc<World> {
     let world = Arc::new(World::new(seed).await);
     judge::after_every_commit(&world);
-    KEY_SERVICES.iter().for_each(|place| world.start_key_service(place));
-    GATEWAYS.iter().for_each(|place| world.start_gateway(place));
+    for place in KEY_SERVICES {
+        world.start_key_service(place);
+    }
+    for place in GATEWAYS {
+        world.start_gateway(place);
+    }
     world
 }
 
