@@ -1,6 +1,6 @@
 # run    serve, on the embedded store
 # check  formatting, lints, documentation
-# test   install what the tests need that is missing, then run them all
+# test   install what the tests need that is missing, then run them all; FAST=1 for units and first facts, some minutes once it is built
 # faults plant faults in a copy of the ledger and of its commits, each of which a named test has to catch; some fifteen minutes
 # fuzz   feed parsers with edited examples for FUZZ_SECONDS each, or those that begin with FUZZ_ONLY alone; see docs/proof.md
 # prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; visit every state of larger models
@@ -31,14 +31,23 @@ check:
 		--package inference-gateway-routing
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	tests/tools/words.py
+	tests/tools/house.py
+
+# What a first version has to do: a key, its limit, a call, its bill, its end.
+FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
 
 # The end-to-end tests start the programs themselves, so these are built first. Tests of services over one Redis also
 # run over a cluster.
 test:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins
+ifdef FAST
+	cargo test --profile checked --workspace --lib
+	cargo test --profile checked --workspace --test e2e -- $(FIRST_FACTS)
+else
 	cargo test --profile checked --workspace
 	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e services
+endif
 
 faults:
 	tests/tools/faults.py

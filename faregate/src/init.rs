@@ -15,13 +15,13 @@ mod vendor;
 use std::env;
 
 use anyhow::{Context, anyhow, bail};
-use key_service_cli::{Listed, PriceList};
+use key_service_cli::{ListedModel, PriceList};
 use shared::clock::Clock;
 use shared_catalog::{Catalog, Model, Preset, ServerDescription, Source, Upstream};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
-    ask::Refused,
+    ask::AskRefused,
     draft::{Sizes, ToldSizes},
     models::{Chosen, ModelNames},
     options::PriceSource,
@@ -138,8 +138,8 @@ impl Init {
         }
         let list = match ask::models(&upstream).await {
             Ok(list) => list,
-            Err(Refused::NoSuchPath(_)) if vendor.preset.names_unlisted => ServerDescription::default(),
-            Err(Refused::NoSuchPath(e) | Refused::Other(e)) => bail!(e),
+            Err(AskRefused::NoSuchPath(_)) if vendor.preset.names_unlisted => ServerDescription::default(),
+            Err(AskRefused::NoSuchPath(e) | AskRefused::Other(e)) => bail!(e),
         };
         let vendor = vendor.recognised(&self.presets, list.owner());
         let upstream = self::upstream(&vendor.preset)?;
@@ -174,7 +174,7 @@ impl Init {
     }
 
     /// Finds the price that a flag names, or asks the person.
-    async fn price(&mut self, preset: &Preset, name: &str) -> anyhow::Result<Listed> {
+    async fn price(&mut self, preset: &Preset, name: &str) -> anyhow::Result<ListedModel> {
         if let Some(source) = self.options.price.source() {
             return priced(&source, preset, name);
         }
@@ -204,10 +204,10 @@ impl Init {
         for upstream in &model.upstreams {
             let answer = match ask::generation(upstream).await {
                 Ok(answer) => answer,
-                Err(Refused::NoSuchPath(e)) => {
+                Err(AskRefused::NoSuchPath(e)) => {
                     bail!("--check: {e}. If the address is right, check --model. Nothing was written")
                 }
-                Err(Refused::Other(e)) => bail!("--check: {e}. Nothing was written"),
+                Err(AskRefused::Other(e)) => bail!("--check: {e}. Nothing was written"),
             };
             let billed = check::bill(model, &answer);
             let (usage, cost) = billed.context(
@@ -227,10 +227,10 @@ fn upstream(preset: &Preset) -> anyhow::Result<Upstream> {
 }
 
 /// Makes a model with the price that a source names.
-fn priced(source: &PriceSource, preset: &Preset, name: &str) -> anyhow::Result<Listed> {
+fn priced(source: &PriceSource, preset: &Preset, name: &str) -> anyhow::Result<ListedModel> {
     match source {
         PriceSource::Free => Ok(draft::free(name)),
-        PriceSource::Rates(rates) => Listed::at_rates(name, *rates),
+        PriceSource::Rates(rates) => ListedModel::at_rates(name, *rates),
         PriceSource::List(file) => {
             let named = || format!("--prices {}", file.display());
             let list = PriceList::open(file).with_context(named)?;

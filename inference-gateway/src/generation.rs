@@ -37,7 +37,7 @@ use crate::{
     hold::{HoldStatus, Holds, OpenHold},
     keys::Keys,
     models::Models,
-    upstream::{Failure, PassedHead, Running, UpstreamClient},
+    upstream::{PassedHead, Running, UpstreamClient, UpstreamFailure},
 };
 use authorize::Authorized;
 use dispatch::{Reached, Route};
@@ -237,8 +237,8 @@ impl Generator {
                 hold.release().await;
                 return Err(refusal.into());
             }
-            () = self.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
-            () = deadline.passed(), if !job.forward.stream => Err(Failure::Timeout),
+            () = self.cut.cancelled() => Err(UpstreamFailure::Broken("cut off, since the gateway stops".into())),
+            () = deadline.passed(), if !job.forward.stream => Err(UpstreamFailure::Timeout),
             _ = deadline.client.left(), if job.forward.stream => {
                 log.asked = route.asked_kind;
                 self.settle_left_before_head(route.asked, job, hold, log).await;

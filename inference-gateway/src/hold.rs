@@ -33,7 +33,7 @@ use crate::{
     keys::{Keys, Unavailable},
 };
 pub(crate) use settlement::Ending;
-use settlement::{Attempt, Settlement};
+use settlement::{FirstAttempts, Settlement};
 pub(crate) use spool::Spool;
 
 /// The open holds of a worker. Cheap to clone.
@@ -255,12 +255,12 @@ impl OpenHold {
     async fn settle(&mut self) -> Option<Charge> {
         let settlement = self.settlement(None);
         match settlement.attempt(&self.holds).await {
-            Attempt::Settled(charge) => {
+            FirstAttempts::Settled(charge) => {
                 self.slot = None;
                 self.holds.unresolved().remove(&self.generation());
                 charge
             }
-            Attempt::Unsettled => {
+            FirstAttempts::Unsettled => {
                 // The slot goes along, so that pending settlements are bounded as requests are.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);

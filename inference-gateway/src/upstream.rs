@@ -30,9 +30,9 @@ use upstream_error::{UpstreamError, Verdict};
 use crate::admission::Admission;
 use client::Server;
 pub(crate) use client::UpstreamClient;
-use dialect::{Counter, Dialect};
+use dialect::{Dialect, TokenCounter};
 pub(crate) use drained::DrainedAddresses;
-pub(crate) use failure::{Failure, NotAnswered, of_event};
+pub(crate) use failure::{NotAnswered, UpstreamFailure, of_event};
 use headers::{HeaderValues, UpstreamHeaders};
 pub(crate) use passed_head::PassedHead;
 pub(crate) use pool::{Pool, Pools, Running};
@@ -93,7 +93,7 @@ pub(crate) struct CountTerms<'t> {
 }
 
 /// A request to an upstream, except its body.
-struct Question<'q> {
+struct UpstreamRequest<'q> {
     path: &'q PathAndQuery,
     /// Query and headers of the client, if its own body is passed on.
     passed: Option<&'q PassedHead>,
@@ -103,13 +103,13 @@ struct Question<'q> {
 
 /// Exact number of a prompt's tokens, or the reason for its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct PromptCount {
     pub(crate) tokens: u64,
     /// The count includes the tokens of images.
     pub(crate) with_images: bool,
 }
 
-impl Counted {
+impl PromptCount {
     /// Returns the tokens of the request. They are exact, except that images that were not counted are taken at their
     /// bound.
     pub(crate) fn bound(self, forward: &Forward) -> u64 {
@@ -155,10 +155,12 @@ impl Upstream {
             messages_counter: at("/messages/count_tokens")?,
             embeddings: at("/embeddings")?,
             counter: match dialect.counter {
-                Counter::None => None,
-                Counter::BesideV1 => Some(path(prefix.strip_suffix("/v1").unwrap_or(prefix), "/tokenize")?),
-                Counter::UnderV1 => Some(at("/tokenize")?),
-                Counter::InputTokens => Some(at("/chat/completions/input_tokens")?),
+                TokenCounter::None => None,
+                TokenCounter::BesideV1 => {
+                    Some(path(prefix.strip_suffix("/v1").unwrap_or(prefix), "/tokenize")?)
+                }
+                TokenCounter::UnderV1 => Some(at("/tokenize")?),
+                TokenCounter::InputTokens => Some(at("/chat/completions/input_tokens")?),
             },
             headers: UpstreamHeaders::read(&entry.access)?,
             counting: Quota::new(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
@@ -267,7 +269,8 @@ impl Upstream {
             UpstreamApi::Messages => &self.messages,
         };
         let passed = form.is_passed().then_some(terms.passed);
-        let question = Question { path, passed, deadline: terms.deadline, traceparent: terms.traceparent };
+        let question =
+            UpstreamRequest { path, passed, deadline: terms.deadline, traceparent: terms.traceparent };
         let response = self.ask(client, question, || forward.body(params)).await?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
@@ -289,13 +292,13 @@ impl Upstream {
         client: &UpstreamClient,
         forward: &Forward,
         terms: CountTerms<'_>,
-    ) -> Result<Counted, NotCounted> {
+    ) -> Result<PromptCount, NotCounted> {
         let counter = self.counter(forward).ok_or(NotCounted::Unsupported)?;
         let deadline = Instant::now() + COUNT_DEADLINE;
         let _permit = self.counting.wait(terms.owner, 1, deadline).await.ok_or(NotCounted::Busy)?;
         let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward, terms)).await;
         let tokens = answer.map_err(|_| NotCounted::Away)??;
-        Ok(Counted { tokens, with_images: self.dialect(forward).counter.counts_images() })
+        Ok(PromptCount { tokens, with_images: self.dialect(forward).counter.counts_images() })
     }
 
     async fn ask_count(
@@ -325,7 +328,7 @@ impl Upstream {
         let body = terms.admission.count_body(terms.owner, forward.count_body(params));
         let body = body.await.map_err(|_| NotCounted::Busy)?;
         let passed = form.is_passed().then_some(terms.passed);
-        let question = Question { path: counter, passed, deadline: COUNT_DEADLINE, traceparent };
+        let question = UpstreamRequest { path: counter, passed, deadline: COUNT_DEADLINE, traceparent };
         let response = self.ask(client, question, || body.clone()).await;
         let response = response.map_err(|_| NotCounted::Away)?;
         if response.status() != StatusCode::OK {
@@ -343,9 +346,9 @@ impl Upstream {
     async fn ask(
         &self,
         client: &UpstreamClient,
-        question: Question<'_>,
+        question: UpstreamRequest<'_>,
         body: impl Fn() -> (Bytes, Bytes),
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<Incoming>, UpstreamFailure> {
         let until = Instant::now() + question.deadline;
         let headers = self.headers.get();
         let mut response = self.post(client, &question, body(), &headers, until).await?;
@@ -361,17 +364,17 @@ impl Upstream {
         if let Some(sources) = self.headers.sources_to_tell() {
             tracing::error!(upstream = %self, status = status.as_u16(), sources, "an upstream refuses its credential");
         }
-        Err(Failure::CredentialRefused(status.as_u16()))
+        Err(UpstreamFailure::CredentialRefused(status.as_u16()))
     }
 
     async fn post(
         &self,
         client: &UpstreamClient,
-        question: &Question<'_>,
+        question: &UpstreamRequest<'_>,
         (head, rest): (Bytes, Bytes),
         values: &HeaderValues,
         until: Instant,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<Incoming>, UpstreamFailure> {
         let mut request = Request::new(Full::new(head.chain(rest)));
         *request.method_mut() = Method::POST;
         let path = question.passed.and_then(|passed| passed.path(question.path));
@@ -390,7 +393,7 @@ impl Upstream {
         match timeout_at(until, client.request(&self.server, request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(e)) => Err(failure::of_connection(&e)),
-            Err(_) => Err(Failure::Timeout),
+            Err(_) => Err(UpstreamFailure::Timeout),
         }
     }
 }

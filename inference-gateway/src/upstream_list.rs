@@ -80,7 +80,7 @@ pub(crate) struct ListedFailure {
 
 /// The gateway that the routes are about.
 #[derive(Clone)]
-struct Listed {
+struct UpstreamRoutes {
     models: Arc<OfferedModels>,
     clock: Arc<dyn Clock>,
 }
@@ -91,24 +91,24 @@ pub fn admin_routes(models: Arc<OfferedModels>, clock: Arc<dyn Clock>) -> Router
         .route(LIST, get(list))
         .route(DRAIN, put(drain))
         .route(RESTORE, put(restore))
-        .with_state(Listed { models, clock })
+        .with_state(UpstreamRoutes { models, clock })
 }
 
 type Changed = Result<Json<Vec<ListedUpstream>>, (StatusCode, String)>;
 
-async fn list(State(listed): State<Listed>) -> Json<Vec<ListedUpstream>> {
+async fn list(State(listed): State<UpstreamRoutes>) -> Json<Vec<ListedUpstream>> {
     Json(listed.list(|_| true))
 }
 
-async fn drain(State(listed): State<Listed>, body: Body) -> Changed {
+async fn drain(State(listed): State<UpstreamRoutes>, body: Body) -> Changed {
     listed.change(body, true).await
 }
 
-async fn restore(State(listed): State<Listed>, body: Body) -> Changed {
+async fn restore(State(listed): State<UpstreamRoutes>, body: Body) -> Changed {
     listed.change(body, false).await
 }
 
-impl Listed {
+impl UpstreamRoutes {
     fn list(&self, is_meant: impl Fn(&str) -> bool) -> Vec<ListedUpstream> {
         let now = self.clock.now();
         let ago = |ago: Duration| now.minus(ago).to_string();

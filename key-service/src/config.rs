@@ -24,7 +24,7 @@ use key_service_records::{
     redis::{Address, Certificates, Redis, Settings},
     sqlite::Sqlite,
 };
-use key_service_store::store::{EventBounds, Kept, Store};
+use key_service_store::store::{EventBounds, Store, StoreRetention};
 
 /// The key-service's own settings.
 #[derive(Args, Clone, Debug)]
@@ -216,8 +216,8 @@ impl Options {
     pub(crate) fn store_over(&self, backend: &Backend, clock: &Arc<dyn Clock>) -> Arc<Store> {
         let events = EventBounds::with_life(Duration::from_hours(u64::from(self.event_days) * 24));
         let kept = match backend {
-            Backend::Sqlite(_) => Kept::all(events),
-            Backend::Redis(_) => Kept {
+            Backend::Sqlite(_) => StoreRetention::all(events),
+            Backend::Redis(_) => StoreRetention {
                 journal_entries: Some(self.redis_journal_entries.into()),
                 usage_days: Some(self.redis_usage_days),
                 events,

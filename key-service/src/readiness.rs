@@ -54,12 +54,12 @@ pub(crate) fn readiness<S: Ledger + Capacity + ?Sized>(
 
 /// A store, with the findings of its last checks.
 struct Watch<S: ?Sized> {
-    found: Mutex<Found>,
+    found: Mutex<StoreState>,
     store: Arc<S>,
 }
 
 #[derive(Default)]
-struct Found {
+struct StoreState {
     /// Whether the clocks agree; `None` before the first comparison.
     clocks_agree: Option<bool>,
     /// Result of the last ping; `None` before the first one.
@@ -139,7 +139,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
     }
 }
 
-impl Found {
+impl StoreState {
     fn verdict(&self) -> Result<(), String> {
         let looked = |result: &Option<Result<(), String>>| {
             result.clone().unwrap_or_else(|| Err("the store was not looked at yet".to_owned()))

@@ -52,7 +52,7 @@ async fn copy(
     let source = options.open_backend(from, clock, Seen::Compared).await.context("--from")?;
     let target = options.open_backend(to, clock, Seen::New).await.context("--to")?;
     tokio::try_join!(check_unserved(&source, "--from"), check_unserved(&target, "--to"))?;
-    let progress = Progress::new();
+    let progress = TransferProgress::new();
     let copied = copy::copy(&source.records(), &target.records(), |step| progress.show(step)).await;
     progress.end();
     let Copied { records, entries, values, .. } = copied.map_err(|error| advise(&error))?;
@@ -174,12 +174,12 @@ fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write +
 }
 
 /// Shows how far a copy is: on a terminal in one line that is rewritten, otherwise in one line a second.
-struct Progress {
+struct TransferProgress {
     on_terminal: bool,
     shown: Mutex<Instant>,
 }
 
-impl Progress {
+impl TransferProgress {
     fn new() -> Self {
         Self { on_terminal: io::stderr().is_terminal(), shown: Mutex::new(Instant::now()) }
     }

@@ -45,7 +45,7 @@ pub(crate) struct Request {
     pub(crate) parser: OutputParser,
 }
 
-pub(crate) struct Event {
+pub(crate) struct AnswerEvent {
     pub(crate) delta: Delta,
     pub(crate) prompt_tokens: usize,
     /// Tokens of the answer so far, its end included.
@@ -53,13 +53,13 @@ pub(crate) struct Event {
 }
 
 /// Events of a request. The engine stops answering a request whose events are dropped.
-pub(crate) type Events = mpsc::UnboundedReceiver<Result<Event, ApiError>>;
+pub(crate) type Events = mpsc::UnboundedReceiver<Result<AnswerEvent, ApiError>>;
 
 /// A request while it is answered, on a thread that may block.
 struct Generator<'a> {
     engine: &'a Engine,
     request: Request,
-    events: mpsc::UnboundedSender<Result<Event, ApiError>>,
+    events: mpsc::UnboundedSender<Result<AnswerEvent, ApiError>>,
     cache: KvCache,
     logits: Vec<f32>,
     written: usize,
@@ -171,7 +171,7 @@ impl<'a> Generator<'a> {
         if let Some(delta) = delta {
             // The next turn notices a client that has left.
             let (prompt_tokens, written) = (self.request.prompt.len(), self.written);
-            let _ = self.events.send(delta.map(|delta| Event { delta, prompt_tokens, written }));
+            let _ = self.events.send(delta.map(|delta| AnswerEvent { delta, prompt_tokens, written }));
         }
     }
 }

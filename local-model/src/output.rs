@@ -21,14 +21,14 @@ pub(crate) struct OutputParser {
     /// Number from which ids of tool calls are made. Without offered tools there is none, and calls are text.
     call_ids: Option<u64>,
     pub(crate) calls: usize,
-    place: Place,
+    place: ReadingState,
     bytes: Vec<u8>,
     held: String,
     pub(crate) is_stopped: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ReadingState {
     Text,
     CallHead,
     Arguments,
@@ -40,23 +40,23 @@ impl OutputParser {
     /// Makes the parser of an answer that ends before any of `stops`. With `call_ids` the answer may hold tool calls.
     pub(crate) fn new(stops: Vec<String>, call_ids: Option<u64>) -> Self {
         let (bytes, held) = (Vec::new(), String::new());
-        Self { stops, call_ids, calls: 0, place: Place::Text, bytes, held, is_stopped: false }
+        Self { stops, call_ids, calls: 0, place: ReadingState::Text, bytes, held, is_stopped: false }
     }
 
     /// Adds a token and returns the delta that is certain now.
     pub(crate) fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Option<Delta> {
-        let in_call = matches!(self.place, Place::CallHead | Place::Arguments);
+        let in_call = matches!(self.place, ReadingState::CallHead | ReadingState::Arguments);
         match token {
             CALL_BEGIN if !in_call && self.call_ids.is_some() => {
                 let before = self.finish();
-                (self.place, self.calls) = (Place::CallHead, self.calls + 1);
+                (self.place, self.calls) = (ReadingState::CallHead, self.calls + 1);
                 before
             }
             CALL_END if in_call => {
                 let end = self.held.strip_suffix("}\n").map_or(self.held.len(), str::len);
                 self.held.truncate(end);
                 let rest = self.finish();
-                self.place = Place::AfterCall;
+                self.place = ReadingState::AfterCall;
                 rest
             }
             written => {
@@ -77,7 +77,7 @@ impl OutputParser {
 
     fn certain(&mut self) -> Option<Delta> {
         match self.place {
-            Place::Text => {
+            ReadingState::Text => {
                 let stop = self.first_stop();
                 if let Some(start) = stop {
                     self.is_stopped = true;
@@ -85,19 +85,19 @@ impl OutputParser {
                 }
                 self.take(stop.unwrap_or_else(|| self.before_stop()))
             }
-            Place::CallHead => {
+            ReadingState::CallHead => {
                 // No name contains the text after it, since quotes within a name are escaped.
                 let (head, arguments) = self.held.split_once("\", \"arguments\": ")?;
                 let (_, quoted) = head.split_once("{\"name\": ")?;
                 let name = serde_json::from_str(&format!("{quoted}\"")).ok()?;
-                (self.held, self.place) = (arguments.to_owned(), Place::Arguments);
+                (self.held, self.place) = (arguments.to_owned(), ReadingState::Arguments);
                 let index = self.calls - 1;
                 let id = self.call_ids.unwrap_or_default().wrapping_add(index as u64);
                 Some(Delta::ToolCall(index, format!("call_{id:016x}"), name))
             }
             // The text after the arguments may have begun.
-            Place::Arguments => self.take(self.held.trim_end_matches(['}', '\n']).len()),
-            Place::AfterCall => self.take(self.held.len()),
+            ReadingState::Arguments => self.take(self.held.trim_end_matches(['}', '\n']).len()),
+            ReadingState::AfterCall => self.take(self.held.len()),
         }
     }
 
@@ -106,9 +106,9 @@ impl OutputParser {
         let text = std::mem::replace(&mut self.held, rest);
         match self.place {
             _ if text.is_empty() => None,
-            Place::Text => Some(Delta::Text(text)),
-            Place::Arguments => Some(Delta::Arguments(self.calls - 1, text)),
-            Place::CallHead | Place::AfterCall => None,
+            ReadingState::Text => Some(Delta::Text(text)),
+            ReadingState::Arguments => Some(Delta::Arguments(self.calls - 1, text)),
+            ReadingState::CallHead | ReadingState::AfterCall => None,
         }
     }
 

@@ -21,11 +21,11 @@ pub(crate) struct Message {
 /// Tool that the model may call, or a call of an earlier answer.
 #[derive(Deserialize)]
 pub(crate) struct Tool {
-    pub(crate) function: Function,
+    pub(crate) function: ToolFunction,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Function {
+pub(crate) struct ToolFunction {
     pub(crate) name: String,
     description: Option<String>,
     /// JSON schema of a tool's arguments.
@@ -106,7 +106,7 @@ fn with_tools(mut system: String, tools: &[Tool]) -> String {
     if !tools.is_empty() {
         system.push_str(if system.is_empty() { "# Tools" } else { "\n\n# Tools" });
     }
-    for Function { name, description, parameters, .. } in tools.iter().map(|tool| &tool.function) {
+    for ToolFunction { name, description, parameters, .. } in tools.iter().map(|tool| &tool.function) {
         let shown = |(name, schema): (&String, &Value)| {
             let kind = schema.get("type").filter(|kind| kind.is_string());
             let kind = schema.get("enum").or(kind).map_or_else(|| "\"any\"".to_owned(), spaced);

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Measures how much of the workspace has to be read: crates, recipes of CONTRIBUTING.md, and names that mean several things.
 
-Lines are those of production Rust, comments included, without tests and generated code. Exits with 1 where a measure is beyond
-its bound.
+Lines are those of production Rust, comments included, without tests and generated code. Like the counts of words.py, these fail
+nothing: people read and judge them.
 """
 
 import collections
 import re
 import statistics
-import sys
 import tomllib
 from pathlib import Path
 
@@ -41,19 +40,15 @@ def print_crates():
     for crate, count in sorted(lines.items(), key=lambda item: -item[1]):
         print(f"{crate:34} {count:6}{f'  more than {MOST_LINES}' if count > MOST_LINES else ''}")
     print(f"{'median':34} {round(statistics.median(lines.values())):6}")
-    return max(lines.values()) <= MOST_LINES
 
 
 def print_recipes():
     text = Path("CONTRIBUTING.md").read_text()
-    holds = True
     for recipe, (most_lines, most_files) in RECIPES.items():
         section = text.split(f"\n## {recipe}")[1].split("\n## ")[0]
         files = sorted(set(CHANGED.findall(section)))
         lines = sum(len(production_text(path).splitlines()) for path in files if Path(path).exists())
         print(f"{recipe:34} {lines:6} lines in {len(files)} files, at most {most_lines} in {most_files}")
-        holds &= lines <= most_lines and len(files) <= most_files
-    return holds
 
 
 def print_names():
@@ -65,9 +60,9 @@ def print_names():
     percent = 100 * twice / len(named)
     print(f"{'types of one name':34} {percent:6.1f} % of names are of two types, at most {MOST_PERCENT}")
     print(f"{'':34} {len(several):6} are of more: {' '.join(several)}")
-    return percent <= MOST_PERCENT and not several
 
 
 if __name__ == "__main__":
-    measures = [print_crates(), print_recipes(), print_names()]
-    sys.exit(int(not all(measures)))
+    print_crates()
+    print_recipes()
+    print_names()

@@ -20,7 +20,7 @@ const MAX_SHOWN_WORDS: usize = 300;
 
 /// Reason why a server gave no list, or no generation.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum AskRefused {
     /// The server has nothing at the address, for example no list of models.
     NoSuchPath(String),
     /// Any other failure. Both variants hold a sentence that says what to do next.
@@ -28,12 +28,12 @@ pub(super) enum Refused {
 }
 
 /// Asks a server for the list of models.
-pub(super) async fn models(upstream: &Upstream) -> Result<ServerDescription, Refused> {
+pub(super) async fn models(upstream: &Upstream) -> Result<ServerDescription, AskRefused> {
     let address = upstream.url.as_ref().and_then(|base| ServerDescription::list_address(upstream.kind, base));
     let (uri, answer) = send(upstream, address, None, LIST_DEADLINE).await?;
     let described = ServerDescription::read_list(&answer.body);
     described.ok_or_else(|| {
-        Refused::Other(format!(
+        AskRefused::Other(format!(
             "{uri} answers, but lists no models; is --address that of a model server, with its /v1?"
         ))
     })
@@ -54,7 +54,7 @@ pub(super) async fn window(upstream: &Upstream, listed: &ServerDescription, mode
 }
 
 /// Asks a server for a generation, and returns the body of the answer.
-pub(super) async fn generation(upstream: &Upstream) -> Result<Bytes, Refused> {
+pub(super) async fn generation(upstream: &Upstream) -> Result<Bytes, AskRefused> {
     let Generation { path, body } = Generation::of(upstream);
     let address = upstream.url.as_ref().and_then(|base| address_below(base, path));
     let (_, answer) = send(upstream, address, Some(body.to_string().into()), GENERATION_DEADLINE).await?;
@@ -66,11 +66,11 @@ async fn send(
     address: Option<Uri>,
     body: Option<Bytes>,
     deadline: Duration,
-) -> Result<(Uri, UpstreamAnswer), Refused> {
+) -> Result<(Uri, UpstreamAnswer), AskRefused> {
     let access = &upstream.access;
-    let uri = address.ok_or_else(|| Refused::Other("no request can be sent to this --address".into()))?;
+    let uri = address.ok_or_else(|| AskRefused::Other("no request can be sent to this --address".into()))?;
     let answer = UpstreamCall { uri: &uri, access, body, deadline }.send().await.map_err(|e| {
-        Refused::Other(format!("{uri}: {e}. Start the server, or name its address with --address"))
+        AskRefused::Other(format!("{uri}: {e}. Start the server, or name its address with --address"))
     })?;
     if answer.status == StatusCode::OK {
         return Ok((uri, answer));
@@ -80,7 +80,7 @@ async fn send(
 }
 
 /// Explains a status other than 200, with what to do next.
-fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> Refused {
+fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> AskRefused {
     let code = status.as_u16();
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     if is_about_the_credential(status, &words) {
@@ -91,16 +91,18 @@ fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> Refus
                     .into()
             }
         };
-        return Refused::Other(format!("{uri} refuses the credential ({code}){words}. {todo}"));
+        return AskRefused::Other(format!("{uri} refuses the credential ({code}){words}. {todo}"));
     }
     match status {
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Refused::NoSuchPath(format!(
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => AskRefused::NoSuchPath(format!(
             "there is nothing at {uri} ({code}){words}. Check --address: most end in /v1"
         )),
         StatusCode::BAD_REQUEST => {
-            Refused::Other(format!("{uri} answers {code}{words}. Check --model and --address"))
+            AskRefused::Other(format!("{uri} answers {code}{words}. Check --model and --address"))
         }
-        _ => Refused::Other(format!("{uri} answers {code}{words}. Try again, or look into the server's log")),
+        _ => AskRefused::Other(format!(
+            "{uri} answers {code}{words}. Try again, or look into the server's log"
+        )),
     }
 }
 
@@ -183,7 +185,7 @@ mod tests {
         };
         let uri: Uri = "https://a/v1/models".parse().unwrap();
         let answered = |status, words, name| match refused(&uri, status, words, &access(name)) {
-            Refused::NoSuchPath(said) | Refused::Other(said) => said,
+            AskRefused::NoSuchPath(said) | AskRefused::Other(said) => said,
         };
         let said = |status, name| answered(status, "no", name);
         assert!(

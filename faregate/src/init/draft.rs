@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use key_service_cli::{Entry, Listed};
+use key_service_cli::{CatalogueEntry, ListedModel};
 use shared::money::NanoUsd;
 use shared_catalog::{Catalog, CatalogError, Preset, Rates, Upstream};
 
@@ -78,10 +78,10 @@ pub(super) fn upstream(preset: &Preset) -> Result<Option<Upstream>, CatalogError
 }
 
 /// Makes a model that is sold for nothing.
-pub(super) fn free(id: &str) -> Listed {
+pub(super) fn free(id: &str) -> ListedModel {
     let mut rates = [false; _];
     rates[..3].fill(true);
-    Listed {
+    ListedModel {
         id: id.to_owned(),
         owner: None,
         context_window: None,
@@ -94,15 +94,15 @@ pub(super) fn free(id: &str) -> Listed {
 }
 
 /// Writes the catalogue of a model that its server calls `name`.
-pub(super) fn text(preset: &Preset, listed: Listed, name: &str, sizes: Sizes) -> String {
-    let listed = Listed {
+pub(super) fn text(preset: &Preset, listed: ListedModel, name: &str, sizes: Sizes) -> String {
+    let listed = ListedModel {
         id: name.to_owned(),
         owner: Some(preset.name.clone()),
         context_window: Some(sizes.context_window),
         max_output_tokens: Some(sizes.max_output_tokens),
         ..listed
     };
-    let entry = Entry { listed: &listed, preset: Some(preset), upstream_model: name, markup: None };
+    let entry = CatalogueEntry { listed: &listed, preset: Some(preset), upstream_model: name, markup: None };
     format!("{HEAD}{}\n", entry.text().trim_end())
 }
 
@@ -165,7 +165,7 @@ mod tests {
         for preset in Preset::all().unwrap() {
             let mut rates = [None; _];
             (rates[0], rates[2]) = (Some(NanoUsd::from_usd(3)), Some(NanoUsd::from_usd(15)));
-            let listed = Listed::at_rates("x", rates).unwrap();
+            let listed = ListedModel::at_rates("x", rates).unwrap();
             let name = r#"a/"odd" \name"#;
             let sizes = Sizes::of(ToldSizes::default()).unwrap();
             let text = text(&preset, listed, name, sizes);

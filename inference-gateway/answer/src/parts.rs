@@ -116,7 +116,7 @@ impl<'a> Delta<'a> {
         [id, name]: [Option<RawString<'a>>; 2],
         arguments: RawString<'a>,
     ) -> Self {
-        let function = Some(Function { name, arguments: Some(arguments) });
+        let function = Some(CalledFunction { name, arguments: Some(arguments) });
         Self {
             tool_calls: Some(AtMost(vec![ToolCall { index: Some(place), id, function }])),
             ..Self::default()
@@ -148,7 +148,7 @@ impl<'a> Delta<'a> {
         [self.content, self.refusal, self.reasoning()].into_iter().flatten()
     }
 
-    fn functions(&self) -> impl Iterator<Item = &Function<'a>> {
+    fn functions(&self) -> impl Iterator<Item = &CalledFunction<'a>> {
         self.calls().iter().filter_map(|call| call.function.as_ref())
     }
 
@@ -169,11 +169,11 @@ pub(super) struct ToolCall<'a> {
     #[serde(borrow, default, deserialize_with = "short")]
     pub(super) id: Option<RawString<'a>>,
     #[serde(borrow)]
-    pub(super) function: Option<Function<'a>>,
+    pub(super) function: Option<CalledFunction<'a>>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Function<'a> {
+pub(super) struct CalledFunction<'a> {
     #[serde(borrow, default, deserialize_with = "short")]
     pub(super) name: Option<RawString<'a>>,
     #[serde(borrow)]

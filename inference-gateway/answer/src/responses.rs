@@ -60,7 +60,7 @@ struct OpenItem {
 }
 
 /// The state of a response.
-struct Outcome<'a> {
+struct ResponseState<'a> {
     status: &'static str,
     /// Reason of an incomplete response.
     incomplete: Option<&'static str>,
@@ -68,8 +68,9 @@ struct Outcome<'a> {
     settled: Option<Settled>,
 }
 
-impl Outcome<'_> {
-    const IN_PROGRESS: Self = Outcome { status: "in_progress", incomplete: None, error: None, settled: None };
+impl ResponseState<'_> {
+    const IN_PROGRESS: Self =
+        ResponseState { status: "in_progress", incomplete: None, error: None, settled: None };
 
     /// Makes the outcome of an answer that was not broken off.
     fn of(end: &TurnEnd, settled: Settled) -> Self {
@@ -114,7 +115,7 @@ impl ResponsesStream {
             let goes_on = rest.peek().is_some() || turn.end.finish != FinishReason::Length;
             self.keep_item(&block, goes_on || is_complete(&block.content, text));
         }
-        self.response(&Outcome::of(&turn.end, settled), out);
+        self.response(&ResponseState::of(&turn.end, settled), out);
     }
 
     /// Keeps the open item for the response. Returns where it begins.
@@ -224,14 +225,14 @@ impl ResponsesStream {
     }
 
     /// Writes an event with the whole response.
-    fn response_event(&mut self, name: &str, outcome: &Outcome<'_>, out: &mut BytesMut) {
+    fn response_event(&mut self, name: &str, outcome: &ResponseState<'_>, out: &mut BytesMut) {
         self.event(["response.", name], out, |stream, out| {
             put(out, r#","response":"#);
             stream.response(outcome, out);
         });
     }
 
-    fn response(&self, outcome: &Outcome<'_>, out: &mut BytesMut) {
+    fn response(&self, outcome: &ResponseState<'_>, out: &mut BytesMut) {
         let completed = outcome.settled.filter(|_| outcome.status == "completed");
         let head = format!(
             r#"{{"id":"{}","object":"response","created_at":{},"model":{},"status":"{}","completed_at":{},"error":{},"incomplete_details":{},"output":["#,
@@ -257,8 +258,8 @@ impl ResponsesStream {
 
 impl TurnWriter for ResponsesStream {
     fn begin(&mut self, _prompt: Option<u64>, out: &mut BytesMut) {
-        self.response_event("created", &Outcome::IN_PROGRESS, out);
-        self.response_event("in_progress", &Outcome::IN_PROGRESS, out);
+        self.response_event("created", &ResponseState::IN_PROGRESS, out);
+        self.response_event("in_progress", &ResponseState::IN_PROGRESS, out);
     }
 
     fn open(&mut self, block: &Block, out: &mut BytesMut) {
@@ -321,7 +322,7 @@ impl TurnWriter for ResponsesStream {
     }
 
     fn done(&mut self, end: &TurnEnd, settled: Settled, out: &mut BytesMut) {
-        let outcome = Outcome::of(end, settled);
+        let outcome = ResponseState::of(end, settled);
         self.response_event(outcome.status, &outcome, out);
     }
 
@@ -329,7 +330,7 @@ impl TurnWriter for ResponsesStream {
         if self.sequence == 0 {
             self.begin(None, out);
         }
-        let outcome = Outcome { status: "failed", incomplete: None, error: Some(error), settled };
+        let outcome = ResponseState { status: "failed", incomplete: None, error: Some(error), settled };
         self.response_event("failed", &outcome, out);
     }
 

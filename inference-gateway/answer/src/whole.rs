@@ -44,7 +44,7 @@ pub struct Completion<'a> {
 }
 
 /// A choice, and why it ended.
-type Finished<'a> = (Choice<'a>, FinishReason);
+type Finished<'a> = (WholeChoice<'a>, FinishReason);
 
 enum Content<'a> {
     Choices(Vec<Finished<'a>>),
@@ -65,7 +65,7 @@ struct RawVectors<'a> {
 #[derive(Deserialize)]
 struct Raw<'a> {
     #[serde(borrow)]
-    choices: Option<AtMost<Choice<'a>, MAX_LISTED_CHOICES>>,
+    choices: Option<AtMost<WholeChoice<'a>, MAX_LISTED_CHOICES>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -75,7 +75,7 @@ struct Raw<'a> {
 }
 
 #[derive(Deserialize)]
-struct Choice<'a> {
+struct WholeChoice<'a> {
     index: Option<u64>,
     #[serde(borrow)]
     message: Delta<'a>,
@@ -104,7 +104,7 @@ impl<'a> Completion<'a> {
             return Err(Nonsense::Choices);
         }
         let mut unknown_finish = None;
-        let finished = |choice: Choice<'a>| {
+        let finished = |choice: WholeChoice<'a>| {
             let word = choice.finish_reason.map(RawString::inner).filter(|word| !word.is_empty());
             let read = word.map(FinishWord::read);
             unknown_finish = unknown_finish.or(word.filter(|_| read == Some(FinishWord::Unknown)));
@@ -233,7 +233,7 @@ fn put_or_null(text: Option<RawString<'_>>, out: &mut BytesMut) {
     }
 }
 
-impl Choice<'_> {
+impl WholeChoice<'_> {
     fn write(&self, place: usize, reason: FinishReason, generation: GenerationId, out: &mut BytesMut) {
         let message = &self.message;
         let made = MadeIds { generation, choice: place };

@@ -78,7 +78,7 @@ pub struct UsageCounter {
     bounds: UsageBounds,
     scope: UsageScope,
     /// Output that passed, whether reported or not.
-    passed: Passed,
+    passed: PassedText,
     /// Number of reports that had output.
     output_reports: u64,
     /// Largest value of each member that was reported and believed. The completion is that of all choices.
@@ -99,7 +99,7 @@ pub struct UsageCounter {
 
 /// All text that passed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Passed {
+struct PassedText {
     bytes: u64,
     /// Each choice of a chunk is one piece.
     pieces: u64,
@@ -113,7 +113,7 @@ impl UsageCounter {
         Self {
             bounds,
             scope,
-            passed: Passed::default(),
+            passed: PassedText::default(),
             output_reports: 0,
             reported: Reported::default(),
             disbelieved: Reported::default(),
@@ -207,7 +207,7 @@ impl UsageCounter {
     /// exceeds twice the limit. Text that comes letter by letter has more pieces than tokens, and text of long words
     /// has fewer tokens than its bytes suggest; no text has both. Listed tokens are counted.
     pub(crate) fn runs_away(&self) -> bool {
-        let Passed { bytes, pieces, listed } = self.passed;
+        let PassedText { bytes, pieces, listed } = self.passed;
         let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES).max(listed);
         least > self.bounds.most_completion().saturating_mul(2)
     }

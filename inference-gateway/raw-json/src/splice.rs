@@ -6,10 +6,10 @@ use std::borrow::Cow;
 /// text. An edit has no effect within a value that is replaced or removed, or in another text.
 pub struct Splice<'a> {
     source: &'a str,
-    edits: Vec<Edit<'a>>,
+    edits: Vec<SpliceEdit<'a>>,
 }
 
-struct Edit<'a> {
+struct SpliceEdit<'a> {
     start: usize,
     end: usize,
     kind: EditKind<'a>,
@@ -64,7 +64,7 @@ impl<'a> Splice<'a> {
         self.edits.sort_by_key(|edit| (edit.start, std::cmp::Reverse(edit.end)));
         let mut out = String::with_capacity(self.source.len() + 64);
         let mut at = 0;
-        for Edit { start, end, kind } in self.edits {
+        for SpliceEdit { start, end, kind } in self.edits {
             if start < at {
                 continue;
             }
@@ -94,7 +94,7 @@ impl<'a> Splice<'a> {
     }
 
     fn edit(&mut self, start: usize, end: usize, kind: EditKind<'a>) {
-        self.edits.push(Edit { start, end, kind });
+        self.edits.push(SpliceEdit { start, end, kind });
     }
 }
 

@@ -14,10 +14,10 @@ const MOST_EXCESS: u64 = 8_192;
 
 /// The last reports of plain prompts. Times count from any common instant.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TemplateReports([Option<Report>; REPORTS]);
+pub struct TemplateReports([Option<TemplateReport>; REPORTS]);
 
 #[derive(Clone, Copy, Debug)]
-struct Report {
+struct TemplateReport {
     excess: u64,
     at: Duration,
 }
@@ -28,13 +28,14 @@ impl TemplateReports {
     pub fn after(self, reported: u64, bound: u64, at: Duration) -> Self {
         let [_, second, third] = self.0;
         let excess = reported.saturating_sub(bound).min(MOST_EXCESS);
-        Self([second, third, Some(Report { excess, at })])
+        Self([second, third, Some(TemplateReport { excess, at })])
     }
 
     /// Returns the tokens to expect beyond the bound of every prompt.
     pub fn excess(&self, now: Duration) -> u64 {
-        let recent = |report: &Report| now.saturating_sub(report.at) < REMEMBERED;
-        let excess = |report: &Option<Report>| report.filter(recent).map_or(0, |report| report.excess);
+        let recent = |report: &TemplateReport| now.saturating_sub(report.at) < REMEMBERED;
+        let excess =
+            |report: &Option<TemplateReport>| report.filter(recent).map_or(0, |report| report.excess);
         self.0.iter().map(excess).min().unwrap_or(0)
     }
 }

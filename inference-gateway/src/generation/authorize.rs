@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
-    upstream::{CountTerms, Failure, NotCounted, PassedHead, Pool, Running},
+    upstream::{CountTerms, NotCounted, PassedHead, Pool, Running, UpstreamFailure},
 };
 
 /// Fewest tokens with which a stream by grants begins. If there are fewer only because others hold the rest, repeating
@@ -100,7 +100,8 @@ impl Generator {
         request: Authorize,
         denial: Option<Denial>,
     ) -> Result<Authorized, ApiError> {
-        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(Failure::no_upstream)?;
+        let running =
+            pool.choose(job.forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
         let uncounted = |forward: &Forward| denial.clone().map_or_else(uncountable, |d| refused(d, forward));
         if !running.upstream().counts(&job.forward) {
             // If the key may not call at all, that is the answer.
@@ -159,7 +160,8 @@ impl Generator {
         if least > room.remaining {
             return Err(denial.into());
         }
-        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(Failure::no_upstream)?;
+        let running =
+            pool.choose(job.forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
         let mut counted = Err(NotCounted::Unsupported);
         if running.upstream().counts(&job.forward) {
             // A count takes seconds. During that time, the request must not occupy the permit of an unauthorized one.
@@ -265,7 +267,7 @@ impl Generator {
         passed: &PassedHead,
         account: AccountId,
     ) -> Result<u64, ApiError> {
-        let running = pool.choose(forward.image_urls, None, None).ok_or_else(Failure::no_upstream)?;
+        let running = pool.choose(forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
         let owner = Owner::Account(account);
         let terms = CountTerms { owner, passed, admission: &self.admission };
         match running.upstream().count(&self.http, forward, terms).await {

@@ -11,7 +11,7 @@ use upstream_error::RefusedLimit;
 use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
-    upstream::{Failure, NotAnswered, Pool, Running, Terms},
+    upstream::{NotAnswered, Pool, Running, Terms, UpstreamFailure},
 };
 
 /// Longest time of a whole answer, as a multiple of the answer deadline. After the first multiple, the client was
@@ -53,8 +53,8 @@ impl Route {
     }
 
     /// The upstream that was asked has answered 200.
-    fn answered(&mut self, Answered { max_tokens, body }: Answered) -> Result<Reached, Failure> {
-        let running = self.asked.take().ok_or_else(|| Failure::Broken("it was not asked".into()))?;
+    fn answered(&mut self, Answered { max_tokens, body }: Answered) -> Result<Reached, UpstreamFailure> {
+        let running = self.asked.take().ok_or_else(|| UpstreamFailure::Broken("it was not asked".into()))?;
         Ok(Reached { max_tokens, running, body })
     }
 }
@@ -84,7 +84,7 @@ impl Generator {
         hold: &OpenHold,
         asked: u64,
         route: &mut Route,
-    ) -> Result<Reached, Failure> {
+    ) -> Result<Reached, UpstreamFailure> {
         if hold.output_tokens() < asked {
             self.widen(hold, pool, job, asked, &mut route.counted_by).await;
         }
@@ -126,11 +126,11 @@ impl Generator {
         hold: &OpenHold,
         max_tokens: u64,
         route: &mut Route,
-    ) -> Result<Reached, Failure> {
+    ) -> Result<Reached, UpstreamFailure> {
         let images = job.forward.image_urls;
         let affinity = job.forward.prompt_prefix().map(|prefix| affinity(hold.account(), prefix));
         let first = route.counted_by.take().or_else(|| pool.choose(images, affinity, None));
-        let first = first.ok_or_else(Failure::no_upstream)?;
+        let first = first.ok_or_else(UpstreamFailure::no_upstream)?;
         let traceparent = route.inference.traceparent();
         let traceparent = traceparent.as_ref();
         let asked = route.ask(first);
@@ -160,7 +160,7 @@ impl Generator {
         job: &Job,
         hold: &OpenHold,
         (max_tokens, traceparent): (u64, Option<&HeaderValue>),
-    ) -> Result<Answered, Failure> {
+    ) -> Result<Answered, UpstreamFailure> {
         let (upstream, account) = (running.upstream(), hold.account());
         hold.sent_to(running.place(), upstream.address());
         let deadline =
@@ -182,7 +182,7 @@ impl Generator {
         }
         let answered = answered.map_err(|not_answered| not_answered.failure);
         let is_passed = upstream.form(&job.forward).is_passed();
-        if let Some(kind) = answered.as_ref().err().and_then(Failure::upstreams_own) {
+        if let Some(kind) = answered.as_ref().err().and_then(UpstreamFailure::upstreams_own) {
             running.note_failure(kind);
         }
         running.note(match &answered {

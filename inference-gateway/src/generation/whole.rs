@@ -21,7 +21,7 @@ use crate::{
     client::Client,
     hold::OpenHold,
     model_metrics::OK,
-    upstream::{Failure, Running, next_bytes, of_event},
+    upstream::{Running, UpstreamFailure, next_bytes, of_event},
 };
 
 /// Largest answer that is given out, however large the budget is. Of a larger one, only the usage at its end is read.
@@ -38,7 +38,7 @@ enum Read {
     /// A stream that was folded, and its meter.
     Folded(Bytes, Box<FoldMeter>),
     NotKept(NotKept),
-    Failed(Failure),
+    Failed(UpstreamFailure),
 }
 
 /// Time of a whole answer, which becomes shorter once the client has left.
@@ -142,9 +142,9 @@ pub(super) async fn run(
     let read = tokio::select! {
         biased;
         read = reading => read,
-        () = deadline.passed() => Read::Failed(Failure::Timeout),
+        () = deadline.passed() => Read::Failed(UpstreamFailure::Timeout),
         () = generator.cut.cancelled() => {
-            Read::Failed(Failure::Broken("cut off, since the gateway stops".to_owned()))
+            Read::Failed(UpstreamFailure::Broken("cut off, since the gateway stops".to_owned()))
         }
     };
     let (body, folded) = match read {
@@ -167,7 +167,7 @@ pub(super) async fn run(
             let answer = NotKept { reason: Reason::Calls, length, end, folded };
             return not_kept(job, hold, running, &answer, log).await;
         }
-        Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
+        Err(nonsense) => return failed(hold, running, UpstreamFailure::Broken(nonsense.to_string())).await,
     };
     let of_whole;
     let (counter, unknown_finish) = if let Some(meter) = &folded {
@@ -215,7 +215,7 @@ async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silen
     while let Some(piece) = next {
         let piece = match piece {
             Ok(piece) => piece,
-            Err(e) => return Read::Failed(Failure::Broken(e.to_string())),
+            Err(e) => return Read::Failed(UpstreamFailure::Broken(e.to_string())),
         };
         length += piece.len() as u64;
         if not_kept.is_none() {
@@ -235,7 +235,7 @@ async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silen
             memory.hold(0);
         }
         let Ok(piece) = timeout(silence, next_bytes(&mut body)).await else {
-            return Read::Failed(Failure::Timeout);
+            return Read::Failed(UpstreamFailure::Timeout);
         };
         next = piece;
     }
@@ -270,7 +270,7 @@ async fn read_folded(
             None => {}
             Some(FoldEnd::Complete) => break,
             Some(FoldEnd::Complained(error)) => return Err(error),
-            Some(FoldEnd::Broken(reason)) => return Ok(Read::Failed(Failure::Broken(reason))),
+            Some(FoldEnd::Broken(reason)) => return Ok(Read::Failed(UpstreamFailure::Broken(reason))),
         }
         if not_kept.is_none() {
             not_kept = refuse(meter.held_bytes() as u64, largest, memory).await;
@@ -282,12 +282,12 @@ async fn read_folded(
         next = match timeout(silence, next_bytes(&mut body)).await {
             Ok(next) => next,
             Err(_) if meter.is_finished() => break,
-            Err(_) => return Ok(Read::Failed(Failure::Timeout)),
+            Err(_) => return Ok(Read::Failed(UpstreamFailure::Timeout)),
         };
     }
     Ok(match (meter.take_answer(), not_kept) {
         (Some(Ok(answer)), _) => Read::Folded(answer, meter),
-        (Some(Err(nonsense)), _) => Read::Failed(Failure::Broken(nonsense.to_string())),
+        (Some(Err(nonsense)), _) => Read::Failed(UpstreamFailure::Broken(nonsense.to_string())),
         (None, reason) => {
             let (reason, end) = (reason.unwrap_or(Reason::Calls), Bytes::new());
             Read::NotKept(NotKept { reason, length, end, folded: Some(meter) })
@@ -305,7 +305,7 @@ async fn refuse(length: u64, largest: u64, memory: &mut AnswerPermit) -> Option<
 }
 
 /// A whole answer that fails costs nothing.
-async fn failed(hold: OpenHold, running: Running, failure: Failure) -> Result<Started, ApiError> {
+async fn failed(hold: OpenHold, running: Running, failure: UpstreamFailure) -> Result<Started, ApiError> {
     tracing::warn!(%failure, "an upstream's answer is unusable");
     metrics::counter!("gateway_upstream_errors_total", "kind" => "answer").increment(1);
     running.note_failure("answer");

@@ -50,7 +50,7 @@ pub(super) struct Settlement {
 }
 
 /// Outcome of the first attempts to deliver a settlement.
-pub(super) enum Attempt {
+pub(super) enum FirstAttempts {
     /// Delivered; with the charge, if the generation was billed.
     Settled(Option<Charge>),
     /// The delivery is not confirmed yet.
@@ -74,21 +74,21 @@ impl Settlement {
     }
 
     /// Tries to deliver the settlement in the time that a response may wait. Returns the charge of a capture.
-    pub(super) async fn attempt(&self, holds: &Holds) -> Attempt {
+    pub(super) async fn attempt(&self, holds: &Holds) -> FirstAttempts {
         let attempts = async {
             let mut backoff = Keys::backoff();
             loop {
                 match self.send(holds).await {
-                    Ok(charge) => return Attempt::Settled(charge),
+                    Ok(charge) => return FirstAttempts::Settled(charge),
                     Err(e) if e.may_pass() => {
                         tracing::debug!(error = %e, "a settlement failed; trying again");
                     }
-                    Err(_) => return Attempt::Unsettled,
+                    Err(_) => return FirstAttempts::Unsettled,
                 }
                 holds.0.keys.pause(&mut backoff).await;
             }
         };
-        timeout(CAPTURE_BOUND, attempts).await.unwrap_or(Attempt::Unsettled)
+        timeout(CAPTURE_BOUND, attempts).await.unwrap_or(FirstAttempts::Unsettled)
     }
 
     /// Writes the settlement to the spool, and delivers the settlement in a separate task.

@@ -1,6 +1,6 @@
 //! Spool on disk for captures that are not confirmed when their answers leave.
 //!
-//! A single thread writes the file. Lines that arrive during a sync are written together with the next one.
+//! A single thread writes the file. SpoolLines that arrive during a sync are written together with the next one.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ const QUEUE: usize = 8192;
 /// A handle on the spool. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Spool {
-    lines: Lines,
+    lines: SpoolLines,
     found: Arc<Mutex<Vec<SpooledCapture>>>,
     clock: Arc<dyn Clock>,
     /// The file, for the log, and captures that could not be written to it.
@@ -40,7 +40,7 @@ pub(crate) struct Spool {
 
 /// Way of lines to the file.
 #[derive(Clone)]
-enum Lines {
+enum SpoolLines {
     /// To the thread that writes.
     Queued(mpsc::SyncSender<(SpoolLine, Option<Written>)>),
     /// Written by the caller: a simulation has one thread. `None` once the file was let go.
@@ -74,14 +74,14 @@ impl Spool {
         let (lines, queue) = mpsc::sync_channel(QUEUE);
         thread::Builder::new().name("spool".into()).spawn(move || writer.run(&queue)).map_err(failed)?;
         let (found, unwritten) = (Arc::new(Mutex::new(found)), Arc::default());
-        Ok(Self { lines: Lines::Queued(lines), found, clock, path: path.into(), unwritten })
+        Ok(Self { lines: SpoolLines::Queued(lines), found, clock, path: path.into(), unwritten })
     }
 
     /// Opens the spool as [`Spool::open`] does. Callers write it themselves, without a thread.
     pub(crate) fn open_without_thread(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
         let path = spool::file(data_dir);
         let (writer, found) = SpoolWriter::open(path.clone())?;
-        let lines = Lines::AtOnce(Arc::new(Mutex::new(Some(writer))));
+        let lines = SpoolLines::AtOnce(Arc::new(Mutex::new(Some(writer))));
         let (found, unwritten) = (Arc::new(Mutex::new(found)), Arc::default());
         Ok(Self { lines, found, clock, path: path.into(), unwritten })
     }
@@ -89,8 +89,8 @@ impl Spool {
     /// Closes a file that callers write themselves, as the end of the process would: nothing more is written.
     pub(crate) fn let_go(&self) {
         match &self.lines {
-            Lines::Queued(_) => {}
-            Lines::AtOnce(writer) => drop(writer.lock().take()),
+            SpoolLines::Queued(_) => {}
+            SpoolLines::AtOnce(writer) => drop(writer.lock().take()),
         }
     }
 
@@ -146,7 +146,7 @@ impl Spool {
     }
 }
 
-impl Lines {
+impl SpoolLines {
     fn send(&self, line: SpoolLine, written: Option<Written>) -> Result<(), SpoolError> {
         match self {
             Self::Queued(lines) => lines.try_send((line, written)).map_err(|_| SpoolError::Full),

@@ -50,9 +50,9 @@ pub(super) struct Server {
 
 /// A client of upstreams. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct UpstreamClient(Arc<Connections>);
+pub(crate) struct UpstreamClient(Arc<OpenConnections>);
 
-struct Connections {
+struct OpenConnections {
     idle: Mutex<IdleConnections>,
     /// Makes the connections instead of TCP.
     dial: Option<Arc<dyn Dial>>,
@@ -133,7 +133,7 @@ fn own_port(url: &Uri) -> u16 {
 impl UpstreamClient {
     /// Makes a client without connections. It makes them by TCP, or by `dial`.
     pub(crate) fn new(dial: Option<Arc<dyn Dial>>) -> Self {
-        Self(Arc::new(Connections { idle: Mutex::default(), dial }))
+        Self(Arc::new(OpenConnections { idle: Mutex::default(), dial }))
     }
 
     /// Sends a request, whose URI is a path, and returns the head of the answer.
@@ -206,7 +206,7 @@ impl UpstreamClient {
     }
 }
 
-impl Connections {
+impl OpenConnections {
     /// Takes the open connection that was used last.
     fn take(&self, server: &str) -> Option<SendRequest<Body>> {
         let mut idle = self.idle.lock();
@@ -252,7 +252,7 @@ impl Connections {
 }
 
 /// Closes connections that stay idle, while there are any.
-async fn prune(connections: Weak<Connections>) {
+async fn prune(connections: Weak<OpenConnections>) {
     loop {
         sleep(PRUNE_EVERY).await;
         let Some(connections) = connections.upgrade() else { return };

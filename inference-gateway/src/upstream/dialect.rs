@@ -12,7 +12,7 @@ pub(super) struct Dialect {
     /// Form in which a stream reports usage in progress, for exact bills of streams that clients leave.
     pub(super) progress: ProgressReports,
     /// Route that counts a prompt's tokens.
-    pub(super) counter: Counter,
+    pub(super) counter: TokenCounter,
     /// A `cache_salt` separates caches of prompts.
     pub(super) salted: bool,
     /// Output that reports cover in an answer with several choices.
@@ -21,7 +21,7 @@ pub(super) struct Dialect {
 
 /// How the server counts the tokens of a chat request, template included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counter {
+pub(super) enum TokenCounter {
     None,
     /// `/tokenize` beside `/v1`, which answers `{"count"}`; an image of any size counts as a placeholder.
     BesideV1,
@@ -32,7 +32,7 @@ pub(super) enum Counter {
     InputTokens,
 }
 
-impl Counter {
+impl TokenCounter {
     /// Returns whether the count includes the tokens of images.
     pub(super) const fn counts_images(self) -> bool {
         match self {
@@ -54,7 +54,7 @@ impl Dialect {
     /// Any server of the API. Only promised features are requested, since strict servers refuse unknown parameters.
     const OPENAI: Self = Self {
         progress: ProgressReports::None,
-        counter: Counter::None,
+        counter: TokenCounter::None,
         salted: false,
         usage: UsageScope::Answer,
     };
@@ -64,7 +64,7 @@ impl Dialect {
     /// client leaves is billed as not cached.
     const VLLM: Self = Self {
         progress: ProgressReports::Usage,
-        counter: Counter::BesideV1,
+        counter: TokenCounter::BesideV1,
         salted: true,
         usage: UsageScope::ChunkChoice,
     };
@@ -72,14 +72,14 @@ impl Dialect {
     /// SGLang. Progress reports cover the chunk's choice; the last report covers all. It reports cached tokens only
     /// with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts refuse a chat, which then has no
     /// exact count.
-    const SGLANG: Self = Self { counter: Counter::UnderV1, ..Self::VLLM };
+    const SGLANG: Self = Self { counter: TokenCounter::UnderV1, ..Self::VLLM };
 
     /// llama.cpp's server. It counts each choice alone, even in the usage after the choice's end. A whole answer only
     /// has usage of its first choice, so one with several choices is requested as a stream. The cache belongs to a
     /// slot, and cannot be separated.
     const LLAMA_CPP: Self = Self {
         progress: ProgressReports::Timings,
-        counter: Counter::InputTokens,
+        counter: TokenCounter::InputTokens,
         usage: UsageScope::Choice,
         ..Self::OPENAI
     };
@@ -90,10 +90,10 @@ impl Dialect {
 
     /// The model inside the `faregate` binary. Progress reports cover all choices.
     const BUILTIN: Self =
-        Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
+        Self { progress: ProgressReports::Usage, counter: TokenCounter::BesideV1, ..Self::OPENAI };
 
     /// Any server of the Responses or the Messages API.
-    pub(super) const HOSTED: Self = Self { counter: Counter::InputTokens, ..Self::OPENAI };
+    pub(super) const HOSTED: Self = Self { counter: TokenCounter::InputTokens, ..Self::OPENAI };
 
     /// Returns the dialect of this kind of server.
     pub(super) const fn of(kind: UpstreamKind) -> Self {

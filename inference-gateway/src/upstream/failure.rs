@@ -28,20 +28,20 @@ const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A request was not answered with a 200.
 pub(crate) struct NotAnswered {
-    pub(crate) failure: Failure,
+    pub(crate) failure: UpstreamFailure,
     /// Limit of output, if the upstream refused that.
     pub(crate) limit: Option<RefusedLimit>,
 }
 
-impl From<Failure> for NotAnswered {
-    fn from(failure: Failure) -> Self {
+impl From<UpstreamFailure> for NotAnswered {
+    fn from(failure: UpstreamFailure) -> Self {
         Self { failure, limit: None }
     }
 }
 
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum UpstreamFailure {
     /// No server listens at the address. Another upstream may be tried.
     Unreachable(String),
     /// The upstream hung up before an answer. Another upstream may be tried.
@@ -67,7 +67,7 @@ pub(crate) enum Failure {
 const NOT_TAKEN: [StatusCode; 3] =
     [StatusCode::NOT_FOUND, StatusCode::URI_TOO_LONG, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE];
 
-impl Failure {
+impl UpstreamFailure {
     /// Returns whether the same request may succeed at another upstream. After a timeout, the client has waited long
     /// enough.
     pub(crate) const fn elsewhere(&self) -> bool {
@@ -169,7 +169,7 @@ impl Failure {
 
 /// Writes the text for the log. It has no word that may be a prompt's, and an upstream's own words without characters
 /// that could forge a line or command a terminal.
-impl fmt::Display for Failure {
+impl fmt::Display for UpstreamFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())?;
         match self {
@@ -187,27 +187,27 @@ impl fmt::Display for Failure {
 }
 
 /// Error for the client. Details for the operator are logged by the caller.
-impl From<Failure> for ApiError {
-    fn from(failure: Failure) -> Self {
+impl From<UpstreamFailure> for ApiError {
+    fn from(failure: UpstreamFailure) -> Self {
         match failure {
-            Failure::Unreachable(_) => {
+            UpstreamFailure::Unreachable(_) => {
                 Self::new(Code::UpstreamUnavailable, "The model cannot be reached at the moment.")
             }
-            Failure::Overloaded => {
+            UpstreamFailure::Overloaded => {
                 Self::new(Code::UpstreamUnavailable, "The model is overloaded at the moment.")
             }
-            Failure::Timeout => Self::new(Code::UpstreamTimeout, "The model did not answer in time."),
-            Failure::Refused(error) | Failure::RateLimited(error) => error,
-            Failure::HungUp(_)
-            | Failure::CredentialRefused(_)
-            | Failure::Broken(_)
-            | Failure::NotTaken(_) => Self::new(Code::UpstreamError, "The model failed to answer."),
+            UpstreamFailure::Timeout => Self::new(Code::UpstreamTimeout, "The model did not answer in time."),
+            UpstreamFailure::Refused(error) | UpstreamFailure::RateLimited(error) => error,
+            UpstreamFailure::HungUp(_)
+            | UpstreamFailure::CredentialRefused(_)
+            | UpstreamFailure::Broken(_)
+            | UpstreamFailure::NotTaken(_) => Self::new(Code::UpstreamError, "The model failed to answer."),
         }
     }
 }
 
 /// Interprets an error before any answer began.
-pub(super) fn of_connection(error: &SendError) -> Failure {
+pub(super) fn of_connection(error: &SendError) -> UpstreamFailure {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(e) = cause {
@@ -215,8 +215,8 @@ pub(super) fn of_connection(error: &SendError) -> Failure {
         cause = e.source();
     }
     match error {
-        SendError::Connect(_) => Failure::Unreachable(text),
-        SendError::Request(_) => Failure::HungUp(text),
+        SendError::Connect(_) => UpstreamFailure::Unreachable(text),
+        SendError::Request(_) => UpstreamFailure::HungUp(text),
     }
 }
 
@@ -234,7 +234,7 @@ const OF_ORGANIZATION: [&str; 3] = ["organization", "org-", "(org"];
 
 /// Failure of a request that the vendor's limits refuse for now, in the vendor's words unless they name the operator.
 /// Agents wait for as long as the words, or `Retry-After`, say.
-fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> Failure {
+fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> UpstreamFailure {
     let words = error.for_client(StatusCode::TOO_MANY_REQUESTS.as_u16(), upstream_model);
     let words = words.filter(|words| !OF_ORGANIZATION.iter().any(|name| words.contains(name)));
     let message = if let Some(words) = words {
@@ -245,22 +245,22 @@ fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option
     };
     let mut error = ApiError::new(Code::RateLimitExceeded, message);
     error.retry_after = retry_after;
-    Failure::RateLimited(error)
+    UpstreamFailure::RateLimited(error)
 }
 
 /// Returns the failure of a request whose body was passed on. `failure` is that of any other request.
 pub(super) fn of_passed(
-    failure: Failure,
+    failure: UpstreamFailure,
     error: &UpstreamError,
     status: StatusCode,
     upstream_model: &str,
     retry_after: Option<u32>,
-) -> Failure {
+) -> UpstreamFailure {
     match failure {
-        Failure::Overloaded if status == StatusCode::TOO_MANY_REQUESTS => {
+        UpstreamFailure::Overloaded if status == StatusCode::TOO_MANY_REQUESTS => {
             rate_limited(error, upstream_model, retry_after)
         }
-        Failure::Broken(reason) if NOT_TAKEN.contains(&status) => Failure::NotTaken(reason),
+        UpstreamFailure::Broken(reason) if NOT_TAKEN.contains(&status) => UpstreamFailure::NotTaken(reason),
         other => other,
     }
 }
@@ -274,7 +274,7 @@ pub(super) async fn read_error(response: Response<Incoming>) -> (UpstreamError, 
 }
 
 /// Interprets an error event of a stream.
-pub(crate) fn of_event(error: &UpstreamError, upstream_model: &str, forward: &Forward) -> Failure {
+pub(crate) fn of_event(error: &UpstreamError, upstream_model: &str, forward: &Forward) -> UpstreamFailure {
     of_error(error, error.status_in_stream(), upstream_model, forward)
 }
 
@@ -284,26 +284,27 @@ pub(super) fn of_error(
     status: u16,
     upstream_model: &str,
     forward: &Forward,
-) -> Failure {
+) -> UpstreamFailure {
     let words = || {
         let message = error.for_client(status, upstream_model)?;
         Some(cut(&message, MAX_MESSAGE_CHARS).to_owned())
     };
     match error.verdict(status) {
-        Verdict::TooLong => Failure::Refused(forward.too_long(error.context_sizes(), words())),
-        Verdict::Invalid(part) => Failure::Refused(forward.invalid(part, words())),
-        Verdict::TooLarge => {
-            Failure::Refused(ApiError::new(Code::RequestTooLarge, "The request is too large for the model."))
-        }
-        Verdict::Overloaded => Failure::Overloaded,
-        Verdict::Timeout => Failure::Timeout,
+        Verdict::TooLong => UpstreamFailure::Refused(forward.too_long(error.context_sizes(), words())),
+        Verdict::Invalid(part) => UpstreamFailure::Refused(forward.invalid(part, words())),
+        Verdict::TooLarge => UpstreamFailure::Refused(ApiError::new(
+            Code::RequestTooLarge,
+            "The request is too large for the model.",
+        )),
+        Verdict::Overloaded => UpstreamFailure::Overloaded,
+        Verdict::Timeout => UpstreamFailure::Timeout,
         Verdict::Broken => broken(error, status),
     }
 }
 
 /// A failure that is the upstream's own. Its message may quote the prompt, and is not logged.
-fn broken(error: &UpstreamError, status: u16) -> Failure {
-    Failure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
+fn broken(error: &UpstreamError, status: u16) -> UpstreamFailure {
+    UpstreamFailure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
 }
 
 #[cfg(test)]
@@ -314,7 +315,7 @@ mod tests {
     fn an_upstreams_words_forge_no_line_of_the_log() {
         let kind = "x\n2026-01-01 INFO all is well\u{1b}[2J\u{202e}".repeat(100);
         let error = UpstreamError { kind, ..UpstreamError::default() };
-        for failure in [broken(&error, 500), Failure::Unreachable("a\r\nb".into())] {
+        for failure in [broken(&error, 500), UpstreamFailure::Unreachable("a\r\nb".into())] {
             let logged = failure.to_string();
             assert!(!logged.contains(|c: char| shared::text::is_control(c)), "{logged}");
             assert!(logged.chars().count() < 300, "{logged}");
@@ -325,8 +326,12 @@ mod tests {
     fn two_servers_fail_alike_where_the_request_may_be_the_cause() {
         let broken = |status| broken(&UpstreamError::default(), status);
         assert!(broken(500).is_alike(&broken(500)) && !broken(500).is_alike(&broken(502)));
-        assert!(Failure::HungUp("a".into()).is_alike(&Failure::HungUp("b".into())));
-        for own in [Failure::Unreachable(String::new()), Failure::Overloaded, Failure::Timeout] {
+        assert!(UpstreamFailure::HungUp("a".into()).is_alike(&UpstreamFailure::HungUp("b".into())));
+        for own in [
+            UpstreamFailure::Unreachable(String::new()),
+            UpstreamFailure::Overloaded,
+            UpstreamFailure::Timeout,
+        ] {
             assert!(!own.is_alike(&own), "{own:?}");
         }
     }

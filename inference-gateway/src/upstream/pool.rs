@@ -25,14 +25,14 @@ pub(crate) type Pools = HashMap<String, Pool>;
 
 /// The upstreams of a model.
 pub(crate) struct Pool {
-    members: Vec<Arc<Member>>,
+    members: Vec<Arc<PoolMember>>,
     /// Number of requests placed so far, which decides between equal upstreams.
     turns: AtomicU64,
     /// The origin of all times.
     began: Instant,
 }
 
-struct Member {
+struct PoolMember {
     upstream: Upstream,
     /// Place among the model's upstreams in the catalogue, from 1.
     place: u32,
@@ -46,7 +46,7 @@ struct Member {
 
 /// A request in flight at an upstream, which counts there until it is dropped.
 pub(crate) struct Running {
-    member: Arc<Member>,
+    member: Arc<PoolMember>,
     /// The upstream was not set aside when it was chosen.
     was_well: bool,
     /// The origin of all times.
@@ -55,7 +55,7 @@ pub(crate) struct Running {
 
 /// A request that an upstream failed to answer.
 pub(crate) struct FailedAttempt {
-    member: Arc<Member>,
+    member: Arc<PoolMember>,
     was_well: bool,
 }
 
@@ -75,7 +75,7 @@ impl Pool {
             let upstream = Upstream::new(upstream, builtin)?;
             let (in_flight, template, fastest) = (AtomicU64::new(0), Mutex::default(), AtomicU64::new(0));
             let state = Mutex::new(UpstreamState::new(model, drained.contains(&upstream.address())));
-            Ok(Arc::new(Member { upstream, place, in_flight, state, template, fastest }))
+            Ok(Arc::new(PoolMember { upstream, place, in_flight, state, template, fastest }))
         };
         let members = (1..).zip(&model.upstreams).map(member).collect::<Result<_, _>>()?;
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
@@ -216,7 +216,7 @@ impl Drop for Running {
     }
 }
 
-impl Member {
+impl PoolMember {
     /// Returns the upstream as a candidate for a request; `None` if it is drained.
     fn candidate(&self, now: Duration) -> Option<Candidate> {
         let state = self.state.lock();

@@ -41,7 +41,7 @@ pub(super) async fn run(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let served = read(file).with_context(|| format!("--against {}", file.display()))?;
-    let scope = Scope::of(&served, tolerance);
+    let scope = CompareScope::of(&served, tolerance);
     let mut billed = HashMap::new();
     for account in accounts {
         collect(account.id, &scope, management, &mut billed).await?;
@@ -90,12 +90,12 @@ fn parse(line: &str) -> anyhow::Result<Served> {
 }
 
 /// Generations to compare: all that the upstream names, and all billed while its record lasted.
-struct Scope {
+struct CompareScope {
     named: HashSet<GenerationId>,
     span: Option<(Timestamp, Timestamp)>,
 }
 
-impl Scope {
+impl CompareScope {
     fn of(served: &[Served], tolerance: Duration) -> Self {
         let named = served.iter().filter_map(|served| match served.identity {
             Identity::Generation(generation) => Some(generation),
@@ -114,7 +114,7 @@ impl Scope {
 /// Collects the last entry of each generation within the scope.
 async fn collect(
     account: AccountId,
-    scope: &Scope,
+    scope: &CompareScope,
     management: &Management,
     billed: &mut HashMap<GenerationId, Billed>,
 ) -> anyhow::Result<()> {

@@ -283,27 +283,27 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::ChildGroups(group) => (format!("{group} number of child groups"), "the list has"),
     };
     let off = match off_by(*recorded, *proven) {
-        Difference::Usd(amount) => format!("{amount} USD"),
-        Difference::Count(count) => count.to_string(),
+        FigureDifference::Usd(amount) => format!("{amount} USD"),
+        FigureDifference::Count(count) => count.to_string(),
     };
     format!("{whose} is {recorded}, but {proof} {proven} (off by {off})")
 }
 
-/// Difference of two figures: above zero if too much is recorded. An amount is a number of USD.
+/// FigureDifference of two figures: above zero if too much is recorded. An amount is a number of USD.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Difference {
+enum FigureDifference {
     Usd(NanoUsd),
     Count(i64),
 }
 
-fn off_by(recorded: Quantity, proven: Quantity) -> Difference {
+fn off_by(recorded: Quantity, proven: Quantity) -> FigureDifference {
     match (recorded, proven) {
         (Quantity::Usd(recorded), Quantity::Usd(proven)) => {
-            Difference::Usd(NanoUsd::from_nanos(recorded.nanos().saturating_sub(proven.nanos())))
+            FigureDifference::Usd(NanoUsd::from_nanos(recorded.nanos().saturating_sub(proven.nanos())))
         }
         (Quantity::Count(_), _) | (_, Quantity::Count(_)) => {
-            Difference::Count(count(recorded).saturating_sub(count(proven)))
+            FigureDifference::Count(count(recorded).saturating_sub(count(proven)))
         }
     }
 }
@@ -316,10 +316,10 @@ fn count(quantity: Quantity) -> i64 {
     }
 }
 
-fn value(quantity: Quantity) -> Difference {
+fn value(quantity: Quantity) -> FigureDifference {
     match quantity {
-        Quantity::Usd(amount) => Difference::Usd(amount),
-        Quantity::Count(_) => Difference::Count(count(quantity)),
+        Quantity::Usd(amount) => FigureDifference::Usd(amount),
+        Quantity::Count(_) => FigureDifference::Count(count(quantity)),
     }
 }
 
@@ -340,9 +340,9 @@ struct WrongJson {
     figure: &'static str,
     key_id: Option<KeyId>,
     group_id: Option<GroupId>,
-    recorded: Difference,
-    proven: Difference,
-    off_by: Difference,
+    recorded: FigureDifference,
+    proven: FigureDifference,
+    off_by: FigureDifference,
 }
 
 impl<'a> AuditJson<'a> {

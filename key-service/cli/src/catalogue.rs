@@ -21,8 +21,8 @@ use shared_client::server_check::{FindingKind, ServerFinding, check_servers};
 use shared_config::Common;
 
 pub use self::{
-    entry::Entry,
-    price_list::{Listed, PriceList},
+    entry::CatalogueEntry,
+    price_list::{ListedModel, PriceList},
 };
 
 #[derive(Debug, Subcommand)]
@@ -110,17 +110,17 @@ fn import(
         found.with_context(|| format!("--model {id}: the list does not have this model"))
     });
     let presets = Preset::all()?;
-    for listed in listed.collect::<anyhow::Result<Vec<Listed>>>()? {
+    for listed in listed.collect::<anyhow::Result<Vec<ListedModel>>>()? {
         let owner = listed.owner.as_deref();
         let preset = owner.and_then(|owner| presets.iter().find(|preset| preset.is_listed_as(owner)));
         let upstream_model = name_at(preset, &listed);
-        out.write_all(Entry { listed: &listed, preset, upstream_model, markup }.text().as_bytes())?;
+        out.write_all(CatalogueEntry { listed: &listed, preset, upstream_model, markup }.text().as_bytes())?;
     }
     Ok(())
 }
 
 /// Returns the vendor's own name for a model. LiteLLM's list puts the vendor before it.
-fn name_at<'a>(preset: Option<&Preset>, listed: &'a Listed) -> &'a str {
+fn name_at<'a>(preset: Option<&Preset>, listed: &'a ListedModel) -> &'a str {
     let owner = preset.and(listed.owner.as_deref());
     let stripped = owner.and_then(|owner| listed.id.strip_prefix(owner)?.strip_prefix('/'));
     stripped.unwrap_or(&listed.id)

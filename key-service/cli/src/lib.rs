@@ -34,7 +34,7 @@ mod store_place;
 mod webhooks;
 
 pub use backup_place::{BackupTo, RestoreFrom};
-pub use catalogue::{Catalogue, Entry, Listed, PriceList, catalogue};
+pub use catalogue::{Catalogue, CatalogueEntry, ListedModel, PriceList, catalogue};
 use credits::Credits;
 use groups::GroupCommand;
 use keys::KeyCommand;

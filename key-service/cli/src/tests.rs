@@ -14,7 +14,7 @@ use domain::{
 use key_service_management::{
     accounts::NewDeposit,
     governed::{Governed as _, Made},
-    members::{Client, Token},
+    members::{SignInClient, Token},
     testing::{BEGIN, Office},
 };
 use key_service_store::store::{Ledger as _, suite::Fault};
@@ -510,7 +510,8 @@ async fn a_member_is_invited_with_a_link_listed_and_removed() {
     office.account("acme").await;
     let invite = ["members", "invite", "--account", "acme", "--name", "ann@example.com", "--role", "viewer"];
     let link = link_of(&say(&office, &invite).await.unwrap());
-    let session = office.management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+    let session =
+        office.management.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
     let member = office.management.session(&session).await.unwrap().unwrap().member;
     assert_eq!((member.name.as_str(), member.role.as_str()), ("ann@example.com", "viewer"));
     assert!(say(&office, &invite).await.unwrap_err().contains("--name"), "the name is taken");
@@ -528,7 +529,8 @@ async fn a_sign_in_link_without_a_name_is_for_the_owner() {
     office.account("acme").await;
     for _ in 0..2 {
         let link = link_of(&say(&office, &["sign-in-link", "--account", "acme"]).await.unwrap());
-        let session = office.management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+        let session =
+            office.management.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
         let member = office.management.session(&session).await.unwrap().unwrap().member;
         assert_eq!((member.name.as_str(), member.role.as_str()), ("owner", "owner"));
     }

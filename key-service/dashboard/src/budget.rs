@@ -21,14 +21,14 @@ const LENGTH: i64 = 1_000;
 const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
 
 /// Limits of a key or a group, and what their requests hold.
-struct Bounded<'a> {
+struct BudgetLimits<'a> {
     /// Group that has these limits; `None` for those of the page's own key or group.
     group: Option<&'a Group>,
     held: NanoUsd,
     limits: Vec<MoneyLimit>,
 }
 
-impl Bounded<'_> {
+impl BudgetLimits<'_> {
     fn left(&self, limit: &MoneyLimit) -> NanoUsd {
         limit.left().left_after(self.held)
     }
@@ -42,13 +42,13 @@ pub(super) fn gauge(
     reached: &ReachedLimits,
     is_over: bool,
 ) -> Markup {
-    let own = Bounded { group: None, held: budget.held, limits: reached.limits(holder, budget) };
-    let of_groups = groups.iter().map(|group| Bounded {
+    let own = BudgetLimits { group: None, held: budget.held, limits: reached.limits(holder, budget) };
+    let of_groups = groups.iter().map(|group| BudgetLimits {
         group: Some(group),
         held: group.spend.budget.held,
         limits: reached.limits(Holder::Group(group.id), &group.spend.budget),
     });
-    let all: Vec<Bounded<'_>> = std::iter::once(own).chain(of_groups).collect();
+    let all: Vec<BudgetLimits<'_>> = std::iter::once(own).chain(of_groups).collect();
     let each = || all.iter().flat_map(|of| of.limits.iter().map(move |limit| (of, limit)));
     let least = each().min_by_key(|(of, limit)| (!limit.is_reached, of.left(limit)));
     html! {
@@ -79,7 +79,7 @@ pub(super) fn gauge(
 }
 
 /// Says why requests are refused, and until when.
-fn refusal(of: &Bounded<'_>, limit: &MoneyLimit) -> Markup {
+fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     html! {
         p.problem {
             "Requests are refused: the limit of " (in_words(limit))

@@ -35,7 +35,7 @@ use domain::{
     member::Role,
 };
 use key_service_credentials::Credentials;
-use key_service_management::{Management, members::Client, statement::Month, testing::store_over};
+use key_service_management::{Management, members::SignInClient, statement::Month, testing::store_over};
 use key_service_records::{
     redis::Redis,
     servers::{RedisServer, settings},
@@ -86,7 +86,7 @@ impl Pages {
         fill(&store, &management, account, end).await;
         eprintln!("{name}: filled in {:?}", began.elapsed());
         let (_, link) = management.invite(account, "owner", Role::Owner, Actor::System).await.unwrap();
-        let session = management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+        let session = management.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
         let catalog = Arc::new(Current::new(Catalog::parse(CATALOG, "measure").unwrap()));
         let router = router(management, catalog, false);

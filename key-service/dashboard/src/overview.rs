@@ -39,13 +39,13 @@ const FAR: i64 = 365;
 const SOON: i64 = 7;
 
 /// Chosen view of the page.
-struct Choice {
+struct ViewChoice {
     measure: Measure,
     days: i64,
     by_key: bool,
 }
 
-impl Choice {
+impl ViewChoice {
     fn of(query: &Fields) -> Self {
         let measure = Measure::ALL.into_iter().find(|measure| name(*measure) == query.get("show"));
         let days = PERIODS.into_iter().find(|days| days.to_string() == query.get("days"));
@@ -74,7 +74,7 @@ pub(super) async fn show(
 ) -> Result<Response, Failure> {
     let (account, today) = (viewer.signed_in.account, app.management.today());
     let query = query(&request);
-    let choice = Choice::of(&query);
+    let choice = ViewChoice::of(&query);
     // The chart is compared with the same number of days before it. The last month says how long the credit lasts.
     let read = today.plus(1 - (2 * choice.days).max(DAYS))..=today;
     let spend = app.management.spend(account, read).await?;
@@ -117,7 +117,7 @@ fn link(query: &Fields, field: &str, value: &str, is_chosen: bool, title: &Marku
 }
 
 /// Links to other measures and other numbers of days.
-fn choices(query: &Fields, choice: &Choice) -> Markup {
+fn choices(query: &Fields, choice: &ViewChoice) -> Markup {
     html! {
         div.split {
             nav.choice aria-label="Measure" {
@@ -231,8 +231,8 @@ fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
     }
 }
 
-fn tiles(viewer: &Viewer, choice: &Choice, spend: &Spend, today: Day) -> Markup {
-    let Choice { measure, days, .. } = *choice;
+fn tiles(viewer: &Viewer, choice: &ViewChoice, spend: &Spend, today: Day) -> Markup {
+    let ViewChoice { measure, days, .. } = *choice;
     let amount = |first: i64, last: i64| measure.of(sum_of(spend, today.plus(first)..=today.plus(last)));
     let (now, before) = (amount(1 - days, 0), amount(1 - 2 * days, -days));
     let (credit, held) = (viewer.funds.credit, viewer.funds.held);

@@ -12,7 +12,9 @@ use shared::{
     wire::{EVENT_TYPES, MAX_URL_CHARS},
 };
 
-use domain::webhook::{Answer, Attempt, DisabledReason, KEPT_ATTEMPTS, Webhook, WebhookPatch, WebhookUrl};
+use domain::webhook::{
+    Attempt, DisabledReason, KEPT_ATTEMPTS, ReceiverAnswer, Webhook, WebhookPatch, WebhookUrl,
+};
 use key_service_management::{Error, Refused, governed::Governed as _, once::Once};
 use key_service_page::{
     app::App,
@@ -250,12 +252,12 @@ fn deliveries(attempts: &[Attempt]) -> Markup {
     }
 }
 
-fn answer(answer: &Answer) -> Markup {
+fn answer(answer: &ReceiverAnswer) -> Markup {
     html! {
         @match answer {
-            Answer::Status(status @ 200..=299) => span.badge.active { (status) },
-            Answer::Status(status) => span.badge.revoked { (status) },
-            Answer::None(reason) => span.quiet { (reason) },
+            ReceiverAnswer::Status(status @ 200..=299) => span.badge.active { (status) },
+            ReceiverAnswer::Status(status) => span.badge.revoked { (status) },
+            ReceiverAnswer::None(reason) => span.quiet { (reason) },
         }
     }
 }

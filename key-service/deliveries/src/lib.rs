@@ -36,7 +36,7 @@ pub use sender::Sender;
 
 use domain::{
     event::{Act, Actor, EventSearch},
-    webhook::{Answer, Attempt, Delivery, Outcome, StoredWebhook, Webhook, WebhookPatch},
+    webhook::{Attempt, Delivery, DeliveryOutcome, ReceiverAnswer, StoredWebhook, Webhook, WebhookPatch},
 };
 use key_service_credentials::Credentials;
 use key_service_store::store::{EventSlice, EventsPage, NumberedEvent, Store, StoreError};
@@ -188,7 +188,7 @@ impl Dispatcher {
         let (at, began) = (self.clock.now(), Instant::now());
         let answer = match self.credentials.secret_of(&webhook) {
             Some(secret) => self.sender.send(&webhook.url, &secret, &delivery, at).await,
-            None => Answer::None("the secret was made with another pepper".into()),
+            None => ReceiverAnswer::None("the secret was made with another pepper".into()),
         };
         let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let now = self.clock.now();
@@ -196,10 +196,10 @@ impl Dispatcher {
         count(&answer);
         let (event, kind) = (delivery.event, delivery.kind.clone());
         let (next, ends) = match outcome {
-            Outcome::Done => (None, None),
-            Outcome::Again(next) => (Some(next), None),
+            DeliveryOutcome::Done => (None, None),
+            DeliveryOutcome::Again(next) => (Some(next), None),
             // If this process dies before the webhook is disabled, another attempt decides anew.
-            Outcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
+            DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
         };
         let attempt = Attempt { event, kind, at, milliseconds, answer };
         let is_last = self.store.finish_delivery(account, webhook.id, delivery, (attempt, next)).await?;
@@ -221,11 +221,11 @@ fn page_of_look(webhooks: &[StoredWebhook], last: u64, look: usize) -> Option<u6
     cursors.iter().nth(look.checked_rem(cursors.len())?).copied()
 }
 
-fn count(answer: &Answer) {
+fn count(answer: &ReceiverAnswer) {
     let result = match answer {
-        Answer::Status(200..=299) => "delivered",
-        Answer::Status(_) => "refused",
-        Answer::None(_) => "no_answer",
+        ReceiverAnswer::Status(200..=299) => "delivered",
+        ReceiverAnswer::Status(_) => "refused",
+        ReceiverAnswer::None(_) => "no_answer",
     };
     metrics::counter!("keyservice_webhook_attempts_total", "result" => result).increment(1);
 }

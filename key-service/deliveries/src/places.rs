@@ -43,7 +43,7 @@ struct OfWebhook {
 }
 
 /// A place for an attempt, given back when dropped.
-pub(super) struct Place {
+pub(super) struct AttemptPlace {
     places: Places,
     account: AccountId,
     webhook: WebhookId,
@@ -78,7 +78,7 @@ impl Places {
     }
 
     /// Takes as many more places as a webhook may have.
-    pub(super) fn take(&self, account: AccountId, webhook: WebhookId) -> Vec<Place> {
+    pub(super) fn take(&self, account: AccountId, webhook: WebhookId) -> Vec<AttemptPlace> {
         let mut taken = self.0.lock();
         let free = MAX_ATTEMPTS - taken.places;
         let of_account = taken.accounts.entry(account).or_default();
@@ -98,11 +98,11 @@ impl Places {
                 of_account.webhooks.entry(webhook).or_default().last_turn = turn;
             }
         }
-        (0..more).map(|_| Place { places: self.clone(), account, webhook }).collect()
+        (0..more).map(|_| AttemptPlace { places: self.clone(), account, webhook }).collect()
     }
 }
 
-impl Drop for Place {
+impl Drop for AttemptPlace {
     fn drop(&mut self) {
         let mut taken = self.places.0.lock();
         taken.places -= 1;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     /// All places that an account gets for twenty webhooks.
-    fn all_of(places: &Places, n: u8) -> Vec<Place> {
+    fn all_of(places: &Places, n: u8) -> Vec<AttemptPlace> {
         (0..20).flat_map(|hook| places.take(account(n), webhook(hook))).collect()
     }
 

@@ -11,7 +11,7 @@ use shared_client::{ClientSettings, HttpClient, NoFinalHead, http_client_over};
 use tokio::time::{Instant, timeout_at};
 
 use super::connector::{Connector, NotConnected};
-use domain::webhook::{Answer, Delivery, WebhookSecret, WebhookUrl};
+use domain::webhook::{Delivery, ReceiverAnswer, WebhookSecret, WebhookUrl};
 
 /// Longest time of an attempt, from resolving the host to the end of the answer.
 pub(super) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ impl Sender {
         secret: &WebhookSecret,
         delivery: &Delivery,
         now: Timestamp,
-    ) -> Answer {
+    ) -> ReceiverAnswer {
         let Delivery { event, body, .. } = delivery;
         let request = Request::post(url.as_str())
             .header(header::CONTENT_TYPE, "application/json")
@@ -60,7 +60,7 @@ impl Sender {
             .header(WEBHOOK_TIMESTAMP, now.seconds().to_string())
             .header(WEBHOOK_SIGNATURE, secret.sign(*event, now, body))
             .body(Full::from(body.clone()));
-        let Ok(request) = request else { return Answer::None("the URL cannot be used".into()) };
+        let Ok(request) = request else { return ReceiverAnswer::None("the URL cannot be used".into()) };
         let deadline = Instant::now() + self.deadline;
         match timeout_at(deadline, self.client.request(request)).await {
             Ok(Ok(response)) => {
@@ -68,10 +68,10 @@ impl Sender {
                 // Only the status counts, even if the answer does not end.
                 let rest = Limited::new(response.into_body(), DRAINED_BYTES).collect();
                 drop(timeout_at(deadline, rest).await);
-                Answer::Status(status)
+                ReceiverAnswer::Status(status)
             }
-            Ok(Err(error)) => Answer::None(reason(&error)),
-            Err(_) => Answer::None("no answer in time".into()),
+            Ok(Err(error)) => ReceiverAnswer::None(reason(&error)),
+            Err(_) => ReceiverAnswer::None("no answer in time".into()),
         }
     }
 }

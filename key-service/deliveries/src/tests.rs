@@ -31,7 +31,7 @@ use super::{
 };
 use domain::{
     digest::Pepper,
-    webhook::{Answer, Delivery, WebhookSecret, WebhookUrl},
+    webhook::{Delivery, ReceiverAnswer, WebhookSecret, WebhookUrl},
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_678);
@@ -107,7 +107,7 @@ fn header<'a>(request: &'a str, name: &str) -> &'a str {
     request.lines().find_map(named).map_or("", |(_, value)| value)
 }
 
-async fn sent(sender: &Sender, url: &str) -> Answer {
+async fn sent(sender: &Sender, url: &str) -> ReceiverAnswer {
     let event = EventId::new(NOW, [3; 10]);
     let delivery = Delivery::new(event, Some(1), "key.created".into(), BODY.into(), NOW);
     sender.send(&WebhookUrl::stored(url).unwrap(), &secret(), &delivery, NOW).await
@@ -117,8 +117,8 @@ fn secret() -> WebhookSecret {
     WebhookSecret::new(&Pepper::new([7; 32]), WebhookId::new(NOW, [7; 10]))
 }
 
-fn no_answer(reason: &str) -> Answer {
-    Answer::None(reason.into())
+fn no_answer(reason: &str) -> ReceiverAnswer {
+    ReceiverAnswer::None(reason.into())
 }
 
 /// A sender whose look-ups return these addresses, one after the other, and the number of look-ups.
@@ -138,7 +138,7 @@ fn looking_up(addresses: &[&str], allowed: &[Network]) -> (Sender, Arc<AtomicUsi
 #[tokio::test]
 async fn a_delivery_is_a_signed_post_of_the_event() {
     let receiver = Receiver::answers("HTTP/1.1 204 No Content\r\n\r\n").await;
-    assert_eq!(sent(&Sender::new(&[]), &receiver.url()).await, Answer::Status(204));
+    assert_eq!(sent(&Sender::new(&[]), &receiver.url()).await, ReceiverAnswer::Status(204));
     let [request] = &receiver.requests()[..] else { panic!("one request") };
     let event = EventId::new(NOW, [3; 10]);
     let signature = secret().sign(event, NOW, BODY);
@@ -161,7 +161,7 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
     let head =
         format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", inside.url());
     let receiver = Receiver::answers(head.leak()).await;
-    assert_eq!(sent(&Sender::new(&[]), &receiver.url()).await, Answer::Status(307));
+    assert_eq!(sent(&Sender::new(&[]), &receiver.url()).await, ReceiverAnswer::Status(307));
     assert_eq!((receiver.requests().len(), inside.requests().len()), (1, 0));
 }
 
@@ -179,14 +179,14 @@ async fn a_receiver_that_says_nothing_is_given_up_and_a_status_counts_without_th
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nless").await.unwrap();
         std::future::pending::<()>().await;
     });
-    assert_eq!(sent(&sender, &silent).await, Answer::Status(200));
+    assert_eq!(sent(&sender, &silent).await, ReceiverAnswer::Status(200));
 }
 
 #[tokio::test]
 async fn a_receiver_whose_interim_heads_do_not_end_has_not_answered() {
     let interim = |heads: usize| ("HTTP/1.1 100 Continue\r\n\r\n".repeat(heads) + OK).leak();
     let patient = Receiver::answers(interim(16)).await;
-    assert_eq!(sent(&Sender::new(&[]), &patient.url()).await, Answer::Status(200));
+    assert_eq!(sent(&Sender::new(&[]), &patient.url()).await, ReceiverAnswer::Status(200));
     let endless = Receiver::answers(interim(100_000)).await;
     let expected = no_answer("the answer has no final head within 16 interim heads and 64 KiB");
     assert_eq!(sent(&Sender::new(&[]), &endless.url()).await, expected);
@@ -283,7 +283,7 @@ async fn a_name_is_looked_up_once_and_the_judged_address_is_connected() {
 #[tokio::test]
 async fn a_certificate_must_name_the_host() {
     for (name, expected) in [
-        ("127.0.0.1", Answer::Status(200)),
+        ("127.0.0.1", ReceiverAnswer::Status(200)),
         ("127.0.0.2", no_answer("no TLS connection can be made")),
         ("hooks.example", no_answer("no TLS connection can be made")),
     ] {

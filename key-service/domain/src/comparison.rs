@@ -135,7 +135,7 @@ pub fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Com
 
 /// Bills and requests of equal tokens, as indices.
 #[derive(Default)]
-struct Group {
+struct EqualBills {
     bills: Vec<usize>,
     requests: Vec<(Timestamp, usize)>,
 }
@@ -148,7 +148,7 @@ fn match_by_time(
     tolerance: Duration,
     matched: &mut [bool],
 ) -> Vec<bool> {
-    let mut groups: HashMap<Tokens, Group> = HashMap::new();
+    let mut groups: HashMap<Tokens, EqualBills> = HashMap::new();
     for (at, bill) in billed.iter().enumerate().filter(|(at, _)| !matched[*at]) {
         groups.entry(bill.tokens).or_default().bills.push(at);
     }
@@ -158,7 +158,7 @@ fn match_by_time(
         }
     }
     let mut found = vec![false; served.len()];
-    for Group { mut bills, mut requests } in groups.into_values() {
+    for EqualBills { mut bills, mut requests } in groups.into_values() {
         bills.sort_by_key(|at| billed[*at].interval(tolerance).0);
         requests.sort_unstable();
         let (mut coming, mut open) = (bills.into_iter().peekable(), BTreeSet::new());

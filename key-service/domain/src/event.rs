@@ -250,14 +250,14 @@ impl Event {
     pub fn from_json(text: &str) -> Option<Self> {
         let EventObject { id, object: _, r#type, created_at, actor, key_id, group_id, data } =
             serde_json::from_str(text).ok()?;
-        let kind = serde_json::from_str(&json(&Parts { r#type, data })).ok()?;
+        let kind = serde_json::from_str(&json(&EventParts { r#type, data })).ok()?;
         Some(Self { id, at: created_at, actor: Actor::read(actor)?, key: key_id, group: group_id, kind })
     }
 }
 
 /// Type and data of an event. The type comes first, as the reader of a kind expects.
 #[derive(Serialize, Deserialize)]
-struct Parts {
+struct EventParts {
     r#type: String,
     data: Box<RawValue>,
 }
@@ -319,7 +319,7 @@ impl EventKind {
     }
 
     fn parts(&self) -> (String, Box<RawValue>) {
-        let Parts { r#type, data } = read(&json(self));
+        let EventParts { r#type, data } = read(&json(self));
         (r#type, data)
     }
 }
@@ -373,7 +373,7 @@ fn json(value: &impl Serialize) -> String {
 }
 
 #[expect(clippy::expect_used, reason = "every kind is written as its type and its data")]
-fn read(text: &str) -> Parts {
+fn read(text: &str) -> EventParts {
     serde_json::from_str(text).expect("a kind has a type and data")
 }
 

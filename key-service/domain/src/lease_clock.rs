@@ -26,11 +26,11 @@ pub fn quantum(lease: Duration) -> Duration {
 /// clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeaseClock {
-    seen: Option<Seen>,
+    seen: Option<SeenTick>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SeenTick {
     tick: u64,
     /// Beginning of the time that counts towards the next tick.
     since: Duration,
@@ -45,7 +45,7 @@ impl LeaseClock {
         let since = before
             .filter(|seen| seen.tick == tick && at.saturating_sub(seen.last) <= LONGEST_GAP)
             .map_or(at, |seen| seen.since);
-        self.seen = Some(Seen { tick, since, last: at });
+        self.seen = Some(SeenTick { tick, since, last: at });
         before.is_none_or(|seen| seen.tick != tick)
     }
 

@@ -93,18 +93,18 @@ pub struct Attempt {
     /// Time at which the attempt began.
     pub at: Timestamp,
     pub milliseconds: u64,
-    pub answer: Answer,
+    pub answer: ReceiverAnswer,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReceiverAnswer {
     Status(u16),
     /// Reason why there was no response.
     None(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DeliveryOutcome {
     /// The delivery is over: the event arrived, or it was a test.
     Done,
     /// Another attempt is due at this time.
@@ -192,16 +192,22 @@ impl Delivery {
     }
 
     /// Decides what follows from an answer to the running attempt. `chance` is random and spreads the pauses.
-    pub fn outcome(&self, answer: &Answer, now: Timestamp, chance: u16) -> Outcome {
+    pub fn outcome(&self, answer: &ReceiverAnswer, now: Timestamp, chance: u16) -> DeliveryOutcome {
         match answer {
-            Answer::Status(200..=299) => Outcome::Done,
-            Answer::Status(410) => Outcome::Disable(DisabledReason::Gone),
+            ReceiverAnswer::Status(200..=299) => DeliveryOutcome::Done,
+            ReceiverAnswer::Status(410) => DeliveryOutcome::Disable(DisabledReason::Gone),
             // A test shows its answer, and is not repeated.
-            Answer::Status(_) | Answer::None(_) if self.number.is_none() => Outcome::Done,
-            Answer::Status(_) | Answer::None(_) => {
+            ReceiverAnswer::Status(_) | ReceiverAnswer::None(_) if self.number.is_none() => {
+                DeliveryOutcome::Done
+            }
+            ReceiverAnswer::Status(_) | ReceiverAnswer::None(_) => {
                 let at = now.plus(jittered(step(self.attempts), chance));
                 let is_late = at > self.created_at.plus(GIVEN_UP_AFTER);
-                if is_late { Outcome::Disable(DisabledReason::Failing) } else { Outcome::Again(at) }
+                if is_late {
+                    DeliveryOutcome::Disable(DisabledReason::Failing)
+                } else {
+                    DeliveryOutcome::Again(at)
+                }
             }
         }
     }
@@ -258,13 +264,13 @@ mod tests {
         let (mut delivery, mut now, mut pauses) = (delivery(Some(1)), START, Vec::new());
         let reason = loop {
             delivery.attempts += 1;
-            match delivery.outcome(&Answer::Status(500), now, u16::MAX) {
-                Outcome::Again(at) => {
+            match delivery.outcome(&ReceiverAnswer::Status(500), now, u16::MAX) {
+                DeliveryOutcome::Again(at) => {
                     pauses.push((at.millis() - now.millis()) / 1000);
                     now = at;
                 }
-                Outcome::Disable(reason) => break reason,
-                Outcome::Done => panic!("500 is a failure"),
+                DeliveryOutcome::Disable(reason) => break reason,
+                DeliveryOutcome::Done => panic!("500 is a failure"),
             }
         };
         assert_eq!(reason, DisabledReason::Failing);
@@ -272,26 +278,26 @@ mod tests {
         let day = START.plus(GIVEN_UP_AFTER);
         assert!(now <= day && now.plus(LONGEST_PAUSE) > day);
         delivery.attempts = 1;
-        let soonest = Outcome::Again(START.plus(FIRST_PAUSE / 2));
-        assert_eq!(delivery.outcome(&Answer::None("timeout".into()), START, 0), soonest);
+        let soonest = DeliveryOutcome::Again(START.plus(FIRST_PAUSE / 2));
+        assert_eq!(delivery.outcome(&ReceiverAnswer::None("timeout".into()), START, 0), soonest);
         delivery.attempts = u32::MAX;
         assert_eq!(
-            delivery.outcome(&Answer::Status(500), START, u16::MAX),
-            Outcome::Again(START.plus(LONGEST_PAUSE))
+            delivery.outcome(&ReceiverAnswer::Status(500), START, u16::MAX),
+            DeliveryOutcome::Again(START.plus(LONGEST_PAUSE))
         );
     }
 
     #[test]
     fn an_answer_ends_a_delivery_repeats_it_or_ends_the_webhook() {
-        let outcome = |number, status| delivery(number).outcome(&Answer::Status(status), START, 0);
+        let outcome = |number, status| delivery(number).outcome(&ReceiverAnswer::Status(status), START, 0);
         for status in [200, 204, 299] {
-            assert_eq!(outcome(Some(1), status), Outcome::Done);
+            assert_eq!(outcome(Some(1), status), DeliveryOutcome::Done);
         }
         for status in [199, 300, 301, 307, 400, 404, 409, 429, 500] {
-            assert!(matches!(outcome(Some(1), status), Outcome::Again(_)), "{status}");
-            assert_eq!(outcome(None, status), Outcome::Done, "a test is sent once");
+            assert!(matches!(outcome(Some(1), status), DeliveryOutcome::Again(_)), "{status}");
+            assert_eq!(outcome(None, status), DeliveryOutcome::Done, "a test is sent once");
         }
-        assert_eq!(outcome(Some(1), 410), Outcome::Disable(DisabledReason::Gone));
+        assert_eq!(outcome(Some(1), 410), DeliveryOutcome::Disable(DisabledReason::Gone));
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub(super) async fn respond<T: Shown>(
         Body::from(json.piece(&page.items, end.as_ref()).map_err(|e| unwritable(&e))?)
     } else {
         let (page, span) = (Some(page), Span::current());
-        let rest = Rest { management: api.management, account, listing, json, page, span };
-        Body::from_stream(try_unfold(Some(rest), Rest::next_piece))
+        let rest = RestOfListing { management: api.management, account, listing, json, page, span };
+        Body::from_stream(try_unfold(Some(rest), RestOfListing::next_piece))
     };
     Ok(json_response(body))
 }
@@ -67,7 +67,7 @@ pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
 struct Broken;
 
 /// Remainder of a listing that is still to be sent.
-struct Rest<T: Listed> {
+struct RestOfListing<T: Listed> {
     management: Arc<Management>,
     account: AccountId,
     listing: Listing<T>,
@@ -78,7 +78,7 @@ struct Rest<T: Listed> {
     span: Span,
 }
 
-impl<T: Shown> Rest<T> {
+impl<T: Shown> RestOfListing<T> {
     /// Returns the next piece of the body, and the remainder.
     async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Broken> {
         let Some(mut rest) = rest else { return Ok(None) };

@@ -15,7 +15,7 @@ use crate::{
     query::{Filtered, Query},
     reach::HttpNoun,
 };
-use domain::webhook::{Answer, Attempt, Webhook};
+use domain::webhook::{Attempt, ReceiverAnswer, Webhook};
 
 impl Filtered for Webhook {
     fn filter(_: &Query<'_>) -> Result<(), ApiError> {
@@ -48,8 +48,8 @@ pub(super) async fn deliveries(
 
 fn attempt(attempt: &Attempt) -> AttemptObject<'_> {
     let (status, error) = match &attempt.answer {
-        Answer::Status(status) => (Some(*status), None),
-        Answer::None(reason) => (None, Some(reason.as_str())),
+        ReceiverAnswer::Status(status) => (Some(*status), None),
+        ReceiverAnswer::None(reason) => (None, Some(reason.as_str())),
     };
     AttemptObject {
         object: "webhook.delivery",

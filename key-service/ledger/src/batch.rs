@@ -15,7 +15,7 @@ use shared::{
 
 use self::missing::Missing;
 use super::{
-    Kept,
+    Retention,
     codec::{self, AccountRecord, Balance},
     copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName},
     names::{self, PayerName},
@@ -36,7 +36,7 @@ pub(super) struct Commands<'a> {
 pub(super) struct Batch<'a> {
     copies: &'a mut Copies,
     account: AccountId,
-    kept: Kept,
+    kept: Retention,
     /// Time of the call under way.
     now: Timestamp,
     effects: Effects,
@@ -64,7 +64,7 @@ pub(super) enum Decided {
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(copies: &'a mut Copies, account: AccountId, kept: Kept) -> Self {
+    pub(super) fn new(copies: &'a mut Copies, account: AccountId, kept: Retention) -> Self {
         let (now, effects, missing) = (Timestamp::from_millis(0), Effects::default(), Vec::new());
         Self { copies, account, kept, now, effects, missing }
     }
@@ -295,7 +295,7 @@ impl Effects {
     }
 
     /// Makes the commit of what was decided.
-    pub(super) fn commit(self, copies: &Copies, revision: Revision, kept: Kept) -> Commit {
+    pub(super) fn commit(self, copies: &Copies, revision: Revision, kept: Retention) -> Commit {
         let (guards, records) = copies.changes(revision);
         let (entries, events) = self.numbers;
         let mut writes = Vec::with_capacity(records.len() + 8);

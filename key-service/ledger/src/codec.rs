@@ -20,7 +20,7 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use super::Kept;
+use super::Retention;
 use crate::messages::{self, generation::State};
 use course::{read_course, write_course};
 pub use course::{read_origin, write_origin};
@@ -60,7 +60,7 @@ pub struct AccountRecord {
 
 impl AccountRecord {
     /// Returns whether bills of expiries may still be remembered.
-    pub(crate) fn remembers_expiries(&self, kept: Kept, now: Timestamp) -> bool {
+    pub(crate) fn remembers_expiries(&self, kept: Retention, now: Timestamp) -> bool {
         self.last_expiry.is_some_and(|last| last.plus(kept.expired) > now)
     }
 }

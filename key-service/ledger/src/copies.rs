@@ -12,12 +12,14 @@ use foldhash::fast::RandomState;
 use records::{Guard, Name, Record, Revision, Write};
 use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
 
-pub(super) use self::kinds::{Expired, Kept, PayerSum, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName};
+pub(super) use self::kinds::{
+    Expired, PayerSum, RecordKind, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName,
+};
 use super::codec::OldestEvent;
 use crate::view::FORM;
 
 #[derive(Clone, Debug)]
-pub(super) struct Copy<K: Kept> {
+pub(super) struct Copy<K: RecordKind> {
     name: Name,
     /// Revision of the record; `None` if it is absent.
     seen: Option<Revision>,
@@ -59,34 +61,34 @@ pub(super) enum Slot {
 }
 
 #[derive(Clone)]
-pub(super) struct Table<K: Kept>(HashMap<K, Copy<K>, RandomState>);
+pub(super) struct CopyTable<K: RecordKind>(HashMap<K, Copy<K>, RandomState>);
 
 #[derive(Clone, Default)]
 pub(super) struct Copies {
-    pub(super) account: Table<TheAccount>,
-    pub(super) turn: Table<TheTurn>,
-    pub(super) events: Table<TheEvents>,
-    pub(super) keys: Table<KeyId>,
-    pub(super) groups: Table<GroupId>,
-    pub(super) generations: Table<GenerationId>,
-    pub(super) expired: Table<Expired>,
-    pub(super) deposits: Table<DepositId>,
-    pub(super) payers: Table<PayerSum>,
-    pub(super) sums: Table<Sum>,
-    pub(super) told: Table<ToldName>,
+    pub(super) account: CopyTable<TheAccount>,
+    pub(super) turn: CopyTable<TheTurn>,
+    pub(super) events: CopyTable<TheEvents>,
+    pub(super) keys: CopyTable<KeyId>,
+    pub(super) groups: CopyTable<GroupId>,
+    pub(super) generations: CopyTable<GenerationId>,
+    pub(super) expired: CopyTable<Expired>,
+    pub(super) deposits: CopyTable<DepositId>,
+    pub(super) payers: CopyTable<PayerSum>,
+    pub(super) sums: CopyTable<Sum>,
+    pub(super) told: CopyTable<ToldName>,
     /// The oldest event that is kept, if somebody has checked.
     pub(super) oldest_event: Option<OldestEvent>,
     /// Copies that the running batch has read, in this order.
     touched: Vec<Slot>,
 }
 
-impl<K: Kept> Default for Table<K> {
+impl<K: RecordKind> Default for CopyTable<K> {
     fn default() -> Self {
         Self(HashMap::default())
     }
 }
 
-impl<K: Kept> Table<K> {
+impl<K: RecordKind> CopyTable<K> {
     pub(super) fn has(&self, key: &K) -> bool {
         self.0.contains_key(key)
     }
@@ -130,7 +132,7 @@ impl<K: Kept> Table<K> {
     }
 }
 
-impl<K: Kept> Touched for Copy<K> {
+impl<K: RecordKind> Touched for Copy<K> {
     fn guard(&self) -> Guard {
         Guard { name: self.name.clone(), seen: self.seen }
     }
@@ -179,7 +181,7 @@ macro_rules! touching {
         $(
             /// Returns the value after the batch so far; `None` if the record cannot be read. From now on, the commit
             /// guards the record.
-            pub(super) fn $get(&mut self, key: &$key) -> Option<<$key as Kept>::Value> {
+            pub(super) fn $get(&mut self, key: &$key) -> Option<<$key as RecordKind>::Value> {
                 let copy = self.$table.0.get_mut(key)?;
                 if !copy.is_touched {
                     copy.is_touched = true;
@@ -189,7 +191,7 @@ macro_rules! touching {
             }
 
             /// Changes a value, if there is a copy. From now on, the commit guards the record.
-            pub(super) fn $set(&mut self, key: &$key, value: <$key as Kept>::Value) {
+            pub(super) fn $set(&mut self, key: &$key, value: <$key as RecordKind>::Value) {
                 let Some(copy) = self.$table.0.get_mut(key) else { return };
                 copy.next = Some(value);
                 if !copy.is_touched {

@@ -9,7 +9,7 @@ use shared::{
 use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::{
-    copies::{Kept, PayerSum, Sum, TheAccount, TheEvents, TheTurn, ToldName},
+    copies::{PayerSum, RecordKind, Sum, TheAccount, TheEvents, TheTurn, ToldName},
     messages::{self, generation::State},
     names::{DueMoney, PayerName, read_due, spending_key},
 };
@@ -120,7 +120,7 @@ fn records_of_money() {
     });
 }
 
-fn is_written_as_read<K: Kept>(bytes: &[u8]) {
+fn is_written_as_read<K: RecordKind>(bytes: &[u8]) {
     let Some(value) = K::read(bytes) else { return };
     let Some(written) = K::write(&value).map(|message| message.encode_to_vec()) else {
         panic!("a value that was read has no record");

@@ -13,7 +13,7 @@ use prost::Message;
 use records::{Answer, Commit, Committed, Failure, Guard, Order, Question, Record, Revision, Set, Write};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 
-use super::{Kept, Lane, Lanes, names};
+use super::{Lane, Lanes, Retention, names};
 use crate::{
     messages::{self, HeldPart},
     view::FORM,
@@ -157,7 +157,7 @@ impl Drops {
     }
 
     /// Drops old bills of expiries, and old sums.
-    fn days(&mut self, kept: Kept, today: Day) {
+    fn days(&mut self, kept: Retention, today: Day) {
         let Self { house, sets } = self;
         let expired_days = i64::try_from(kept.expired.as_secs().div_ceil(86_400)).unwrap_or(i64::MAX);
         let old = names::day_part(today.plus(expired_days.saturating_add(LATE_DAYS).saturating_neg()));

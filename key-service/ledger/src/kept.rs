@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Bounds of the ledger's records, by number and by age.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct Retention {
     /// Number of entries of the journal.
     pub journal_entries: u64,
     pub events: EventBounds,

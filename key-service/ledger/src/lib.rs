@@ -54,7 +54,7 @@ pub use self::{
     batch::Outcomes,
     change::Change,
     error::StoreError,
-    kept::{EVENTS_KEPT, EventBounds, Kept},
+    kept::{EVENTS_KEPT, EventBounds, Retention},
 };
 use self::{
     batch::{Batch, Commands, Decided, Effects},
@@ -92,7 +92,7 @@ const TURN_LOOKS: u32 = 40;
 pub struct Lanes {
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
-    kept: Kept,
+    kept: Retention,
     /// Lanes of the accounts asked for last. A lane that is dropped while it leads stays correct by its guards.
     of_accounts: Cache<AccountId, Arc<Lane>>,
     copies: Arc<AtomicUsize>,
@@ -102,7 +102,7 @@ pub struct Lanes {
 struct Lane {
     account: AccountId,
     space: Space,
-    waiting: Mutex<VecDeque<Call>>,
+    waiting: Mutex<VecDeque<WaitingCall>>,
     /// Locked by the caller that leads.
     copies: AsyncMutex<Copies>,
     /// Time of the next housekeeping, in milliseconds since 1970.
@@ -118,7 +118,7 @@ impl Drop for Lane {
     }
 }
 
-struct Call {
+struct WaitingCall {
     commands: Vec<Command>,
     now: Timestamp,
     made_at: Instant,
@@ -126,7 +126,7 @@ struct Call {
 }
 
 impl Lanes {
-    pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Kept) -> Self {
+    pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Retention) -> Self {
         Self { records, clock, kept, of_accounts: Cache::new(MOST_LANES), copies: Arc::default() }
     }
 
@@ -253,7 +253,7 @@ impl Lanes {
         now: Timestamp,
     ) -> Result<Outcomes, Failure> {
         let (reply, mut answer) = oneshot::channel();
-        lane.wait(Call { commands, now, made_at: Instant::now(), reply })?;
+        lane.wait(WaitingCall { commands, now, made_at: Instant::now(), reply })?;
         // The caller that gets the copies leads until its own call is answered.
         let mut copies = lane.copies.lock().await;
         loop {
@@ -317,7 +317,12 @@ impl Lanes {
     }
 
     /// Decides and commits the calls, repeatedly until a commit holds.
-    async fn lead(&self, lane: &Lane, copies: &mut Copies, calls: &[Call]) -> Result<Vec<Outcomes>, Failure> {
+    async fn lead(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        calls: &[WaitingCall],
+    ) -> Result<Vec<Outcomes>, Failure> {
         let (mine, began) = (random_bytes(&*self.clock), Instant::now());
         for attempt in 1..=MOST_ATTEMPTS {
             self.wait_for_turn(lane, copies, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
@@ -369,7 +374,7 @@ impl Lanes {
         &self,
         lane: &Lane,
         copies: &mut Copies,
-        calls: &[Call],
+        calls: &[WaitingCall],
     ) -> Result<(Vec<Outcomes>, Effects), Failure> {
         let commands: Vec<_> =
             calls.iter().map(|call| Commands { all: &call.commands, now: call.now }).collect();
@@ -474,7 +479,7 @@ impl Lane {
         }
     }
 
-    fn wait(&self, call: Call) -> Result<(), Failure> {
+    fn wait(&self, call: WaitingCall) -> Result<(), Failure> {
         let mut waiting = self.waiting.lock();
         if waiting.len() >= MOST_WAITING {
             return Err(Failure::NotDone("too many calls of the account wait".into()));
@@ -484,7 +489,7 @@ impl Lane {
     }
 
     /// Takes the calls of the next commit: at least one, if any wait.
-    fn next_calls(&self) -> Vec<Call> {
+    fn next_calls(&self) -> Vec<WaitingCall> {
         let mut waiting = self.waiting.lock();
         let (mut calls, mut commands) = (Vec::new(), 0);
         while let Some(call) = waiting.front() {

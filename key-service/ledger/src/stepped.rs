@@ -10,7 +10,7 @@ use shared::{
 };
 
 use super::{
-    Kept,
+    Retention,
     batch::{Batch, Commands, Decided, Effects, Outcomes},
     change::Change,
     codec,
@@ -24,12 +24,12 @@ use prost::Message;
 #[derive(Clone)]
 pub struct SteppedLane {
     account: AccountId,
-    kept: Kept,
+    kept: Retention,
     copies: Copies,
 }
 
 impl SteppedLane {
-    pub fn new(account: AccountId, kept: Kept) -> Self {
+    pub fn new(account: AccountId, kept: Retention) -> Self {
         Self { account, kept, copies: Copies::default() }
     }
 

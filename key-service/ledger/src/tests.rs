@@ -34,14 +34,14 @@ use shared::{
 };
 
 use super::{
-    ATTEMPTS_WITHOUT_TURN, Change, Kept, Lanes,
+    ATTEMPTS_WITHOUT_TURN, Change, Lanes, Retention,
     codec::{self, AccountRecord},
     copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf},
     names::{self, PayerName},
 };
 use crate::{EVENTS_KEPT, EventBounds, StoreError, messages, view::FORM};
 
-const KEPT: Kept = Kept {
+const KEPT: Retention = Retention {
     journal_entries: 1_000_000,
     events: EventBounds::with_life(EVENTS_KEPT),
     expired: LONGEST_HISTORY,

@@ -30,7 +30,7 @@ pub(super) struct WrittenEvents {
 }
 
 /// Bounds of an account's events at a time.
-struct Bounds {
+struct EventsOverBound {
     kept: EventBounds,
     /// Time of the oldest event that is kept.
     begins: Timestamp,
@@ -39,7 +39,7 @@ struct Bounds {
 }
 
 /// Findings about the oldest events.
-struct Look {
+struct OldestEvents {
     kept: EventsKept,
     /// The oldest event to keep, if the search came so far.
     oldest: Option<OldestEvent>,
@@ -52,7 +52,7 @@ pub(super) fn size(value: &[u8]) -> i64 {
     i64::try_from(value.len().saturating_sub(ID)).unwrap_or(i64::MAX)
 }
 
-impl Bounds {
+impl EventsOverBound {
     /// Returns whether to keep the event of this number and time. `bytes` is the size of the events from there on.
     fn keep(&self, number: u64, at: Timestamp, bytes: i64) -> bool {
         number >= self.last || at >= self.begins && self.fit(number, bytes)
@@ -70,8 +70,8 @@ impl Bounds {
     }
 
     /// Sorts the oldest events into those to drop and the first to keep.
-    fn look(&self, kept: EventsKept, values: Vec<(u64, Vec<u8>)>) -> Look {
-        let mut look = Look { kept, oldest: None, dropped: Vec::new() };
+    fn look(&self, kept: EventsKept, values: Vec<(u64, Vec<u8>)>) -> OldestEvents {
+        let mut look = OldestEvents { kept, oldest: None, dropped: Vec::new() };
         for (number, value) in values {
             // An event without a readable time counts as the oldest.
             let id = value.get(..ID).and_then(EventId::from_slice);
@@ -89,7 +89,7 @@ impl Bounds {
     }
 }
 
-impl Look {
+impl OldestEvents {
     /// Writes that drop the events, beside the record of those that are kept. `told` has entries of the thresholds that
     /// the events told.
     fn writes(&self, told: &[Vec<u8>]) -> Vec<Write> {
@@ -142,7 +142,7 @@ impl Lanes {
         for _ in 0..MOST_ROUNDS {
             let Some(events) = copies.events.get(&TheEvents).copied() else { return Ok(()) };
             let Some(Some(account)) = copies.account.get(&TheAccount) else { return Ok(()) };
-            let bounds = Bounds { kept, begins: written.at.minus(kept.life), last: account.events };
+            let bounds = EventsOverBound { kept, begins: written.at.minus(kept.life), last: account.events };
             if bounds.hold(events, copies.oldest_event)
                 || self.drop_oldest(lane, copies, &bounds, events).await?
             {
@@ -157,7 +157,7 @@ impl Lanes {
         &self,
         lane: &Lane,
         copies: &mut Copies,
-        bounds: &Bounds,
+        bounds: &EventsOverBound,
         events: EventsKept,
     ) -> Result<bool, Failure> {
         let (values, mut told) = self.oldest_events(lane, events.first).await?;

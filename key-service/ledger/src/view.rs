@@ -37,7 +37,7 @@ impl From<Unreadable> for StoreError {
 pub struct View {
     /// The space, for messages about records that cannot be read.
     space: Option<Space>,
-    records: HashMap<Name, Seen, RandomState>,
+    records: HashMap<Name, ReadRecord, RandomState>,
     /// Names that the decision has read, in this order, which the commit guards.
     looked_at: Vec<Name>,
     missing: Vec<Name>,
@@ -48,7 +48,7 @@ pub struct View {
 
 /// A record as read, and its next state.
 #[derive(Debug)]
-struct Seen {
+struct ReadRecord {
     record: Option<Record>,
     next: Option<Next>,
     is_looked_at: bool,
@@ -158,7 +158,7 @@ impl View {
 
     /// Keeps a record that was read.
     pub(crate) fn keep(&mut self, name: Name, record: Option<Record>) {
-        self.records.insert(name, Seen { record, next: None, is_looked_at: false });
+        self.records.insert(name, ReadRecord { record, next: None, is_looked_at: false });
     }
 
     /// Returns guards of the records that were read, and the changes.
@@ -194,7 +194,7 @@ impl View {
         }
     }
 
-    fn look(&mut self, name: &Name) -> Option<&mut Seen> {
+    fn look(&mut self, name: &Name) -> Option<&mut ReadRecord> {
         let Some(seen) = self.records.get_mut(name) else {
             if !self.missing.contains(name) {
                 self.missing.push(name.clone());

@@ -35,7 +35,7 @@ pub use links::link;
 pub(super) use password::Passwords;
 pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
 pub use second_factor::{CodeSignIn, OfferedFactor};
-pub use sign_in::{Client, NewSession, SignIn, SignInStep};
+pub use sign_in::{NewSession, SignIn, SignInClient, SignInStep};
 
 /// Name of the member that a first run makes.
 pub const OWNER: &str = "owner";
@@ -270,7 +270,7 @@ impl Management {
         &self,
         account: AccountId,
         member: Member,
-        client: Client<'_>,
+        client: SignInClient<'_>,
         way: SignInWay,
     ) -> Result<Token, StoreError> {
         let token = Token::new(account, random_bytes(&*self.clock));

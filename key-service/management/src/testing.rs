@@ -25,7 +25,7 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_records::Records;
 use key_service_store::store::{
-    EVENTS_KEPT, EventBounds, Kept, Store,
+    EVENTS_KEPT, EventBounds, Store, StoreRetention,
     suite::{SUITE_EVENTS, Unreliable},
 };
 
@@ -34,7 +34,7 @@ pub const BEGIN: &str = "2026-11-20T02:11:05.678Z";
 
 /// A store that keeps all but the oldest of very many events.
 pub fn store_over(records: impl Records) -> Arc<Store> {
-    let kept = Kept::all(EventBounds::with_life(EVENTS_KEPT));
+    let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
     Arc::new(Store::new(Arc::new(records), Arc::new(System), kept))
 }
 
@@ -57,7 +57,7 @@ impl Office {
     pub fn open() -> Self {
         let clock = Arc::new(Script::at(BEGIN));
         let records = Arc::new(Unreliable::default());
-        let kept = Kept::all(SUITE_EVENTS);
+        let kept = StoreRetention::all(SUITE_EVENTS);
         let store = Arc::new(Store::new(records.clone(), clock.clone(), kept));
         let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
         let prefix = Prefix::parse("fg").unwrap();

@@ -99,7 +99,7 @@ pub struct ImportedKey {
 
 /// The owner of a digest in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum DigestOwner {
     /// Nothing has the digest.
     None,
     /// An import that was interrupted reserved the digest for a key of this id, which was not made.
@@ -118,7 +118,7 @@ pub struct Present {
     /// Number of the account's groups.
     pub groups: u64,
     /// The owner of each imported key's digest.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<DigestOwner>,
     /// Groups by the external ids that the import names; false for a group that takes no keys.
     pub named: HashMap<String, (GroupId, Result<(), BadGroup>)>,
 }
@@ -209,13 +209,13 @@ impl Import {
         for (at, (imported, owner)) in self.keys.iter().zip(&present.owners).enumerate() {
             let mut key = imported.key.clone();
             match owner {
-                Owner::None => {}
-                Owner::Reserved(id) => key.id = *id,
-                Owner::Key => {
+                DigestOwner::None => {}
+                DigestOwner::Reserved(id) => key.id = *id,
+                DigestOwner::Key => {
                     plan.existing_keys.push(at);
                     continue;
                 }
-                Owner::Other => return Err(ImportRefused::Taken(at)),
+                DigestOwner::Other => return Err(ImportRefused::Taken(at)),
             }
             if let Some(name) = &imported.group {
                 let unknown = Err(ImportRefused::BadGroup(at, BadGroup::Unknown));

@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use shared::{money::NanoUsd, text::is_control, wire::MAX_EXTERNAL_ID_CHARS};
 
-use self::fields::{Fields, MODEL_ALIASES, is_foreign_hint};
+use self::fields::{MODEL_ALIASES, RowFields, is_foreign_hint};
 use super::{
     Draft, DraftGroup, DraftKey, Report, Wrong,
-    values::{self, Fault, Row},
+    values::{self, Row, RowFault},
 };
 use domain::{digest::ForeignKey, group::GroupPatch, key::KeyPatch};
 
@@ -98,8 +98,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn team(&mut self, place: String, row: Row) -> Result<DraftGroup, Fault> {
-        let mut fields = Fields::new(TEAMS, row, &mut self.report);
+    fn team(&mut self, place: String, row: Row) -> Result<DraftGroup, RowFault> {
+        let mut fields = RowFields::new(TEAMS, row, &mut self.report);
         let id = fields.take("team_id", values::text)?.ok_or("has no `team_id`")?;
         if id.chars().count() > MAX_EXTERNAL_ID_CHARS || id.chars().any(is_control) {
             return Err(format!(
@@ -140,8 +140,8 @@ impl Reader {
     }
 
     /// Reads a key; `None` for a sign-in of LiteLLM's own pages.
-    fn key(&mut self, place: String, row: Row) -> Result<Option<DraftKey>, Fault> {
-        let mut fields = Fields::new(KEYS, row, &mut self.report);
+    fn key(&mut self, place: String, row: Row) -> Result<Option<DraftKey>, RowFault> {
+        let mut fields = RowFields::new(KEYS, row, &mut self.report);
         let team = fields.take("team_id", values::text)?;
         if team.as_deref() == Some(UI_SESSIONS) {
             self.report.add(KEYS, "", "not imported: sign-ins to LiteLLM's own pages");
@@ -191,9 +191,9 @@ impl Reader {
     }
 }
 
-impl Fields<'_> {
+impl RowFields<'_> {
     /// Amount spent before.
-    fn used(&mut self) -> Result<NanoUsd, Fault> {
+    fn used(&mut self) -> Result<NanoUsd, RowFault> {
         let used = self.take("spend", values::amount)?.unwrap_or(NanoUsd::ZERO);
         if used > NanoUsd::MAX {
             return Err(format!("`spend` is more than {} USD", NanoUsd::MAX));
@@ -205,7 +205,7 @@ impl Fields<'_> {
     }
 
     /// Returns whether the key may call no model.
-    fn calls_no_model(&mut self) -> Result<bool, Fault> {
+    fn calls_no_model(&mut self) -> Result<bool, RowFault> {
         let routes = self.take("allowed_routes", values::list)?;
         if routes.is_empty() {
             return Ok(false);

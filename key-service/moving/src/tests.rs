@@ -21,13 +21,13 @@ fn import() -> Import {
     Import { account: account(1), groups: vec![team], keys, most_keys: 10, most_groups: 10 }
 }
 
-fn present(owners: [Owner; 2]) -> Present {
+fn present(owners: [DigestOwner; 2]) -> Present {
     Present { owners: owners.into(), ..Present::default() }
 }
 
 #[test]
 fn an_import_makes_groups_and_keys_and_puts_keys_in_their_groups() {
-    let plan = import().plan(&present([Owner::None; 2])).unwrap();
+    let plan = import().plan(&present([DigestOwner::None; 2])).unwrap();
     let made: Vec<_> = plan.keys.iter().map(|(key, _)| (key.id, key.spend.group)).collect();
     assert_eq!(made, [(key(1), None), (key(2), Some(group(1)))]);
     assert_eq!(plan.groups.iter().map(|group| group.id).collect::<Vec<_>>(), [group(1)]);
@@ -37,38 +37,38 @@ fn an_import_makes_groups_and_keys_and_puts_keys_in_their_groups() {
 #[test]
 fn what_exists_stays_as_it_is() {
     let named = HashMap::from([("team".to_owned(), (group(7), Ok(())))]);
-    let plan = import().plan(&Present { named, ..present([Owner::Key, Owner::None]) }).unwrap();
+    let plan = import().plan(&Present { named, ..present([DigestOwner::Key, DigestOwner::None]) }).unwrap();
     assert_eq!((plan.existing_keys, plan.existing_groups), (vec![0], vec![0]));
     assert_eq!(plan.keys[0].0.spend.group, Some(group(7)), "a new key joins the group that exists");
 }
 
 #[test]
 fn a_key_that_an_interrupted_import_left_out_gets_the_id_it_was_promised() {
-    let plan = import().plan(&present([Owner::Reserved(key(9)), Owner::None])).unwrap();
+    let plan = import().plan(&present([DigestOwner::Reserved(key(9)), DigestOwner::None])).unwrap();
     assert_eq!(plan.keys[0].0.id, key(9));
 }
 
 #[test]
 fn an_import_is_refused_whole() {
     let refused = |import: Import, present: Present| import.plan(&present).unwrap_err();
-    let taken = present([Owner::None, Owner::Other]);
+    let taken = present([DigestOwner::None, DigestOwner::Other]);
     assert_eq!(refused(import(), taken), ImportRefused::Taken(1));
     let unknown = Import { groups: Vec::new(), ..import() };
     let expected = ImportRefused::BadGroup(1, BadGroup::Unknown);
-    assert_eq!(refused(unknown, present([Owner::None; 2])), expected);
+    assert_eq!(refused(unknown, present([DigestOwner::None; 2])), expected);
     let named = HashMap::from([("team".to_owned(), (group(7), Err(BadGroup::Archived)))]);
-    let archived = Present { named, ..present([Owner::None; 2]) };
+    let archived = Present { named, ..present([DigestOwner::None; 2]) };
     assert_eq!(refused(import(), archived), ImportRefused::BadGroup(1, BadGroup::Archived));
-    let full = Present { keys: 9, ..present([Owner::None; 2]) };
+    let full = Present { keys: 9, ..present([DigestOwner::None; 2]) };
     assert_eq!(refused(import(), full), ImportRefused::TooManyKeys);
-    let full = Present { groups: 10, ..present([Owner::None; 2]) };
+    let full = Present { groups: 10, ..present([DigestOwner::None; 2]) };
     assert_eq!(refused(import(), full), ImportRefused::TooManyGroups);
 }
 
 #[test]
 fn a_repeated_import_fits_an_account_that_is_full() {
     let named = HashMap::from([("team".to_owned(), (group(7), Err(BadGroup::Archived)))]);
-    let all = Present { keys: 10, groups: 10, named, ..present([Owner::Key; 2]) };
+    let all = Present { keys: 10, groups: 10, named, ..present([DigestOwner::Key; 2]) };
     assert_eq!(import().plan(&all).unwrap().existing_keys, [0, 1]);
 }
 

@@ -10,7 +10,7 @@ use shared::{
 pub type Row = Map<String, Value>;
 
 /// What is wrong with a value.
-pub(super) type Fault = String;
+pub(super) type RowFault = String;
 
 /// Returns whether a value says nothing: null, false, zero, or empty.
 pub(super) fn is_empty(value: &Value) -> bool {
@@ -27,7 +27,7 @@ pub(super) fn is_empty(value: &Value) -> bool {
 }
 
 /// Text that is not empty.
-pub(super) fn text(value: &Value) -> Result<Option<String>, Fault> {
+pub(super) fn text(value: &Value) -> Result<Option<String>, RowFault> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
@@ -37,7 +37,7 @@ pub(super) fn text(value: &Value) -> Result<Option<String>, Fault> {
 }
 
 /// An amount of US dollars that is not negative. Infinity is none; less than half a nano-USD is zero.
-pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, Fault> {
+pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, RowFault> {
     let Some(number) = text(value).map_err(|_| "is no number")? else { return Ok(None) };
     if ["inf", "infinity"].contains(&number.to_ascii_lowercase().as_str()) {
         return Ok(None);
@@ -51,14 +51,14 @@ pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, Fault> {
 }
 
 /// A whole number that is not negative.
-pub(super) fn count(value: &Value) -> Result<Option<u64>, Fault> {
+pub(super) fn count(value: &Value) -> Result<Option<u64>, RowFault> {
     let Some(number) = text(value).map_err(|_| "is no whole number")? else { return Ok(None) };
     let whole = number.strip_suffix(".0").unwrap_or(&number);
     whole.parse().map(Some).map_err(|_| "is no whole number from 0".into())
 }
 
 /// A truth value; null is false.
-pub(super) fn flag(value: &Value) -> Result<bool, Fault> {
+pub(super) fn flag(value: &Value) -> Result<bool, RowFault> {
     match value {
         Value::Null => Ok(false),
         Value::Bool(flag) => Ok(*flag),
@@ -72,7 +72,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, Fault> {
 }
 
 /// A time, in UTC where no offset is given. Postgres writes whole hours of an offset without minutes.
-pub(super) fn time(value: &Value) -> Result<Option<Timestamp>, Fault> {
+pub(super) fn time(value: &Value) -> Result<Option<Timestamp>, RowFault> {
     let Some(mut text) = text(value)? else { return Ok(None) };
     let has_hours_alone = |text: &str| {
         let from_end = text.len().checked_sub(3).and_then(|at| text.get(at..));
@@ -87,7 +87,7 @@ pub(super) fn time(value: &Value) -> Result<Option<Timestamp>, Fault> {
 }
 
 /// A list of texts: of JSON, JSON as text, or an array of Postgres.
-pub(super) fn list(value: &Value) -> Result<Vec<String>, Fault> {
+pub(super) fn list(value: &Value) -> Result<Vec<String>, RowFault> {
     let fault = || "is no list of texts".to_owned();
     match value {
         Value::Null => Ok(Vec::new()),
@@ -102,7 +102,7 @@ pub(super) fn list(value: &Value) -> Result<Vec<String>, Fault> {
 }
 
 /// A JSON value, which may be text.
-pub(super) fn json(value: &Value) -> Result<Value, Fault> {
+pub(super) fn json(value: &Value) -> Result<Value, RowFault> {
     match value {
         Value::String(text) if text.is_empty() => Ok(Value::Null),
         Value::String(text) => serde_json::from_str(text).map_err(|_| "is no JSON".into()),
@@ -113,7 +113,7 @@ pub(super) fn json(value: &Value) -> Result<Value, Fault> {
 }
 
 /// A JSON object; null is the empty object.
-pub(super) fn object(value: &Value) -> Result<Row, Fault> {
+pub(super) fn object(value: &Value) -> Result<Row, RowFault> {
     match json(value)? {
         Value::Null => Ok(Row::new()),
         Value::Object(members) => Ok(members),

@@ -10,7 +10,7 @@ use shared::secret::same;
 use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 
 use crate::{app::App, destination::Destination, failure::Failure, theme::Theme};
-use key_service_management::members::{Client, KnownBrowser, Token};
+use key_service_management::members::{KnownBrowser, SignInClient, Token};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -86,8 +86,8 @@ impl Browser {
     }
 
     /// Describes the browser as a sign-in knows it.
-    pub fn client(&self) -> Client<'_> {
-        Client { agent: &self.agent, address: &self.address, known: &self.known }
+    pub fn client(&self) -> SignInClient<'_> {
+        SignInClient { agent: &self.agent, address: &self.address, known: &self.known }
     }
 
     /// Address that clients use, for commands to paste.

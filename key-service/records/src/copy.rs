@@ -20,7 +20,7 @@ use std::{
 use futures_util::{TryStreamExt, stream};
 
 use self::{
-    pages::{Page, Pages},
+    pages::{CopiedPage, Pages},
     target::Target,
 };
 use crate::records::{Answer, Durability, Failure, Name, Place, Question, Records, Set, Space};
@@ -90,24 +90,24 @@ impl From<Failure> for CopyError {
 struct Pair<'a> {
     from: &'a Arc<dyn Records>,
     to: &'a Arc<dyn Records>,
-    counts: Counts,
+    counts: CopiedCounts,
 }
 
 /// Counts so far, which many places update at once.
 #[derive(Default)]
-struct Counts {
+struct CopiedCounts {
     places: AtomicU64,
     records: AtomicU64,
     entries: AtomicU64,
     values: AtomicU64,
 }
 
-impl Counts {
-    fn add(&self, page: &Page) {
+impl CopiedCounts {
+    fn add(&self, page: &CopiedPage) {
         let (count, by) = match page {
-            Page::Records(records) => (&self.records, records.len()),
-            Page::Entries(_, entries) => (&self.entries, entries.len()),
-            Page::Values(_, values) => (&self.values, values.len()),
+            CopiedPage::Records(records) => (&self.records, records.len()),
+            CopiedPage::Entries(_, entries) => (&self.entries, entries.len()),
+            CopiedPage::Values(_, values) => (&self.values, values.len()),
         };
         count.fetch_add(by as u64, Ordering::Relaxed);
     }
@@ -144,23 +144,23 @@ pub async fn copy(
     if let Some((space, place)) = begun.difference(&known).next() {
         return Err(CopyError::NotEmpty(describe(space, *place)));
     }
-    let earlier = Pair { from, to, counts: Counts::default() };
-    let told = |_: &Counts| ();
+    let earlier = Pair { from, to, counts: CopiedCounts::default() };
+    let told = |_: &CopiedCounts| ();
     earlier.compare(&begun, Extent::Beginning, &told).await.map_err(|error| match error {
         CopyError::Differs(place) => CopyError::NotEmpty(place),
         other @ (CopyError::NotEmpty(_) | CopyError::Unavailable(_) | CopyError::Damaged(_)) => other,
     })?;
-    let pair = Pair { from, to, counts: Counts::default() };
+    let pair = Pair { from, to, counts: CopiedCounts::default() };
     let places = known.len() as u64;
-    let step = |phase, counts: &Counts| tell(Step { phase, done: counts.get(), places });
-    pair.copy(&known, &|counts: &Counts| step(Phase::Copying, counts)).await?;
+    let step = |phase, counts: &CopiedCounts| tell(Step { phase, done: counts.get(), places });
+    pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;
     settle(to, known.iter().map(|(space, _)| space).collect()).await?;
     let there: BTreeSet<_> = to.places().await?.into_iter().collect();
     if let Some((space, place)) = there.symmetric_difference(&known).next() {
         return Err(CopyError::Differs(describe(space, *place)));
     }
-    let pair = Pair { from, to, counts: Counts::default() };
-    pair.compare(&known, Extent::Whole, &|counts: &Counts| step(Phase::Comparing, counts)).await?;
+    let pair = Pair { from, to, counts: CopiedCounts::default() };
+    pair.compare(&known, Extent::Whole, &|counts: &CopiedCounts| step(Phase::Comparing, counts)).await?;
     Ok(pair.counts.get())
 }
 
@@ -174,7 +174,7 @@ impl Pair<'_> {
     async fn copy(
         &self,
         places: &BTreeSet<(Space, Place)>,
-        tell: &impl Fn(&Counts),
+        tell: &impl Fn(&CopiedCounts),
     ) -> Result<(), CopyError> {
         let copies = places.iter().map(|(space, place)| self.copy_place((space, *place), tell));
         stream::iter(copies.map(Ok))
@@ -186,24 +186,24 @@ impl Pair<'_> {
     async fn copy_place(
         &self,
         (space, place): (&Space, Place),
-        tell: &impl Fn(&Counts),
+        tell: &impl Fn(&CopiedCounts),
     ) -> Result<(), CopyError> {
         let mut target = Target::new(self.to, space);
         let mut pages = Pages::of(place);
         while let Some(page) = pages.next(self.from, space).await? {
             self.counts.add(&page);
             match page {
-                Page::Records(records) => {
+                CopiedPage::Records(records) => {
                     for (name, record) in records {
                         target.put(name, record).await?;
                     }
                 }
-                Page::Entries(index, entries) => {
+                CopiedPage::Entries(index, entries) => {
                     for entry in entries {
                         target.enter(index, entry).await?;
                     }
                 }
-                Page::Values(log, values) => target.append(log, values).await?,
+                CopiedPage::Values(log, values) => target.append(log, values).await?,
             }
             tell(&self.counts);
         }
@@ -215,7 +215,7 @@ impl Pair<'_> {
         &self,
         places: &BTreeSet<(Space, Place)>,
         extent: Extent,
-        tell: &impl Fn(&Counts),
+        tell: &impl Fn(&CopiedCounts),
     ) -> Result<(), CopyError> {
         let compared = places.iter().map(|(space, place)| self.compare_place((space, *place), extent, tell));
         stream::iter(compared.map(Ok))
@@ -228,7 +228,7 @@ impl Pair<'_> {
         &self,
         (space, place): (&Space, Place),
         extent: Extent,
-        tell: &impl Fn(&Counts),
+        tell: &impl Fn(&CopiedCounts),
     ) -> Result<(), CopyError> {
         let is_same = match place {
             Place::Set(set) => self.compare_records((space, set), extent, tell).await?,
@@ -243,7 +243,7 @@ impl Pair<'_> {
         &self,
         (space, place): (&Space, Place),
         extent: Extent,
-        tell: &impl Fn(&Counts),
+        tell: &impl Fn(&CopiedCounts),
     ) -> Result<bool, CopyError> {
         let (mut ours, mut theirs) = (Pages::of(place), Pages::of(place));
         loop {
@@ -265,11 +265,11 @@ impl Pair<'_> {
         &self,
         (space, set): (&Space, Set),
         extent: Extent,
-        tell: &impl Fn(&Counts),
+        tell: &impl Fn(&CopiedCounts),
     ) -> Result<bool, CopyError> {
         let (mut pages, mut known) = (Pages::of(Place::Set(set)), HashSet::new());
         while let Some(page) = pages.next(self.to, space).await? {
-            let Page::Records(records) = page else { return Err(no_answer()) };
+            let CopiedPage::Records(records) = page else { return Err(no_answer()) };
             let (names, theirs): (Vec<Name>, Vec<_>) = records.into_iter().unzip();
             if names.is_empty() {
                 continue;
@@ -293,7 +293,7 @@ impl Pair<'_> {
 async fn count_records(of: &Arc<dyn Records>, (space, set): (&Space, Set)) -> Result<usize, CopyError> {
     let (mut pages, mut known) = (Pages::of(Place::Set(set)), HashSet::new());
     while let Some(page) = pages.next(of, space).await? {
-        let Page::Records(records) = page else { return Err(no_answer()) };
+        let CopiedPage::Records(records) = page else { return Err(no_answer()) };
         known.extend(records.into_iter().map(|(name, _)| name.key));
     }
     Ok(known.len())

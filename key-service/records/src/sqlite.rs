@@ -26,7 +26,7 @@ use self::{
     file::{FileIdentity, check_layout, write_layout_again},
     questions::answer_all,
     readers::Readers,
-    tables::{Access, Tables},
+    tables::{Tables, TransactionKind},
     writer::Writer,
 };
 use crate::{
@@ -93,7 +93,8 @@ impl Records for Sqlite {
     }
 
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure> {
-        self.query(|tables| tables.transact(Access::Read, Tables::places).map_err(Failure::from)).await
+        self.query(|tables| tables.transact(TransactionKind::Read, Tables::places).map_err(Failure::from))
+            .await
     }
 
     async fn ping(&self) -> Result<(), Failure> {
@@ -123,6 +124,6 @@ impl Records for Sqlite {
             check_layout(tables.connection)?;
             write_layout_again(tables.connection)
         };
-        self.writer.run(move |tables| Ok(tables.transact(Access::Write, write)?)).await
+        self.writer.run(move |tables| Ok(tables.transact(TransactionKind::Write, write)?)).await
     }
 }

@@ -57,14 +57,14 @@ pub struct Service {
     clippy::large_enum_variant,
     reason = "a plan is carried out at once; a box would cost each command an allocation"
 )]
-enum Plan {
+enum CallPlan {
     Done(Result<Answer, CallFailure>),
     Run { account: AccountId, command: Command, meaning: Meaning },
 }
 
 /// Commands to an account, each with the index of its answer and the meaning of its outcome.
 #[derive(Default)]
-struct Batch {
+struct CommandBatch {
     commands: Vec<Command>,
     meanings: Vec<(usize, Meaning)>,
     /// Spans of the calls that are sampled: few, or none.
@@ -101,7 +101,7 @@ impl Service {
         })
     }
 
-    async fn plan(&self, call: Call) -> Plan {
+    async fn plan(&self, call: Call) -> CallPlan {
         let planned = match call {
             Call::Authenticate { credential, required } => {
                 self.plan_authenticate(&credential, required).await
@@ -111,40 +111,40 @@ impl Service {
             Call::Capture(capture) => Ok(self.plan_capture(capture)),
             Call::Release(release) => self.plan_release(release).await,
         };
-        planned.unwrap_or_else(|unavailable| Plan::Done(Err(failure(&unavailable))))
+        planned.unwrap_or_else(|unavailable| CallPlan::Done(Err(failure(&unavailable))))
     }
 
-    async fn plan_authenticate(&self, credential: &str, required: Class) -> Result<Plan, StoreError> {
+    async fn plan_authenticate(&self, credential: &str, required: Class) -> Result<CallPlan, StoreError> {
         Ok(match (self.credentials.find(credential).await?, required) {
             (Some(Credential { owner: Principal::ApiKey(account, key), number }), Class::Api) => {
                 let (command, owner) =
                     (Command::Check { key, credential: number }, Principal::ApiKey(account, key));
-                Plan::Run { account, command, meaning: Meaning::Principal(owner) }
+                CallPlan::Run { account, command, meaning: Meaning::Principal(owner) }
             }
             (found, required) => {
                 let identified = self.credentials.identify(found, required, self.clock.now()).await?;
                 let identified = identified.principal().map(Identity::from).map_err(Denial::from);
-                Plan::Done(Ok(Answer::Authenticated(identified)))
+                CallPlan::Done(Ok(Answer::Authenticated(identified)))
             }
         })
     }
 
-    async fn plan_authorize(&self, a: Authorize) -> Result<Plan, StoreError> {
+    async fn plan_authorize(&self, a: Authorize) -> Result<CallPlan, StoreError> {
         let (account, key, credential) = match self.credentials.find(&a.credential).await? {
             Some(Credential { owner: Principal::ApiKey(account, key), number }) => (account, key, number),
             other => {
                 let identified = self.credentials.identify(other, Class::Api, self.clock.now()).await?;
                 let refusal = identified.principal().err().unwrap_or(Refusal::InvalidApiKey);
-                return Ok(Plan::Done(Ok(Answer::Authorized(Err(refusal.into())))));
+                return Ok(CallPlan::Done(Ok(Answer::Authorized(Err(refusal.into())))));
             }
         };
         let catalog = self.catalog.get();
         let Some(model) = catalog.model(&a.model) else {
-            return Ok(Plan::Done(Ok(Answer::Authorized(Err(Refusal::ModelNotFound.into())))));
+            return Ok(CallPlan::Done(Ok(Answer::Authorized(Err(Refusal::ModelNotFound.into())))));
         };
         if a.valid_until.is_some_and(|until| until < Instant::now()) {
             let message = "the time until which the call may take effect is over".into();
-            return Ok(Plan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
+            return Ok(CallPlan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
         }
         let (price, prompt, images, least) =
             (&model.price, a.prompt_tokens, a.images, a.least_output_tokens.max(1));
@@ -174,7 +174,7 @@ impl Service {
             upstream: 0,
             upstream_cost: UpstreamCost::OfCatalogue,
         };
-        Ok(Plan::Run {
+        Ok(CallPlan::Run {
             account,
             command,
             meaning: Meaning::Grant {
@@ -195,7 +195,7 @@ impl Service {
     }
 
     /// The hold's prices apply, whatever the catalogue has by now.
-    fn plan_extend(&self, extend: Extend) -> Plan {
+    fn plan_extend(&self, extend: Extend) -> CallPlan {
         let Extend { hold, usage, prompt_tokens, images, output_tokens, course } = extend;
         let command = Command::Extend {
             key: hold.key,
@@ -206,15 +206,15 @@ impl Service {
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
         let meaning = Meaning::Extension { price, prompt, images, output, lease };
-        Plan::Run { account: hold.account, command, meaning }
+        CallPlan::Run { account: hold.account, command, meaning }
     }
 
-    fn plan_capture(&self, Capture { hold, usage, charged, estimated, course }: Capture) -> Plan {
+    fn plan_capture(&self, Capture { hold, usage, charged, estimated, course }: Capture) -> CallPlan {
         let total = self.progress(&hold, usage, course);
         let chargeable = charged.map(|charged| pricing::cost(&hold.price, charged));
         let HoldRef { account, key, generation, model, .. } = hold;
         let command = Command::Capture { key, generation, model, total, chargeable, estimated };
-        Plan::Run { account, command, meaning: Meaning::Charge }
+        CallPlan::Run { account, command, meaning: Meaning::Charge }
     }
 
     /// Prices a usage by the hold's prices, and its cost by those of the hold's upstream.
@@ -236,7 +236,7 @@ impl Service {
         upstream.and_then(|upstream| upstream.cost.clone()).map(Arc::new)
     }
 
-    async fn plan_release(&self, release: Release) -> Result<Plan, StoreError> {
+    async fn plan_release(&self, release: Release) -> Result<CallPlan, StoreError> {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
@@ -246,12 +246,12 @@ impl Service {
                 }
                 // No other credential opens a hold.
                 Some(Credential { owner: Principal::ManagementKey(..), number: _ }) | None => {
-                    return Ok(Plan::Done(Ok(Answer::Released)));
+                    return Ok(CallPlan::Done(Ok(Answer::Released)));
                 }
             },
         };
         let command = Command::Release { key, generation };
-        Ok(Plan::Run { account, command, meaning: Meaning::Release })
+        Ok(CallPlan::Run { account, command, meaning: Meaning::Release })
     }
 }
 
@@ -261,11 +261,11 @@ impl KeyService for Service {
         let plan = async |TracedCall { call, span }| (self.plan(call).await, span);
         let plans = join_all(calls.into_iter().map(plan)).await;
         let mut answers: Vec<Option<Result<Answer, CallFailure>>> = Vec::with_capacity(plans.len());
-        let mut accounts: BTreeMap<AccountId, Batch> = BTreeMap::new();
+        let mut accounts: BTreeMap<AccountId, CommandBatch> = BTreeMap::new();
         for (at, (plan, span)) in plans.into_iter().enumerate() {
             match plan {
-                Plan::Done(answer) => answers.push(Some(answer)),
-                Plan::Run { account, command, meaning } => {
+                CallPlan::Done(answer) => answers.push(Some(answer)),
+                CallPlan::Run { account, command, meaning } => {
                     let batch = accounts.entry(account).or_default();
                     batch.commands.push(command);
                     batch.meanings.push((at, meaning));
@@ -275,16 +275,17 @@ impl KeyService for Service {
             }
         }
         let now = self.clock.now();
-        let runs = accounts.into_iter().map(|(account, Batch { commands, meanings, spans })| async move {
-            let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
-            let outcomes = self.ledger.execute(account, commands, now).await;
-            if outcomes.is_err() {
-                for span in &spans {
-                    span.fail("store");
+        let runs =
+            accounts.into_iter().map(|(account, CommandBatch { commands, meanings, spans })| async move {
+                let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
+                let outcomes = self.ledger.execute(account, commands, now).await;
+                if outcomes.is_err() {
+                    for span in &spans {
+                        span.fail("store");
+                    }
                 }
-            }
-            (outcomes, meanings)
-        });
+                (outcomes, meanings)
+            });
         for (outcomes, meanings) in join_all(runs).await {
             if let Ok(outcomes) = &outcomes {
                 for (outcome, (_, meaning)) in outcomes.iter().zip(&meanings) {

@@ -39,7 +39,7 @@ mod webhooks;
 use std::{sync::Arc, time::Duration};
 
 use key_service_ledger::{
-    Change, Kept as LedgerKept, Lanes,
+    Change, Lanes, Retention,
     view::{self, FORM, View},
 };
 use prost::Message;
@@ -66,7 +66,7 @@ const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);
 
 /// Bounds of what a store keeps and never changes.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct StoreRetention {
     /// Most entries of the journal of an account; `None` for all.
     pub journal_entries: Option<u64>,
     /// Days of the counters of usage; `None` for all.
@@ -75,7 +75,7 @@ pub struct Kept {
     pub events: EventBounds,
 }
 
-impl Kept {
+impl StoreRetention {
     /// Keeps everything but events, which have these bounds.
     pub const fn all(events: EventBounds) -> Self {
         Self { journal_entries: None, usage_days: None, events }
@@ -85,17 +85,17 @@ impl Kept {
 pub struct Store {
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
-    kept: Kept,
+    kept: StoreRetention,
     lanes: Lanes,
     listings: holders::Listings,
 }
 
 impl Store {
     /// Makes a store over these records.
-    pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Kept) -> Self {
+    pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: StoreRetention) -> Self {
         let journal_entries = kept.journal_entries.unwrap_or(u64::MAX);
-        let Kept { usage_days, events, .. } = kept;
-        let of_ledger = LedgerKept { journal_entries, events, expired: EXPIRED_KEPT, usage_days };
+        let StoreRetention { usage_days, events, .. } = kept;
+        let of_ledger = Retention { journal_entries, events, expired: EXPIRED_KEPT, usage_days };
         let lanes = Lanes::new(Arc::clone(&records), Arc::clone(&clock), of_ledger);
         Self { records, clock, kept, lanes, listings: holders::Listings::default() }
     }

@@ -15,7 +15,7 @@ use shared_door::http::ok;
 
 use crate::{
     NAME,
-    engine::{Engine, Event, Events},
+    engine::{AnswerEvent, Engine, Events},
     output::Delta,
 };
 
@@ -77,7 +77,7 @@ pub(super) async fn stream(
 }
 
 impl ChunkWriter {
-    fn write(&self, event: Event) -> String {
+    fn write(&self, event: AnswerEvent) -> String {
         let used = usage(&event);
         let delta = match event.delta {
             Delta::Text(text) => json!({"content": text}),
@@ -119,12 +119,12 @@ fn header(engine: &Engine, kind: &str) -> Value {
 }
 
 /// Waits for the next event. If an answer ends without its last event, the engine failed.
-async fn next(events: &mut Events) -> Result<Event, ApiError> {
+async fn next(events: &mut Events) -> Result<AnswerEvent, ApiError> {
     events.recv().await.unwrap_or_else(|| Err(ApiError::internal()))
 }
 
 /// Usage so far, in the OpenAI API's words.
-fn usage(&Event { prompt_tokens: prompt, written, .. }: &Event) -> Value {
+fn usage(&AnswerEvent { prompt_tokens: prompt, written, .. }: &AnswerEvent) -> Value {
     json!({
         "prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written,
         "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 0},

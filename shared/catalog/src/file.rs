@@ -41,7 +41,7 @@ pub(super) struct RawModel {
     extra_params: Vec<String>,
     #[serde(default)]
     pub(super) aliases: Vec<Spanned<String>>,
-    serves: Option<Spanned<Vec<Api>>>,
+    serves: Option<Spanned<Vec<ServedApi>>>,
     efforts: Option<Spanned<Vec<Effort>>>,
     price: Option<Spanned<RawTable>>,
     markup: Option<Spanned<Markup>>,
@@ -62,7 +62,7 @@ const fn default_tokens_per_image() -> u64 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Api {
+enum ServedApi {
     Chat,
     Embeddings,
 }
@@ -116,9 +116,9 @@ impl RawModel {
     }
 }
 
-fn serves(apis: Spanned<Vec<Api>>) -> Result<Serves, Fault> {
+fn serves(apis: Spanned<Vec<ServedApi>>) -> Result<Serves, Fault> {
     let (at, apis) = (apis.span(), apis.into_inner());
-    let [chat, embeddings] = [Api::Chat, Api::Embeddings].map(|api| apis.contains(&api));
+    let [chat, embeddings] = [ServedApi::Chat, ServedApi::Embeddings].map(|api| apis.contains(&api));
     if usize::from(chat) + usize::from(embeddings) != apis.len() || apis.is_empty() {
         return Err((Some(at), "`serves` lists \"chat\", \"embeddings\" or both, each once".into()));
     }

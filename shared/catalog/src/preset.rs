@@ -49,14 +49,14 @@ pub struct Preset {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct PresetTable {
     preset: Vec<Preset>,
 }
 
 impl Preset {
     /// Reads the table of all presets. A test reads it too, so that no program is released with a fault in it.
     pub fn all() -> Result<Vec<Self>, toml::de::Error> {
-        toml::from_str::<Table>(TABLE).map(|table| table.preset)
+        toml::from_str::<PresetTable>(TABLE).map(|table| table.preset)
     }
 
     /// Describes a server of the OpenAI chat API of which only the address is known.

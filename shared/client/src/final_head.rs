@@ -43,7 +43,7 @@ impl<S> FinalHead<S> {
 /// Reads the heads of an answer, up to the end of the final one.
 #[derive(Debug, Default)]
 struct Heads {
-    place: Place,
+    place: HeadState,
     /// Bytes of the answer's heads so far.
     bytes: usize,
     interim: usize,
@@ -51,7 +51,7 @@ struct Heads {
 
 /// What the next byte belongs to.
 #[derive(Debug, Default)]
-enum Place {
+enum HeadState {
     /// The body of an answer, or nothing yet: no byte counts.
     #[default]
     Past,
@@ -69,13 +69,13 @@ impl Heads {
     /// Expects the head of an answer, since a request is written. The rest of a request whose answer has begun ends up
     /// here too; the bytes that follow are then no status line, and are skipped.
     fn await_answer(&mut self) {
-        if matches!(self.place, Place::Past) {
-            *self = Self { place: Place::Status([0; STATUS], 0), bytes: 0, interim: 0 };
+        if matches!(self.place, HeadState::Past) {
+            *self = Self { place: HeadState::Status([0; STATUS], 0), bytes: 0, interim: 0 };
         }
     }
 
     fn read(&mut self, mut bytes: &[u8]) -> Result<(), NoFinalHead> {
-        while !bytes.is_empty() && !matches!(self.place, Place::Past) {
+        while !bytes.is_empty() && !matches!(self.place, HeadState::Past) {
             let read = self.read_part(bytes);
             bytes = &bytes[read..];
             self.bytes += read;
@@ -89,10 +89,10 @@ impl Heads {
     /// Reads a byte of a status line, or the rest of a line, and returns the number of bytes.
     fn read_part(&mut self, bytes: &[u8]) -> usize {
         match &mut self.place {
-            Place::Past => bytes.len(),
+            HeadState::Past => bytes.len(),
             // Parsers skip empty lines before a status line.
-            Place::Status(_, 0) if matches!(bytes[0], b'\r' | b'\n') => 1,
-            Place::Status(status, count) => {
+            HeadState::Status(_, 0) if matches!(bytes[0], b'\r' | b'\n') => 1,
+            HeadState::Status(status, count) => {
                 let read = bytes.len().min(STATUS - *count);
                 status[*count..*count + read].copy_from_slice(&bytes[..read]);
                 *count += read;
@@ -101,7 +101,7 @@ impl Heads {
                 }
                 read
             }
-            Place::Lines { is_interim, is_blank } => {
+            HeadState::Lines { is_interim, is_blank } => {
                 let end = bytes.iter().position(|byte| *byte == b'\n');
                 let line = &bytes[..end.unwrap_or(bytes.len())];
                 *is_blank &= line.iter().all(|byte| *byte == b'\r');
@@ -110,10 +110,10 @@ impl Heads {
                 }
                 match (*is_blank, *is_interim) {
                     (false, _) => *is_blank = true,
-                    (true, false) => self.place = Place::Past,
+                    (true, false) => self.place = HeadState::Past,
                     (true, true) => {
                         self.interim += 1;
-                        self.place = Place::Status([0; STATUS], 0);
+                        self.place = HeadState::Status([0; STATUS], 0);
                     }
                 }
                 line.len() + 1
@@ -123,13 +123,13 @@ impl Heads {
 }
 
 /// Returns what follows the code of a status line. The parser judges bytes that are no status line.
-fn after_status(status: &[u8; STATUS]) -> Place {
+fn after_status(status: &[u8; STATUS]) -> HeadState {
     if !status.starts_with(PROTOCOL) {
-        return Place::Past;
+        return HeadState::Past;
     }
     let code = &status[STATUS - 3..];
     // After 101 the connection speaks another protocol, so no further head follows.
-    Place::Lines { is_interim: code[0] == b'1' && code != b"101", is_blank: false }
+    HeadState::Lines { is_interim: code[0] == b'1' && code != b"101", is_blank: false }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for FinalHead<S> {
@@ -195,7 +195,7 @@ mod tests {
         let mut heads = Heads::default();
         heads.await_answer();
         answer.as_bytes().chunks(piece).try_for_each(|piece| heads.read(piece))?;
-        Ok(matches!(heads.place, Place::Past))
+        Ok(matches!(heads.place, HeadState::Past))
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
             // The rest of a request is written while the body of its answer comes.
             heads.await_answer();
             heads.read(&body).unwrap();
-            assert!(matches!(heads.place, Place::Past));
+            assert!(matches!(heads.place, HeadState::Past));
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
                     heads.await_answer();
                     pieces.iter().try_for_each(|piece| heads.read(piece)).map(|()| {
                         assert!(heads.interim <= MAX_INTERIM_HEADS && heads.bytes <= MAX_HEAD_BYTES);
-                        (matches!(heads.place, Place::Past), heads.bytes, heads.interim)
+                        (matches!(heads.place, HeadState::Past), heads.bytes, heads.interim)
                     })
                 };
                 assert_eq!(run(&input.pieces()), run(&[input.bytes()]));

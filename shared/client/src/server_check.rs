@@ -31,7 +31,7 @@ pub enum FindingKind {
 
 /// A question to a server, with the access to it.
 #[derive(Clone)]
-struct Question {
+struct ServerQuestion {
     uri: Uri,
     kind: UpstreamKind,
     access: Access,
@@ -40,17 +40,17 @@ struct Question {
 /// Asks each server of a catalogue once. Returns what the catalogue promises and the servers do not have, in the
 /// catalogue's order.
 pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
-    let mut questions: Vec<Question> = Vec::new();
+    let mut questions: Vec<ServerQuestion> = Vec::new();
     let upstreams =
         || catalog.models.iter().flat_map(|model| model.upstreams.iter().map(move |u| (model, u)));
-    for question in upstreams().filter_map(|(_, upstream)| Question::of(upstream)) {
+    for question in upstreams().filter_map(|(_, upstream)| ServerQuestion::of(upstream)) {
         if !questions.iter().any(|other| other.is(&question)) {
             questions.push(question);
         }
     }
     let answers = ask(&questions).await;
     let findings = upstreams().flat_map(|(model, upstream)| {
-        let place = Question::of(upstream).and_then(|own| questions.iter().position(|q| q.is(&own)));
+        let place = ServerQuestion::of(upstream).and_then(|own| questions.iter().position(|q| q.is(&own)));
         let answer = place.and_then(|place| answers.get(place)).and_then(Option::as_ref);
         answer.map_or_else(Vec::new, |answer| findings(model, upstream, answer))
     });
@@ -58,7 +58,7 @@ pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
 }
 
 /// The answers to all questions, in their order.
-async fn ask(questions: &[Question]) -> Vec<Option<Result<ServerDescription, String>>> {
+async fn ask(questions: &[ServerQuestion]) -> Vec<Option<Result<ServerDescription, String>>> {
     let mut answers = vec![None; questions.len()];
     let mut asked = JoinSet::new();
     let mut waiting = questions.iter().cloned().enumerate();
@@ -95,7 +95,7 @@ fn findings(
     kinds.into_iter().map(finding).collect()
 }
 
-impl Question {
+impl ServerQuestion {
     /// The question to an upstream; `None` for the built-in model.
     fn of(upstream: &Upstream) -> Option<Self> {
         let base = upstream.url.as_ref()?;

@@ -7,6 +7,6 @@ mod owner;
 mod permit;
 mod quota;
 
-pub(crate) use eviction::{Connections, Passed, Snapshot, choose};
+pub(crate) use eviction::{Connections, PassedBound, Snapshot, choose};
 pub use owner::{Network, Owner};
 pub use permit::{Permit, Quota};

@@ -65,7 +65,7 @@ pub(super) struct Variables {
 
 impl Variables {
     /// The client of the configured receiver, if any, and the time of a request.
-    pub(super) fn client(&self) -> Result<Option<(Client, Duration)>, WrongSetting> {
+    pub(super) fn client(&self) -> Result<Option<(ReceiverClient, Duration)>, WrongSetting> {
         let wanted = match setting(self.exporter).as_deref() {
             None | Some("otlp") => true,
             Some("none") => false,
@@ -81,7 +81,7 @@ impl Variables {
         };
         let settings =
             ClientSettings { tls: None, connect_deadline: CONNECT_DEADLINE, idle: IDLE, idle_connections: 1 };
-        Ok(Some((Client { http: http_client(settings), timeout }, timeout)))
+        Ok(Some((ReceiverClient { http: http_client(settings), timeout }, timeout)))
     }
 }
 
@@ -111,13 +111,13 @@ pub(super) fn resource() -> Resource {
 }
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ReceiverClient {
     http: HttpClient<Full<Bytes>>,
     timeout: Duration,
 }
 
 #[async_trait]
-impl opentelemetry_http::HttpClient for Client {
+impl opentelemetry_http::HttpClient for ReceiverClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let sent = async {
             let (head, body) = self.http.request(request.map(Full::new)).await?.into_parts();

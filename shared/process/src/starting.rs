@@ -17,7 +17,7 @@ use super::{probe::Readiness, service_manager};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a process knows of its readiness so far.
-enum Phase {
+enum StartPhase {
     /// Waits for something, for this reason.
     Waiting(String),
     Started(Readiness),
@@ -26,7 +26,7 @@ enum Phase {
 /// Readiness of a process from its first moment on. Cheap to clone.
 #[derive(Clone)]
 pub struct Starting {
-    phase: Arc<Current<Phase>>,
+    phase: Arc<Current<StartPhase>>,
     /// A service manager knows what the process waits for.
     has_told: Arc<AtomicBool>,
 }
@@ -34,7 +34,7 @@ pub struct Starting {
 impl Starting {
     /// Starts as not ready, for this reason.
     pub fn new(why: &str) -> Self {
-        let phase = Current::new(Phase::Waiting(why.to_owned()));
+        let phase = Current::new(StartPhase::Waiting(why.to_owned()));
         Self { phase: Arc::new(phase), has_told: Arc::default() }
     }
 
@@ -42,7 +42,7 @@ impl Starting {
     /// otherwise.
     pub fn waits(&self, why: String) {
         let line = why.replace('\n', " ");
-        self.phase.replace(Phase::Waiting(why));
+        self.phase.replace(StartPhase::Waiting(why));
         let microseconds = PATIENCE.as_micros();
         service_manager::tell(&format!("EXTEND_TIMEOUT_USEC={microseconds}\nSTATUS=waiting: {line}"));
         self.has_told.store(true, Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl Starting {
 
     /// Lets this readiness answer from now on.
     pub fn started(&self, ready: Readiness) {
-        self.phase.replace(Phase::Started(ready));
+        self.phase.replace(StartPhase::Started(ready));
         if self.has_told.load(Ordering::Relaxed) {
             service_manager::tell("STATUS=");
         }
@@ -60,8 +60,8 @@ impl Starting {
     pub fn readiness(&self) -> Readiness {
         let phase = self.phase.clone();
         Arc::new(move || match &*phase.get() {
-            Phase::Waiting(why) => Box::pin(future::ready(Err(why.clone()))),
-            Phase::Started(ready) => ready(),
+            StartPhase::Waiting(why) => Box::pin(future::ready(Err(why.clone()))),
+            StartPhase::Started(ready) => ready(),
         })
     }
 }

@@ -19,7 +19,7 @@ use key_service_spending::{
     service::Service,
     sweeper,
 };
-use key_service_store::store::{EVENTS_KEPT, EventBounds, Kept, Store};
+use key_service_store::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
 use parking_lot::Mutex;
 use shared::{clock::Clock, key::Prefix};
 use shared_catalog::Catalog;
@@ -61,7 +61,7 @@ pub(crate) struct UseCases {
 
 impl UseCases {
     pub(crate) fn over(records: Arc<dyn key_service_records::Records>, clock: Arc<dyn Clock>) -> Self {
-        let kept = Kept::all(EventBounds::with_life(EVENTS_KEPT));
+        let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
         let store = Arc::new(Store::new(records, clock.clone(), kept));
         let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
         let prefix = Prefix::parse("fg").unwrap();

@@ -24,11 +24,11 @@ impl Reported {
     /// Reads a report. If a count has several names, the largest wins, since servers that know two names may leave one
     /// at zero.
     pub(crate) fn read(form: ReportForm, report: &RawValue) -> Self {
-        let mut counts = Counts::default();
+        let mut counts = ReportedCounts::default();
         counts.read(
             match form {
-                ReportForm::Usage => Place::Usage,
-                ReportForm::Timings => Place::Timings,
+                ReportForm::Usage => UsageObject::Usage,
+                ReportForm::Timings => UsageObject::Timings,
             },
             report,
         );
@@ -38,7 +38,7 @@ impl Reported {
 
 /// Objects of a report that have counts.
 #[derive(Clone, Copy)]
-enum Place {
+enum UsageObject {
     Usage,
     /// Details of the prompt's tokens.
     Prompt,
@@ -51,7 +51,7 @@ enum Place {
 
 /// Counts of a report, under the names of various servers.
 #[derive(Default)]
-struct Counts {
+struct ReportedCounts {
     /// The prompt with all of its parts, by OpenAI's name.
     prompt: Option<u64>,
     /// The prompt, by the name in Anthropic's API and in OpenAI's newer API.
@@ -76,54 +76,60 @@ struct Counts {
     is_round: bool,
 }
 
-impl Counts {
+impl ReportedCounts {
     /// Reads the counts of an object; other values have none.
-    fn read(&mut self, place: Place, value: &RawValue) {
+    fn read(&mut self, place: UsageObject, value: &RawValue) {
         // The value is JSON already, so the only error is that it is no object.
         let _ = serde_json::Deserializer::from_str(value.get()).deserialize_map(Members(place, self));
     }
 
-    fn take(&mut self, place: Place, name: &str, value: &RawValue) {
+    fn take(&mut self, place: UsageObject, name: &str, value: &RawValue) {
         self.by_anthropic |= matches!(
             (place, name),
-            (Place::Usage, "cache_read_input_tokens" | "cache_creation_input_tokens" | "cache_creation")
+            (
+                UsageObject::Usage,
+                "cache_read_input_tokens" | "cache_creation_input_tokens" | "cache_creation"
+            )
         );
         let counted = match (place, name) {
-            (Place::Usage, "prompt_tokens") => &mut self.prompt,
-            (Place::Usage, "input_tokens") => &mut self.input,
-            (Place::Usage, "completion_tokens" | "output_tokens") | (Place::Timings, "predicted_n") => {
-                &mut self.completion
-            }
-            (Place::Usage, "total_tokens") => &mut self.total,
+            (UsageObject::Usage, "prompt_tokens") => &mut self.prompt,
+            (UsageObject::Usage, "input_tokens") => &mut self.input,
+            (UsageObject::Usage, "completion_tokens" | "output_tokens")
+            | (UsageObject::Timings, "predicted_n") => &mut self.completion,
+            (UsageObject::Usage, "total_tokens") => &mut self.total,
             // Names of OpenAI, SGLang and Anthropic.
-            (Place::Output | Place::Usage, "reasoning_tokens") | (Place::Output, "thinking_tokens") => {
-                &mut self.reasoning
-            }
-            (Place::Output, "audio_tokens") => &mut self.audio_output,
-            (Place::Prompt, "audio_tokens") => &mut self.audio_input,
+            (UsageObject::Output | UsageObject::Usage, "reasoning_tokens")
+            | (UsageObject::Output, "thinking_tokens") => &mut self.reasoning,
+            (UsageObject::Output, "audio_tokens") => &mut self.audio_output,
+            (UsageObject::Prompt, "audio_tokens") => &mut self.audio_input,
             // Names of OpenAI, Moonshot, DeepSeek, llama.cpp and Anthropic.
-            (Place::Prompt | Place::Usage, "cached_tokens" | "cache_read_input_tokens")
-            | (Place::Usage, "prompt_cache_hit_tokens")
-            | (Place::Timings, "cache_n") => &mut self.cached,
-            (Place::Usage, "prompt_cache_miss_tokens") | (Place::Timings, "prompt_n") => &mut self.uncached,
+            (UsageObject::Prompt | UsageObject::Usage, "cached_tokens" | "cache_read_input_tokens")
+            | (UsageObject::Usage, "prompt_cache_hit_tokens")
+            | (UsageObject::Timings, "cache_n") => &mut self.cached,
+            (UsageObject::Usage, "prompt_cache_miss_tokens") | (UsageObject::Timings, "prompt_n") => {
+                &mut self.uncached
+            }
             // OpenAI's name, and three of gateways to Anthropic's API, of which the last is Anthropic's own.
-            (Place::Prompt, "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens")
-            | (Place::Prompt | Place::Usage, "cache_creation_input_tokens") => &mut self.written,
-            (Place::Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
-            | (Place::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
-            (Place::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
-            | (Place::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
-            (Place::Usage, "prompt_tokens_details" | "input_tokens_details") => {
-                return self.read(Place::Prompt, value);
+            (
+                UsageObject::Prompt,
+                "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens",
+            )
+            | (UsageObject::Prompt | UsageObject::Usage, "cache_creation_input_tokens") => &mut self.written,
+            (UsageObject::Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
+            | (UsageObject::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
+            (UsageObject::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
+            | (UsageObject::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
+            (UsageObject::Usage, "prompt_tokens_details" | "input_tokens_details") => {
+                return self.read(UsageObject::Prompt, value);
             }
-            (Place::Usage, "completion_tokens_details" | "output_tokens_details") => {
-                return self.read(Place::Output, value);
+            (UsageObject::Usage, "completion_tokens_details" | "output_tokens_details") => {
+                return self.read(UsageObject::Output, value);
             }
-            (Place::Usage | Place::Prompt, "cache_creation")
-            | (Place::Prompt, "cache_creation_token_details" | "cache_write_tokens_details") => {
-                return self.read(Place::Writes, value);
+            (UsageObject::Usage | UsageObject::Prompt, "cache_creation")
+            | (UsageObject::Prompt, "cache_creation_token_details" | "cache_write_tokens_details") => {
+                return self.read(UsageObject::Writes, value);
             }
-            (Place::Usage, "iterations") if !self.is_round => return self.read_apart(value),
+            (UsageObject::Usage, "iterations") if !self.is_round => return self.read_apart(value),
             _ => return,
         };
         *counted = (*counted).max(count(value));
@@ -136,7 +142,7 @@ impl Counts {
         let _ = each_element(rounds, |round: &RawValue| {
             if serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| round.is_apart()) {
                 let mut counts = Self { is_round: true, ..Self::default() };
-                counts.read(Place::Usage, round);
+                counts.read(UsageObject::Usage, round);
                 self.apart = self.apart.plus(counts.reported());
             }
             true
@@ -195,7 +201,7 @@ impl Round<'_> {
 }
 
 /// Reads the members of the object at a place.
-struct Members<'c>(Place, &'c mut Counts);
+struct Members<'c>(UsageObject, &'c mut ReportedCounts);
 
 impl<'de> Visitor<'de> for Members<'_> {
     type Value = ();

@@ -13,14 +13,14 @@ const EMPTY: &str = r#""""#;
 
 /// Role of a message's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum ChatRole {
     System,
     User,
     Assistant,
     Tool,
 }
 
-impl Role {
+impl ChatRole {
     fn read(value: &Value<'_, '_>) -> Result<Self, ApiError> {
         match value.one_of(&["system", "developer", "user", "assistant", "tool"])? {
             "user" => Ok(Self::User),
@@ -48,9 +48,9 @@ pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), Ap
     draft.array(list, ANY_NUMBER, |draft, message| {
         let start = draft.len();
         match self::message(message, draft)? {
-            Role::System => written.system(start..draft.len()),
-            Role::User => written.user(draft.len()),
-            Role::Assistant | Role::Tool => {}
+            ChatRole::System => written.system(start..draft.len()),
+            ChatRole::User => written.user(draft.len()),
+            ChatRole::Assistant | ChatRole::Tool => {}
         }
         Ok(())
     })?;
@@ -58,8 +58,8 @@ pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), Ap
     Ok(())
 }
 
-fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<Role, ApiError> {
-    let role = Role::read(&message.require("role")?)?;
+fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<ChatRole, ApiError> {
+    let role = ChatRole::read(&message.require("role")?)?;
     draft.shown.message();
     draft.push("{\"role\":\"");
     draft.push(role.as_str());
@@ -68,9 +68,9 @@ fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<Role, ApiErro
         draft.shown_member("name", name.string_token()?);
     }
     match role {
-        Role::System | Role::User => content(&message.require("content")?, role, draft)?,
-        Role::Assistant => assistant(message, draft)?,
-        Role::Tool => {
+        ChatRole::System | ChatRole::User => content(&message.require("content")?, role, draft)?,
+        ChatRole::Assistant => assistant(message, draft)?,
+        ChatRole::Tool => {
             draft.shown_member("tool_call_id", message.require("tool_call_id")?.filled_string_token()?);
             content(&message.require("content")?, role, draft)?;
         }
@@ -83,12 +83,12 @@ fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<Role, ApiErro
 fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let (reasoning, calls) = (message.get("reasoning_content"), message.get("tool_calls"));
     match (message.get("content"), message.get("refusal")) {
-        (Some(text), None) => content(&text, Role::Assistant, draft)?,
+        (Some(text), None) => content(&text, ChatRole::Assistant, draft)?,
         (None, Some(refusal)) => draft.shown_member("content", refusal.string_token()?),
         (Some(text), Some(refusal)) => content_and_refusal(&text, &refusal, draft)?,
         (None, None) if calls.is_some() || reasoning.is_some() => draft.member("content", "null"),
         // If the content is absent or null, the error names it as required.
-        (None, None) => content(&message.require("content")?, Role::Assistant, draft)?,
+        (None, None) => content(&message.require("content")?, ChatRole::Assistant, draft)?,
     }
     if let Some(reasoning) = reasoning {
         draft.shown_member("reasoning_content", reasoning.string_token()?);
@@ -109,16 +109,16 @@ fn content_and_refusal(
 ) -> Result<(), ApiError> {
     let refusal = refusal.string_token()?;
     match content.kind() {
-        _ if refusal == EMPTY => self::content(content, Role::Assistant, draft),
+        _ if refusal == EMPTY => self::content(content, ChatRole::Assistant, draft),
         Kind::Array => {
             draft.name("content");
             draft.push("[");
             content.objects(ANY_NUMBER, |part| {
-                self::part(part, Role::Assistant, draft)?;
+                self::part(part, ChatRole::Assistant, draft)?;
                 draft.push(",");
                 Ok(())
             })?;
-            text_part(refusal, Role::Assistant, draft);
+            text_part(refusal, ChatRole::Assistant, draft);
             draft.push("]");
             Ok(())
         }
@@ -148,7 +148,7 @@ fn tool_call(call: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> 
 }
 
 /// Checks and writes a content, which is a text or a list of parts.
-fn content(content: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
+fn content(content: &Value<'_, '_>, role: ChatRole, draft: &mut Draft) -> Result<(), ApiError> {
     match content.kind() {
         Kind::String => {
             shown_text("content", content.string_token()?, role, draft);
@@ -166,18 +166,18 @@ fn wrong_content(content: &Value<'_, '_>) -> ApiError {
     content.wrong_type("a string or an array of content parts")
 }
 
-fn part(part: &Members<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
+fn part(part: &Members<'_, '_>, role: ChatRole, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = part.require("type")?;
     match &*kind.string()? {
         "text" => {
             text_part(part.require("text")?.string_token()?, role, draft);
             Ok(())
         }
-        "refusal" if role == Role::Assistant => {
+        "refusal" if role == ChatRole::Assistant => {
             text_part(part.require("refusal")?.string_token()?, role, draft);
             Ok(())
         }
-        "image_url" if role == Role::User => {
+        "image_url" if role == ChatRole::User => {
             let image = part.require("image_url")?;
             let image = image.object()?;
             image_url(&image.require("url")?, image.get("detail").as_ref(), draft)
@@ -193,7 +193,7 @@ fn part(part: &Members<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), Api
 }
 
 /// Writes a part of text; `token` is the text's spelling in JSON.
-fn text_part(token: &str, role: Role, draft: &mut Draft) {
+fn text_part(token: &str, role: ChatRole, draft: &mut Draft) {
     draft.push("{\"type\":\"text\"");
     shown_text("text", token, role, draft);
     draft.push("}");
@@ -201,9 +201,9 @@ fn text_part(token: &str, role: Role, draft: &mut Draft) {
 
 /// Writes a member with a text of a message. Templates leave out reasoning in earlier messages of the model, but no
 /// other text.
-fn shown_text(name: &str, token: &str, role: Role, draft: &mut Draft) {
+fn shown_text(name: &str, token: &str, role: ChatRole, draft: &mut Draft) {
     draft.shown_member(name, token);
-    if role != Role::Assistant {
+    if role != ChatRole::Assistant {
         draft.shown.kept(token);
     }
 }

@@ -30,10 +30,10 @@ pub(crate) struct SystemTexts<'a>(Vec<&'a str>);
 pub(crate) struct EarlierAnswer<'a> {
     reasoning: Vec<&'a str>,
     texts: Vec<&'a str>,
-    calls: Vec<Call<'a>>,
+    calls: Vec<PastCall<'a>>,
 }
 
-struct Call<'a> {
+struct PastCall<'a> {
     /// Id and name as JSON strings.
     id: &'a str,
     name: String,
@@ -85,7 +85,7 @@ impl<'a> EarlierAnswer<'a> {
 
     /// Adds a call; id and name are JSON strings.
     pub(crate) fn call(&mut self, id: &'a str, name: String, arguments: Arguments<'a>) {
-        self.calls.push(Call { id, name, arguments });
+        self.calls.push(PastCall { id, name, arguments });
     }
 }
 
@@ -151,7 +151,7 @@ impl<'d> Conversation<'d> {
         if !reasoning.is_empty() {
             draft.optional(|draft| draft.joined("reasoning_content", &reasoning));
         }
-        for (place, Call { id, name, arguments }) in calls.iter().enumerate() {
+        for (place, PastCall { id, name, arguments }) in calls.iter().enumerate() {
             draft.push(if place == 0 { ",\"tool_calls\":[" } else { "," });
             draft.earlier_calls.add(id);
             match arguments {

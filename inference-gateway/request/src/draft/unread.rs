@@ -44,7 +44,7 @@ impl Draft {
     /// Counts a value of this name without reading more of it.
     pub(crate) fn pass_value(&mut self, name: &str, value: &Value<'_, '_>) -> Result<(), ApiError> {
         self.shown.unread(value.raw());
-        let mut found = Found::default();
+        let mut found = PartFindings::default();
         let walk = Walk { name: Name::of(name), depth: 0, found: &mut found };
         let walked = walk.deserialize(&mut serde_json::Deserializer::from_str(value.raw()));
         self.shown.images += found.images;
@@ -62,7 +62,7 @@ impl Draft {
 
 /// Images of an unread part, and its first fault.
 #[derive(Default)]
-struct Found {
+struct PartFindings {
     images: u64,
     /// Kind of image URLs that an upstream must accept.
     source: ImageUrls,
@@ -109,10 +109,10 @@ impl Name {
 struct Walk<'f> {
     name: Name,
     depth: u64,
-    found: &'f mut Found,
+    found: &'f mut PartFindings,
 }
 
-impl Found {
+impl PartFindings {
     /// Checks a text of this name, and counts it if it is an image.
     fn text(&mut self, name: Name, text: &str) -> Result<(), (Code, &'static str)> {
         match name {

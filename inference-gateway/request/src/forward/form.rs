@@ -72,15 +72,15 @@ impl BodyForm {
 
 /// Bodies of a request, without the members of their heads.
 #[derive(Clone, Default)]
-pub(crate) struct Bodies(Vec<(BodyForm, Body)>);
+pub(crate) struct Bodies(Vec<(BodyForm, WrittenBody)>);
 
 #[derive(Clone)]
-enum Body {
+enum WrittenBody {
     Whole(Bytes),
     Passed(PassedBody),
 }
 
-impl Body {
+impl WrittenBody {
     const fn rest(&self) -> &Bytes {
         match self {
             Self::Whole(rest) | Self::Passed(PassedBody { rest, .. }) => rest,
@@ -90,11 +90,11 @@ impl Body {
 
 impl Bodies {
     pub(crate) fn add(&mut self, form: BodyForm, rest: Bytes) {
-        self.0.push((form, Body::Whole(rest)));
+        self.0.push((form, WrittenBody::Whole(rest)));
     }
 
     pub(crate) fn pass(&mut self, api: UpstreamApi, body: PassedBody) {
-        self.0.push((BodyForm::Passed(api), Body::Passed(body)));
+        self.0.push((BodyForm::Passed(api), WrittenBody::Passed(body)));
     }
 
     /// Returns the body of this form after its head. It is empty once the prompt was freed.
@@ -106,7 +106,7 @@ impl Bodies {
     pub(crate) fn write_pseudonyms(&self, form: BodyForm, account: AccountId, head: &mut String) {
         const CACHE_KEY: &str = "prompt_cache_key";
         let mut has_key = false;
-        if let Some(Body::Passed(body)) = self.find(form) {
+        if let Some(WrittenBody::Passed(body)) = self.find(form) {
             has_key = body.has_text(CACHE_KEY);
             body.write_pseudonyms(account, head);
         }
@@ -124,7 +124,7 @@ impl Bodies {
         self.0.iter().map(|(_, body)| body.rest().len()).sum()
     }
 
-    fn find(&self, form: BodyForm) -> Option<&Body> {
+    fn find(&self, form: BodyForm) -> Option<&WrittenBody> {
         self.0.iter().find(|(known, _)| *known == form).map(|(_, body)| body)
     }
 }

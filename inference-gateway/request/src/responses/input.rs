@@ -21,13 +21,13 @@ use crate::draft::{
 
 /// Role of a message's author.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum InputRole {
     System,
     User,
     Assistant,
 }
 
-impl Role {
+impl InputRole {
     fn read(item: &Members<'_, '_>) -> Result<Self, ApiError> {
         Ok(match item.require("role")?.one_of(&["user", "assistant", "system", "developer"])? {
             "user" => Self::User,
@@ -56,7 +56,7 @@ pub(super) fn prelude<'a>(
         return Ok(texts);
     }
     input.objects(ANY_NUMBER, |item| match &*kind(item)? {
-        "message" if Role::read(item)? == Role::System => {
+        "message" if InputRole::read(item)? == InputRole::System => {
             item.require("content")?.each_text(PARTS, text_of, |text| texts.add(text))
         }
         "additional_tools" => {
@@ -146,14 +146,14 @@ impl<'a> Items<'a, '_> {
 
     fn message(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
         let content = item.require("content")?;
-        match Role::read(item)? {
+        match InputRole::read(item)? {
             // System texts were written with the first message.
-            Role::System => Ok(()),
-            Role::Assistant => {
+            InputRole::System => Ok(()),
+            InputRole::Assistant => {
                 self.images()?;
                 content.each_text(PARTS, text_of, |text| self.answer.text(text))
             }
-            Role::User => {
+            InputRole::User => {
                 self.flush()?;
                 if content.is_text(PARTS)? {
                     return self.conversation.user_text(content.string_token()?);

@@ -11,7 +11,7 @@ use upstream_error::UpstreamError;
 
 use super::Stream;
 use crate::model_metrics::OK;
-use crate::upstream::{Failure, of_event};
+use crate::upstream::{UpstreamFailure, of_event};
 
 /// Outcome in the log of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";
@@ -40,7 +40,7 @@ impl Stream {
     /// to answer, or once the context is full. The error's text may quote the prompt, and is not logged.
     fn complained(&self, error: &UpstreamError) -> End {
         match of_event(error, &self.running.upstream().entry.model, &self.job.forward) {
-            Failure::Refused(error) => End::Failed(error),
+            UpstreamFailure::Refused(error) => End::Failed(error),
             failure => broken(&format!("it reported an error ({})", failure.kind())),
         }
     }

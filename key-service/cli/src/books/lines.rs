@@ -20,7 +20,7 @@ pub(super) struct EntryLine<'a> {
     #[serde(flatten)]
     payer: PayerJson<'a>,
     #[serde(flatten)]
-    tokens: TokensJson,
+    tokens: BilledTokens,
     cost: NanoUsd,
     /// Null if the catalogue does not have the upstream's prices.
     upstream_cost: Option<NanoUsd>,
@@ -50,7 +50,7 @@ pub(super) struct UsageLineJson<'a> {
     payer: PayerJson<'a>,
     requests: u64,
     #[serde(flatten)]
-    tokens: TokensJson,
+    tokens: BilledTokens,
     charged: NanoUsd,
     /// Null if no upstream cost is known; the margin is then null too.
     upstream_cost: Option<NanoUsd>,
@@ -68,7 +68,7 @@ struct PayerJson<'a> {
 
 /// The billed parts of a usage.
 #[derive(Serialize)]
-struct TokensJson {
+struct BilledTokens {
     prompt_tokens: u64,
     cached_tokens: u64,
     completion_tokens: u64,
@@ -136,7 +136,7 @@ impl<'a> From<&'a Payer> for PayerJson<'a> {
     }
 }
 
-impl From<Usage> for TokensJson {
+impl From<Usage> for BilledTokens {
     fn from(Usage { prompt, cached, completion, details }: Usage) -> Self {
         let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
             details;

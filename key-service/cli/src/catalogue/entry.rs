@@ -5,7 +5,7 @@ use std::fmt::Write;
 use shared::text::shown;
 use shared_catalog::{Preset, RATES, Rates};
 
-use super::price_list::Listed;
+use super::price_list::ListedModel;
 
 /// Most characters listed of the names of prices that no field bills.
 const MAX_LEFT_OUT: usize = 1_000;
@@ -22,9 +22,9 @@ const NOTES: [(&str, &str); 7] = [
 ];
 
 /// A model of the catalogue, and the server that has it.
-pub struct Entry<'a> {
+pub struct CatalogueEntry<'a> {
     /// Sizes and prices. The id is the name in requests.
-    pub listed: &'a Listed,
+    pub listed: &'a ListedModel,
     /// Vendor or software of the server; `None` if the address must be written by hand.
     pub preset: Option<&'a Preset>,
     /// The server's own name for the model.
@@ -33,7 +33,7 @@ pub struct Entry<'a> {
     pub markup: Option<&'a str>,
 }
 
-impl Entry<'_> {
+impl CatalogueEntry<'_> {
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -42,7 +42,7 @@ impl Entry<'_> {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        let Listed { id, owner, context_window, max_output_tokens, embeddings, .. } = self.listed;
+        let ListedModel { id, owner, context_window, max_output_tokens, embeddings, .. } = self.listed;
         writeln!(out, "[[model]]\nid = {}", quoted(id))?;
         writeln!(out, "owned_by = {}", quoted(owner.as_deref().unwrap_or("unknown")))?;
         if *embeddings {
@@ -107,8 +107,8 @@ fn number(out: &mut String, name: &str, value: Option<u64>) -> std::fmt::Result 
 }
 
 /// Writes a table of rates and those of its tiers.
-fn tables(out: &mut String, name: &str, listed: &Listed) -> std::fmt::Result {
-    let Listed { price, rates: named, left_out, .. } = listed;
+fn tables(out: &mut String, name: &str, listed: &ListedModel) -> std::fmt::Result {
+    let ListedModel { price, rates: named, left_out, .. } = listed;
     let notes = [
         (!named[1], "cached_input: no price is listed; what is read from a cache costs as much as input"),
         (

@@ -23,8 +23,13 @@ fn price_lists() {
             for id in ids {
                 let Ok(Some(listed)) = list.model(id) else { continue };
                 assert_eq!(listed.price.fault(), None);
-                let entry =
-                    Entry { listed: &listed, preset: None, upstream_model: &listed.id, markup: None }.text();
+                let entry = CatalogueEntry {
+                    listed: &listed,
+                    preset: None,
+                    upstream_model: &listed.id,
+                    markup: None,
+                }
+                .text();
                 let text =
                     format!("{SERVICE}{entry}").replace("url = \"\"", "url = \"https://api.example.com/v1\"");
                 match Catalog::parse(&text, "entry") {

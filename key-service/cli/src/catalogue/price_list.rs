@@ -43,7 +43,7 @@ pub enum PriceList {
 }
 
 /// A model as a list describes it.
-pub struct Listed {
+pub struct ListedModel {
     pub id: String,
     pub owner: Option<String>,
     /// Tokens of prompt and output together.
@@ -59,11 +59,11 @@ pub struct Listed {
     pub left_out: Vec<String>,
 }
 
-impl Listed {
+impl ListedModel {
     /// Makes a model with these rates and without sizes. Cached input costs as much as other input unless a rate says
     /// otherwise. A model without a rate for input or output is an error.
     pub fn at_rates(id: &str, rates: WrittenRates) -> anyhow::Result<Self> {
-        Reading { base: rates, ..Reading::default() }.finish(id, false)
+        RatesRead { base: rates, ..RatesRead::default() }.finish(id, false)
     }
 }
 
@@ -72,11 +72,11 @@ impl Listed {
 pub struct ModelsDev {
     cost: Option<toml::Table>,
     #[serde(default)]
-    limit: Limit,
+    limit: ListedLimit,
 }
 
 #[derive(Default, Deserialize)]
-struct Limit {
+struct ListedLimit {
     context: Option<u64>,
     output: Option<u64>,
 }
@@ -108,7 +108,7 @@ impl PriceList {
 
     /// Finds the vendor's model of this name. LiteLLM's list puts the vendor's name before most models, and has models
     /// of the same name from several vendors.
-    pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<Listed>> {
+    pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<ListedModel>> {
         if let Self::ModelsDev { id, .. } = self {
             let is_named = name == id || name.rsplit('/').next() == Some(id.as_str());
             return if is_named { self.model(id) } else { Ok(None) };
@@ -119,13 +119,13 @@ impl PriceList {
             }
         }
         let is_vendors =
-            |listed: &Listed| listed.owner.as_ref().is_some_and(|owner| vendor.is_listed_as(owner));
+            |listed: &ListedModel| listed.owner.as_ref().is_some_and(|owner| vendor.is_listed_as(owner));
         let plain = self.model(name)?;
         Ok(plain.filter(|listed| vendor.listed_as.is_empty() || is_vendors(listed)))
     }
 
     /// Finds the model with this id in the list. A listed model without a usable price is an error.
-    pub(super) fn model(&self, id: &str) -> anyhow::Result<Option<Listed>> {
+    pub(super) fn model(&self, id: &str) -> anyhow::Result<Option<ListedModel>> {
         match self {
             Self::ModelsDev { id: stem, owner, model } if stem == id => {
                 models_dev(id, owner.as_deref(), model).map(Some)
@@ -140,9 +140,9 @@ impl PriceList {
     }
 }
 
-fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Result<Listed> {
+fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Result<ListedModel> {
     let cost = model.cost.as_ref().context("it has no [cost]")?;
-    let mut read = Reading::default();
+    let mut read = RatesRead::default();
     read.models_dev_table(None, cost)?;
     let tiers = cost.get("tiers").and_then(toml::Value::as_array);
     for tier in tiers.into_iter().flatten() {
@@ -155,7 +155,7 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
     if let (None, Some(tier)) = (tiers, cost.get("context_over_200k").and_then(toml::Value::as_table)) {
         read.models_dev_table(Some(200_000), tier)?;
     }
-    Ok(Listed {
+    Ok(ListedModel {
         owner: owner.map(str::to_owned),
         context_window: model.limit.context,
         max_output_tokens: model.limit.output,
@@ -163,8 +163,8 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
     })
 }
 
-fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<Listed> {
-    let mut read = Reading::default();
+fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> {
+    let mut read = RatesRead::default();
     for (name, value) in model {
         let (rate, border) = above(name).map_or((name.as_str(), None), |(rate, border)| (rate, Some(border)));
         match (LITELLM.iter().position(|known| *known == rate), value.as_f64()) {
@@ -184,7 +184,7 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<Listed> {
     }
     let text = |name: &str| model.get(name).and_then(Value::as_str);
     let count = |name: &str| model.get(name).and_then(Value::as_u64);
-    Ok(Listed {
+    Ok(ListedModel {
         owner: text("litellm_provider").map(str::to_owned),
         context_window: count("max_input_tokens").or_else(|| count("max_tokens")),
         max_output_tokens: count("max_output_tokens").or_else(|| count("max_tokens")),
@@ -199,13 +199,13 @@ fn above(name: &str) -> Option<(&str, u64)> {
 }
 
 #[derive(Default)]
-struct Reading {
+struct RatesRead {
     base: WrittenRates,
     tiers: BTreeMap<u64, WrittenRates>,
     left_out: Vec<String>,
 }
 
-impl Reading {
+impl RatesRead {
     fn models_dev_table(&mut self, border: Option<u64>, table: &toml::Table) -> anyhow::Result<()> {
         for (name, value) in table {
             let whole = value.as_integer().map(|number| number.to_string());
@@ -234,7 +234,7 @@ impl Reading {
     }
 
     /// Makes the model with these prices. Cached input costs as much as other input unless the list says otherwise.
-    fn finish(self, id: &str, embeddings: bool) -> anyhow::Result<Listed> {
+    fn finish(self, id: &str, embeddings: bool) -> anyhow::Result<ListedModel> {
         let Self { base, tiers, left_out } = self;
         let resolve = |mut written: WrittenRates| {
             let [input, cached_input, output, ..] = &mut written;
@@ -249,7 +249,7 @@ impl Reading {
             rates = std::array::from_fn(|field| before[field].is_some());
             price.tiers.push(Tier { above, rates: resolve(before)? });
         }
-        Ok(Listed {
+        Ok(ListedModel {
             id: id.to_owned(),
             owner: None,
             context_window: None,

@@ -46,7 +46,7 @@ const NAMES: [&str; 32] = [
 /// A value of a line.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Value<'a> {
+enum Cell<'a> {
     /// A text that somebody chose, so it may be anything.
     Text(&'a str),
     /// A time, an id or a word of ours.
@@ -59,61 +59,61 @@ enum Value<'a> {
 
 /// Writes entries of the journal as lines, with or without the upstreams' charges.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lines {
+pub(super) struct ExportLines {
     pub(super) with_upstream_cost: bool,
 }
 
-fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Value<'a>; NAMES.len()] {
+fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()] {
     let settlement = &entry.entry.settlement;
     let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at, origin, course } =
         settlement;
     let (origin, course) = (origin.as_deref(), course.as_deref());
-    let milliseconds = |of: Option<u64>| of.map_or(Value::Nothing, Value::Number);
-    let word = |word: &'static str| Value::Plain(word.into());
+    let milliseconds = |of: Option<u64>| of.map_or(Cell::Nothing, Cell::Number);
+    let word = |word: &'static str| Cell::Plain(word.into());
     let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
         usage.details;
     let ending = match ending {
         Ending::Captured => "captured",
         Ending::Expired => "expired",
     };
-    let [group, parent] = payer.groups.map(|id| id.map_or(Value::Nothing, |id| Value::Plain(id.to_string())));
+    let [group, parent] = payer.groups.map(|id| id.map_or(Cell::Nothing, |id| Cell::Plain(id.to_string())));
     [
-        Value::Number(entry.number),
-        Value::Plain(at.to_string()),
-        Value::Plain(entry.generation.to_string()),
-        Value::Plain(payer.key.to_string()),
-        Value::Text(label),
-        Value::Text(&payer.model),
-        Value::Number(usage.prompt),
-        Value::Number(usage.cached),
-        Value::Number(usage.completion),
-        Value::Amount(*cost),
-        Value::Amount(*charged),
-        Value::Amount(entry.entry.delta),
-        Value::Amount(settlement.shortfall()),
-        Value::Plain(ending.into()),
-        Value::Flag(*estimated),
+        Cell::Number(entry.number),
+        Cell::Plain(at.to_string()),
+        Cell::Plain(entry.generation.to_string()),
+        Cell::Plain(payer.key.to_string()),
+        Cell::Text(label),
+        Cell::Text(&payer.model),
+        Cell::Number(usage.prompt),
+        Cell::Number(usage.cached),
+        Cell::Number(usage.completion),
+        Cell::Amount(*cost),
+        Cell::Amount(*charged),
+        Cell::Amount(entry.entry.delta),
+        Cell::Amount(settlement.shortfall()),
+        Cell::Plain(ending.into()),
+        Cell::Flag(*estimated),
         group,
         parent,
-        Value::Number(cache_write),
-        Value::Number(cache_write_long),
-        Value::Number(audio_input),
-        Value::Number(images),
-        Value::Number(reasoning),
-        Value::Number(audio_output),
-        origin.map_or(Value::Nothing, |origin| word(origin.api.as_str())),
-        origin.map_or(Value::Nothing, |origin| Value::Flag(origin.stream)),
-        settlement.user().map_or(Value::Nothing, Value::Text),
-        settlement.upstream().map_or(Value::Nothing, Value::Text),
-        course.and_then(|course| course.finish_reason).map_or(Value::Nothing, |reason| word(reason.as_str())),
+        Cell::Number(cache_write),
+        Cell::Number(cache_write_long),
+        Cell::Number(audio_input),
+        Cell::Number(images),
+        Cell::Number(reasoning),
+        Cell::Number(audio_output),
+        origin.map_or(Cell::Nothing, |origin| word(origin.api.as_str())),
+        origin.map_or(Cell::Nothing, |origin| Cell::Flag(origin.stream)),
+        settlement.user().map_or(Cell::Nothing, Cell::Text),
+        settlement.upstream().map_or(Cell::Nothing, Cell::Text),
+        course.and_then(|course| course.finish_reason).map_or(Cell::Nothing, |reason| word(reason.as_str())),
         milliseconds(course.and_then(|course| course.authorized_ms)),
         milliseconds(course.and_then(|course| course.first_token_ms)),
         milliseconds(course.and_then(|course| course.latency_ms)),
-        upstream_cost.map_or(Value::Nothing, Value::Amount),
+        upstream_cost.map_or(Cell::Nothing, Cell::Amount),
     ]
 }
 
-impl Lines {
+impl ExportLines {
     const fn width(self) -> usize {
         if self.with_upstream_cost { NAMES.len() } else { NAMES.len() - 1 }
     }
@@ -126,12 +126,12 @@ impl Lines {
     /// Adds an entry as a line of a table (RFC 4180).
     pub(super) fn csv(self, out: &mut String, entry: &JournalEntry, label: &str) {
         let cells = values(entry, label).into_iter().take(self.width()).map(|value| match value {
-            Value::Text(text) => cell(text),
-            Value::Plain(text) => text,
-            Value::Number(number) => number.to_string(),
-            Value::Amount(amount) => amount.to_string(),
-            Value::Flag(flag) => flag.to_string(),
-            Value::Nothing => String::new(),
+            Cell::Text(text) => cell(text),
+            Cell::Plain(text) => text,
+            Cell::Number(number) => number.to_string(),
+            Cell::Amount(amount) => amount.to_string(),
+            Cell::Flag(flag) => flag.to_string(),
+            Cell::Nothing => String::new(),
         });
         out.push_str(&cells.collect::<Vec<_>>().join(","));
         out.push_str("\r\n");
@@ -139,7 +139,7 @@ impl Lines {
 
     /// Adds an entry as a line of JSON.
     pub(super) fn json(self, out: &mut String, entry: &JournalEntry, label: &str) {
-        struct Line<'a>(&'a [Value<'a>]);
+        struct Line<'a>(&'a [Cell<'a>]);
         impl Serialize for Line<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_map(NAMES.iter().zip(self.0))

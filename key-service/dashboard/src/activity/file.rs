@@ -13,7 +13,7 @@ use http::header;
 use shared::ids::{AccountId, KeyId};
 use shared_door::admission::Permit;
 
-use super::{export::Lines, filters};
+use super::{export::ExportLines, filters};
 use key_service_management::{Management, reading::EntrySearch};
 use key_service_page::{app::App, failure::Failure, form::query, session::Viewer};
 use key_service_store::store::StoreError;
@@ -23,7 +23,7 @@ const ENTRIES_IN_PIECE: usize = 500;
 
 /// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum FileForm {
     Csv,
     /// A JSON object a line.
     JsonLines,
@@ -31,7 +31,7 @@ enum Format {
 
 /// Streams the entries that match, as a table.
 pub(crate) async fn csv(app: State<App>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
-    file(app, &viewer, &request, Format::Csv)
+    file(app, &viewer, &request, FileForm::Csv)
 }
 
 /// Streams the entries that match, an object a line.
@@ -40,7 +40,7 @@ pub(crate) async fn json_lines(
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
-    file(app, &viewer, &request, Format::JsonLines)
+    file(app, &viewer, &request, FileForm::JsonLines)
 }
 
 /// The rest of a file, still to be sent.
@@ -49,8 +49,8 @@ struct Rest {
     management: Arc<Management>,
     account: AccountId,
     search: EntrySearch,
-    format: Format,
-    lines: Lines,
+    format: FileForm,
+    lines: ExportLines,
     before: Option<u64>,
     labels: HashMap<KeyId, String>,
     is_first: bool,
@@ -60,7 +60,7 @@ fn file(
     State(app): State<App>,
     viewer: &Viewer,
     request: &Request,
-    format: Format,
+    format: FileForm,
 ) -> Result<Response, Failure> {
     let rest = Rest {
         _permit: app.exports.begin(viewer.signed_in.account)?,
@@ -69,14 +69,16 @@ fn file(
         // A file has no refused requests.
         search: filters::search(&query(request))?.billed.ok_or(Failure::NotFound)?,
         format,
-        lines: Lines { with_upstream_cost: viewer.is_owner() },
+        lines: ExportLines { with_upstream_cost: viewer.is_owner() },
         before: None,
         labels: HashMap::new(),
         is_first: true,
     };
     let (content_type, name) = match format {
-        Format::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"activity.csv\""),
-        Format::JsonLines => ("application/jsonl; charset=utf-8", "attachment; filename=\"activity.jsonl\""),
+        FileForm::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"activity.csv\""),
+        FileForm::JsonLines => {
+            ("application/jsonl; charset=utf-8", "attachment; filename=\"activity.jsonl\"")
+        }
     };
     let headers = [(header::CONTENT_TYPE, content_type), (header::CONTENT_DISPOSITION, name)];
     Ok((headers, Body::from_stream(try_unfold(Some(rest), Rest::next_piece))).into_response())
@@ -94,15 +96,15 @@ impl Rest {
         let keys = management.keys_by_id(account, unknown).await?;
         rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
         let mut piece = String::new();
-        if rest.is_first && rest.format == Format::Csv {
+        if rest.is_first && rest.format == FileForm::Csv {
             piece.push_str(&rest.lines.csv_head());
         }
         rest.is_first = false;
         for entry in &page.found {
             let label = rest.labels.get(&entry.entry.settlement.payer.key).map_or("", String::as_str);
             match rest.format {
-                Format::Csv => rest.lines.csv(&mut piece, entry, label),
-                Format::JsonLines => rest.lines.json(&mut piece, entry, label),
+                FileForm::Csv => rest.lines.csv(&mut piece, entry, label),
+                FileForm::JsonLines => rest.lines.json(&mut piece, entry, label),
             }
         }
         rest.before = page.next;

@@ -194,7 +194,10 @@ async fn a_webhook_gets_the_types_that_it_names_and_tests() {
     desk.pass(Duration::ZERO).await;
     assert_eq!(kinds(&receiver), ["webhook.test", "key.revoked"]);
     let attempts = desk.office.management.attempts(desk.account, desk.webhook.id).await.unwrap();
-    assert_eq!(attempts.iter().map(|attempt| &attempt.answer).collect::<Vec<_>>(), [&Answer::Status(200); 2]);
+    assert_eq!(
+        attempts.iter().map(|attempt| &attempt.answer).collect::<Vec<_>>(),
+        [&ReceiverAnswer::Status(200); 2]
+    );
 }
 
 #[tokio::test]

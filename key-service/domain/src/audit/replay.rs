@@ -18,7 +18,7 @@ const UNSURE: Duration = Duration::from_mins(10);
 /// window.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    running: [Running; 4],
+    running: [WindowBills; 4],
     since: [Option<BoundSince>; 4],
 }
 
@@ -59,7 +59,7 @@ struct BoundSince {
 
 /// Bills in a window that runs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Running {
+struct WindowBills {
     start: Option<Timestamp>,
     /// All bills since `start`, and late bills of the window before.
     most: NanoUsd,
@@ -77,7 +77,7 @@ impl Replay {
     pub(super) fn new(since: Since) -> Self {
         let zero = NanoUsd::ZERO;
         let bound = |set_at| BoundSince { set_at, most: zero, least: zero, given_back: zero };
-        Self { running: [Running::default(); 4], since: since.map(|set_at| set_at.map(bound)) }
+        Self { running: [WindowBills::default(); 4], since: since.map(|set_at| set_at.map(bound)) }
     }
 
     pub(super) fn add(&mut self, at: Timestamp, delta: NanoUsd) {
@@ -134,7 +134,7 @@ impl BoundSince {
     }
 }
 
-impl Running {
+impl WindowBills {
     fn add(&mut self, per: Per, at: Timestamp, delta: NanoUsd) {
         let beginning = per.beginning(at);
         let start = self.start.unwrap_or(beginning).max(beginning);

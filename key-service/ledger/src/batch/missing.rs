@@ -8,7 +8,7 @@ use shared::ids::{GenerationId, GroupId, KeyId};
 
 use super::{
     super::{
-        Kept,
+        Retention,
         copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount},
         names::PayerName,
     },
@@ -22,7 +22,7 @@ pub(super) struct Missing<'a> {
 
 impl<'a> Missing<'a> {
     /// Finds the records that the calls read first, and that have no copies. A new generation is presumed absent.
-    pub(super) fn of_calls(copies: &'a mut Copies, kept: Kept, calls: &[Commands<'_>]) -> Vec<Slot> {
+    pub(super) fn of_calls(copies: &'a mut Copies, kept: Retention, calls: &[Commands<'_>]) -> Vec<Slot> {
         let mut missing = Self { copies, slots: Vec::new() };
         missing.need(Slot::Turn);
         missing.need(Slot::Account);

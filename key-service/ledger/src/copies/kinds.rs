@@ -17,7 +17,7 @@ use super::super::{
 use crate::messages;
 
 /// A kind of the ledger's records, named by its own id.
-pub(crate) trait Kept: Clone + Eq + Hash {
+pub(crate) trait RecordKind: Clone + Eq + Hash {
     /// Type of the value, whose default stands for an absent record.
     type Value: Clone + PartialEq + Default;
 
@@ -57,7 +57,7 @@ pub(crate) enum SumOf {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ToldName(pub(crate) Vec<u8>);
 
-impl Kept for TheAccount {
+impl RecordKind for TheAccount {
     type Value = Option<AccountRecord>;
 
     fn name(&self) -> Name {
@@ -73,7 +73,7 @@ impl Kept for TheAccount {
     }
 }
 
-impl Kept for TheTurn {
+impl RecordKind for TheTurn {
     type Value = Option<[u8; 8]>;
 
     fn name(&self) -> Name {
@@ -89,7 +89,7 @@ impl Kept for TheTurn {
     }
 }
 
-impl Kept for TheEvents {
+impl RecordKind for TheEvents {
     type Value = codec::EventsKept;
 
     fn name(&self) -> Name {
@@ -106,7 +106,7 @@ impl Kept for TheEvents {
     }
 }
 
-impl Kept for KeyId {
+impl RecordKind for KeyId {
     type Value = Option<Balance<Key>>;
 
     fn name(&self) -> Name {
@@ -122,7 +122,7 @@ impl Kept for KeyId {
     }
 }
 
-impl Kept for GroupId {
+impl RecordKind for GroupId {
     type Value = Option<Balance<Group>>;
 
     fn name(&self) -> Name {
@@ -138,7 +138,7 @@ impl Kept for GroupId {
     }
 }
 
-impl Kept for GenerationId {
+impl RecordKind for GenerationId {
     type Value = GenerationRecord;
 
     fn name(&self) -> Name {
@@ -154,7 +154,7 @@ impl Kept for GenerationId {
     }
 }
 
-impl Kept for Expired {
+impl RecordKind for Expired {
     type Value = GenerationRecord;
 
     fn name(&self) -> Name {
@@ -170,7 +170,7 @@ impl Kept for Expired {
     }
 }
 
-impl Kept for DepositId {
+impl RecordKind for DepositId {
     type Value = GenerationRecord;
 
     fn name(&self) -> Name {
@@ -186,7 +186,7 @@ impl Kept for DepositId {
     }
 }
 
-impl Kept for PayerSum {
+impl RecordKind for PayerSum {
     type Value = Balance<Counts>;
 
     fn name(&self) -> Name {
@@ -202,7 +202,7 @@ impl Kept for PayerSum {
     }
 }
 
-impl Kept for Sum {
+impl RecordKind for Sum {
     type Value = Balance<Margin>;
 
     fn name(&self) -> Name {
@@ -221,7 +221,7 @@ impl Kept for Sum {
     }
 }
 
-impl Kept for ToldName {
+impl RecordKind for ToldName {
     type Value = Option<u64>;
 
     fn name(&self) -> Name {

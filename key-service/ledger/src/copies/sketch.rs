@@ -3,7 +3,7 @@
 
 use records::{Name, Record, maps::SpaceMaps};
 
-use super::{Copies, Copy, Kept, Table};
+use super::{Copies, Copy, CopyTable, RecordKind};
 
 impl Copies {
     /// Appends each copy in the order of names: whether the record was absent, is as it was seen, or has changed since.
@@ -31,13 +31,13 @@ impl Copies {
     }
 }
 
-impl<K: Kept> Table<K> {
+impl<K: RecordKind> CopyTable<K> {
     fn sketch<'a>(&'a self, records: &SpaceMaps, all: &mut Vec<(&'a Name, u8)>) {
         all.extend(self.0.values().map(|copy| (&copy.name, copy.sketch(records))));
     }
 }
 
-impl<K: Kept> Copy<K> {
+impl<K: RecordKind> Copy<K> {
     fn sketch(&self, records: &SpaceMaps) -> u8 {
         match self.seen {
             None => 0,

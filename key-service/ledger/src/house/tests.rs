@@ -10,7 +10,7 @@ use crate::{EVENTS_KEPT, EventBounds};
 
 const TEN_MINUTES: Duration = Duration::from_mins(10);
 
-const KEPT: Kept = Kept {
+const KEPT: Retention = Retention {
     journal_entries: 1,
     events: EventBounds::with_life(EVENTS_KEPT),
     expired: Duration::from_hours(30 * 24),
@@ -73,7 +73,7 @@ fn a_commit_drops_no_more_sets_than_a_backend_can_number() {
 fn sums_are_kept_for_their_days_and_for_good_without_a_bound() {
     let today = Day::of(START).plus(32);
     let mut drops = Drops::new(begin(account(1)));
-    drops.days(Kept { usage_days: None, ..KEPT }, today);
+    drops.days(Retention { usage_days: None, ..KEPT }, today);
     assert_eq!(drops.sets, []);
     drops.days(KEPT, today);
     let part = names::day_part(Day::of(START));

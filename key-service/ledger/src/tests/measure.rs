@@ -14,7 +14,7 @@ use shared::{
     money::NanoUsd,
 };
 
-use super::{Kept, Lanes};
+use super::{Lanes, Retention};
 use crate::{EVENTS_KEPT, EventBounds};
 
 /// Requests of a measurement.
@@ -36,7 +36,7 @@ async fn ledger(store: Arc<Sqlite>, account: AccountId) -> Arc<Lanes> {
     let ledger = Lanes::new(
         store,
         Arc::new(System),
-        Kept { journal_entries: 20_000, events, expired: Duration::from_hours(24), usage_days: None },
+        Retention { journal_entries: 20_000, events, expired: Duration::from_hours(24), usage_days: None },
     );
     let made = ledger.change(account, |change| {
         change.account()?;

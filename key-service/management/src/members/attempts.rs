@@ -24,7 +24,7 @@ const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
 const ATTEMPTS_PER_NAME: u64 = 100;
 
 /// Row of a count. Each count has 65,536 rows, so that callers who never sign in do not fill the store.
-type Row = u16;
+type CountRow = u16;
 
 /// An attempt that was counted, and is not judged yet.
 pub(super) struct CountedAttempt {
@@ -128,7 +128,7 @@ impl Management {
     fn attempts_row(&self, count: &str, of: &[&str]) -> Digest {
         let of = format!("{count}\0{}", of.join("\0"));
         let [first, second, ..] = *self.credentials.keyed_digest(of).as_bytes();
-        let row: Row = Row::from_be_bytes([first, second]);
+        let row: CountRow = CountRow::from_be_bytes([first, second]);
         Digest::of(format!("attempts by {count}\0{row}").as_bytes())
     }
 }
@@ -169,8 +169,8 @@ mod tests {
     fn names_without_end_take_a_bounded_number_of_rows() {
         let office = Office::open();
         let row = |n: u32| *office.management.attempts_row("name", &["acme", &n.to_string()]).as_bytes();
-        let rows: HashSet<_> = (0..4 * u32::from(Row::MAX)).map(row).collect();
-        assert!(rows.len() <= usize::from(Row::MAX) + 1, "{}", rows.len());
+        let rows: HashSet<_> = (0..4 * u32::from(CountRow::MAX)).map(row).collect();
+        assert!(rows.len() <= usize::from(CountRow::MAX) + 1, "{}", rows.len());
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use shared::money::NanoUsd;
 
-use super::{Client, MAX_MEMBERS, MAX_SESSIONS, MemberRefused};
+use super::{MAX_MEMBERS, MAX_SESSIONS, MemberRefused, SignInClient};
 use crate::{
     Error,
     accounts::{AccountRefused, NewDeposit},
@@ -45,7 +45,7 @@ async fn a_member_that_signs_in_again_and_again_keeps_its_latest_sessions() {
     let (member, mut link) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
     let mut tokens = Vec::new();
     for _ in 0..MAX_SESSIONS + 3 {
-        tokens.push(management.sign_in_with_link(&link, "", Client::default()).await.unwrap().token);
+        tokens.push(management.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token);
         link = management.sign_in_link(account, &member, LinkMaker::Operator).await.unwrap();
     }
     assert_eq!(management.sessions(account, member.id).await.unwrap().len(), MAX_SESSIONS);
@@ -76,6 +76,6 @@ async fn a_store_that_is_nearly_full_takes_no_accounts_credit_members_links_or_m
         management.deposit(account, NewDeposit::of(NanoUsd::from_usd(1)), Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
     // Members with a link can still sign in.
-    management.sign_in_with_link(&link, "", Client::default()).await.unwrap();
+    management.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap();
     assert_eq!(management.members(account).await.unwrap().len(), 1);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::{clock::random_bytes, ids::AccountId, secret::ExposeSecret};
 
-use super::{Client, MemberRefused, NewSession, Token};
+use super::{MemberRefused, NewSession, SignInClient, Token};
 use crate::{Error, Management};
 use domain::{
     event::Actor,
@@ -90,7 +90,7 @@ impl Management {
         &self,
         token: &Token,
         code: &str,
-        client: Client<'_>,
+        client: SignInClient<'_>,
     ) -> Result<NewSession, Error<MemberRefused>> {
         let account = token.account;
         let (digest, now) = (token.digest(LINK), self.clock.now());
@@ -149,14 +149,14 @@ mod tests {
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
         let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
-        let session = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+        let session = desk.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         let link = desk.sign_in_link(account, &ann.member, LinkMaker::Operator).await.unwrap();
         let (none, first): (SecretString, SecretString) = ("".into(), "a few words that do".into());
         desk.set_password(&ann, none.clone(), first.clone()).await.unwrap();
         assert_eq!(refused(desk.opened_link(&link).await), MemberRefused::LinkGone);
         assert_eq!(
-            refused(desk.sign_in_with_link(&link, "", Client::default()).await),
+            refused(desk.sign_in_with_link(&link, "", SignInClient::default()).await),
             MemberRefused::LinkGone
         );
 
@@ -175,7 +175,7 @@ mod tests {
             (LinkMaker::Owner("bob".into()), PasswordCondition::PresentPassword),
         ] {
             let link = desk.sign_in_link(account, &member, by.clone()).await.unwrap();
-            let token = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+            let token = desk.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
             let ann = desk.session(&token).await.unwrap().unwrap();
             assert_eq!(desk.password_condition(&ann), condition);
             assert_eq!(ann.member.last_link.unwrap().by, by);
@@ -188,7 +188,7 @@ mod tests {
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
         let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
-        let session = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+        let session = desk.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         let right: SecretString = "a few words that do".into();
         desk.set_password(&ann, "".into(), right.clone()).await.unwrap();

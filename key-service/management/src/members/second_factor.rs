@@ -12,7 +12,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Client, MemberRefused, NewSession, SignedIn, Token};
+use super::{MemberRefused, NewSession, SignInClient, SignedIn, Token};
 use crate::{Error, Management};
 use domain::{
     event::Actor,
@@ -45,7 +45,7 @@ pub struct CodeSignIn<'a> {
     pub code: &'a str,
     /// The visit in which the password was given.
     pub visit: &'a Token,
-    pub client: Client<'a>,
+    pub client: SignInClient<'a>,
 }
 
 impl Management {

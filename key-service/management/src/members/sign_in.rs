@@ -15,14 +15,14 @@ pub struct SignIn<'a> {
     pub account: &'a str,
     pub name: &'a str,
     pub password: SecretString,
-    pub client: Client<'a>,
+    pub client: SignInClient<'a>,
     /// The visit of the browser before the sign-in.
     pub visit: &'a Token,
 }
 
 /// The browser of a sign-in.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Client<'a> {
+pub struct SignInClient<'a> {
     /// Description of the browser by itself.
     pub agent: &'a str,
     /// Network address, as far as known.

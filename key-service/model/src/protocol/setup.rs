@@ -10,7 +10,7 @@ use domain::{
     },
 };
 use ledger::{
-    Change, EventBounds, Kept,
+    Change, EventBounds, Retention,
     stepped::{Books, SteppedLane},
 };
 use records::{Revision, maps::SpaceMaps};
@@ -39,7 +39,7 @@ const MODEL: &str = "Model Flash";
 /// Credit that [`Act::Deposit`] adds.
 pub(super) const DEPOSIT: i64 = 100;
 
-const KEPT: Kept = Kept {
+const KEPT: Retention = Retention {
     journal_entries: u64::MAX,
     events: EventBounds::with_life(Duration::from_hours(24)),
     expired: Duration::from_hours(24),

@@ -9,9 +9,9 @@ use shared::{
 };
 
 use super::{
-    super::values::{self, Fault, Row},
+    super::values::{self, Row, RowFault},
     BUDGETS,
-    fields::Fields,
+    fields::RowFields,
 };
 use domain::ledger::BoundsPatch;
 
@@ -21,9 +21,9 @@ const WINDOWS: [(Per, u64); 4] =
 /// Names that mean all models.
 const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
 
-impl Fields<'_> {
+impl RowFields<'_> {
     /// The bounds of a key or a team. What is not set is taken from the budget that a key names.
-    pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, Fault> {
+    pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, RowFault> {
         let mut bounds = BoundsPatch { models: self.models()?.map(Some), ..BoundsPatch::default() };
         self.money(&mut bounds, budget)?;
         let rates = [
@@ -48,7 +48,7 @@ impl Fields<'_> {
         Ok(bounds)
     }
 
-    fn money(&mut self, bounds: &mut BoundsPatch, budget: Option<&Row>) -> Result<(), Fault> {
+    fn money(&mut self, bounds: &mut BoundsPatch, budget: Option<&Row>) -> Result<(), RowFault> {
         let amount = self.first("max_budget", budget, values::amount)?;
         let duration = self.first("budget_duration", budget, values::text)?;
         let mut windows: Vec<(Per, NanoUsd)> = Vec::new();
@@ -79,7 +79,7 @@ impl Fields<'_> {
     }
 
     /// Limits for several windows.
-    fn budget_limits(&mut self) -> Result<Vec<(Per, NanoUsd)>, Fault> {
+    fn budget_limits(&mut self) -> Result<Vec<(Per, NanoUsd)>, RowFault> {
         let fault = || "`budget_limits` is no list of budget_duration and max_budget".to_owned();
         let limits = match self.take("budget_limits", values::json)? {
             Value::Null => return Ok(Vec::new()),
@@ -104,8 +104,8 @@ impl Fields<'_> {
         &mut self,
         column: &str,
         budget: Option<&Row>,
-        read: fn(&Value) -> Result<Option<T>, Fault>,
-    ) -> Result<Option<(&'static str, T)>, Fault> {
+        read: fn(&Value) -> Result<Option<T>, RowFault>,
+    ) -> Result<Option<(&'static str, T)>, RowFault> {
         let own = self.take(column, read)?;
         let of_budget = || match budget.and_then(|budget| budget.get(column)) {
             Some(value) if own.is_none() => {
@@ -118,7 +118,7 @@ impl Fields<'_> {
     }
 
     /// The models that may be used. Names of no model stay in the list, which is so never wider than it was.
-    fn models(&mut self) -> Result<Option<Vec<String>>, Fault> {
+    fn models(&mut self) -> Result<Option<Vec<String>>, RowFault> {
         let mut models = self.take("models", values::list)?;
         if models.is_empty() {
             return Ok(None);
@@ -154,7 +154,7 @@ fn capped(amount: NanoUsd) -> String {
 }
 
 /// The window whose length is nearest, by ratio.
-fn nearest(duration: &str) -> Result<Per, Fault> {
+fn nearest(duration: &str) -> Result<Per, RowFault> {
     let fault = || {
         format!(
             "`budget_duration` is `{}`, and no duration such as 30d",

@@ -10,7 +10,7 @@ use shared::{
 
 use super::super::{
     Report,
-    values::{self, Fault, Row, is_empty},
+    values::{self, Row, RowFault, is_empty},
 };
 use domain::settings::MetadataPatch;
 
@@ -58,19 +58,23 @@ const DROPPED: [(&[&str], &str); 9] = [
 ];
 
 /// A row whose fields are taken one by one.
-pub(super) struct Fields<'a> {
+pub(super) struct RowFields<'a> {
     pub(super) table: &'static str,
     pub(super) row: Row,
     report: &'a mut Report,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> RowFields<'a> {
     pub(super) fn new(table: &'static str, row: Row, report: &'a mut Report) -> Self {
         Self { table, row, report }
     }
 
     /// Takes and reads the value of a column.
-    pub(super) fn take<T>(&mut self, column: &str, read: fn(&Value) -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(super) fn take<T>(
+        &mut self,
+        column: &str,
+        read: fn(&Value) -> Result<T, RowFault>,
+    ) -> Result<T, RowFault> {
         let value = self.row.remove(column).unwrap_or(Value::Null);
         read(&value).map_err(|fault| format!("`{column}` {fault}"))
     }
@@ -86,7 +90,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a line of text, cut to the length of a label.
-    pub(super) fn line(&mut self, column: &str, name: &str) -> Result<Option<String>, Fault> {
+    pub(super) fn line(&mut self, column: &str, name: &str) -> Result<Option<String>, RowFault> {
         let Some(text) = self.take(column, values::text)? else { return Ok(None) };
         let line = cut(&text);
         self.became(
@@ -101,7 +105,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes the metadata, with some columns in front.
-    pub(super) fn metadata(&mut self, columns: &[&str]) -> Result<MetadataPatch, Fault> {
+    pub(super) fn metadata(&mut self, columns: &[&str]) -> Result<MetadataPatch, RowFault> {
         let mut kept = BTreeMap::new();
         for column in columns {
             if let Some(text) = self.take(column, values::text)? {
@@ -133,7 +137,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reports aliases: names of models by alias.
-    pub(super) fn aliases(&mut self, column: &str, named: &Value) -> Result<(), Fault> {
+    pub(super) fn aliases(&mut self, column: &str, named: &Value) -> Result<(), RowFault> {
         let aliases = values::object(named).map_err(|fault| format!("`{column}` {fault}"))?;
         for (alias, model) in aliases {
             let model = values::text(&model).map_err(|fault| format!("`{column}` {fault}"))?;

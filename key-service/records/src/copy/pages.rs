@@ -6,13 +6,13 @@ use super::{AT_ONCE, CopyError, no_answer};
 use crate::records::{Answer, Cursor, Index, Log, Name, Order, Place, Question, Record, Records, Set, Space};
 
 #[derive(PartialEq, Eq)]
-pub(super) enum Page {
+pub(super) enum CopiedPage {
     Records(Vec<(Name, Record)>),
     Entries(Index, Vec<Vec<u8>>),
     Values(Log, Vec<(u64, Vec<u8>)>),
 }
 
-impl Page {
+impl CopiedPage {
     /// Returns whether this page begins with all of `other`.
     pub(super) fn begins_with(&self, other: &Self) -> bool {
         match (self, other) {
@@ -46,7 +46,7 @@ impl Pages {
         &mut self,
         of: &Arc<dyn Records>,
         space: &Space,
-    ) -> Result<Option<Page>, CopyError> {
+    ) -> Result<Option<CopiedPage>, CopyError> {
         let (order, limit) = (Order::Ascending, AT_ONCE);
         let question = match self {
             Self::Ended => return Ok(None),
@@ -61,16 +61,16 @@ impl Pages {
             (Self::Set(set, _), Some(Answer::Set(records, next))) => {
                 let name = |key: Vec<u8>| Name { set: *set, key: key.into() };
                 let records = records.into_iter().map(|(key, record)| (name(key), record)).collect();
-                (Page::Records(records), next.map(|next| Self::Set(*set, Some(next))))
+                (CopiedPage::Records(records), next.map(|next| Self::Set(*set, Some(next))))
             }
             (Self::Index(index, _), Some(Answer::Entries(entries))) => {
                 let from = entries.last().filter(|_| entries.len() == limit);
                 let rest = from.map(|last| Self::Index(*index, [last, &[0][..]].concat()));
-                (Page::Entries(*index, entries), rest)
+                (CopiedPage::Entries(*index, entries), rest)
             }
             (Self::Log(log, _), Some(Answer::Values(values))) => {
                 let rest = values.last().map(|(last, _)| Self::Log(*log, last.saturating_add(1)));
-                (Page::Values(*log, values), rest)
+                (CopiedPage::Values(*log, values), rest)
             }
             (Self::Set(..) | Self::Index(..) | Self::Log(..) | Self::Ended, _) => return Err(no_answer()),
         };

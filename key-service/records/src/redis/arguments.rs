@@ -21,7 +21,7 @@ pub(super) struct Arguments<'a> {
 
 /// Commands of the script, by their number.
 #[derive(Clone, Copy, Debug)]
-enum Command {
+enum ScriptCommand {
     Xadd = 1,
     Hdel,
     Unlink,
@@ -37,7 +37,7 @@ impl<'a> Arguments<'a> {
         let (words, order) = (Vec::with_capacity(64), Vec::new());
         let mut arguments = Self { names, space, keys, plan, seen, words, order };
         arguments.guards(&commit.guards);
-        Calls::of(&commit.writes).write(&mut arguments);
+        CommandsByKind::of(&commit.writes).write(&mut arguments);
         arguments
     }
 
@@ -94,7 +94,7 @@ impl<'a> Arguments<'a> {
         self.order = order;
     }
 
-    fn call(&mut self, command: Command, place: Place, words: Words<'a>) {
+    fn call(&mut self, command: ScriptCommand, place: Place, words: Words<'a>) {
         let key = self.key(place);
         self.plan.extend([command as u8, key]);
         self.count(words.len());
@@ -107,7 +107,7 @@ type Words<'a> = Vec<Cow<'a, [u8]>>;
 
 /// Commands of a commit by kind: one of each for a name.
 #[derive(Default)]
-struct Calls<'a> {
+struct CommandsByKind<'a> {
     appends: Vec<(Log, Words<'a>)>,
     removals: Vec<(Set, Words<'a>)>,
     puts: Vec<(Set, Words<'a>)>,
@@ -130,7 +130,7 @@ const fn borrowed(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(bytes)
 }
 
-impl<'a> Calls<'a> {
+impl<'a> CommandsByKind<'a> {
     fn of(writes: &'a [Write]) -> Self {
         let mut calls = Self::default();
         for write in writes {
@@ -167,25 +167,25 @@ impl<'a> Calls<'a> {
     fn write(self, arguments: &mut Arguments<'a>) {
         let Self { appends, removals, puts, drops, trims, leaves, entries } = self;
         for (log, words) in appends {
-            arguments.call(Command::Xadd, Place::Log(log), words);
+            arguments.call(ScriptCommand::Xadd, Place::Log(log), words);
         }
         for (set, words) in removals {
-            arguments.call(Command::Hdel, Place::Set(set), words);
+            arguments.call(ScriptCommand::Hdel, Place::Set(set), words);
         }
         for set in drops {
-            arguments.call(Command::Unlink, Place::Set(set), Vec::new());
+            arguments.call(ScriptCommand::Unlink, Place::Set(set), Vec::new());
         }
         for (log, words) in trims {
-            arguments.call(Command::Xtrim, Place::Log(log), words);
+            arguments.call(ScriptCommand::Xtrim, Place::Log(log), words);
         }
         for (index, words) in leaves {
-            arguments.call(Command::Zrem, Place::Index(index), words);
+            arguments.call(ScriptCommand::Zrem, Place::Index(index), words);
         }
         for (set, words) in puts {
-            arguments.call(Command::Hset, Place::Set(set), words);
+            arguments.call(ScriptCommand::Hset, Place::Set(set), words);
         }
         for (index, words) in entries {
-            arguments.call(Command::Zadd, Place::Index(index), words);
+            arguments.call(ScriptCommand::Zadd, Place::Index(index), words);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Reco
 const PAGE: usize = 500;
 
 /// A field of a hash: name and value.
-type Field = (Vec<u8>, Vec<u8>);
+type HashField = (Vec<u8>, Vec<u8>);
 
 /// Commands for the questions, which Redis answers as of one moment.
 pub(super) fn write_questions(names: &KeySpace, space: &Space, questions: &[Question]) -> Pipeline {
@@ -96,7 +96,7 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
                 Answer::Records(records)
             }
             Question::Set(..) => {
-                let (place, fields): (Vec<u8>, Vec<Field>) =
+                let (place, fields): (Vec<u8>, Vec<HashField>) =
                     redis::from_redis_value(next()?).map_err(|_| senseless())?;
                 let read = |(key, bytes)| Some((key, Record::from_bytes(bytes)?));
                 let records = fields.into_iter().map(read).collect::<Option<_>>().ok_or_else(senseless)?;
@@ -118,15 +118,15 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
 }
 
 /// Item of a stream: its id, then field names and values in turn.
-type Item = (String, Vec<Vec<u8>>);
+type StreamItem = (String, Vec<Vec<u8>>);
 
-fn items(answer: Value) -> Result<Vec<Item>, Failure> {
+fn items(answer: Value) -> Result<Vec<StreamItem>, Failure> {
     redis::from_redis_value(answer).map_err(|_| senseless())
 }
 
 /// Values of a log's items, in the order asked for.
 fn values(
-    items: Vec<Item>,
+    items: Vec<StreamItem>,
     (from, to): (u64, u64),
     (order, limit): (Order, usize),
 ) -> Result<Vec<(u64, Vec<u8>)>, Failure> {

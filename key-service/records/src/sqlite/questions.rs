@@ -4,7 +4,7 @@ use rusqlite::types::ValueRef;
 
 use super::{
     failures::CallError,
-    tables::{Access, Keys, Tables},
+    tables::{Keys, Tables, TransactionKind},
 };
 use crate::records::{Answer, Cursor, Failure, Order, Question, Record, Space};
 
@@ -21,7 +21,7 @@ pub(super) fn answer_all(
     let answer_each = |tables: &mut Tables<'_>| {
         questions.iter().map(|question| answer(tables, &mut keys, question)).collect()
     };
-    Ok(tables.transact(Access::Read, answer_each)?)
+    Ok(tables.transact(TransactionKind::Read, answer_each)?)
 }
 
 fn answer(tables: &mut Tables<'_>, keys: &mut Keys, question: &Question) -> Result<Answer, CallError> {

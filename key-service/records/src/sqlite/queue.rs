@@ -40,7 +40,7 @@ pub(super) fn query<T: Send + 'static>(
 }
 
 /// Receiving end of a queue.
-pub(super) type Calls<C> = mpsc::Receiver<C>;
+pub(super) type QueuedCalls<C> = mpsc::Receiver<C>;
 
 /// A bounded queue of calls, with threads that serve it until it is dropped and empty.
 pub(super) struct Queue<C> {
@@ -49,7 +49,7 @@ pub(super) struct Queue<C> {
     threads: Vec<JoinHandle<()>>,
 }
 
-pub(super) fn queue<C>() -> (Queue<C>, Calls<C>) {
+pub(super) fn queue<C>() -> (Queue<C>, QueuedCalls<C>) {
     let (sender, receiver) = mpsc::channel(QUEUED_CALLS);
     (Queue { calls: Some(sender), threads: Vec::new() }, receiver)
 }

@@ -21,7 +21,7 @@ pub(super) const TABLES: &str = "
 
 /// Access of a transaction to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum TransactionKind {
     /// The transaction reads, as of one moment.
     Read,
     /// The transaction reads and writes, and no other process writes meanwhile.
@@ -35,13 +35,13 @@ pub(super) struct Tables<'c> {
     begin_writing: Statement<'c>,
     commit: Statement<'c>,
     data_version: Statement<'c>,
-    pub(super) records: Table<'c>,
-    pub(super) entries: Table<'c>,
-    pub(super) logs: Table<'c>,
+    pub(super) records: SqlTable<'c>,
+    pub(super) entries: SqlTable<'c>,
+    pub(super) logs: SqlTable<'c>,
 }
 
 /// A table on a connection.
-pub(super) struct Table<'c> {
+pub(super) struct SqlTable<'c> {
     get: Statement<'c>,
     put: Statement<'c>,
     remove: Statement<'c>,
@@ -58,21 +58,21 @@ impl<'c> Tables<'c> {
             begin_writing: prepare(connection, "BEGIN IMMEDIATE")?,
             commit: prepare(connection, "COMMIT")?,
             data_version: prepare(connection, "PRAGMA data_version")?,
-            records: Table::new(connection, "records")?,
-            entries: Table::new(connection, "entries")?,
-            logs: Table::new(connection, "logs")?,
+            records: SqlTable::new(connection, "records")?,
+            entries: SqlTable::new(connection, "entries")?,
+            logs: SqlTable::new(connection, "logs")?,
         })
     }
 
     /// Runs work within a transaction, and rolls it back if the work fails.
     pub(super) fn transact<T>(
         &mut self,
-        access: Access,
+        access: TransactionKind,
         work: impl FnOnce(&mut Self) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         match access {
-            Access::Read => self.begin.execute([])?,
-            Access::Write => self.begin_writing.execute([])?,
+            TransactionKind::Read => self.begin.execute([])?,
+            TransactionKind::Write => self.begin_writing.execute([])?,
         };
         let done = work(self).and_then(|done| match self.commit.execute([]) {
             Ok(_) => Ok(done),
@@ -116,7 +116,7 @@ impl<'c> Tables<'c> {
     }
 }
 
-impl<'c> Table<'c> {
+impl<'c> SqlTable<'c> {
     fn new(connection: &'c Connection, name: &str) -> rusqlite::Result<Self> {
         let range = "key >= ?1 AND key < ?2";
         let scan =

@@ -8,9 +8,9 @@ use super::{
     changes::Changes,
     failures::CallError,
     file::{FileIdentity, OpenError, check_layout, open, open_in_memory},
-    queue::{Calls, Query, Queue, Reply, query, queue},
+    queue::{Query, Queue, QueuedCalls, Reply, query, queue},
     revisions::Revisions,
-    tables::{Access, Tables},
+    tables::{Tables, TransactionKind},
 };
 use crate::records::{Commit, Committed, Failure, Space};
 
@@ -19,11 +19,11 @@ const CALLS_PER_TRANSACTION: usize = 256;
 
 /// Writes commits. Each takes effect as a whole or not at all.
 pub(super) struct Writer {
-    calls: Queue<Call>,
+    calls: Queue<WriterCall>,
     file: Option<Arc<FileIdentity>>,
 }
 
-enum Call {
+enum WriterCall {
     Commit(QueuedCommit),
     /// Other work on the writer's connection, outside of its transactions.
     Run(Query),
@@ -66,7 +66,7 @@ impl Writer {
     }
 
     pub(super) async fn commit(&self, space: Space, commit: Commit) -> Result<Committed, Failure> {
-        self.calls.ask(|reply| Call::Commit(QueuedCommit { space, commit, reply })).await
+        self.calls.ask(|reply| WriterCall::Commit(QueuedCommit { space, commit, reply })).await
     }
 
     /// Runs a query on the writer's connection.
@@ -74,7 +74,7 @@ impl Writer {
         &self,
         work: impl FnOnce(&mut Tables<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.calls.ask(|reply| Call::Run(query(work, reply))).await
+        self.calls.ask(|reply| WriterCall::Run(query(work, reply))).await
     }
 }
 
@@ -90,14 +90,14 @@ struct WriterThread {
 type Answers = Vec<Result<Committed, Failure>>;
 
 impl WriterThread {
-    fn serve(&mut self, tables: &mut Tables<'_>, mut waiting: Calls<Call>) {
+    fn serve(&mut self, tables: &mut Tables<'_>, mut waiting: QueuedCalls<WriterCall>) {
         let mut calls = Vec::with_capacity(CALLS_PER_TRANSACTION);
         while waiting.blocking_recv_many(&mut calls, CALLS_PER_TRANSACTION) > 0 {
             let mut commits = Vec::with_capacity(calls.len());
             for call in calls.drain(..) {
                 match call {
-                    Call::Commit(commit) => commits.push(commit),
-                    Call::Run(query) => query(tables),
+                    WriterCall::Commit(commit) => commits.push(commit),
+                    WriterCall::Run(query) => query(tables),
                 }
             }
             if !commits.is_empty() {
@@ -137,7 +137,7 @@ impl WriterThread {
         self.file.as_deref().map_or(Ok(()), FileIdentity::check).map_err(CallError::All)?;
         // A transaction that only asks questions waits for no other process.
         let is_writing = commits.iter().any(|commit| !commit.commit.writes.is_empty());
-        let access = if is_writing { Access::Write } else { Access::Read };
+        let access = if is_writing { TransactionKind::Write } else { TransactionKind::Read };
         let done = tables.transact(access, |tables| {
             self.notice_others(tables)?;
             let one = |QueuedCommit { space, commit, .. }: &QueuedCommit| {

@@ -31,11 +31,11 @@ const MAX_CALLS: usize = 50_000;
 const ADDED_AT_ONCE: usize = 1_000;
 
 /// A key, an hour and a reason.
-type Counter = (AccountId, KeyId, Hour, &'static str);
+type RefusalCounter = (AccountId, KeyId, Hour, &'static str);
 
 /// A refusal that happens now.
 pub(super) struct RefusedNow<'a> {
-    pub(super) counter: Counter,
+    pub(super) counter: RefusalCounter,
     /// The requested model, and how it was requested.
     pub(super) asked: Option<(&'a str, Option<&'a Arc<Origin>>)>,
 }
@@ -48,20 +48,20 @@ pub struct Refusals {
 
 #[derive(Default)]
 struct Noted {
-    counters: HashMap<Counter, u64>,
+    counters: HashMap<RefusalCounter, u64>,
     /// The last calls of each account, the oldest first.
     calls: HashMap<AccountId, VecDeque<RefusedCall>>,
     /// Number of calls of all accounts together.
     calls_of_all: usize,
     /// Counted authorizations of each key whose money did not suffice. The gateway then asks again: whether the key may
     /// spend at all, or for the least that the request can cost. Both belong to the counted request.
-    waiting: HashMap<KeyId, Vec<(Counter, RefusalId)>>,
+    waiting: HashMap<KeyId, Vec<(RefusalCounter, RefusalId)>>,
     /// Number of waiting authorizations.
     waits: usize,
 }
 
 impl Noted {
-    fn add(&mut self, counter: Counter, count: u64) {
+    fn add(&mut self, counter: RefusalCounter, count: u64) {
         if self.counters.len() < MAX_COUNTERS || self.counters.contains_key(&counter) {
             *self.counters.entry(counter).or_default() += count;
         }
@@ -85,7 +85,7 @@ impl Noted {
     }
 
     /// Takes a call back, unless the store has it.
-    fn take_back(&mut self, counter: Counter, id: RefusalId) {
+    fn take_back(&mut self, counter: RefusalCounter, id: RefusalId) {
         if let Some(count) = self.counters.get_mut(&counter) {
             *count -= 1;
         }
@@ -99,7 +99,7 @@ impl Noted {
     }
 
     /// Ends the wait for the second try of a request of the key, if any.
-    fn second_try(&mut self, key: KeyId) -> Option<(Counter, RefusalId)> {
+    fn second_try(&mut self, key: KeyId) -> Option<(RefusalCounter, RefusalId)> {
         let waiting = self.waiting.get_mut(&key)?;
         let first = waiting.pop();
         self.waits -= usize::from(first.is_some());

@@ -174,12 +174,12 @@ mod tests {
     use shared::clock::System;
 
     use super::*;
-    use crate::store::{EVENTS_KEPT, EventBounds, Kept};
+    use crate::store::{EVENTS_KEPT, EventBounds, StoreRetention};
     use records::maps::Maps;
 
     #[tokio::test]
     async fn an_account_that_was_left_with_its_name_alone_is_made_by_the_next_call() {
-        let kept = Kept::all(EventBounds::with_life(EVENTS_KEPT));
+        let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
         let store = Store::new(Arc::new(Maps::default()), Arc::new(System), kept);
         let new = |n| NewAccount { id: account(n), name: "Acme".into(), created_at: START };
         let (space, name) = name_record("Acme");

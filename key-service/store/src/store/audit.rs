@@ -48,7 +48,7 @@ pub(super) const ALL: usize = 10_000_000;
 const LATE: Duration = Duration::from_mins(10);
 
 /// Result of reading the books once.
-enum Attempt {
+enum ReadAttempt {
     Done(Box<Option<Audit>>),
     /// Entries were dropped before they were read, or keys made faster than they were looked up.
     Overtaken,
@@ -65,7 +65,7 @@ struct AccountMoment {
 }
 
 /// The journal as far as it was read.
-struct Reading {
+struct JournalRead {
     auditor: Auditor,
     /// Number of the next entry.
     next: u64,
@@ -80,24 +80,24 @@ impl Store {
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         for _ in 0..AUDIT_ATTEMPTS {
             match self.go_through(account).await? {
-                Attempt::Done(audit) => return Ok(*audit),
-                Attempt::Overtaken => {}
+                ReadAttempt::Done(audit) => return Ok(*audit),
+                ReadAttempt::Overtaken => {}
             }
         }
         Err(StoreError::Busy("the journal drops entries faster than they can be read"))
     }
 
     /// Goes through the books once: the account, all balances, and then the journal.
-    async fn go_through(&self, account: AccountId) -> Result<Attempt, StoreError> {
+    async fn go_through(&self, account: AccountId) -> Result<ReadAttempt, StoreError> {
         let space = names::space(account);
         let Some(moment) = self.account_moment(&space).await? else {
-            return Ok(Attempt::Done(Box::new(None)));
+            return Ok(ReadAttempt::Done(Box::new(None)));
         };
         let mut balances = self.all_balances(&space).await?;
         let mut reading = self.begin_reading(&space, moment.entries).await?;
         // Balances count entries that the credit has not paid, and nothing shows any more how much these are.
         if reading.next > moment.entries + 1 {
-            return Ok(Attempt::Overtaken);
+            return Ok(ReadAttempt::Overtaken);
         }
         for balance in &balances {
             balance.tell_bounds(&mut reading.auditor);
@@ -106,7 +106,7 @@ impl Store {
         self.prove_counts(&space, &mut reading.auditor).await?;
         for _ in 0..LATE_ROUNDS {
             if !self.read_on(account, &mut reading, balances).await? {
-                return Ok(Attempt::Overtaken);
+                return Ok(ReadAttempt::Overtaken);
             }
             // A key or group that has entries but was not listed may have been made meanwhile.
             let keys: Vec<KeyId> = reading.auditor.unknown().collect();
@@ -116,14 +116,14 @@ impl Store {
                 balances.extend(self.balances_of(&space, ids).await?);
             }
             if balances.is_empty() {
-                let Reading { mut auditor, sums, .. } = reading;
+                let JournalRead { mut auditor, sums, .. } = reading;
                 sums.finish(&mut auditor);
                 let AccountMoment { money, held, deposits, .. } = moment;
                 let audit = auditor.account(money, held, deposits.into_iter());
-                return Ok(Attempt::Done(Box::new(Some(audit))));
+                return Ok(ReadAttempt::Done(Box::new(Some(audit))));
             }
         }
-        Ok(Attempt::Overtaken)
+        Ok(ReadAttempt::Overtaken)
     }
 
     async fn account_moment(&self, space: &Space) -> Result<Option<AccountMoment>, StoreError> {
@@ -153,7 +153,7 @@ impl Store {
     }
 
     /// Begins to read at the first entry that is still there.
-    async fn begin_reading(&self, space: &Space, entries: u64) -> Result<Reading, StoreError> {
+    async fn begin_reading(&self, space: &Space, entries: u64) -> Result<JournalRead, StoreError> {
         let first = self.values(space, names::JOURNAL, (0, u64::MAX), (Order::Ascending, 1)).await?;
         let first = first.first().map(|(number, value)| journal_entry(*number, value)).transpose()?;
         let number = first.as_ref().map_or(1, |first| first.number);
@@ -167,7 +167,7 @@ impl Store {
         let mut auditor = Auditor::new(number == 1).paid(entries);
         auditor.begins(number);
         let sums = DaySums::new(whole_from, entries, begins_at);
-        Ok(Reading { auditor, next: number, until: entries, sums })
+        Ok(JournalRead { auditor, next: number, until: entries, sums })
     }
 
     /// Continues to read the journal up to the last entry that the account or any balance counts, and adds each balance
@@ -175,7 +175,7 @@ impl Store {
     async fn read_on(
         &self,
         account: AccountId,
-        reading: &mut Reading,
+        reading: &mut JournalRead,
         mut balances: Vec<Balanced>,
     ) -> Result<bool, StoreError> {
         let space = names::space(account);
@@ -223,7 +223,7 @@ impl Store {
         &self,
         account: AccountId,
         day: Day,
-        reading: &mut Reading,
+        reading: &mut JournalRead,
     ) -> Result<u64, StoreError> {
         let mut found = Vec::new();
         let mut add = |_: Day, name: &[u8], record: &_| {
@@ -238,7 +238,7 @@ impl Store {
     }
 }
 
-impl Reading {
+impl JournalRead {
     /// Adds the balances whose last entry comes before the entry of this number.
     fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
         while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {

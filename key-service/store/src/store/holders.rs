@@ -37,7 +37,7 @@ impl Default for Listings {
 }
 
 /// An account with the time of the last listing.
-struct Listed {
+struct ListedAccount {
     account: AccountId,
     at: Timestamp,
 }
@@ -94,7 +94,7 @@ impl Store {
         HoldIndex { accounts: kept.into_iter().flatten().collect(), missing }
     }
 
-    async fn listed(&self, part: Space) -> Result<Vec<Listed>, StoreError> {
+    async fn listed(&self, part: Space) -> Result<Vec<ListedAccount>, StoreError> {
         let (mut listed, mut place) = (Vec::new(), None);
         loop {
             let page = Question::Set(Set { table: layout::HOLDERS, part: 0 }, place);
@@ -105,7 +105,7 @@ impl Store {
                 let Some(account) = AccountId::from_slice(&account) else { continue };
                 // A listing that cannot be read stays.
                 let at = message::<Holder>(&record).map_or(i64::MAX, |holder| holder.listed_at);
-                listed.push(Listed { account, at: Timestamp::from_millis(at) });
+                listed.push(ListedAccount { account, at: Timestamp::from_millis(at) });
             }
             let Some(next) = next else { return Ok(listed) };
             place = Some(next);
@@ -114,7 +114,7 @@ impl Store {
 
     /// Returns an account with holds, or removes the account from the index. If its part of the store cannot be
     /// reached, it is kept.
-    async fn keep_holder(&self, Listed { account, at }: Listed) -> Option<AccountId> {
+    async fn keep_holder(&self, ListedAccount { account, at }: ListedAccount) -> Option<AccountId> {
         if at >= self.clock.now().minus(FORGOTTEN_AFTER) {
             return Some(account);
         }

@@ -16,7 +16,7 @@ use domain::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use key_service_ledger::{Change, messages::AccountProfile, names};
-use key_service_moving::{Import, ImportRefused, Owner, Plan, Present};
+use key_service_moving::{DigestOwner, Import, ImportRefused, Plan, Present};
 use records::{Answer, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 use shared_rpc::Principal;
@@ -93,10 +93,10 @@ impl Store {
         };
         let made = self.made(account, owners.iter().filter_map(own).collect()).await?;
         let owner = |owner: &Option<Principal>| match (owner, own(owner)) {
-            (None, _) => Owner::None,
-            (Some(_), None) => Owner::Other,
-            (Some(_), Some(key)) if made.contains(&key) => Owner::Key,
-            (Some(_), Some(key)) => Owner::Reserved(key),
+            (None, _) => DigestOwner::None,
+            (Some(_), None) => DigestOwner::Other,
+            (Some(_), Some(key)) if made.contains(&key) => DigestOwner::Key,
+            (Some(_), Some(key)) => DigestOwner::Reserved(key),
         };
         let named = self.named(import).await?;
         Ok(Present { keys, groups, owners: owners.iter().map(owner).collect(), named })
@@ -216,7 +216,11 @@ fn make(
     let profile = change.get::<AccountProfile>(&layout::account_profile())?.unwrap_or_default();
     (present.keys, present.groups) = (profile.keys, profile.groups);
     for id in reserved {
-        present.owners.push(if change.key(*id)?.is_some() { Owner::Key } else { Owner::Reserved(*id) });
+        present.owners.push(if change.key(*id)?.is_some() {
+            DigestOwner::Key
+        } else {
+            DigestOwner::Reserved(*id)
+        });
     }
     for name in import.group_names() {
         if !present.named.contains_key(name)

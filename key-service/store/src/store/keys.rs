@@ -3,6 +3,7 @@
 //! A key is two records: money and bounds, which spending reads, and a profile of the rest. Indexes follow from both.
 
 mod lists;
+mod profile;
 mod rotation;
 
 use domain::{
@@ -13,7 +14,7 @@ use domain::{
 };
 use key_service_ledger::{
     Change, codec,
-    messages::{self, AccountProfile, KeyProfile, key_profile::Text},
+    messages::{self, AccountProfile, KeyProfile},
     names,
 };
 use records::{Answer, Index, Question, Record};
@@ -28,6 +29,7 @@ use super::{
     idempotency::{self, Earlier},
     layout, message, no_answer,
 };
+use profile::{api_key, with_texts};
 
 impl Store {
     /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its
@@ -320,32 +322,6 @@ const fn status_letter(status: Status) -> u8 {
         Status::Disabled => b'd',
         Status::Expired => b'e',
         Status::Revoked => b'r',
-    }
-}
-
-/// The profile with the texts of a key.
-fn with_texts(profile: KeyProfile, key: &ApiKey) -> KeyProfile {
-    let ApiKey { id: _, label, hint, created_at, metadata, spend: _ } = key;
-    let text = |(name, value): (&String, &String)| Text { name: name.clone(), value: value.clone() };
-    KeyProfile {
-        label: label.clone(),
-        hint: hint.clone(),
-        created_at: created_at.millis(),
-        metadata: metadata.iter().map(text).collect(),
-        ..profile
-    }
-}
-
-fn api_key(id: KeyId, spend: ledger::Key, profile: &KeyProfile) -> ApiKey {
-    let KeyProfile { label, hint, created_at, metadata, opening: _, rotated: _ } = profile;
-    let text = |Text { name, value }: &Text| (name.clone(), value.clone());
-    ApiKey {
-        id,
-        label: label.clone(),
-        hint: hint.clone(),
-        created_at: Timestamp::from_millis(*created_at),
-        metadata: metadata.iter().map(text).collect(),
-        spend,
     }
 }
 

@@ -60,7 +60,7 @@ pub use self::{
         open_account_with, spend, tick,
     },
 };
-use super::{EVENTS_KEPT, EventBounds, Kept, Store};
+use super::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
 
 /// Bounds of events: more than any case writes that is not about them.
 pub const SUITE_EVENTS: EventBounds = EventBounds { life: EVENTS_KEPT, count: 1_000, bytes: 512 << 10 };
@@ -85,7 +85,7 @@ pub trait Subject: Sized {
 
 /// A store over these records, as cases expect it.
 pub fn over(records: Arc<dyn Records>) -> Arc<Store> {
-    Arc::new(Store::new(records, Arc::new(OfCases::default()), Kept::all(SUITE_EVENTS)))
+    Arc::new(Store::new(records, Arc::new(OfCases::default()), StoreRetention::all(SUITE_EVENTS)))
 }
 
 /// A clock that goes on from the time at which cases begin, so that what they make is not old for house-keeping.

@@ -37,7 +37,7 @@ pub(crate) trait Connections {
 
 /// Bound that all connections together exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passed {
+pub(crate) enum PassedBound {
     /// There is one connection too many: one is closed.
     Connections,
     /// There is one connection too many, which may only replace an idle one.
@@ -47,11 +47,11 @@ pub(crate) enum Passed {
 }
 
 /// Chooses the connections to close so that the bound is kept, each with its owner.
-pub(crate) fn choose(connections: &impl Connections, passed: Passed) -> Vec<(Owner, u64)> {
+pub(crate) fn choose(connections: &impl Connections, passed: PassedBound) -> Vec<(Owner, u64)> {
     match passed {
-        Passed::Connections => Vec::from_iter(oldest_of_most(connections)),
-        Passed::IdleConnections => Vec::from_iter(longest_idle_of_most(connections)),
-        Passed::Load(excess) => busiest(connections, excess),
+        PassedBound::Connections => Vec::from_iter(oldest_of_most(connections)),
+        PassedBound::IdleConnections => Vec::from_iter(longest_idle_of_most(connections)),
+        PassedBound::Load(excess) => busiest(connections, excess),
     }
 }
 

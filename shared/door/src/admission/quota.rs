@@ -14,12 +14,12 @@ pub(super) struct QuotaState<W> {
     taken: usize,
     /// Units of each owner whose share is less than the total.
     owned: HashMap<Owner, usize>,
-    waiting: HashMap<Owner, VecDeque<Waiting<W>>>,
+    waiting: HashMap<Owner, VecDeque<QuotaWaiter<W>>>,
     /// Owners with waiting callers, in the order of their next turns.
     order: VecDeque<Owner>,
 }
 
-struct Waiting<W> {
+struct QuotaWaiter<W> {
     amount: usize,
     waiter: W,
 }
@@ -69,7 +69,7 @@ impl<W> QuotaState<W> {
             order.push_back(owner);
             VecDeque::new()
         });
-        callers.push_back(Waiting { amount, waiter });
+        callers.push_back(QuotaWaiter { amount, waiter });
     }
 
     /// Takes units back, and returns the callers whose turn has come.
@@ -109,7 +109,7 @@ impl<W> QuotaState<W> {
             if self.waiting.contains_key(&owner) {
                 self.order.push_back(owner);
             }
-            if let Some(Waiting { amount, waiter }) = first {
+            if let Some(QuotaWaiter { amount, waiter }) = first {
                 self.add(owner, amount);
                 granted.push(Granted { owner, amount, waiter });
                 passed_over = 0;
@@ -121,7 +121,7 @@ impl<W> QuotaState<W> {
     }
 
     /// Removes the first waiting caller of an owner.
-    fn pop(&mut self, owner: Owner) -> Option<Waiting<W>> {
+    fn pop(&mut self, owner: Owner) -> Option<QuotaWaiter<W>> {
         let callers = self.waiting.get_mut(&owner)?;
         let first = callers.pop_front();
         if callers.is_empty() {

@@ -41,7 +41,7 @@ impl Overdue {
 }
 
 /// Receives what happens on the connections of a port.
-pub(super) trait Report: Send + Sync {
+pub(super) trait ConnectionReport: Send + Sync {
     /// Adds load to the connections whose owners are trusted, or to the others.
     fn loaded(&self, trusted: bool, weight: usize);
 
@@ -56,9 +56,9 @@ pub(super) struct Connection {
     /// Place in the order in which connections were opened.
     pub(super) number: u64,
     pub(super) network: Network,
-    report: Arc<dyn Report>,
+    report: Arc<dyn ConnectionReport>,
     opened: Instant,
-    state: Mutex<ConnectionState>,
+    state: Mutex<PortConnectionState>,
     /// Time since which a write waits, in milliseconds after `opened` and never 0; 0 if none waits.
     write_waits_since: AtomicU64,
     /// Time at which a write that had waited went on, in the same unit.
@@ -70,7 +70,7 @@ pub(super) struct Connection {
     pub(super) evicted: Notify,
 }
 
-struct ConnectionState {
+struct PortConnectionState {
     /// Counts the connection among those that are arriving, until a whole head has arrived.
     arriving: Option<TaskTrackerToken>,
     /// The network, or the first owner whose credential was accepted on the connection.
@@ -86,7 +86,7 @@ struct ConnectionState {
     quiet_since: Instant,
 }
 
-impl ConnectionState {
+impl PortConnectionState {
     const fn is_idle(&self) -> bool {
         self.handling == 0 && self.responding == 0
     }
@@ -103,11 +103,11 @@ impl Connection {
     pub(super) fn new(
         number: u64,
         network: Network,
-        report: Arc<dyn Report>,
+        report: Arc<dyn ConnectionReport>,
         arriving: TaskTrackerToken,
         now: Instant,
     ) -> Self {
-        let state = ConnectionState {
+        let state = PortConnectionState {
             arriving: Some(arriving),
             owner: Owner::Network(network),
             admitted: true,
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, ConnectionState> {
+    fn state(&self) -> MutexGuard<'_, PortConnectionState> {
         self.state.lock()
     }
 
@@ -221,7 +221,7 @@ impl Connection {
         self.load_less(&mut self.state(), weight);
     }
 
-    fn load_more(&self, mut state: MutexGuard<'_, ConnectionState>, weight: usize) {
+    fn load_more(&self, mut state: MutexGuard<'_, PortConnectionState>, weight: usize) {
         state.load += weight;
         let (admitted, trusted) = (state.admitted, state.is_trusted());
         // The register looks at all connections, this one included, so the lock is released first.
@@ -231,7 +231,7 @@ impl Connection {
         }
     }
 
-    fn load_less(&self, state: &mut ConnectionState, weight: usize) {
+    fn load_less(&self, state: &mut PortConnectionState, weight: usize) {
         state.load = state.load.saturating_sub(weight);
         if state.admitted {
             self.report.unloaded(state.is_trusted(), weight);

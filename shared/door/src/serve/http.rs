@@ -23,7 +23,7 @@ use super::{
     body::{BodyOptions, Responses, Unread, WatchedBody},
     bounds::Bounds,
     connection::{Connection, Overdue},
-    progress::Progress,
+    progress::ReportingStream,
     tls::PortTls,
     workers::Workers,
 };
@@ -86,7 +86,7 @@ pub(super) async fn serve_connection(
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
     let peer = stream.peer_addr().ok().map(|address| PeerAddress(address.ip()));
-    let stream = Progress::new(FairRead::new(stream), connection.clone());
+    let stream = ReportingStream::new(FairRead::new(stream), connection.clone());
     let peer = Peer { address: peer, over_tls: server.tls.is_some() };
     let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
     // The first head has a deadline from the connection's beginning; TLS does not extend it.

@@ -15,12 +15,12 @@ use tokio::{
 use super::connection::Connection;
 
 /// A stream that reports to the connection.
-pub(super) struct Progress<S> {
+pub(super) struct ReportingStream<S> {
     inner: S,
     connection: Arc<Connection>,
 }
 
-impl<S> Progress<S> {
+impl<S> ReportingStream<S> {
     pub(super) const fn new(inner: S, connection: Arc<Connection>) -> Self {
         Self { inner, connection }
     }
@@ -36,7 +36,7 @@ fn waits<T>(polled: &Poll<T>) -> bool {
     polled.is_pending() && has_budget_remaining()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Progress<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ReportingStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Progress<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Progress<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ReportingStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -21,9 +21,9 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     bounds::Bounds,
-    connection::{Connection, Report},
+    connection::{Connection, ConnectionReport},
 };
-use crate::admission::{Connections, Network, Owner, Passed, Snapshot, choose};
+use crate::admission::{Connections, Network, Owner, PassedBound, Snapshot, choose};
 
 /// Requests that each side may carry at once beyond two for each connection, large heads counted as several. It makes a
 /// few clients with many requests each as welcome as many clients with one.
@@ -81,14 +81,14 @@ impl Register {
         let mut connections = self.unauthenticated.connections.lock();
         connections.insert(connection.owner(), connection.clone());
         if connections.count > self.unauthenticated.most_connections {
-            self.evict(&mut connections, Passed::Connections, "unauthenticated");
+            self.evict(&mut connections, PassedBound::Connections, "unauthenticated");
         }
         drop(connections);
         Registration(connection, self.clone())
     }
 
     /// Closes the connections chosen for an exceeded bound, and returns how many.
-    fn evict(&self, connections: &mut ByOwner, passed: Passed, label: &'static str) -> usize {
+    fn evict(&self, connections: &mut ByOwner, passed: PassedBound, label: &'static str) -> usize {
         let chosen = choose(&At(connections, Instant::now()), passed);
         for (owner, number) in &chosen {
             metrics::counter!("http_connections_evicted_total", "of" => label).increment(1);
@@ -105,13 +105,13 @@ impl Register {
     }
 }
 
-impl Report for Register {
+impl ConnectionReport for Register {
     fn loaded(&self, trusted: bool, weight: usize) {
         let side = self.side(trusted);
         if side.load.fetch_add(weight, Ordering::Relaxed) + weight > side.most_load {
             let mut connections = side.connections.lock();
             if let Some(excess) = side.excess() {
-                self.evict(&mut connections, Passed::Load(excess), "busiest");
+                self.evict(&mut connections, PassedBound::Load(excess), "busiest");
             }
         }
     }
@@ -131,7 +131,7 @@ impl Report for Register {
             return;
         }
         if connections.count >= most
-            && self.evict(&mut connections, Passed::IdleConnections, "authenticated") == 0
+            && self.evict(&mut connections, PassedBound::IdleConnections, "authenticated") == 0
         {
             return;
         }

@@ -30,23 +30,23 @@ pub(super) static LOG: Lines = Lines::new();
 
 /// Lines that wait to be written by a thread.
 pub(super) struct Lines {
-    queue: Mutex<Queue>,
+    queue: Mutex<LineQueue>,
     /// Signalled when the thread has something to do.
     arrived: Condvar,
     /// Signalled when all lines have been written.
     written: Condvar,
 }
 
-struct Queue {
+struct LineQueue {
     bytes: Vec<u8>,
-    writer: Writer,
+    writer: WriterState,
     /// Number of callers that wait for the last line to be written.
     flushing: usize,
 }
 
 /// State of the thread that writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Writer {
+enum WriterState {
     Absent,
     Idle,
     /// Has written a moment ago.
@@ -57,7 +57,7 @@ enum Writer {
 
 impl Lines {
     const fn new() -> Self {
-        let queue = Queue { bytes: Vec::new(), writer: Writer::Absent, flushing: 0 };
+        let queue = LineQueue { bytes: Vec::new(), writer: WriterState::Absent, flushing: 0 };
         Self { queue: Mutex::new(queue), arrived: Condvar::new(), written: Condvar::new() }
     }
 
@@ -70,7 +70,7 @@ impl Lines {
     }
 
     fn write_to(&'static self, out: impl Write + Send + 'static) -> io::Result<()> {
-        self.queue.lock().writer = Writer::Idle;
+        self.queue.lock().writer = WriterState::Idle;
         thread::Builder::new().name("log".into()).spawn(move || self.run(out)).map(drop)
     }
 
@@ -88,17 +88,17 @@ impl Lines {
     /// Waits for lines, and swaps them for the empty `batch`.
     fn next_batch(&self, batch: &mut Vec<u8>) {
         let mut queue = self.queue.lock();
-        if queue.writer == Writer::Writing {
-            queue.writer = Writer::Gathering;
-            let may_wait = |queue: &mut Queue| queue.bytes.len() < FULL && queue.flushing == 0;
+        if queue.writer == WriterState::Writing {
+            queue.writer = WriterState::Gathering;
+            let may_wait = |queue: &mut LineQueue| queue.bytes.len() < FULL && queue.flushing == 0;
             self.arrived.wait_while_for(&mut queue, may_wait, GATHER);
         }
         if queue.bytes.is_empty() {
-            queue.writer = Writer::Idle;
+            queue.writer = WriterState::Idle;
             self.written.notify_all();
             self.arrived.wait_while(&mut queue, |queue| queue.bytes.is_empty());
         }
-        queue.writer = Writer::Writing;
+        queue.writer = WriterState::Writing;
         mem::swap(&mut queue.bytes, batch);
     }
 
@@ -111,9 +111,9 @@ impl Lines {
         }
         queue.bytes.extend_from_slice(line);
         let wakes = match queue.writer {
-            Writer::Idle => before == 0,
-            Writer::Gathering => before < FULL && queue.bytes.len() >= FULL,
-            Writer::Absent | Writer::Writing => false,
+            WriterState::Idle => before == 0,
+            WriterState::Gathering => before < FULL && queue.bytes.len() >= FULL,
+            WriterState::Absent | WriterState::Writing => false,
         };
         drop(queue);
         if wakes {
@@ -125,12 +125,12 @@ impl Lines {
     /// Waits a bounded time until all lines are written.
     pub(super) fn flush(&self) {
         let mut queue = self.queue.lock();
-        if queue.writer == Writer::Absent {
+        if queue.writer == WriterState::Absent {
             return;
         }
         queue.flushing += 1;
         self.arrived.notify_one();
-        let waits = |queue: &mut Queue| !queue.bytes.is_empty() || queue.writer == Writer::Writing;
+        let waits = |queue: &mut LineQueue| !queue.bytes.is_empty() || queue.writer == WriterState::Writing;
         self.written.wait_while_for(&mut queue, waits, FLUSH_DEADLINE);
         queue.flushing -= 1;
     }

@@ -6,12 +6,12 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 
 pub struct Family {
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     help: &'static str,
     is_labelled: bool,
 }
 
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     /// Has the upper bounds of the buckets.
@@ -21,17 +21,17 @@ enum Kind {
 impl Family {
     /// Makes a family that sums, and never falls.
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
-        Self { name, kind: Kind::Counter, help, is_labelled: false }
+        Self { name, kind: MetricKind::Counter, help, is_labelled: false }
     }
 
     /// Makes a family of numbers that rise and fall.
     pub const fn gauge(name: &'static str, help: &'static str) -> Self {
-        Self { name, kind: Kind::Gauge, help, is_labelled: false }
+        Self { name, kind: MetricKind::Gauge, help, is_labelled: false }
     }
 
     /// Makes a family of counts in buckets with these upper bounds.
     pub const fn histogram(name: &'static str, buckets: &'static [f64], help: &'static str) -> Self {
-        Self { name, kind: Kind::Histogram(buckets), help, is_labelled: false }
+        Self { name, kind: MetricKind::Histogram(buckets), help, is_labelled: false }
     }
 
     /// Gives the family a series for each combination of labels; it has none at the start.
@@ -43,8 +43,8 @@ impl Family {
     /// Sets the buckets of a histogram.
     pub(super) fn configure(&self, builder: PrometheusBuilder) -> Result<PrometheusBuilder, BuildError> {
         match self.kind {
-            Kind::Counter | Kind::Gauge => Ok(builder),
-            Kind::Histogram(buckets) => {
+            MetricKind::Counter | MetricKind::Gauge => Ok(builder),
+            MetricKind::Histogram(buckets) => {
                 builder.set_buckets_for_metric(Matcher::Full(self.name.to_owned()), buckets)
             }
         }
@@ -54,17 +54,17 @@ impl Family {
     pub(super) fn register(&self) {
         let Self { name, help, .. } = *self;
         match self.kind {
-            Kind::Counter => metrics::describe_counter!(name, help),
-            Kind::Gauge => metrics::describe_gauge!(name, help),
-            Kind::Histogram(_) => metrics::describe_histogram!(name, help),
+            MetricKind::Counter => metrics::describe_counter!(name, help),
+            MetricKind::Gauge => metrics::describe_gauge!(name, help),
+            MetricKind::Histogram(_) => metrics::describe_histogram!(name, help),
         }
         if self.is_labelled {
             return;
         }
         match self.kind {
-            Kind::Counter => metrics::counter!(name).increment(0),
-            Kind::Gauge => metrics::gauge!(name).increment(0),
-            Kind::Histogram(_) => drop(metrics::histogram!(name)),
+            MetricKind::Counter => metrics::counter!(name).increment(0),
+            MetricKind::Gauge => metrics::gauge!(name).increment(0),
+            MetricKind::Histogram(_) => drop(metrics::histogram!(name)),
         }
     }
 
@@ -72,9 +72,9 @@ impl Family {
     pub(super) fn declare(&self, text: &mut String) {
         let Self { name, help, .. } = *self;
         let kind = match self.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram(_) => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram(_) => "histogram",
         };
         if !text.contains(&format!("# TYPE {name} ")) {
             // A text grows without failing.

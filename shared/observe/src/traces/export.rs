@@ -43,7 +43,7 @@ const PLAIN_SAMPLERS: [&str; 4] =
 const RATIO_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
 
 /// Queue of the task that exports, once started.
-static QUEUE: OnceLock<mpsc::Sender<Item>> = OnceLock::new();
+static QUEUE: OnceLock<mpsc::Sender<ExportItem>> = OnceLock::new();
 
 /// Begins to export spans if a receiver is configured. Call it once a process, inside a runtime.
 pub fn start() -> Result<(), WrongSetting> {
@@ -54,7 +54,7 @@ pub fn start() -> Result<(), WrongSetting> {
     let resource = resource();
     exporter.set_resource(&resource);
     let (queue, items) = mpsc::channel(QUEUED_SPANS);
-    let processor = Queue { items: queue.clone(), dropped: dropped("queue_full") };
+    let processor = SpanQueue { items: queue.clone(), dropped: dropped("queue_full") };
     let provider =
         SdkTracerProvider::builder().with_resource(resource).with_span_processor(processor).build();
     if QUEUE.set(queue).is_ok() && TRACER.set(provider.tracer("faregate")).is_ok() {
@@ -68,7 +68,7 @@ pub async fn flush() {
     let Some(queue) = QUEUE.get() else { return };
     let flushed = async {
         let (done, flushed) = oneshot::channel();
-        if queue.send(Item::Flush(done)).await.is_ok() {
+        if queue.send(ExportItem::Flush(done)).await.is_ok() {
             // An error means that the task has ended.
             let _ = flushed.await;
         }
@@ -103,7 +103,7 @@ fn dropped(reason: &'static str) -> Counter {
 }
 
 #[derive(Debug)]
-enum Item {
+enum ExportItem {
     Span(Box<SpanData>),
     /// Asks to send everything queued before, and to say so.
     Flush(oneshot::Sender<()>),
@@ -111,16 +111,16 @@ enum Item {
 
 /// Puts ended spans into the queue.
 #[derive(Debug)]
-struct Queue {
-    items: mpsc::Sender<Item>,
+struct SpanQueue {
+    items: mpsc::Sender<ExportItem>,
     dropped: Counter,
 }
 
-impl SpanProcessor for Queue {
+impl SpanProcessor for SpanQueue {
     fn on_start(&self, _span: &mut Span, _parent: &Context) {}
 
     fn on_end(&self, span: SpanData) {
-        if self.items.try_send(Item::Span(Box::new(span))).is_err() {
+        if self.items.try_send(ExportItem::Span(Box::new(span))).is_err() {
             self.dropped.increment(1);
         }
     }
@@ -136,7 +136,7 @@ impl SpanProcessor for Queue {
 }
 
 /// Sends spans in batches for as long as the process runs.
-async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<Item>) {
+async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<ExportItem>) {
     let failed = dropped("export_failed");
     let warned = Warned::default();
     while let Some((batch, flush)) = next_batch(&mut items).await {
@@ -158,15 +158,15 @@ async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<Item>) {
 
 /// Takes the next batch, and the caller that waits for its export.
 async fn next_batch(
-    items: &mut mpsc::Receiver<Item>,
+    items: &mut mpsc::Receiver<ExportItem>,
 ) -> Option<(Vec<SpanData>, Option<oneshot::Sender<()>>)> {
     let mut batch = Vec::new();
     let mut item = items.recv().await?;
     let deadline = Instant::now() + BATCH_AFTER;
     loop {
         match item {
-            Item::Span(span) => batch.push(*span),
-            Item::Flush(done) => return Some((batch, Some(done))),
+            ExportItem::Span(span) => batch.push(*span),
+            ExportItem::Flush(done) => return Some((batch, Some(done))),
         }
         if batch.len() == BATCH_SPANS {
             return Some((batch, None));
@@ -185,7 +185,7 @@ mod tests {
     #[tokio::test]
     async fn spans_beyond_the_queue_are_dropped_and_the_rest_goes_out_in_batches() {
         let (items, mut queued) = mpsc::channel(BATCH_SPANS + 1);
-        let processor = Queue { items, dropped: Counter::noop() };
+        let processor = SpanQueue { items, dropped: Counter::noop() };
         let provider = SdkTracerProvider::builder().with_span_processor(processor).build();
         let tracer = provider.tracer("test");
         for _ in 0..BATCH_SPANS + 10 {

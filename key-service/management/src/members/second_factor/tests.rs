@@ -27,7 +27,7 @@ impl Ann {
         let (account, _) = office.account("acme").await;
         let desk = &office.management;
         let (_, link) = desk.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
-        let session = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+        let session = desk.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         desk.set_password(&ann, "".into(), PASSWORD.into()).await.unwrap();
         // The link stands for the password no longer.
@@ -57,7 +57,7 @@ impl Ann {
     async fn challenge(&self, visit: &Token) -> String {
         let (account, name, address) = ("acme", "ann", "192.0.2.1");
         let password = PASSWORD.into();
-        let client = Client { address, ..Client::default() };
+        let client = SignInClient { address, ..SignInClient::default() };
         let attempt = SignIn { account, name, password, client, visit };
         match self.office.management.sign_in(attempt).await.unwrap() {
             SignInStep::Code(challenge) => challenge,
@@ -71,7 +71,7 @@ impl Ann {
         challenge: &str,
         code: &str,
     ) -> Result<NewSession, Error<MemberRefused>> {
-        let attempt = CodeSignIn { challenge, code, visit, client: Client::default() };
+        let attempt = CodeSignIn { challenge, code, visit, client: SignInClient::default() };
         self.office.management.sign_in_with_code(attempt).await
     }
 }
@@ -125,14 +125,14 @@ async fn a_link_asks_for_a_code_and_a_wrong_one_does_not_use_it_up() {
     let link = desk.sign_in_link(ann.account, &member, LinkMaker::Operator).await.unwrap();
     for wrong in ["", "000000"] {
         assert_eq!(
-            refused(desk.sign_in_with_link(&link, wrong, Client::default()).await),
+            refused(desk.sign_in_with_link(&link, wrong, SignInClient::default()).await),
             MemberRefused::WrongCode
         );
     }
     let next = code(&ann.app, &ann.office, 1);
-    desk.sign_in_with_link(&link, &next, Client::default()).await.unwrap();
+    desk.sign_in_with_link(&link, &next, SignInClient::default()).await.unwrap();
     assert_eq!(
-        refused(desk.sign_in_with_link(&link, &next, Client::default()).await),
+        refused(desk.sign_in_with_link(&link, &next, SignInClient::default()).await),
         MemberRefused::LinkGone
     );
 }
@@ -187,7 +187,7 @@ async fn turning_it_on_ends_other_sessions() {
     let (desk, now) = (&ann.office.management, ann.signed_in().await);
     desk.remove_second_factor(ann.account, &now.member, Actor::System).await.unwrap();
     let link = desk.sign_in_link(ann.account, &now.member, LinkMaker::Operator).await.unwrap();
-    let other = desk.sign_in_with_link(&link, "", Client::default()).await.unwrap().token;
+    let other = desk.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
     let now = ann.signed_in().await;
     let offered = desk.offered_factor(&now, "acme", None).unwrap();
     let secret = Secret::try_from_base32(offered.secret.expose_secret()).unwrap();

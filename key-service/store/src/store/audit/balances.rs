@@ -25,13 +25,13 @@ use super::{
 pub(super) struct Balanced {
     /// Number of the last entry that the balance counts.
     pub(super) last_entry: u64,
-    of: Of,
+    of: BalanceOwner,
     /// Amount that was spent before an import, with which `used` began.
     opening: NanoUsd,
     holds: Held,
 }
 
-enum Of {
+enum BalanceOwner {
     Key(KeyId, Key),
     Group(GroupId, Group),
 }
@@ -55,12 +55,12 @@ struct Held {
 #[derive(Default)]
 pub(super) struct Holds {
     nanos: i64,
-    of: HashMap<Payer, Held>,
+    of: HashMap<HoldPayer, Held>,
 }
 
 /// A key or a group that pays for a hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Payer {
+enum HoldPayer {
     Key(KeyId),
     Group(GroupId),
 }
@@ -73,7 +73,8 @@ impl Holds {
             due.iter().filter_map(|entry| DueMoney::read(entry))
         {
             holds.nanos += amount.nanos();
-            let payers = [Some(Payer::Key(key)), group.map(Payer::Group), parent.map(Payer::Group)];
+            let payers =
+                [Some(HoldPayer::Key(key)), group.map(HoldPayer::Group), parent.map(HoldPayer::Group)];
             for (payer, counts) in payers.into_iter().zip(levels) {
                 let Some(payer) = payer else { continue };
                 let held = holds.of.entry(payer).or_default();
@@ -88,7 +89,7 @@ impl Holds {
         NanoUsd::from_nanos(self.nanos)
     }
 
-    fn of(&self, payer: Payer) -> Held {
+    fn of(&self, payer: HoldPayer) -> Held {
         self.of.get(&payer).copied().unwrap_or_default()
     }
 }
@@ -97,8 +98,8 @@ impl Balanced {
     /// Gives an audit the bounds, before it has any entry.
     pub(super) fn tell_bounds(&self, auditor: &mut Auditor) {
         match &self.of {
-            Of::Key(id, key) => auditor.key_bounds(*id, &key.budget),
-            Of::Group(id, group) => auditor.group_bounds(*id, &group.budget),
+            BalanceOwner::Key(id, key) => auditor.key_bounds(*id, &key.budget),
+            BalanceOwner::Group(id, group) => auditor.group_bounds(*id, &group.budget),
         }
     }
 
@@ -108,11 +109,11 @@ impl Balanced {
         let held = NanoUsd::from_nanos(nanos);
         let counted = |budget: &Budget| budget.bounds.as_ref().map_or(0, |bounds| bounds.in_flight);
         match of {
-            Of::Key(id, key) => {
+            BalanceOwner::Key(id, key) => {
                 auditor.key(id, &key, opening, held);
                 auditor.in_flight(Figure::InFlight(id), counted(&key.budget), in_flight);
             }
-            Of::Group(id, group) => {
+            BalanceOwner::Group(id, group) => {
                 auditor.group(id, &group, opening, held);
                 auditor.in_flight(Figure::GroupInFlight(id), counted(&group.budget), in_flight);
             }
@@ -205,8 +206,8 @@ fn key(id: KeyId, money: &Record, profile: Option<&Record>, holds: &Holds) -> Re
     let read = codec::read_key(message(money)?).ok_or_else(|| damaged("a key"))?;
     let opening = profile.map(message::<messages::KeyProfile>).transpose()?;
     let opening = opening.map_or(NanoUsd::ZERO, |profile| codec::usd(profile.opening));
-    let holds = holds.of(Payer::Key(id));
-    Ok(Balanced { last_entry: read.last_entry, of: Of::Key(id, read.of), opening, holds })
+    let holds = holds.of(HoldPayer::Key(id));
+    Ok(Balanced { last_entry: read.last_entry, of: BalanceOwner::Key(id, read.of), opening, holds })
 }
 
 fn group(
@@ -218,6 +219,6 @@ fn group(
     let read = codec::read_group(message(money)?).ok_or_else(|| damaged("a group"))?;
     let opening = profile.map(message::<messages::GroupProfile>).transpose()?;
     let opening = opening.map_or(NanoUsd::ZERO, |profile| codec::usd(profile.opening));
-    let holds = holds.of(Payer::Group(id));
-    Ok(Balanced { last_entry: read.last_entry, of: Of::Group(id, read.of), opening, holds })
+    let holds = holds.of(HoldPayer::Group(id));
+    Ok(Balanced { last_entry: read.last_entry, of: BalanceOwner::Group(id, read.of), opening, holds })
 }

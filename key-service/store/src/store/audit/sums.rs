@@ -153,7 +153,7 @@ fn compare(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, Sum>) {
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (name, Sum { recorded, charged, counts, last_entry: _ }) in sums {
-        let Some(of) = Of::read(&name) else { continue };
+        let Some(of) = SumOwner::read(&name) else { continue };
         if !is_bounded(Quantity::Usd(recorded.charged())) && charged < i128::from(COUNTED) {
             auditor.sum(of.charged(day), recorded.charged(), charged);
         }
@@ -177,7 +177,7 @@ fn compare(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, Sum>) {
 
 fn each_counter(
     auditor: &mut Auditor,
-    (of, day): (&Of, Day),
+    (of, day): (&SumOwner, Day),
     recorded: &[(Counter, Quantity)],
     proven: &[(Counter, Quantity)],
 ) {
@@ -196,13 +196,13 @@ const fn is_bounded(quantity: Quantity) -> bool {
     }
 }
 
-enum Of {
+enum SumOwner {
     Payer(KeyId, String),
     Model(String),
     Group(GroupId),
 }
 
-impl Of {
+impl SumOwner {
     fn read(name: &[u8]) -> Option<Self> {
         match name.split_first()? {
             (b'p', _) => PayerName::read(name).map(|payer| Self::Payer(payer.key, payer.model)),

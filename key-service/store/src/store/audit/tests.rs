@@ -24,7 +24,7 @@ use shared::{
 
 use super::{
     super::{
-        EVENTS_KEPT, EventBounds, Kept, Ledger, Store,
+        EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention,
         suite::{act, nanos, new_group, new_key, open_account_with},
     },
     AUDIT_ATTEMPTS,
@@ -35,7 +35,7 @@ const MODEL: &str = "Model Flash";
 const LATER: Timestamp = Timestamp::from_millis(START.millis() + 20 * 60 * 1000);
 
 fn store(records: &Arc<Maps>, journal_entries: Option<u64>) -> Store {
-    let kept = Kept { journal_entries, ..Kept::all(EventBounds::with_life(EVENTS_KEPT)) };
+    let kept = StoreRetention { journal_entries, ..StoreRetention::all(EventBounds::with_life(EVENTS_KEPT)) };
     Store::new(Arc::clone(records) as Arc<dyn Records>, Arc::new(System), kept)
 }
 

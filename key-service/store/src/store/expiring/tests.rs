@@ -11,10 +11,10 @@ use records::maps::Maps;
 use shared::clock::System;
 
 use super::*;
-use crate::store::{EVENTS_KEPT, EventBounds, Kept, NewAccount};
+use crate::store::{EVENTS_KEPT, EventBounds, NewAccount, StoreRetention};
 
 fn store() -> Store {
-    let kept = Kept::all(EventBounds::with_life(EVENTS_KEPT));
+    let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
     Store::new(Arc::new(Maps::default()), Arc::new(System), kept)
 }
 

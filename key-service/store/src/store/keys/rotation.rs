@@ -29,7 +29,7 @@ const MOST_ATTEMPTS: u32 = 100;
 
 /// Outcome of a decision on a rotation.
 #[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
-enum Decided {
+enum RotationOutcome {
     /// The rotation is answered. These are the credentials that the key no longer accepts.
     Answered(Rotated, Vec<key_profile::Rotated>),
     /// The credential does not have the next number.
@@ -65,8 +65,8 @@ impl Store {
                 rotate(change, (&new, number), attempt, act)
             };
             let (rotated, outdated) = match self.govern(new.account, decide).await? {
-                Decided::Answered(rotated, outdated) => (rotated, outdated),
-                Decided::Stale => continue,
+                RotationOutcome::Answered(rotated, outdated) => (rotated, outdated),
+                RotationOutcome::Stale => continue,
             };
             for key_profile::Rotated { number, digest } in outdated {
                 if let Ok(digest) = digest.try_into().map(Digest::from_bytes) {
@@ -122,8 +122,8 @@ fn rotate(
     (new, written): (&NewCredential, Option<u64>),
     attempt: Option<&Idempotency>,
     act: &Act,
-) -> Result<Decided, StoreError> {
-    let answered = |rotated| Ok(Decided::Answered(rotated, Vec::new()));
+) -> Result<RotationOutcome, StoreError> {
+    let answered = |rotated| Ok(RotationOutcome::Answered(rotated, Vec::new()));
     let earlier = idempotency::earlier(change, attempt)?;
     let Some((before, profile)) = find(change, new.key)? else { return answered(Rotated::NotFound) };
     if number_of(&profile, &new.digest).is_some() {
@@ -140,7 +140,7 @@ fn rotate(
     };
     let number = key.spend.rotation.current;
     if written != Some(number) {
-        return Ok(Decided::Stale);
+        return Ok(RotationOutcome::Stale);
     }
     // The credential that the key was made with is not in the list, and stays.
     let (mut kept, outdated): (Vec<_>, Vec<_>) =
@@ -149,5 +149,5 @@ fn rotate(
     put(change, (&before, &key), KeyProfile { rotated: kept, ..profile })?;
     change.event(act.event(0, Some(new.key), key.spend.group, key.rotation_event(act.at)));
     idempotency::keep(change, attempt, new.key.as_bytes());
-    Ok(Decided::Answered(Rotated::New(key), outdated))
+    Ok(RotationOutcome::Answered(Rotated::New(key), outdated))
 }

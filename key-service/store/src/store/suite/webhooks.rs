@@ -16,8 +16,8 @@ use domain::{
     event::EventKind,
     ledger::histories::{START, account},
     webhook::{
-        Answer, Attempt, Delivery, DisabledReason, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook,
-        Webhook, WebhookPatch, WebhookUrl,
+        Attempt, Delivery, DisabledReason, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, ReceiverAnswer,
+        StoredWebhook, Webhook, WebhookPatch, WebhookUrl,
     },
 };
 
@@ -48,7 +48,7 @@ fn delivery(number: u64) -> Delivery {
 
 fn attempt(of: &Delivery, status: u16) -> Attempt {
     let (event, kind, at) = (of.event, of.kind.clone(), START);
-    Attempt { event, kind, at, milliseconds: 12, answer: Answer::Status(status) }
+    Attempt { event, kind, at, milliseconds: 12, answer: ReceiverAnswer::Status(status) }
 }
 
 /// Adds the deliveries of these events, as after they were looked at.
@@ -243,7 +243,7 @@ pub(super) async fn the_last_attempts_are_kept(subject: &mut impl Subject) {
     add(subject.store(), account, &mut other, &[8]).await;
     let store = subject.store();
     let claimed = claim(store, account, other_id, START).await.remove(0);
-    let refused = Attempt { answer: Answer::None("no connection".into()), ..attempt(&claimed, 0) };
+    let refused = Attempt { answer: ReceiverAnswer::None("no connection".into()), ..attempt(&claimed, 0) };
     assert!(store.finish_delivery(account, other_id, claimed, (refused.clone(), None)).await.unwrap());
     for n in 0..KEPT_ATTEMPTS + 5 {
         let claimed = claim(store, account, id, START).await.remove(0);
@@ -253,7 +253,7 @@ pub(super) async fn the_last_attempts_are_kept(subject: &mut impl Subject) {
     subject.interrupt().await;
     let kept = subject.store().attempts(account, id).await.unwrap();
     let statuses: Vec<_> = kept.into_iter().map(|attempt| attempt.answer).collect();
-    let expected: Vec<_> = (5..25).rev().map(Answer::Status).collect();
+    let expected: Vec<_> = (5..25).rev().map(ReceiverAnswer::Status).collect();
     assert_eq!(statuses, expected);
     assert_eq!(subject.store().attempts(account, other_id).await.unwrap(), [refused]);
 }

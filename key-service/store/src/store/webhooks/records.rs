@@ -9,7 +9,7 @@ use shared::{
 
 use domain::{
     digest::Digest,
-    webhook::{Answer, Attempt, Delivery, DisabledReason, StoredWebhook, Webhook, WebhookUrl},
+    webhook::{Attempt, Delivery, DisabledReason, ReceiverAnswer, StoredWebhook, Webhook, WebhookUrl},
 };
 
 const fn time(millis: i64) -> Timestamp {
@@ -72,8 +72,8 @@ pub(super) fn read_delivery(waiting: &PendingDelivery, sent: messages::Delivery)
 pub(super) fn write_attempt(attempt: &Attempt) -> messages::DeliveryAttempt {
     let Attempt { event, kind, at, milliseconds, answer } = attempt;
     let answer = match answer {
-        Answer::Status(status) => delivery_attempt::Answer::Status(u32::from(*status)),
-        Answer::None(reason) => delivery_attempt::Answer::Reason(reason.clone()),
+        ReceiverAnswer::Status(status) => delivery_attempt::Answer::Status(u32::from(*status)),
+        ReceiverAnswer::None(reason) => delivery_attempt::Answer::Reason(reason.clone()),
     };
     messages::DeliveryAttempt {
         event: event.as_bytes().to_vec(),
@@ -87,8 +87,8 @@ pub(super) fn write_attempt(attempt: &Attempt) -> messages::DeliveryAttempt {
 pub(super) fn read_attempt(attempt: messages::DeliveryAttempt) -> Option<Attempt> {
     let messages::DeliveryAttempt { event, kind, at, milliseconds, answer } = attempt;
     let answer = match answer? {
-        delivery_attempt::Answer::Status(status) => Answer::Status(status.try_into().ok()?),
-        delivery_attempt::Answer::Reason(reason) => Answer::None(reason),
+        delivery_attempt::Answer::Status(status) => ReceiverAnswer::Status(status.try_into().ok()?),
+        delivery_attempt::Answer::Reason(reason) => ReceiverAnswer::None(reason),
     };
     Some(Attempt { event: EventId::from_slice(&event)?, kind, at: time(at), milliseconds, answer })
 }

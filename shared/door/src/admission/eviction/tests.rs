@@ -70,7 +70,7 @@ fn sample() -> impl Strategy<Value = Sample> {
 proptest! {
     #[test]
     fn a_place_comes_from_an_owner_with_the_most_and_from_a_silent_connection_if_it_has_one(sample in sample()) {
-        let chosen = choose(&sample, Passed::Connections);
+        let chosen = choose(&sample, PassedBound::Connections);
         prop_assert_eq!(chosen.len(), 1);
         let (from, number) = chosen[0];
         let of_owner: Vec<_> = sample.of(from).collect();
@@ -83,7 +83,7 @@ proptest! {
 
     #[test]
     fn a_busy_connection_never_gives_its_place_to_an_authenticated_one(sample in sample()) {
-        let chosen = choose(&sample, Passed::IdleConnections);
+        let chosen = choose(&sample, PassedBound::IdleConnections);
         let idle: Vec<_> = sample.all().filter(|(_, it)| it.idle.is_some()).collect();
         prop_assert_eq!(chosen.is_empty(), idle.is_empty());
         for (from, number) in chosen {
@@ -96,7 +96,7 @@ proptest! {
 
     #[test]
     fn relief_takes_as_much_as_is_needed_and_always_from_the_owner_with_the_most(sample in sample(), excess in 0..200_usize) {
-        let chosen = choose(&sample, Passed::Load(excess));
+        let chosen = choose(&sample, PassedBound::Load(excess));
         let (mut closed, mut relieved) = (HashSet::new(), 0);
         for (from, number) in &chosen {
             prop_assert!(relieved < excess, "no connection more than needed");
@@ -117,12 +117,12 @@ fn a_few_connections_of_one_owner_yield_by_age_to_many_owners_with_one() {
     let mut sample = Sample::of_machines(machines.clone());
     for oldest in 0..10 {
         assert_eq!(
-            choose(&sample, Passed::Connections),
+            choose(&sample, PassedBound::Connections),
             [(owner(10 + u8::try_from(oldest).unwrap()), oldest)]
         );
         sample.remove(oldest);
     }
     // One more than a few, and its owner yields.
     let sample = Sample::of_machines(machines.chain((0..=FEW).map(|_| 2)));
-    assert_eq!(choose(&sample, Passed::Connections), [(owner(2), 20 + few)]);
+    assert_eq!(choose(&sample, PassedBound::Connections), [(owner(2), 20 + few)]);
 }
