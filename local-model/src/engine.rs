@@ -56,7 +56,7 @@ pub(crate) struct AnswerEvent {
 pub(crate) type Events = mpsc::UnboundedReceiver<Result<AnswerEvent, ApiError>>;
 
 /// A request while it is answered, on a thread that may block.
-struct Generator<'a> {
+struct AnswerGenerator<'a> {
     engine: &'a Engine,
     request: Request,
     events: mpsc::UnboundedSender<Result<AnswerEvent, ApiError>>,
@@ -99,7 +99,7 @@ impl Engine {
         let engine = Arc::clone(self);
         spawn_blocking(move || {
             let (cache, logits) = (KvCache::default(), Vec::new());
-            Generator { engine: &engine, request, events, cache, logits, written: 0 }.run();
+            AnswerGenerator { engine: &engine, request, events, cache, logits, written: 0 }.run();
             drop(permits);
         });
         received
@@ -114,7 +114,7 @@ impl Engine {
     }
 }
 
-impl<'a> Generator<'a> {
+impl<'a> AnswerGenerator<'a> {
     /// Writes the answer, unless the client leaves.
     fn run(mut self) {
         for chunk in self.request.prompt.chunks(CHUNK) {

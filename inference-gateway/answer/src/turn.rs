@@ -86,15 +86,15 @@ pub(super) struct Turn {
     shows_reasoning: bool,
     calls: Calls,
     call_ids: AnswerCallIds,
-    open: Option<Lane>,
-    waiting: VecDeque<Lane>,
+    open: Option<TurnLane>,
+    waiting: VecDeque<TurnLane>,
     closed: Vec<u64>,
     blocks: u64,
     end: Option<TurnEnd>,
 }
 
 /// A block that is open or waits to be opened.
-struct Lane {
+struct TurnLane {
     block: Block,
     /// Text that waits, as spelled in JSON with its opening quote only.
     waiting: String,
@@ -153,14 +153,14 @@ impl Turn {
         writer: &mut dyn TurnWriter,
         out: &mut BytesMut,
     ) {
-        let is_same = |lane: &&mut Lane| lane.block.content.is_same(&content);
+        let is_same = |lane: &&mut TurnLane| lane.block.content.is_same(&content);
         if let Some(open) = self.open.as_mut().filter(is_same) {
             writer.add(&open.block, piece, out);
             return;
         }
         if self.waiting.is_empty() && self.may_close() {
             self.close(true, writer, out);
-            let lane = self.open(Lane::new(content), writer, out);
+            let lane = self.open(TurnLane::new(content), writer, out);
             writer.add(&lane.block, piece, out);
             return;
         }
@@ -178,7 +178,7 @@ impl Turn {
     ) -> Result<(), Nonsense> {
         let ToolCallDelta { index, id, name_is_new } = self.calls.place(call, at);
         let arguments = call.arguments().unwrap_or(RawString::EMPTY);
-        let is_this = |lane: &&mut Lane| matches!(lane.block.content, BlockContent::Call { place, .. } if place == index);
+        let is_this = |lane: &&mut TurnLane| matches!(lane.block.content, BlockContent::Call { place, .. } if place == index);
         if let Some(open) = self.open.as_mut().filter(is_this) {
             if !arguments.is_empty() {
                 open.arguments.push(&arguments.decoded());
@@ -234,7 +234,7 @@ impl Turn {
         }
     }
 
-    fn open(&mut self, mut lane: Lane, writer: &mut dyn TurnWriter, out: &mut BytesMut) -> &Lane {
+    fn open(&mut self, mut lane: TurnLane, writer: &mut dyn TurnWriter, out: &mut BytesMut) -> &TurnLane {
         lane.block.index = self.blocks;
         self.blocks += 1;
         writer.open(&lane.block, out);
@@ -265,18 +265,18 @@ impl Turn {
 
 /// Finds the waiting block at this place, or makes one.
 fn waiting_at(
-    waiting: &mut VecDeque<Lane>,
+    waiting: &mut VecDeque<TurnLane>,
     at: Option<usize>,
     content: impl FnOnce() -> BlockContent,
-) -> &mut Lane {
+) -> &mut TurnLane {
     let at = at.unwrap_or_else(|| {
-        waiting.push_back(Lane::new(content()));
+        waiting.push_back(TurnLane::new(content()));
         waiting.len() - 1
     });
     &mut waiting[at]
 }
 
-impl Lane {
+impl TurnLane {
     fn new(content: BlockContent) -> Self {
         let block = Block { index: 0, content };
         Self { block, waiting: String::new(), arguments: ObjectScan::default() }

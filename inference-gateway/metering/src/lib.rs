@@ -85,7 +85,7 @@ struct Blocked {
     before: u64,
 }
 
-enum Step {
+enum EventStep {
     Delivered,
     Blocked,
     Ended(StreamEnd),
@@ -174,9 +174,9 @@ impl StreamMeter {
             return (self.granted.is_short() && self.is_uncovered()).then_some(StreamEnd::GrantUsedUp);
         };
         match self.event(data, Some(before), self.granted.is_short()) {
-            Step::Delivered => self.rewrite(),
-            Step::Blocked => None,
-            Step::Ended(end) => Some(end),
+            EventStep::Delivered => self.rewrite(),
+            EventStep::Blocked => None,
+            EventStep::Ended(end) => Some(end),
         }
     }
 
@@ -275,37 +275,37 @@ impl StreamMeter {
             };
             self.events += 1;
             match self.event(data, None, false) {
-                Step::Delivered => {}
-                Step::Blocked => return None,
-                Step::Ended(end) => return Some(end),
+                EventStep::Delivered => {}
+                EventStep::Blocked => return None,
+                EventStep::Ended(end) => return Some(end),
             }
         }
     }
 
     /// Rewrites one event and counts its tokens. If it was blocked, they are counted already, and `before` is the count
     /// before it. `exhausted` means that no more tokens can be granted.
-    fn event(&mut self, data: Bytes, before: Option<u64>, exhausted: bool) -> Step {
+    fn event(&mut self, data: Bytes, before: Option<u64>, exhausted: bool) -> EventStep {
         let chunk = match self.reader.event(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
-            Ok(Event::Done) => return Step::Ended(self.ended("it was done without a finish reason")),
+            Ok(Event::Done) => return EventStep::Ended(self.ended("it was done without a finish reason")),
             Ok(Event::Failed(error, chunk)) => {
                 self.counter.count_report_of(&chunk);
-                return Step::Ended(StreamEnd::Complained(error));
+                return EventStep::Ended(StreamEnd::Complained(error));
             }
-            Err(nonsense) => return Step::Ended(nonsense.into()),
+            Err(nonsense) => return EventStep::Ended(nonsense.into()),
         };
         let before = before.unwrap_or_else(|| self.count(&chunk));
         if self.is_covered() || self.ends_generation(&chunk) {
-            return self.deliver(&chunk).map_or(Step::Delivered, Step::Ended);
+            return self.deliver(&chunk).map_or(EventStep::Delivered, EventStep::Ended);
         }
         let exhausted = exhausted || self.granted.is_complete();
         if exhausted && !chunk.has_output() {
             // Tokens without visible text were generated too.
-            return Step::Ended(self.deliver(&chunk).unwrap_or(StreamEnd::GrantUsedUp));
+            return EventStep::Ended(self.deliver(&chunk).unwrap_or(StreamEnd::GrantUsedUp));
         }
         drop(chunk);
         self.blocked = Some(Blocked { data, before });
-        if exhausted { Step::Ended(StreamEnd::GrantUsedUp) } else { Step::Blocked }
+        if exhausted { EventStep::Ended(StreamEnd::GrantUsedUp) } else { EventStep::Blocked }
     }
 
     /// Returns the finish reasons so far.

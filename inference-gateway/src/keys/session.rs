@@ -155,10 +155,10 @@ impl SessionTask {
         self.health.session_answered(self.number, &self.is_failing, &self.peer);
     }
 
-    async fn open(&self) -> Result<Session, Status> {
+    async fn open(&self) -> Result<OpenSession, Status> {
         let (endpoint, tls, token, dial) = match &self.peer {
             Peer::Remote { endpoint, tls, token, dial } => (endpoint, tls, token, dial),
-            Peer::Local(service) => return Ok(Session::Local(service.clone())),
+            Peer::Local(service) => return Ok(OpenSession::Local(service.clone())),
         };
         let opening = async {
             let connected = match (dial, tls) {
@@ -179,7 +179,7 @@ impl SessionTask {
             let first = answers.message().await?.ok_or_else(closed)?;
             let clock = SessionClock::observed(Instant::now(), first.clock_ms);
             self.queue.met(self.number, first.instance);
-            Ok(Session::Remote(Box::new(RemoteSession { frames, answers, clock, next_id: 0 })))
+            Ok(OpenSession::Remote(Box::new(RemoteSession { frames, answers, clock, next_id: 0 })))
         };
         timeout(CONNECT_DEADLINE, opening)
             .await
@@ -197,7 +197,7 @@ impl SessionTask {
     }
 }
 
-enum Session {
+enum OpenSession {
     Remote(Box<RemoteSession>),
     Local(Arc<dyn KeyService>),
 }
@@ -224,7 +224,7 @@ struct Frame {
     store_failed: bool,
 }
 
-impl Session {
+impl OpenSession {
     /// Sends frame after frame. Returns `Ok` when the queue is closed, and an error when the session breaks.
     async fn run(&mut self, task: &SessionTask, frame: &mut Frame) -> Result<(), Status> {
         loop {

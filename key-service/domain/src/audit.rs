@@ -37,8 +37,8 @@ pub struct Auditor {
     first: Option<u64>,
     /// Number of the last entry that the account's credit has paid.
     paid: u64,
-    keys: HashMap<KeyId, EntrySums>,
-    groups: HashMap<GroupId, EntrySums>,
+    keys: HashMap<KeyId, SumsOfEntries>,
+    groups: HashMap<GroupId, SumsOfEntries>,
     /// Times at which windows got their bounds, for bounds set within the recorded window.
     bound_since: (HashMap<KeyId, Since>, HashMap<GroupId, Since>),
     begins_at: Option<Timestamp>,
@@ -68,7 +68,7 @@ pub struct AuditedEntry {
 
 /// Sums of the entries so far of a key or a group.
 #[derive(Debug)]
-struct EntrySums {
+struct SumsOfEntries {
     /// A key's balance after the last entry, or the sum of a group's entries.
     used: NanoUsd,
     /// The first entry of a complete journal, which the opening balance proves.
@@ -293,16 +293,16 @@ impl Auditor {
 
 /// Adds an entry to the windows of a key or a group, and returns the balance.
 fn balance<'a, Id: Eq + Hash>(
-    balances: &'a mut HashMap<Id, EntrySums>,
+    balances: &'a mut HashMap<Id, SumsOfEntries>,
     since: &HashMap<Id, Since>,
     id: Id,
     entry: AuditedEntry,
-) -> &'a mut EntrySums {
+) -> &'a mut SumsOfEntries {
     let balance = match balances.entry(id) {
         Slot::Occupied(balance) => balance.into_mut(),
         Slot::Vacant(vacant) => {
             let windows = Replay::new(since.get(vacant.key()).copied().unwrap_or_default());
-            vacant.insert(EntrySums { used: NanoUsd::ZERO, first: Some(entry), windows, known: false })
+            vacant.insert(SumsOfEntries { used: NanoUsd::ZERO, first: Some(entry), windows, known: false })
         }
     };
     balance.windows.add(entry.at, entry.delta);
@@ -310,15 +310,19 @@ fn balance<'a, Id: Eq + Hash>(
 }
 
 /// Marks a key or a group as known, and returns the amount that entries prove, or `nothing` if there are no entries.
-fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, EntrySums>, id: Id, nothing: NanoUsd) -> NanoUsd {
-    let new = || EntrySums { used: nothing, first: None, windows: Replay::default(), known: false };
+fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, SumsOfEntries>, id: Id, nothing: NanoUsd) -> NanoUsd {
+    let new = || SumsOfEntries { used: nothing, first: None, windows: Replay::default(), known: false };
     let balance = balances.entry(id).or_insert_with(new);
     balance.known = true;
     balance.used
 }
 
 /// Finds the windows that entries disprove, each with its recorded and proven spend.
-fn wrong_windows(budget: &Budget, balance: Option<&EntrySums>, known: Known) -> Vec<(Per, NanoUsd, NanoUsd)> {
+fn wrong_windows(
+    budget: &Budget,
+    balance: Option<&SumsOfEntries>,
+    known: Known,
+) -> Vec<(Per, NanoUsd, NanoUsd)> {
     let nothing = Replay::default();
     let replay = balance.map_or(&nothing, |balance| &balance.windows);
     let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows);

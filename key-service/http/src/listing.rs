@@ -38,7 +38,7 @@ pub(super) async fn respond<T: Shown>(
     let mut json = ListJson::<T>::new(api.clock.now());
     let body = if limit.is_some() || !page.has_more {
         let completeness = T::completeness(&api.management, account).await.map_err(read_error)?;
-        let end = Some(End { has_more: page.has_more, completeness });
+        let end = Some(ListingEnd { has_more: page.has_more, completeness });
         Body::from(json.piece(&page.items, end.as_ref()).map_err(|e| unwritable(&e))?)
     } else {
         let (page, span) = (Some(page), Span::current());
@@ -94,7 +94,7 @@ impl<T: Shown> RestOfListing<T> {
         } else {
             let completeness = T::completeness(&rest.management, rest.account).await;
             let completeness = completeness.map_err(|error| rest.broken(&error))?;
-            Some(End { has_more: false, completeness })
+            Some(ListingEnd { has_more: false, completeness })
         };
         let piece = rest.json.piece(&page.items, end.as_ref()).map_err(|error| rest.broken(&error))?;
         rest.listing.after = rest.json.last;
@@ -108,7 +108,7 @@ impl<T: Shown> RestOfListing<T> {
 }
 
 /// Members that close a list.
-struct End {
+struct ListingEnd {
     has_more: bool,
     completeness: Completeness,
 }
@@ -128,7 +128,7 @@ impl<T: Shown> ListJson<T> {
     }
 
     /// Writes JSON of these objects. With `end`, the list ends after them.
-    fn piece(&mut self, objects: &[T], end: Option<&End>) -> Result<Bytes, serde_json::Error> {
+    fn piece(&mut self, objects: &[T], end: Option<&ListingEnd>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {
             json.extend_from_slice(br#"{"object":"list","data":["#);
@@ -142,7 +142,7 @@ impl<T: Shown> ListJson<T> {
             self.first.get_or_insert(object.id());
             self.last = Some(object.id());
         }
-        if let Some(End { has_more, completeness }) = end {
+        if let Some(ListingEnd { has_more, completeness }) = end {
             json.extend_from_slice(br#"],"first_id":"#);
             serde_json::to_writer(&mut json, &self.first)?;
             json.extend_from_slice(br#","last_id":"#);

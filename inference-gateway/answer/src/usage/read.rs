@@ -27,8 +27,8 @@ impl Reported {
         let mut counts = ReportedCounts::default();
         counts.read(
             match form {
-                ReportForm::Usage => UsageObject::Usage,
-                ReportForm::Timings => UsageObject::Timings,
+                ReportForm::Usage => ReportObject::Usage,
+                ReportForm::Timings => ReportObject::Timings,
             },
             report,
         );
@@ -38,7 +38,7 @@ impl Reported {
 
 /// Objects of a report that have counts.
 #[derive(Clone, Copy)]
-enum UsageObject {
+enum ReportObject {
     Usage,
     /// Details of the prompt's tokens.
     Prompt,
@@ -78,58 +78,60 @@ struct ReportedCounts {
 
 impl ReportedCounts {
     /// Reads the counts of an object; other values have none.
-    fn read(&mut self, place: UsageObject, value: &RawValue) {
+    fn read(&mut self, place: ReportObject, value: &RawValue) {
         // The value is JSON already, so the only error is that it is no object.
         let _ = serde_json::Deserializer::from_str(value.get()).deserialize_map(Members(place, self));
     }
 
-    fn take(&mut self, place: UsageObject, name: &str, value: &RawValue) {
+    fn take(&mut self, place: ReportObject, name: &str, value: &RawValue) {
         self.by_anthropic |= matches!(
             (place, name),
             (
-                UsageObject::Usage,
+                ReportObject::Usage,
                 "cache_read_input_tokens" | "cache_creation_input_tokens" | "cache_creation"
             )
         );
         let counted = match (place, name) {
-            (UsageObject::Usage, "prompt_tokens") => &mut self.prompt,
-            (UsageObject::Usage, "input_tokens") => &mut self.input,
-            (UsageObject::Usage, "completion_tokens" | "output_tokens")
-            | (UsageObject::Timings, "predicted_n") => &mut self.completion,
-            (UsageObject::Usage, "total_tokens") => &mut self.total,
+            (ReportObject::Usage, "prompt_tokens") => &mut self.prompt,
+            (ReportObject::Usage, "input_tokens") => &mut self.input,
+            (ReportObject::Usage, "completion_tokens" | "output_tokens")
+            | (ReportObject::Timings, "predicted_n") => &mut self.completion,
+            (ReportObject::Usage, "total_tokens") => &mut self.total,
             // Names of OpenAI, SGLang and Anthropic.
-            (UsageObject::Output | UsageObject::Usage, "reasoning_tokens")
-            | (UsageObject::Output, "thinking_tokens") => &mut self.reasoning,
-            (UsageObject::Output, "audio_tokens") => &mut self.audio_output,
-            (UsageObject::Prompt, "audio_tokens") => &mut self.audio_input,
+            (ReportObject::Output | ReportObject::Usage, "reasoning_tokens")
+            | (ReportObject::Output, "thinking_tokens") => &mut self.reasoning,
+            (ReportObject::Output, "audio_tokens") => &mut self.audio_output,
+            (ReportObject::Prompt, "audio_tokens") => &mut self.audio_input,
             // Names of OpenAI, Moonshot, DeepSeek, llama.cpp and Anthropic.
-            (UsageObject::Prompt | UsageObject::Usage, "cached_tokens" | "cache_read_input_tokens")
-            | (UsageObject::Usage, "prompt_cache_hit_tokens")
-            | (UsageObject::Timings, "cache_n") => &mut self.cached,
-            (UsageObject::Usage, "prompt_cache_miss_tokens") | (UsageObject::Timings, "prompt_n") => {
+            (ReportObject::Prompt | ReportObject::Usage, "cached_tokens" | "cache_read_input_tokens")
+            | (ReportObject::Usage, "prompt_cache_hit_tokens")
+            | (ReportObject::Timings, "cache_n") => &mut self.cached,
+            (ReportObject::Usage, "prompt_cache_miss_tokens") | (ReportObject::Timings, "prompt_n") => {
                 &mut self.uncached
             }
             // OpenAI's name, and three of gateways to Anthropic's API, of which the last is Anthropic's own.
             (
-                UsageObject::Prompt,
+                ReportObject::Prompt,
                 "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens",
             )
-            | (UsageObject::Prompt | UsageObject::Usage, "cache_creation_input_tokens") => &mut self.written,
-            (UsageObject::Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
-            | (UsageObject::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
-            (UsageObject::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
-            | (UsageObject::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
-            (UsageObject::Usage, "prompt_tokens_details" | "input_tokens_details") => {
-                return self.read(UsageObject::Prompt, value);
+            | (ReportObject::Prompt | ReportObject::Usage, "cache_creation_input_tokens") => {
+                &mut self.written
             }
-            (UsageObject::Usage, "completion_tokens_details" | "output_tokens_details") => {
-                return self.read(UsageObject::Output, value);
+            (ReportObject::Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
+            | (ReportObject::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
+            (ReportObject::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
+            | (ReportObject::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
+            (ReportObject::Usage, "prompt_tokens_details" | "input_tokens_details") => {
+                return self.read(ReportObject::Prompt, value);
             }
-            (UsageObject::Usage | UsageObject::Prompt, "cache_creation")
-            | (UsageObject::Prompt, "cache_creation_token_details" | "cache_write_tokens_details") => {
-                return self.read(UsageObject::Writes, value);
+            (ReportObject::Usage, "completion_tokens_details" | "output_tokens_details") => {
+                return self.read(ReportObject::Output, value);
             }
-            (UsageObject::Usage, "iterations") if !self.is_round => return self.read_apart(value),
+            (ReportObject::Usage | ReportObject::Prompt, "cache_creation")
+            | (ReportObject::Prompt, "cache_creation_token_details" | "cache_write_tokens_details") => {
+                return self.read(ReportObject::Writes, value);
+            }
+            (ReportObject::Usage, "iterations") if !self.is_round => return self.read_apart(value),
             _ => return,
         };
         *counted = (*counted).max(count(value));
@@ -142,7 +144,7 @@ impl ReportedCounts {
         let _ = each_element(rounds, |round: &RawValue| {
             if serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| round.is_apart()) {
                 let mut counts = Self { is_round: true, ..Self::default() };
-                counts.read(UsageObject::Usage, round);
+                counts.read(ReportObject::Usage, round);
                 self.apart = self.apart.plus(counts.reported());
             }
             true
@@ -201,7 +203,7 @@ impl Round<'_> {
 }
 
 /// Reads the members of the object at a place.
-struct Members<'c>(UsageObject, &'c mut ReportedCounts);
+struct Members<'c>(ReportObject, &'c mut ReportedCounts);
 
 impl<'de> Visitor<'de> for Members<'_> {
     type Value = ();

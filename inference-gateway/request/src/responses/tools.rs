@@ -24,13 +24,13 @@ pub(super) struct Tools {
     names: ToolNames,
     dropped: DroppedNames,
     /// Names of the functions for upstreams, each with its name in the client's words.
-    offered: Vec<Offered>,
+    offered: Vec<OfferedTool>,
     /// Tools of all lists, dropped ones included.
     listed: usize,
     before: &'static str,
 }
 
-struct Offered {
+struct OfferedTool {
     flat: String,
     tool: Tool,
 }
@@ -190,7 +190,7 @@ impl Tools {
             self.before = ",";
             write(&quoted(&flat), draft)?;
         }
-        self.offered.push(Offered { flat, tool });
+        self.offered.push(OfferedTool { flat, tool });
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl Tools {
             Choice::Mode(mode) | Choice::Allowed(mode, _) => draft.member("tool_choice", &quoted(mode)),
             Choice::One(chosen) => {
                 let flat = self.offered.iter().find(|offered| offered.tool == *chosen);
-                let Some(Offered { flat, .. }) = flat else {
+                let Some(OfferedTool { flat, .. }) = flat else {
                     let choice = body.require("tool_choice")?;
                     return Err(choice.error(Code::InvalidValue, "no such tool is offered in 'tools'"));
                 };

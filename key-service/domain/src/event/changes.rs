@@ -65,12 +65,12 @@ pub(super) fn serialize<S: Serializer>(changes: &[Change], serializer: S) -> Res
 }
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Change>, D::Error> {
-    deserializer.deserialize_map(Changes)
+    deserializer.deserialize_map(ChangeList)
 }
 
-struct Changes;
+struct ChangeList;
 
-impl<'de> de::Visitor<'de> for Changes {
+impl<'de> de::Visitor<'de> for ChangeList {
     type Value = Vec<Change>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

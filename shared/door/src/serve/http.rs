@@ -87,7 +87,7 @@ pub(super) async fn serve_connection(
     }
     let peer = stream.peer_addr().ok().map(|address| PeerAddress(address.ip()));
     let stream = ReportingStream::new(FairRead::new(stream), connection.clone());
-    let peer = Peer { address: peer, over_tls: server.tls.is_some() };
+    let peer = ConnectionPeer { address: peer, over_tls: server.tls.is_some() };
     let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
     // The first head has a deadline from the connection's beginning; TLS does not extend it.
     let handshake = timeout(server.bounds.head, tls.acceptor().accept(stream));
@@ -108,7 +108,7 @@ pub(super) async fn serve_connection(
 
 /// Facts about the other end of a connection, which each request carries.
 #[derive(Clone, Copy)]
-struct Peer {
+struct ConnectionPeer {
     address: Option<PeerAddress>,
     over_tls: bool,
 }
@@ -116,7 +116,7 @@ struct Peer {
 async fn serve_http<S>(
     server: &Arc<Server>,
     stream: S,
-    peer: Peer,
+    peer: ConnectionPeer,
     connection: &Arc<Connection>,
     worker: usize,
 ) where

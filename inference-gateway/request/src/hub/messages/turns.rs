@@ -149,7 +149,7 @@ impl Turns {
 }
 
 /// A part of a content.
-enum Part<'a> {
+enum TurnPart<'a> {
     /// A text, a JSON string.
     Text(&'a str),
     /// The URL of an image.
@@ -159,26 +159,26 @@ enum Part<'a> {
 /// Passes each part of a content to `take`, except empty texts, which the API refuses.
 fn each_part<'a>(
     content: &Value<'a, '_>,
-    mut take: impl FnMut(Part<'a>) -> Result<(), ApiError>,
+    mut take: impl FnMut(TurnPart<'a>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
     match content.kind() {
         Kind::String if content.raw() == EMPTY => Ok(()),
-        Kind::String => take(Part::Text(content.raw())),
+        Kind::String => take(TurnPart::Text(content.raw())),
         Kind::Array => content
             .objects_if_any(usize::MAX, |part| match part.get("text") {
                 Some(text) if text.raw() == EMPTY => Ok(()),
-                Some(text) => take(Part::Text(text.raw())),
-                None => take(Part::Image(part.require("image_url")?.object()?.require("url")?.string()?)),
+                Some(text) => take(TurnPart::Text(text.raw())),
+                None => take(TurnPart::Image(part.require("image_url")?.object()?.require("url")?.string()?)),
             })
             .map(drop),
         Kind::Null | Kind::Bool | Kind::Number | Kind::Object => Ok(()),
     }
 }
 
-fn put_part(part: Part<'_>, out: &mut String) {
+fn put_part(part: TurnPart<'_>, out: &mut String) {
     match part {
-        Part::Text(token) => put_text(token, out),
-        Part::Image(url) => put_image(&url, out),
+        TurnPart::Text(token) => put_text(token, out),
+        TurnPart::Image(url) => put_image(&url, out),
     }
 }
 
