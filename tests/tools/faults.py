@@ -38,7 +38,6 @@ LEASE_CLOCK = "key-service/domain/src/lease_clock.rs"
 TWICE = "protocol::facts::no_order_of_messages_bills_twice_however_often_they_arrive"
 CRASHES = "protocol::facts::no_order_of_messages_and_crashes_bills_twice"
 ACTS = "protocol::facts::acts_of_the_owner_take_effect_at_once_among_messages_in_any_order"
-MIDNIGHT = "protocol::facts::a_request_is_billed_once_while_clocks_pass_midnight_apart"
 REVOKED = "protocol::facts::nothing_is_admitted_or_said_to_be_after_a_revocation"
 LEASES = "leases::an_unrenewed_hold_lives_for_a_lease_of_time_in_which_the_ledger_answered"
 
@@ -284,10 +283,6 @@ FAULTS = [
      "copy.replace(record.as_ref());", "let _ = (&copy, record);", TWICE),
     ("a key that moves takes its holds along, among messages", LEDGER,
      "let groups = match (record.payer(), &key) {", "let groups = match (None::<&Payer>, &key) {", ACTS),
-    ("what a clock past midnight held is billed to the day before", FUNDS,
-     "            budget.turn_windows(now);\n", "", MIDNIGHT),
-    ("a window turns back with the clock, among clocks", BOUNDS,
-     "if beginning > self.start {", "if beginning != self.start {", MIDNIGHT),
     ("lease time runs while the ledger does not answer", LEASE_CLOCK,
      ".filter(|seen| seen.tick == tick && at.saturating_sub(seen.last) <= LONGEST_GAP)",
      ".filter(|seen| seen.tick == tick)", LEASES),
