@@ -142,7 +142,7 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
         FaregateCommand::Operator(command) => {
             let operator = Operator { common, options: key_service, admin_listen: *admin_listen };
             let peppers = || Ok(secrets::open(common, key_service, &System)?.peppers);
-            let default_url = || format!("{}://{}", public_tls.scheme(), gateway.listen);
+            let default_url = || format!("{}://{}", public_tls.scheme(), own_address(gateway.listen));
             let examine = async |asked| examine(&arguments, &asked).await;
             return operator.carry_out(command, peppers, default_url, examine).await;
         }
@@ -202,7 +202,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
         prefix: common.key_prefix,
         key_services: KeyServices::Local(running.service.clone()),
         internal_token,
-        key_service_http: vec![loopback(running.http)?],
+        key_service_http: vec![format!("http://{}", own_address(running.http)).parse()?],
         public_tls,
         tls: None,
         sizes,
@@ -213,7 +213,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     starting.started(installation.readiness(shutdown));
     let first = FirstRun::prepare(installation.management()).await?;
     let addresses = welcome::Addresses::of(scheme, &gateway, &running, process.admin_address);
-    let public_url = installation.public_url(|| format!("{scheme}://{}", gateway.public));
+    let public_url = installation.public_url(|| format!("{scheme}://{}", own_address(gateway.public)));
     let announce = |out: &mut StdoutLock<'_>| {
         welcome::print(out, &addresses, &public_url, &catalog.get(), first.as_ref())
     };
@@ -276,12 +276,28 @@ async fn start_builtin(
     Ok(Some(format!("http://{address}/v1").parse()?))
 }
 
-/// Returns the loopback address for calls within this process, even for a listener on every address.
-fn loopback(address: SocketAddr) -> anyhow::Result<Uri> {
+/// Returns the address at which this machine reaches a listener: the loopback, where it listens on every address.
+fn own_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    Ok(format!("http://{}", SocketAddr::new(ip, address.port())).parse()?)
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_address;
+
+    #[test]
+    fn a_listener_on_every_address_is_reached_at_the_loopback() {
+        for (listens, reached) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:8080", "[::1]:8080"),
+            ("192.0.2.7:80", "192.0.2.7:80"),
+        ] {
+            assert_eq!(own_address(listens.parse().unwrap()), reached.parse().unwrap());
+        }
+    }
 }
