@@ -20,6 +20,8 @@ enum Fault {
     Break,
     KillKeyService,
     KillGateway,
+    /// A gateway has been apart from all key-services for so long that its bills are in its spool, and is killed.
+    KillGatewayApart,
     /// The store takes long.
     Stall,
     /// Some answers of the store are lost.
@@ -33,11 +35,12 @@ enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Cut,
         Self::Break,
         Self::KillKeyService,
         Self::KillGateway,
+        Self::KillGatewayApart,
         Self::Stall,
         Self::LoseAnswers,
         Self::StepClock,
@@ -46,6 +49,8 @@ impl Fault {
     ];
 }
 
+/// Longest time in milliseconds for which a gateway is apart from all key-services: so short that a lease is renewed behind it.
+const MOST_APART: u64 = 4_000;
 /// One seed in so many has no faults.
 const CALM: u64 = 6;
 
@@ -86,16 +91,14 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
             sleep(dice.millis(10..=4_000)).await;
             world.start_key_service(key_service);
         }
-        Fault::KillGateway => {
-            tell!(world.trace, "{gateway} is killed");
-            world.crashes.lock().push(Instant::now());
-            let killed = world.gateways.lock().remove(gateway);
-            if let Some(killed) = killed {
-                world.network.kill(&killed.process, !dice.one_in(3));
-                killed.gateway.crash();
-            }
-            sleep(dice.millis(10..=6_000)).await;
-            world.start_gateway(gateway);
+        Fault::KillGateway => kill_gateway(world, gateway, dice.millis(10..=6_000), dice).await,
+        Fault::KillGatewayApart => {
+            let time = dice.millis(2_100..=MOST_APART);
+            tell!(world.trace, "{gateway} is apart from all key-services for {time:?}");
+            apart(world, (gateway, &KEY_SERVICES), time, 2);
+            sleep(time).await;
+            // Until its holds have expired, or not.
+            kill_gateway(world, gateway, dice.millis(10..=16_000), dice).await;
         }
         Fault::Stall => {
             let time = dice.millis(50..=2_500);
@@ -134,10 +137,15 @@ async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
         2 => &KEY_SERVICES[1..],
         _ => &KEY_SERVICES,
     };
-    // From all key-services only for so long that a lease is renewed behind it.
-    let most = if peers.len() == KEY_SERVICES.len() { 4_000 } else { 9_000 };
+    let most = if peers.len() == KEY_SERVICES.len() { MOST_APART } else { 9_000 };
     let (time, ways) = (dice.millis(100..=most), dice.within(0..=2));
     tell!(world.trace, "{gateway} and {peers:?} are apart for {time:?}, ways {ways}");
+    apart(world, (gateway, peers), time, ways);
+    sleep_until(Instant::now() + time + Duration::from_millis(500)).await;
+}
+
+/// Lets nothing arrive between a gateway and its peers: of way 0 and 1 nothing of one side, of way 2 nothing at all.
+fn apart(world: &World, (gateway, peers): (&str, &[&str]), time: Duration, ways: u64) {
     for peer in peers {
         if ways != 0 {
             world.network.cut(gateway, peer, time);
@@ -146,5 +154,16 @@ async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
             world.network.cut(peer, gateway, time);
         }
     }
-    sleep_until(Instant::now() + time + Duration::from_millis(500)).await;
+}
+
+async fn kill_gateway(world: &Arc<World>, gateway: &'static str, away: Duration, dice: &mut Dice) {
+    tell!(world.trace, "{gateway} is killed");
+    world.crashes.lock().push(Instant::now());
+    let killed = world.gateways.lock().remove(gateway);
+    if let Some(killed) = killed {
+        world.network.kill(&killed.process, !dice.one_in(3));
+        killed.gateway.crash();
+    }
+    sleep(away).await;
+    world.start_gateway(gateway);
 }
