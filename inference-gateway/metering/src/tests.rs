@@ -349,6 +349,30 @@ fn tokens_that_are_listed_without_text_are_held_back_like_text() {
 }
 
 #[test]
+fn a_stream_that_cannot_be_kept_is_counted_to_its_end() {
+    let bounds = UsageBounds {
+        prompt_estimate: 10,
+        images: 0,
+        max_tokens: 100,
+        choices: 1,
+        catalogue: Usage::of(1_000, 1_000, 1_000),
+    };
+    let reader = AnswerReader::new(UpstreamApi::Chat);
+    let mut folded = FoldMeter::new(reader, UsageCounter::new(bounds, UsageScope::Answer), 1);
+    // More calls than any model makes.
+    let calls: Vec<_> = (0..1_000).map(|index| json!({"index": index})).collect();
+    let beyond = json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]});
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 30}});
+    let body = format!("data: {beyond}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
+
+    let end = folded.push(body.into_bytes().into());
+
+    assert!(matches!(end, Some(FoldEnd::Complete)));
+    assert_eq!((folded.counter().usage(), folded.counter().is_estimate()), (Usage::of(12, 0, 30), false));
+    assert!(folded.take_answer().is_none());
+}
+
+#[test]
 fn a_stream_is_folded_and_each_choice_counted() {
     let bounds = UsageBounds {
         prompt_estimate: 10,

@@ -275,6 +275,8 @@ async fn a_hold_that_a_late_copy_opens_again_after_its_release_is_released_once_
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
     keys.release(Release::Hold(grant.hold)).await.unwrap();
     assert_eq!(ledger.open(), 0);
+    // No release of the doubtful copy may come before it: heartbeats have passed by now.
+    sleep(AUTHORIZE_DEADLINE / 2).await;
     silent.hangs.send_replace(false);
     ledger.comes_to(1).await;
     ledger.comes_to(0).await;
@@ -304,7 +306,8 @@ async fn a_running_hold_whose_late_copy_was_granted_goes_on() {
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
     let _running = holds.open(grant, 10, (Instant::now(), Instant::now()), slot);
     silent.hangs.send_replace(false);
-    sleep(AUTHORIZE_DEADLINE + Duration::from_secs(4)).await;
+    // A heartbeat has looked at the doubtful copy by then.
+    sleep(AUTHORIZE_DEADLINE + Duration::from_secs(6)).await;
     assert_eq!(ledger.open(), 1);
 }
 
